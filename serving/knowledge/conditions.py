@@ -154,4 +154,4 @@ def _read_year(text: str) -> float | None:
 
 def _read_quantity(text: str) -> float | None:
     quantity = parse_quantity(text) if text[:1].isdigit() else None
-    return quantity.value if quantity else None
+    return None if quantity is None else quantity.to_base_units().magnitude

@@ -5,52 +5,78 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from serving.executor.operations.candidates import is_described
-from serving.executor.operations.dates import Date, parse_date
-from serving.executor.operations.parts import MOST_COMPARED, Member, Merged, Part
-from serving.executor.operations.quantities import parse_quantity
-from serving.executor.operations.whole import is_value
-from serving.executor.operations.wording import AGE, VALUE_ASKED, YES_NO
+from serving.executor.operations.parts import Member, Merged, Part
+from serving.executor.operations.values import Date, parse_date, parse_quantity
+from serving.executor.operations.wording import AGE, VALUE_ASKED, YES_NO, find_labels, find_order, is_described
+
+MOST_COMPARED = 500  # values that are compared, each with each
+_LIVED = re.compile(r"\b(lived|life ?span|lifetime)\b")
+_HEAD = re.compile(
+    r"\b(?:which|what)\s+(?:of (?:the )?)?(.*?)(?:['’]s\b|\b(?:whose|who|that|of|has|have|is|are|was|were|did|do)\b|$)",
+    re.IGNORECASE,
+)
 
 
-def lifetimes(parts: Sequence[Part]) -> list[Part] | None:
-    """Birth and death of each of two people as one part a person: the days between. None where months or days that are
-    not given could turn the comparison round."""
-    dates = [parse_date(part.answers[0]) for part in parts if is_value(part.answers[0])]
-    known = [date for date in dates if date and date.last is None]
-    if len(known) < len(parts):
+def compare(question: str, parts: Sequence[Part]) -> Merged | None:
+    """The one of several parts, or of one part's members, that the question asks for by a comparing word."""
+    several = len(parts) > 1
+    if find_order(question) is None or re.search(r"\beach\b", question):
         return None
-    spans = [round(died.day_number - born.day_number) for born, died in (known[:2], known[2:])]
-    if abs(spans[0] - spans[1]) <= sum(2 if date.day else 16 if date.month else 183 for date in known):
+    if not several:
+        found = find_order(question, (), parts[0].questions)
+        return _find_best_member(question, parts[0], *found) if found else None
+    if VALUE_ASKED.match(question):
         return None
+    if len(parts) == 4 and _LIVED.search(question):
+        parts = _make_lifetimes(parts)
+    labels = find_labels(question, [part.questions for part in parts])
+    found = find_order(question, labels, [text for part in parts for text in part.questions])
+    return _find_best_part(question, parts, labels, *found) if found and parts else None
+
+
+def _make_lifetimes(parts: Sequence[Part]) -> list[Part]:
+    """Birth and death of each of two people as one part a person: the days between. None of them where months or days
+    that are not given could turn the comparison round."""
+    dates = [parse_date(part.answers[0]) for part in parts]
+    if not all(dates):
+        return []
+    born, died, born_too, died_too = [date.days for date in dates if date]
+    (least, most), (least_too, most_too) = (
+        (last[0] - first[1], last[1] - first[0]) for first, last in ((born, died), (born_too, died_too))
+    )
+    if least <= most_too and least_too <= most:
+        return []
     return [
         Part((*begin.questions, *end.questions), (Member(end.members[0].lineage, (f"{days} days",)),))
-        for begin, end, days in zip(parts[::2], parts[1::2], spans, strict=True)
+        for begin, end, days in zip(parts[::2], parts[1::2], (most, most_too), strict=True)
     ]
 
 
-def extreme(question: str, values: Sequence[str], word: str, direction: str) -> int | None:
-    """Index of the one value that is earliest, latest, most or least; None when values cannot be compared or tie."""
-    if len(values) > MOST_COMPARED or not all(map(is_value, values)):
+def find_extreme(values: Sequence[str], word: str, direction: str, *, existed: bool = False) -> int | None:
+    """Index of the one value that is earliest, latest, most or least; None when values cannot be compared or tie.
+
+    `existed`: what existed longest began earliest.
+    """
+    if len(values) > MOST_COMPARED:
         return None
-    sign = 1 if direction in ("early", "less") else -1
-    dates = [parse_date(value) for value in values]
-    if word in ("longer", "longest", "shorter", "shortest") and "existed" in question and all(dates):
+    dates = [date for value in values if (date := parse_date(value))]
+    if existed and word in ("longer", "longest", "shorter", "shortest") and len(dates) == len(values):
         direction = "early" if word.startswith("long") else "late"
     if direction in ("early", "late"):
-        if all(dates):
-            return _earliest([d for d in dates if d], last=direction == "late")
+        if len(dates) == len(values):
+            return _find_earliest(dates, last=direction == "late")
         if word not in AGE:
             return None
-        sign = -sign  # of two ages, the older is the greater
-    quantities = [parse_quantity(value) for value in values]
-    if not all(quantities) or len({q.dimension for q in quantities if q}) > 1:
+        direction = "more" if direction == "early" else "less"  # of two ages, the older is the greater
+    quantities = [quantity for value in values if (quantity := parse_quantity(value)) is not None]
+    if len(quantities) < len(values) or len({quantity.dimensionality for quantity in quantities}) > 1:
         return None
-    keys = [sign * q.value for q in quantities if q]
-    return keys.index(min(keys)) if keys.count(min(keys)) == 1 else None
+    amounts = [quantity.to_base_units().magnitude for quantity in quantities]
+    best = max(amounts) if direction == "more" else min(amounts)
+    return amounts.index(best) if amounts.count(best) == 1 else None
 
 
-def _earliest(dates: Sequence[Date], *, last: bool) -> int | None:
+def _find_earliest(dates: Sequence[Date], *, last: bool) -> int | None:
     for index, date in enumerate(dates):
         others = [other for position, other in enumerate(dates) if position != index]
         if all((other.before(date) if last else date.before(other)) for other in others):
@@ -58,54 +84,50 @@ def _earliest(dates: Sequence[Date], *, last: bool) -> int | None:
     return None
 
 
-def comparison(question: str, parts: Sequence[Part], labels: Sequence[str], word: str, direction: str) -> Merged | None:
+def _find_best_part(
+    question: str, parts: Sequence[Part], labels: Sequence[str], word: str, direction: str
+) -> Merged | None:
     values = [part.answers[0] for part in parts]
-    if any(len(part.answers) != 1 for part in parts):
+    if any(len(part.answers) != 1 for part in parts):  # who has more of them
         if direction not in ("more", "less") or all(a[:1].isdigit() for part in parts for a in part.answers):
             return None
         values = [str(len(part.answers)) for part in parts]
-    winner = extreme(question, values, word, direction)
-    if winner is None:
+    best = find_extreme(values, word, direction, existed="existed" in question)
+    if best is None:
         return None
     if YES_NO.match(question) and " or " not in question:
         if len(parts) != 2 or not all(labels):
             return None
         first = min(range(2), key=lambda i: question.find(labels[i]))
-        return Merged(("yes" if winner == first else "no",), f"comparison: {word}")
-    lineage = parts[winner].members[0].lineage
-    answer = _asked_for(question, lineage) or labels[winner]
-    if lineage and is_described(question, labels[winner]):
+        return Merged(("yes" if best == first else "no",), f"comparison: {word}")
+    lineage = parts[best].members[0].lineage
+    answer = _find_named_value(question, lineage) or labels[best]
+    if lineage and is_described(question, labels[best]):
         answer = list(lineage.values())[-1]
     return Merged((answer,), f"comparison: {word}") if answer else None
 
 
-_HEAD = re.compile(
-    r"\b(?:which|what)\s+(?:of (?:the )?)?(.*?)(?:['’]s\b|\b(?:whose|who|that|of|has|have|is|are|was|were|did|do)\b|$)",
-    re.IGNORECASE,
-)
+def _find_best_member(question: str, part: Part, word: str, direction: str) -> Merged | None:
+    members = list({(*member.lineage.values(), *member.answers): member for member in part.members}.values())
+    if len(members) < 2 or any(len(member.answers) != 1 for member in members):
+        return None
+    best = find_extreme([member.answers[0] for member in members], word, direction)
+    if best is None:
+        return None
+    if VALUE_ASKED.match(question):
+        return Merged(members[best].answers, f"superlative: {word}")
+    varying = {
+        name: value
+        for name, value in members[best].lineage.items()
+        if len({other.lineage.get(name) for other in members}) > 1
+    }
+    answer = _find_named_value(question, varying) or next(iter(varying.values()), None)
+    return Merged((answer,), f"superlative: {word}") if answer else None
 
 
-def _asked_for(question: str, lineage: Mapping[str, str]) -> str | None:
+def _find_named_value(question: str, lineage: Mapping[str, str]) -> str | None:
     """The value on the way that the question asks for by its name: "which director …" the director."""
     head = _HEAD.search(question)
     nouns = set(head[1].lower().split()[:3]) if head else set()
     named = (value for name, value in lineage.items() if {name, name + "s", name.removesuffix("s")} & nouns)
     return next(named, None)
-
-
-def superlative(question: str, part: Part, word: str, direction: str) -> Merged | None:
-    if len(part.members) < 2 or any(len(member.answers) != 1 for member in part.members):
-        return None
-    best = extreme(question, [member.answers[0] for member in part.members], word, direction)
-    if best is None:
-        return None
-    member = part.members[best]
-    if VALUE_ASKED.match(question):
-        return Merged(member.answers, f"superlative: {word}")
-    varying = {
-        name: value
-        for name, value in member.lineage.items()
-        if len({other.lineage.get(name) for other in part.members}) > 1
-    }
-    answer = _asked_for(question, varying) or next(iter(varying.values()), None)
-    return Merged((answer,), f"superlative: {word}") if answer else None

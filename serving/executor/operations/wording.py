@@ -1,11 +1,12 @@
-"""Which operation a question asks for, read from its own words."""
+"""What a question says of its answers: which operation it asks for, and by what names it calls the things compared."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 
-from serving.executor.operations.quantities import NUMBER_WORDS
+from serving.retrieval import ASKING_WORDS
 
 YES_NO = re.compile(
     r"^\s*(?:[\w\s]{,30}[,:?]\s)?(is|are|was|were|do|does|did|has|have|had|can|could|will|would)\b(?! you\b)",
@@ -21,36 +22,117 @@ _WORDS = {
 }
 _DIRECTIONS = {word: direction for direction, words in _WORDS.items() for word in words.split()}
 AGE = frozenset(["older", "oldest", "elder", "eldest", "younger", "youngest"])
-
-
 VALUE_ASKED = re.compile(r"\s*(when|how|(in |on )?(what|which) (year|date|month|day))\b", re.IGNORECASE)
 NEGATED = re.compile(r"\b(?:not|no|neither|nor|except|[a-z]+n['’]t)\b")  # small letters: "Don't Look Now" is a title
+ALIKE = re.compile(r"\b(same|both|share[sd]?|common|alike|identical|equal)\b")
+OF_SEVERAL = re.compile(r"\bhow many of\b", re.IGNORECASE)  # asks how many members of a fan-out meet a condition
 _COMPARED = "|".join(word for word in _DIRECTIONS if word.endswith(("er", "more", "less")) and word != "after")
-_NUMBER = rf"(?:[$€£¥]?\d|(?:an?|half|{'|'.join(NUMBER_WORDS)})\b)"
+_NUMBER = (
+    r"(?:[$€£¥]?\d|(?:an?|half|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
+    r"|(?:thir|four|for|fif|six|seven|eigh|nine|twen)(?:teen|ty))\b)"
+)
 _BOUND = re.compile(rf"\b(?:(?:{_COMPARED}) than {_NUMBER}|at (?:least|most|first|last)\b)")  # a condition on each one
-_BY_HOW_MUCH = rf"[Hh]ow (?:much|many) (?:(?:square )?(?P<noun>\w+) )?(?P<than>{_COMPARED})"
-DIFFERENCE = re.compile(rf"\b(?:apart|differ|difference|lie between|{_BY_HOW_MUCH})\b")
+DIFFERENCE = re.compile(
+    r"\b(?:apart|differ|difference|lie between"
+    rf"|[Hh]ow (?:much|many) (?:(?:square )?(?P<noun>\w+) )?(?P<than>{_COMPARED}))\b"
+)
+_SUM = re.compile(r"\b(total|altogether|combined|together|in all|sum)\b", re.IGNORECASE)
+_AVERAGE = re.compile(r"^(?=\s*(?:what|how)\b).*\b(average|mean)\b", re.IGNORECASE)
+_JUDGED = re.compile(r"\b(or|than|same|both|common|share|compare|how many|why|which of|between)\b", re.IGNORECASE)
+_NAMED_ALONE = re.compile(
+    r"(?:^|[,;:–-]|\b(?:or|and|than|between|among|either|is|was|are|were|did|do|does)|^of|\b(?:which|who|one) of)$",
+    re.IGNORECASE,
+)
 
 
 def needs_judgement(question: str) -> bool:
     """Whether a question asks for something that its parts' answers, one after the other, do not say."""
-    if order(question, ()) or YES_NO.match(question) or DIFFERENCE.search(question):
-        return True
-    return (
-        re.search(r"\b(or|than|same|both|common|share|compare|how many|why|which of|between)\b", question, re.I)
-        is not None
-    )
+    asked = YES_NO.match(question) or DIFFERENCE.search(question) or _JUDGED.search(question)
+    return bool(asked or find_order(question))
 
 
-def order(question: str, labels: Sequence[str], asked: Sequence[str] = ()) -> tuple[str, str] | None:
-    """The comparing word outside the candidates, and its direction: "early", "late", "more" or "less"."""
+def asks_count(question: str) -> bool:
+    return re.search(r"\b(how many|number of)\b", question, re.IGNORECASE) is not None
+
+
+def asks_sum(question: str) -> str | None:
+    """Which one a question asks for, "average" or "sum"."""
+    return "average" if _AVERAGE.search(question) else "sum" if _SUM.search(question) else None
+
+
+def find_order(question: str, labels: Sequence[str] = (), asked: Sequence[str] = ()) -> tuple[str, str] | None:
+    """The comparing word outside the names compared, and its direction: "early", "late", "more" or "less".
+
+    A word of the questions `asked` before describes something: "the largest city" is no comparison.
+    """
     for label in filter(None, labels):
         question = question.replace(label, " ")
     question = _BOUND.sub(" ", re.sub(r"\b(more|most|less|least) (?=recent)", "", question))
     words = [word for word in re.findall(r"\b[a-z]+\b", question) if word in _DIRECTIONS]
-    known = {
-        "first",
-        *re.findall(r"\b[a-z]+\b", " ".join(asked)),
-    }  # "the largest city" is a description, not a comparison
+    known = {"first", *re.findall(r"\b[a-z]+\b", " ".join(asked).lower())}
     word = next((word for word in words if word not in known), words[0] if words else None)
     return (word, _DIRECTIONS[word]) if word else None
+
+
+def find_labels(question: str, parts: Sequence[Sequence[str]]) -> list[str]:
+    """What the question calls each part: the longest span of it that stands in the part's questions and in those of no
+    other part, or "". The asking word that it begins with is no name. Of a part with one question only the last ones of
+    others count: in "Ayr or its twin city" Ayr is named on the way to the other, too.
+
+    >>> find_labels("Which came first, Taxi! or What Now??", [["When did Taxi! come?"], ["When did What Now? come?"]])
+    ['Taxi!', 'What Now?']
+    """
+    words = question.split()
+    keys = [_key(word) for word in words]
+    if keys and keys[0].lower() in ASKING_WORDS:
+        keys[0] = ""
+    texts = [[f" {' '.join(map(_key, text.split()))} " for text in part] for part in parts]
+    labels = []
+    for number, own in enumerate(texts):
+        told = slice(None) if len(own) > 1 else slice(-1, None)
+        others = [text for other, part in enumerate(texts) if other != number for text in part[told]]
+        start, end = _find_longest(keys, own, others)
+        text = " ".join(words[start:end]).rstrip(",;:")
+        if text and end == len(words):
+            text = text.removesuffix("?").removesuffix(".")
+        labels.append(_without_possessive(text))
+    return labels
+
+
+def is_described(question: str, label: str) -> bool:
+    """Whether the question uses a name to speak of something else: "the director of Taxi!", "Taxi!'s director"."""
+    if not label or label[0].islower():
+        return True
+    before, _, after = question.partition(label)
+    return re.match(r"['’]s?\s", after) is not None or _NAMED_ALONE.search(before.strip().removesuffix(" the")) is None
+
+
+def _find_longest(keys: Sequence[str], own: Sequence[str], others: Sequence[str]) -> tuple[int, int]:
+    best = (0, 0)
+    for start in range(len(keys)):
+        shortest = start + best[1] - best[0] + 1
+        ends = range(shortest, len(keys) + 1)  # of spans that stand in a text only where every shorter one does
+        matched = bisect_left(ends, True, key=lambda end: not _stands_in(keys[start:end], own))
+        end = shortest + matched - 1
+        if matched and not _stands_in(keys[start:end], others):
+            best = (start, end)
+    start, end = best
+    known = {word for text in others for word in text.split()}
+    while start < end - 1 and keys[start] in known and keys[start].islower():
+        start += 1
+    while start < end - 1 and keys[end - 1] in known and keys[end - 1].islower():
+        end -= 1
+    return start, end
+
+
+def _stands_in(words: Sequence[str], texts: Sequence[str]) -> bool:
+    return any(f" {' '.join(words)} " in text for text in texts)
+
+
+def _key(word: str) -> str:
+    """A word without the marks at its end, so that "Taxi!," and "Taxi!'s" and "Taxi!" are one; case is kept."""
+    return _without_possessive(word.strip(",;:?!.\"'“”")).strip(",;:?!.\"'“”") or word
+
+
+def _without_possessive(text: str) -> str:
+    return re.sub(r"['’]s$", "", text)

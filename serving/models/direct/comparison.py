@@ -60,11 +60,11 @@ def _larger(words: set[str], listed: list[str]) -> tuple[str, str] | None:
     values = [number(o) for o in listed]
     if any(v is None for v in values):
         quantities = [parse_quantity(o) for o in listed]
-        if any(q is None for q in quantities) or len({q.dimension for q in quantities if q}) != 1:
+        if any(q is None for q in quantities) or len({q.dimensionality for q in quantities if q is not None}) != 1:
             return None
         if any(parse_date(o) or not re.match(rf"[-−$€]?\s?{NUMBER}", o, re.IGNORECASE) for o in listed):
             return None
-        values = [Fraction(q.value) for q in quantities if q]
+        values = [Fraction(q.to_base_units().magnitude) for q in quantities if q is not None]
     wants = max if words & MORE else min if words & LESS else None
     if wants is None or len(set(values)) < len(values):
         return None

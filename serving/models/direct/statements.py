@@ -70,14 +70,14 @@ def _measures(tails: list[str], asked: set[str]) -> list[float] | None:
     if len(found) < len(tails):
         return None
     if len({noun.removesuffix("s") for t in tails for noun in re.findall(rf"{NUMBER} ([a-z]+)", t)}) > 1 and any(
-        not q.dimension for q in found
+        q.unitless for q in found
     ):
         return None
-    dimensions = {q.dimension for q in found}
+    dimensions = {str(q.dimensionality).strip("[]").replace("dimensionless", "") for q in found}
     fitting = {d for d, words in _MEASURED.items() if asked & set(words.split())} | {""}
     if len(dimensions) > 1 or (len(fitting) > 1 and not dimensions <= fitting):
         return None
-    return [q.value for q in found]
+    return [q.to_base_units().magnitude for q in found]
 
 
 def years(text: str) -> tuple[str, str] | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from serving.executor.operations import Member, Part, compute
-from serving.executor.operations.candidates import candidates
+from serving.executor.operations.wording import find_labels
 
 
 def part(question: str, *answers: str, **lineage: str) -> Part:
@@ -136,7 +136,7 @@ def test_lifetimes_are_computed_from_births_and_deaths():
         ("Are both Ann and Bob painters?", "yes", "yes", "yes"),
         ("Do Ann and Bob have the same length?", "1,000 m", "1 km", "yes"),
         ("Do Ann and Bob have the same number of pages?", "1204", "1,205", "no"),
-        ("Were Ann and Bob born in the same decade?", "1957", "the 1950s", "yes"),
+        ("Were Ann and Bob born in the same decade?", "1957", "3 May 1951", "yes"),
         ("Were Ann and Bob born in the same century?", "1900", "12 May 1901", "no"),
         ("Were Ann and Bob built in the same month?", "3 May 1950", "May 1950", "yes"),
         ("Do Ann and Bob share a border?", "no", "no", "no"),
@@ -166,7 +166,8 @@ def test_that_two_answers_are_alike_says_nothing_of_what_the_question_names(ques
         ("Were Ann and Bob born on the same date?", "1957", "12 May 1957"),
         ("Were Ann and Bob born on the same date?", "1957", "1957"),
         ("Were Ann and Bob born on the same day?", "12 May 1957", "12 May 1960"),
-        ("Were Ann and Bob born in the same year?", "the 1950s", "1957"),
+        ("Were Ann and Bob born in the same decade?", "the 1950s", "1957"),
+        ("Are Ann and Bob of the same class?", "Type 42", "the 42"),
         ("Were Ann and Bob born in the same city?", "Ayr", "Ayr, Scotland"),
         ("Do Ann and Bob have the same height?", "3 m", "3 kg"),
         ("Are Ann and Bob from the same village?", "no", "no"),
@@ -259,8 +260,7 @@ def test_the_members_of_a_fan_out_that_meet_a_condition_are_counted():
     assert answers("How many of X's films came out after 1950?", years) == ("1",)
     assert answers("How many of X's films came out before 1960?", years) == ("2",)
     decade = fan("When was {film} released?", "film", A="the 1950s", B="1949")
-    assert answers("How many of X's films came out after 1949?", decade) == ("1",)
-    assert answers("How many of X's films came out after 1953?", decade) is None
+    assert answers("How many of X's films came out after 1949?", decade) is None
     assert answers("How many of X's films did not come out after 1949?", years) is None
 
 
@@ -283,20 +283,20 @@ def test_without_an_operation_or_with_a_part_missing_nothing_is_computed():
     assert answers("Who was born first, Ann or Bob?", born("Ann", "1950"), Part(("When was Bob born?",), ())) is None
 
 
-def test_candidates_of_a_long_question_are_found_at_once():
+def test_labels_of_a_long_question_are_found_at_once():
     words = " ".join(random.Random(1).choices("ABCDEF", k=2_000))
-    assert candidates(words, [["Who wrote A B?"], [words]]) == ["", words]
+    assert find_labels(words, [["Who wrote A B?"], [words]]) == ["", words]
 
 
-def test_candidates_are_found_whatever_stands_around_them():
+def test_labels_are_found_whatever_stands_around_them():
     parts = [["Who is the director of The Beat?"], ["Who is the director of The Bells, Part 2?"]]
     for question in (
         "Which film has the director who died later, The Beat or The Bells, Part 2?",
         "Between The Beat and The Bells, Part 2, which has the older director?",
         "Is The Beat older than The Bells, Part 2?",
     ):
-        assert candidates(question, parts) == ["The Beat", "The Bells, Part 2"]
-    assert candidates("Which came first?", parts) == ["", ""]
+        assert find_labels(question, parts) == ["The Beat", "The Bells, Part 2"]
+    assert find_labels("Which came first?", parts) == ["", ""]
 
 
 @pytest.mark.parametrize(

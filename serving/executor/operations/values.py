@@ -1,0 +1,206 @@
+"""What an answer says: a date, a quantity with its unit, or a name.
+
+A text is read as a whole or not at all: "1,204 km" is a quantity, "Apollo 13" a name with a number in it, "1950-60" and
+"1/2" are neither, and nothing is computed with them. Dates are read by `strptime`, whose formats say which parts are
+given. (python-dateutil and dateparser fill in what is not: dateutil takes "90" for 1990 and "1,957" for the year 957.)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from dataclasses import dataclass
+from datetime import date as day
+from datetime import datetime
+from functools import cache, lru_cache
+from importlib.resources import files
+
+from pint import Quantity, Unit, UnitRegistry
+from text_to_num import alpha2digit
+
+from serving.retrieval import STOP_WORDS
+
+LONGEST = 200  # characters of a value with everything around it; a longer text is prose, or was made to cost time
+_FOLDER = files("serving.executor.operations")
+UNITS = UnitRegistry(None)
+UNITS.load_definitions(_FOLDER.joinpath("units.txt").read_text(encoding="utf-8").splitlines())
+_SIGNS = {"$": "dollar", "€": "euro", "£": "sterling", "¥": "yen", "%": "percent"}
+_AROUND = re.compile(r"^(?:(?:c\.?|ca\.?|circa|about|around|approximately|roughly|on|in|the|year|~|≈) ?\b)+")
+_ERA = re.compile(r" ?(?:(?P<before>BCE?|B\.C\.(?:E\.)?)|AD|CE)$", re.IGNORECASE)
+_BESIDE_DATE = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b|,|(?<=[a-z])\.|T[\d:.]+Z?$|\.$")
+_DATE_FORMATS = {  # by what each one gives
+    "day": ("%Y-%m-%d", "%d %B %Y", "%d %b %Y", "%B %d %Y", "%b %d %Y", "%d/%m/%Y", "%d.%m.%Y"),
+    "month": ("%B %Y", "%b %Y", "%Y-%m"),
+    "year": ("%Y",),
+}
+_MEASURED = re.compile(r" (?:old|high|tall|long|wide|deep)$")
+_AMOUNT = re.compile(
+    r"(?P<minus>[-−]|minus )?(?P<currency>[$€£¥])? ?"
+    r"(?P<number>\d{1,3}(?:[ ,']\d{3})+|\d+)(?P<fraction>\.\d+)?(?P<words>(?!\d|s\b).*)"  # "1950s" is no time
+)
+_NEXT_AMOUNT = re.compile(r"(?<=[a-z])(?<!minus)\.?,? (?:and )?(?=\d)")  # "6 ft 2 in", "2 hours and 10 minutes"
+_ROUND_NUMBERS = re.compile(r"\b(?:hundred|thousand|[mb]illion)s\b", re.IGNORECASE)  # which text2num reads as 100, …
+
+
+@dataclass(frozen=True)
+class Date:
+    """A day, month or year; years before the common era are zero and negative (1 BC is 0)."""
+
+    year: int
+    month: int | None = None
+    day: int | None = None
+
+    @property
+    def days(self) -> tuple[int, int]:
+        """The first and the last day that it may mean, counted from the year 1."""
+        first = _count_days(self.year, self.month or 1, self.day or 1)
+        if self.day:
+            return first, first
+        year, month = (self.year, self.month + 1) if self.month and self.month < 12 else (self.year + 1, 1)
+        return first, _count_days(year, month, 1) - 1
+
+    def before(self, other: Date) -> bool | None:
+        """Whether this date is earlier; None when the parts that both give are equal."""
+        if self.days[1] < other.days[0]:
+            return True
+        return False if other.days[1] < self.days[0] else None
+
+
+def _count_days(year: int, month: int, number: int) -> int:
+    cycles = max(0, (400 - year) // 400)  # of 400 years and 146,097 days, after which the calendar repeats itself
+    if year > 9999:
+        return _count_days(year - 400, month, number) + 146_097
+    return day(year + 400 * cycles, month, number).toordinal() - 146_097 * cycles
+
+
+@lru_cache(maxsize=4096)  # an answer is read once to see what it is, and once to compute with it
+def parse_date(text: str) -> Date | None:
+    """Reads "12 May 1957", "May 12, 1957", "1957-05-12", "May 1957", "c. 44 BC"; numeric dates are day.month.year."""
+    text = _AROUND.sub("", plain(text))
+    era = _ERA.search(text)
+    text = " ".join(_BESIDE_DATE.sub(" ", _ERA.sub("", text)).replace("Sept ", "Sep ").split())
+    year = re.search(r"(?<![\d.,])\d{1,4}$", text)
+    if year and (era or len(year[0]) > 2):
+        text = text[: year.start()] + year[0].zfill(4)
+    for given, formats in _DATE_FORMATS.items():
+        for form in formats:
+            try:
+                read = datetime.strptime(text, form)
+            except ValueError:
+                continue
+            number = 1 - read.year if era and era["before"] else read.year
+            return Date(number, read.month if given != "year" else None, read.day if given == "day" else None)
+    return None
+
+
+@lru_cache(maxsize=4096)
+def parse_quantity(text: str) -> Quantity | None:
+    """Reads "1,204 km", "$3.5 million", "6 ft 2 in", "twenty-one", "1,204 pages" (a plain number), in the unit written.
+
+    None where digits go on as something else: a fraction, a decimal comma, a range, a date.
+    """
+    text = _as_digits(text)
+    total: Quantity | None = None
+    last = math.inf
+    for piece in _NEXT_AMOUNT.split(text):
+        amount = _read_amount(piece)
+        if amount is None or not math.isfinite(amount.magnitude):
+            return None
+        base = amount.to_base_units().magnitude
+        if total is not None and (amount.unitless or not amount.is_compatible_with(total) or base >= last):
+            return None
+        total, last = amount if total is None else total + amount, base
+    return total
+
+
+def _as_digits(text: str) -> str:
+    text = _MEASURED.sub("", _AROUND.sub("", plain(text)))
+    if not re.search(r"\d", text) and not _ROUND_NUMBERS.search(text):
+        text = alpha2digit(text, "en", 0)
+    return text
+
+
+def _read_amount(text: str) -> Quantity | None:
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        return None
+    number = float(re.sub(r"\D", "", found["number"]) + (found["fraction"] or ""))
+    unit = find_unit(found["currency"]) if found["currency"] else None
+    words = found["words"].replace("-", " ").split()
+    while words and (scale := find_unit(words[0])) and scale.dimensionless:
+        number *= UNITS.Quantity(1, scale).to_base_units().magnitude
+        words.pop(0)
+    if words and unit is None:
+        taken = 2 if words[0].lower() in ("square", "sq", "sq.") else 1
+        unit = find_unit(words[taken - 1], squared=taken == 2) if len(words) >= taken else None
+        words = words[taken:] if unit else words
+    if words and (unit is not None or not _is_counted(words)):
+        return None
+    return UNITS.Quantity(-number if found["minus"] else number, unit or "")
+
+
+def _is_counted(words: list[str]) -> bool:
+    """Whether words say what is counted: one or two in small letters ("pages", "studio albums")."""
+    return len(words) < 3 and all(re.fullmatch(r"[a-z]{3,}", w) and w not in STOP_WORDS for w in words)
+
+
+def find_unit(name: str, *, squared: bool = False) -> Unit | None:
+    """The unit of a name or sign: "km", "miles", "km2", "km/h", "$"."""
+    name, _, per = name.removesuffix(".").partition("/")
+    if name.endswith(("2", "²")):
+        name, squared = name[:-1], True
+    word, divisor = _SIGNS.get(name, name), find_unit(per) if per else None
+    if not word.isalpha() or not UNITS.parse_unit_name(word) or (per and divisor is None):
+        return None
+    unit = UNITS.Unit(word)
+    unit = unit**2 if squared else unit
+    return unit / divisor if divisor is not None else unit
+
+
+def is_value(text: str) -> bool:
+    """Whether an answer is nothing but a date or a quantity."""
+    return parse_date(text) is not None or parse_quantity(text) is not None
+
+
+def number_text(value: float) -> str:
+    """A whole number with separators of thousands and no decimal point, any other as short as it can be written."""
+    return f"{int(value):,}" if value == int(value) else f"{value:.10g}"
+
+
+def write_quantity(quantity: Quantity, like: str) -> str:
+    """A quantity as the text `like` writes its own: "250 km" like "6,650 km", "$2,000,000" like "$5 million"."""
+    amount = _AMOUNT.fullmatch(_NEXT_AMOUNT.split(_as_digits(like))[0])
+    first = _read_amount(amount[0]) if amount else None
+    assert amount is not None and first is not None
+    number = number_text(round(quantity.to(first.units).magnitude, 6))
+    if first.unitless:
+        return number
+    words = [word for word in amount["words"].split() if not ((unit := find_unit(word)) and unit.dimensionless)]
+    space = " " if words and amount["words"].startswith(" ") else ""
+    return f"{amount['currency'] or ''}{number}{space}{' '.join(words)}"
+
+
+def normalise(text: str) -> str:
+    """A key under which two answers are the same: case, accents, punctuation and articles left out."""
+    text = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
+    words = re.sub(r"[^\w\s]", " ", text).split()
+    return " ".join(w for w in words if w not in ("a", "an", "the")) or " ".join(words)
+
+
+@cache
+def _countries() -> dict[str, str]:
+    rows = _FOLDER.joinpath("countries.tsv").read_text(encoding="utf-8").splitlines()
+    return {form: row.split("\t")[0] for row in rows for form in row.split("\t")}
+
+
+def country(text: str) -> str:
+    """A key under which a country, its adjective and its short forms are the same: "U.S.", "American"."""
+    key = normalise(text)
+    return _countries().get(key, key)
+
+
+def plain(text: str) -> str:
+    """What the readers of values see: one space where there is white space; nothing of a text that is no value."""
+    text = " ".join(unicodedata.normalize("NFC", text).replace("\u2013", "-").split())
+    return text if len(text) <= LONGEST else ""
