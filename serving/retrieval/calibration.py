@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from revelator.errors import ArtifactError, DataError
 from revelator.files import write_json
 from serving.retrieval.index import Index
 from serving.retrieval.logical_search import (
-    Calibration,
     Calibrations,
     Source,
     choose_source,
@@ -122,18 +121,10 @@ def read_calibrations(path: Path) -> Calibrations:
     hint = "make it with `revelator index calibrate DIR LABELS.jsonl --out FILE`"
     try:
         row = json.loads(path.read_bytes())
-        if row["format"] != FORMAT or row["source"] not in get_args(Source):
+        if row.pop("format") != FORMAT:
             raise ValueError
-        terms = {term: _read_calibration(value) for term, value in row["terms"].items()}
-        return Calibrations(row["source"], row["model"], _read_calibration(row["general"]), terms)
+        return TypeAdapter(Calibrations).validate_python(row)
     except OSError as error:
         raise ArtifactError(f"the calibration cannot be read: {error.strerror}", where=str(path), hint=hint) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ArtifactError("not a calibration of this version", where=str(path), hint=hint) from error
-
-
-def _read_calibration(row: Any) -> Calibration:
-    threshold, slope = float(row["threshold"]), float(row["slope"])
-    if not (math.isfinite(threshold) and math.isfinite(slope) and slope > 0):
-        raise ValueError
-    return Calibration(threshold, slope)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 WANTED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.jinja")  # of a Hub repository: no pickles, no code
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+SAFELY: dict[str, Any] = {
+    "local_files_only": True,
+    "trust_remote_code": False,
+    "model_kwargs": {"use_safetensors": True},
+}
 BATCH = 32
 PAIRS = 16  # passages that a cross-encoder reads at a time
 
@@ -44,14 +50,8 @@ class Encoder:
     def open(cls, name: str, max_tokens: int = 0) -> Encoder:
         """`max_tokens` cuts texts shorter than the model would. ArtifactError says why a model cannot be read."""
         folder = find_model_folder(name)
-        transformers = import_sentence_transformers()
-        try:
-            model = transformers.SentenceTransformer(
-                str(folder), local_files_only=True, trust_remote_code=False, model_kwargs={"use_safetensors": True}
-            )
-        except (OSError, ValueError, ImportError, KeyError, AttributeError) as error:
-            first = str(error).partition("\n")[0]
-            raise ArtifactError(f"not a sentence-transformers model: {first}", where=str(folder)) from error
+        with _refuse_other_models(folder, "a sentence-transformers model"):
+            model = import_sentence_transformers().SentenceTransformer(str(folder), **SAFELY)
         if max_tokens and max_tokens < (model.max_seq_length or math.inf):
             try:
                 model.max_seq_length = max_tokens
@@ -72,6 +72,15 @@ class Encoder:
         readable = [text.encode(errors="replace").decode() for text in texts]  # tokenizers refuse lone surrogates
         vectors = encode(readable, batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
         return np.ascontiguousarray(vectors, np.float32)
+
+
+@contextmanager
+def _refuse_other_models(folder: Path, kind: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, ImportError, KeyError, AttributeError) as error:
+        first = str(error).partition("\n")[0]
+        raise ArtifactError(f"not {kind}: {first}", where=str(folder)) from error
 
 
 def import_sentence_transformers() -> Any:
@@ -130,18 +139,9 @@ class Reranker:
 
     def __init__(self, name: str, *, max_tokens: int = 512) -> None:
         folder = find_model_folder(name)
-        try:
-            self._model = import_sentence_transformers().CrossEncoder(
-                str(folder),
-                num_labels=1,
-                max_length=max_tokens,
-                local_files_only=True,
-                trust_remote_code=False,
-                model_kwargs={"use_safetensors": True},
-            )
-        except (OSError, ValueError, ImportError, KeyError, AttributeError) as error:
-            first = str(error).partition("\n")[0]
-            raise ArtifactError(f"not a cross-encoder: {first}", where=str(folder)) from error
+        with _refuse_other_models(folder, "a cross-encoder"):
+            cross_encoder = import_sentence_transformers().CrossEncoder
+            self._model = cross_encoder(str(folder), num_labels=1, max_length=max_tokens, **SAFELY)
 
     def rerank(self, query: str, passages: Sequence[Passage], k: int) -> list[Passage]:
         """The `k` best by the cross-encoder's own score, which takes the place of the passage's."""

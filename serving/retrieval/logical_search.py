@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Annotated, Literal
 
 import numpy as np
 import psutil
 from numpy.typing import ArrayLike
+from pydantic import Field, FiniteFloat
 
 from revelator.calibration import fit_logistic
 from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest
@@ -37,8 +38,8 @@ CANDIDATES = 1000  # proposed for each direction
 class Calibration:
     """σ((s - threshold)·slope): `threshold` is the score at which a document is as likely about the term as not."""
 
-    threshold: float
-    slope: float
+    threshold: FiniteFloat
+    slope: Annotated[FiniteFloat, Field(gt=0)]
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         """Probabilities, of the shape of `scores`."""
@@ -52,7 +53,7 @@ class Calibrations:
     They hold for scores of one `source`, and where these are cosines for one model (its digest; "" for BM25).
     """
 
-    source: str
+    source: Source
     model: str
     general: Calibration
     terms: Mapping[str, Calibration]
@@ -136,7 +137,7 @@ def rank_logical(index: Index, query: Query | str, k: int, settings: LogicalSett
     if source != "bm25":
         vectors, matrix = embed_terms(index, terms)
         places = _propose_candidates(index, query, dict(zip(terms, vectors, strict=True)), settings.exact)
-        cosines = compute_products(matrix, vectors) if places is None else vectors @ matrix[places].T
+        cosines = compute_products(matrix if places is None else matrix[places], vectors)
     elif settings.exact is False:
         hint = "leave it out, or take source dense or both"
         raise ConfigError("candidates are proposed by vectors, and source bm25 has none", hint=hint)
@@ -160,7 +161,7 @@ def _check_source(index: Index, settings: LogicalSettings) -> Source:
     if not isinstance(settings.calibration, Calibrations):
         return choose_source(index, settings.source)
     fitted = settings.calibration
-    source = settings.source or cast(Source, fitted.source)
+    source = settings.source or fitted.source
     if fitted.source != source:
         hint = f"take source {fitted.source}, or calibrate anew"
         raise ConfigError(f"the calibration is of source {fitted.source}, not {source}", hint=hint)
