@@ -282,7 +282,7 @@ def main() -> None:
     options.add_argument("--base", default="tiny")
     options.add_argument("--repeats", type=int, default=15)
     options.add_argument("--only", choices=["plans", "others", "mask", "labels"])
-    options.add_argument("--runtime", default="auto", choices=["auto", "onnx", "transformers"])
+    options.add_argument("--runtime", default="auto", choices=["auto", "transformers"])
     options.add_argument("--url", help="gRPC address of a running server: labels are timed through it, too")
     options.add_argument("--home", type=Path, default=home_folder(), help="that server's home folder, for its secret")
     options.add_argument("--adapter", type=Path)

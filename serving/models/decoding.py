@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache, partial
 from heapq import nlargest
 from typing import Any
 
@@ -148,32 +148,25 @@ class Vocabulary:
         self.end = int(tokenizer.eos_token_id)
         self.tokens: LLTokenizer = from_tokenizer(tokenizer, n_vocab=size)
         self._pieces = [self.tokens.decode_bytes([token]).decode(errors="replace") for token in range(len(tokenizer))]
-        self._matchers: dict[str, LLMatcher] = {}
-        self._counts: dict[str, list[int]] = {}
-        self._tokenized: dict[Sequence[str], list[list[int]]] = {}
+        self._open_matcher = lru_cache(MOST_GRAMMARS)(partial(LLMatcher, self.tokens))
+        self.count_signs = cache(self._count_signs)
+        self.tokenize = cache(self._tokenize)
 
     def make_matcher(self, grammar: Grammar) -> LLMatcher:
         """A matcher at the start of an output. Raises ConfigError when llguidance cannot use the grammar."""
-        found = self._matchers.pop(grammar.text, None) or LLMatcher(self.tokens, grammar.text)
+        found = self._open_matcher(grammar.text)
         if found.is_error():
             raise ConfigError(f"this is no grammar to decode by: {found.get_error().splitlines()[0]}")
-        self._matchers[grammar.text] = found  # the last used is the last
-        if len(self._matchers) > MOST_GRAMMARS:
-            del self._matchers[next(iter(self._matchers))]
         return found.deep_copy()
 
-    def count_signs(self, signs: str) -> list[int]:
+    def _count_signs(self, signs: str) -> list[int]:
         """How many of `signs` stand in each token; 0 for what is beyond the tokenizer."""
-        if signs not in self._counts:
-            found = [sum(map(piece.count, signs)) for piece in self._pieces]
-            self._counts[signs] = found + [0] * (self.size - len(found))
-        return self._counts[signs]
+        found = [sum(map(piece.count, signs)) for piece in self._pieces]
+        return found + [0] * (self.size - len(found))
 
-    def tokenize(self, pieces: Sequence[str]) -> list[list[int]]:
+    def _tokenize(self, pieces: Sequence[str]) -> list[list[int]]:
         """The tokens of each piece of a grammar, its own tuple or string."""
-        if pieces not in self._tokenized:
-            self._tokenized[pieces] = [self.tokens.tokenize_str(piece) for piece in pieces]
-        return self._tokenized[pieces]
+        return [self.tokens.tokenize_str(piece) for piece in pieces]
 
 
 class Constraint(LogitsProcessor):
@@ -228,10 +221,8 @@ class _Row:
     def __init__(self, vocabulary: Vocabulary, grammar: Grammar) -> None:
         self.vocabulary, self.grammar = vocabulary, grammar
         self.matcher = vocabulary.make_matcher(grammar)
-        self.openings, self.deepenings = (
-            vocabulary.count_signs(grammar.opening),
-            vocabulary.count_signs(grammar.deepening),
-        )
+        self.openings = vocabulary.count_signs(grammar.opening)
+        self.deepenings = vocabulary.count_signs(grammar.deepening)
         self.closing = vocabulary.tokenize(grammar.closing)
         self.brackets = vocabulary.tokenize(grammar.brackets)
         self.reserve = max(FINISH, INSIDE + max(map(len, self.closing), default=0)) + max(self.openings)

@@ -25,21 +25,21 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from revelator.artifact import AdapterManifest, base_digest, base_folder, verify_adapter
-from revelator.errors import ArtifactError, ConfigError, InvalidRequest
+from revelator.errors import ArtifactError, InvalidRequest
 from revelator.plans.grammar import Grammar
 from revelator.prefix_lm.model import PrefixLMForCausalLM
 from revelator.prefix_lm.spelling import read_sources, restore_spelling
 from serving.models.decoding import Constraint, Marks, Vocabulary, is_complete, raise_if_cancelled
-from serving.models.onnx_graph import FAMILIES, is_supported
+from serving.models.onnx_graph import is_supported
 from serving.models.onnx_model import OnnxModel
 from serving.models.packing import pack
-from serving.models.transformers_model import Cache, TransformersModel
+from serving.models.transformers_model import TransformersModel
 
 BATCH_TOKENS = 16_384  # prompt tokens, padding included, in one forward pass: bounds memory, not throughput
 WRITTEN_TOKENS = 32_768  # positions of all rows or beams that write together: 400 MB of the embedded base's keys
 MAX_NEW_TOKENS = 256
 
-Runtime = Literal["auto", "onnx", "transformers"]
+Runtime = Literal["auto", "transformers"]
 
 
 class GeneratedText(NamedTuple):
@@ -60,7 +60,7 @@ class Engine:
     `cancelled` is asked before each pass over prompts and after each token, by what runs the model: once it says yes,
     the work ends with Cancelled.
 
-    `runtime` is `auto` but for comparisons; `cache` is that of transformers (docs/results.md).
+    `runtime` is `auto` but for comparisons.
 
     Attributes: `manifest` of the adapter (None without one), `base_digest`, `max_positions` (prompt and output tokens
     together), `device`, `model` (`OnnxModel` or `TransformersModel`). Raises ArtifactError when the adapter is damaged,
@@ -73,16 +73,14 @@ class Engine:
         adapter: Path | None = None,
         *,
         threads: int | None = None,
-        device: str = "auto",
         runtime: Runtime = "auto",
-        cache: Cache = "dynamic",
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
         folder = base_folder(str(base))
         self.manifest: AdapterManifest | None = verify_adapter(adapter, folder) if adapter else None
         self.base_digest = self.manifest.base_digest if self.manifest else base_digest(folder)
-        self.device = torch.device(_choose_device() if device == "auto" else device)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         logging.disable_progress_bar()
         self.tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         self.tokenizer.padding_side = "left"
@@ -91,7 +89,8 @@ class Engine:
         self._writes_pieces = isinstance(model, PrefixLMForCausalLM)
         self.max_positions = int(model.config.max_position_embeddings)
         self._vocabulary_size = int(model.config.vocab_size)
-        self.model = _choose_runtime(model, runtime, cache, threads)
+        on_onnx = runtime == "auto" and self.device.type == "cpu" and is_supported(model.config)
+        self.model = OnnxModel(model, threads) if on_onnx else TransformersModel(model)
 
     def judge_labels(
         self, prompts: Sequence[str], labels: Sequence[str], cancelled: Callable[[], bool] = never_cancelled
@@ -228,23 +227,6 @@ class Engine:
     def _pad(self, indices: list[int], rows: list[list[int]]) -> tuple[list[int], torch.Tensor, torch.Tensor]:
         batch = self.tokenizer.pad({"input_ids": [rows[i] for i in indices]}, return_tensors="pt")
         return indices, batch["input_ids"], batch["attention_mask"]
-
-
-def _choose_device() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _choose_runtime(model: Any, runtime: Runtime, cache: Cache, threads: int | None) -> OnnxModel | TransformersModel:
-    fits = model.device.type == "cpu" and is_supported(model.config)
-    if runtime == "onnx" and not fits:
-        raise ConfigError(
-            f"ONNX Runtime serves {', '.join(FAMILIES)} on a CPU, not {model.config.model_type} on {model.device.type}",
-            where="runtime",
-            hint="leave the runtime at auto",
-        )
-    if fits and runtime != "transformers":
-        return OnnxModel(model, threads)
-    return TransformersModel(model, cache)
 
 
 def _load(folder: Path, adapter: Path | None, device: torch.device) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from revelator.files import sha256_text
+from revelator.files import append_lines, sha256_text
 from revelator.tasks import TASKS
 from serving.models.releases import Choice, current_choice, use_choice
 from serving.protocols import Completion, Revelator
@@ -77,7 +77,7 @@ class RoutedRevelator:
         times = took, champion_took
         rows = [compare(request, task, *pair, times) for pair in zip(given, expected, strict=True)]
         try:
-            append_comparisons(self._home, int(choice.version), rows)
+            append_lines(comparisons_file(self._home, int(choice.version)), [json.dumps(asdict(row)) for row in rows])
         except OSError as error:
             log.warning("a comparison with the canary is lost: %s", error)
 
@@ -88,7 +88,7 @@ class RoutedRevelator:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One prompt, put to both versions. `agrees`: the same label, the same shape of plan, the same text."""
+    """One prompt, put to both versions. `agrees`: the same shape of a plan, else what the task's parser reads."""
 
     request: str  # digest of the question's id
     task: str
@@ -105,6 +105,7 @@ def compare(
 ) -> Comparison:
     """`times` are the canary's and the champion's milliseconds."""
     canary_ms, champion_ms = (round(ms, 3) for ms in times)
+    outcome = TASKS[task].outcome
     answered = None if isinstance(canary, BaseException) else canary
     return Comparison(
         request,
@@ -113,7 +114,7 @@ def compare(
         champion_ms,
         canary_valid=answered is not None and _is_valid(task, answered),
         champion_valid=_is_valid(task, champion),
-        agrees=answered is not None and _is_same_outcome(task, answered, champion),
+        agrees=answered is not None and outcome(answered.text) == outcome(champion.text),
         error="" if answered else type(canary).__name__,
     )
 
@@ -122,21 +123,8 @@ def _is_valid(task: str, completion: Completion) -> bool:
     return not completion.degraded and TASKS[task].sound(completion.text) is not None
 
 
-def _is_same_outcome(task: str, one: Completion, other: Completion) -> bool:
-    """Whether two completions have the same outcome: the shape of a plan, else what the task's parser reads."""
-    return TASKS[task].outcome(one.text) == TASKS[task].outcome(other.text)
-
-
 def comparisons_file(home: Path, version: int) -> Path:
     return home / "canary" / f"{version}.jsonl"
-
-
-def append_comparisons(home: Path, version: int, rows: Sequence[Comparison]) -> None:
-    """Appends whole lines; several processes may do so at a time."""
-    path = comparisons_file(home, version)
-    path.parent.mkdir(exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write("".join(json.dumps(asdict(row)) + "\n" for row in rows))
 
 
 def read_comparisons(home: Path, version: int) -> list[Comparison]:

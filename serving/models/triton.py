@@ -10,7 +10,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict
-from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
@@ -47,9 +46,7 @@ class TritonModels:
     async def __aenter__(self) -> TritonModels:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._client.close()
 
     async def infer(self, model: str, version: str = "", /, **inputs: np.ndarray) -> InferResult:

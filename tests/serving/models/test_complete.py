@@ -67,7 +67,7 @@ def test_a_draw_and_other_decodings_have_no_beams(temperature: float, decoding: 
 
 def test_a_search_that_nobody_waits_for_ends_within_a_step(tmp_path_factory: pytest.TempPathFactory) -> None:
     base = write_base(tmp_path_factory.mktemp("base"))
-    for runtime in ("onnx", "transformers"):
+    for runtime in ("auto", "transformers"):
         engine = Engine(base, threads=1, runtime=runtime)  # type: ignore[arg-type]
         for last in (0, 3):
             asked: list[bool] = []

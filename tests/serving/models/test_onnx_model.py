@@ -7,7 +7,6 @@ import pytest
 import torch
 from transformers import AutoTokenizer, GPT2Config, LlamaConfig, PretrainedConfig, Qwen2Config
 
-from revelator.errors import ConfigError
 from revelator.plans.decoding import make_plan_grammar
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.models import onnx_model
@@ -122,15 +121,3 @@ def test_the_embedded_base_plans_as_it_does_on_transformers() -> None:
 def test_another_architecture_runs_on_transformers(tmp_path: Path) -> None:
     base = write(tmp_path, GPT2Config(n_embd=16, n_layer=1, n_head=2, n_positions=256))
     assert isinstance(Engine(base, threads=1).model, TransformersModel)
-    with pytest.raises(ConfigError, match="serves llama, qwen2, revelator_prefix_lm on a CPU, not gpt2 on cpu"):
-        Engine(base, threads=1, runtime="onnx")
-
-
-def test_a_static_cache_changes_no_text(tmp_path: Path) -> None:
-    base = write(tmp_path, ARCHITECTURES[0])
-    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
-    written = [
-        Engine(base, threads=1, runtime="transformers", cache=cache).generate(prompts, max_new_tokens=12)
-        for cache in ("dynamic", "static")
-    ]
-    assert written[0] == written[1]

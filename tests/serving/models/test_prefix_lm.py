@@ -27,7 +27,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_prefix_base(tmp_path_factory.mktemp("prefix"))
 
 
-@pytest.fixture(scope="module", params=["onnx", "transformers"])
+@pytest.fixture(scope="module", params=["auto", "transformers"])
 def engine(base: Path, request: pytest.FixtureRequest) -> Engine:
     return Engine(base, threads=1, runtime=request.param)
 
