@@ -85,8 +85,7 @@ def deploy(
             if before and url:
                 report("load, wait until it is ready, ask smoke questions")
                 try_version(home, url, version.version, before.version)
-            is_base = before is None or before.version == EMBEDDED_VERSION
-            release = Release.of(contents, None if is_base else before.version)
+            release = Release.of(contents, before.version if before and before.version != EMBEDDED_VERSION else None)
         else:
             release = Release(**asdict(contents), previous=before.previous, time=before.time)
         write_release(home, release)

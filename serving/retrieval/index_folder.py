@@ -99,7 +99,7 @@ def write_passages(folder: Path, parts: Iterable[tuple[bytes, np.ndarray]]) -> N
     sizes = [np.zeros(1, np.uint64)]
     with (folder / "passages.jsonl").open("wb") as file:
         for lines, own in parts:
-            file.write(lines)
+            file.write(memoryview(lines))
             sizes.append(own)
     np.save(folder / "offsets.npy", np.cumsum(np.concatenate(sizes), dtype=np.uint64))
 

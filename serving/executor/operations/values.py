@@ -23,7 +23,7 @@ from serving.retrieval import STOP_WORDS
 
 LONGEST = 200  # characters of a value with everything around it; a longer text is prose, or was made to cost time
 _FOLDER = files("serving.executor.operations")
-UNITS = UnitRegistry(None)
+UNITS: UnitRegistry = UnitRegistry(None)
 UNITS.load_definitions(_FOLDER.joinpath("units.txt").read_text(encoding="utf-8").splitlines())
 _SIGNS = {"$": "dollar", "€": "euro", "£": "sterling", "¥": "yen", "%": "percent"}
 _AROUND = re.compile(r"^(?:(?:c\.?|ca\.?|circa|about|around|approximately|roughly|on|in|the|year|~|≈) ?\b)+")
@@ -153,8 +153,8 @@ def find_unit(name: str, *, squared: bool = False) -> Unit | None:
     word, divisor = _SIGNS.get(name, name), find_unit(per) if per else None
     if not word.isalpha() or not UNITS.parse_unit_name(word) or (per and divisor is None):
         return None
-    unit = UNITS.Unit(word)
-    unit = unit**2 if squared else unit
+    unit: Unit = UNITS.Unit(word)
+    unit = UNITS.Unit(unit**2) if squared else unit
     return unit / divisor if divisor is not None else unit
 
 
