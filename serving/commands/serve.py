@@ -175,4 +175,4 @@ def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http:
             while server.poll() is None:
                 watchdog.check_processes()
                 time.sleep(LOOK_SECONDS)
-            raise server.describe_end()
+            raise server.make_end_error()

@@ -212,9 +212,9 @@ class TritonServer:
     def _is_running(self) -> bool:
         if self.poll() is None:
             return True
-        raise self.describe_end()
+        raise self.make_end_error()
 
-    def describe_end(self) -> Unavailable:
+    def make_end_error(self) -> Unavailable:
         """The error for a server that has ended by itself, with the signal that killed it or its last messages."""
         status = self.poll()
         if status in (-signal.SIGKILL, -signal.SIGTERM):
