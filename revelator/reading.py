@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 from revelator.errors import ArtifactError, DataError
 from revelator.files import sha256_folder
 from revelator.minilm import DIGESTS, WEIGHTS
+from revelator.sentences import find_ends
 
 KINDS = ("span", "list", "yes", "no", "none")
 SPAN, LIST, YES, NO, NONE = range(len(KINDS))
@@ -29,6 +30,7 @@ CLS, SEP, PAD = 101, 102, 0
 QUESTION_TOKENS = 64
 TITLE_TOKENS = 24
 ANSWER_TOKENS = 64
+WINDOWS = 32  # of one question that pass through the network at most
 BATCH_TOKENS = 8192  # of the windows that pass through the network at once, padding included
 
 Forward = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -119,11 +121,13 @@ def _parse_row(line: str, where: str) -> ReadingRow:
 @dataclass(frozen=True, slots=True)
 class Window:
     """A question and a part of a passage. `offsets` (tokens, 2): where each of the passage's tokens stands in its text;
-    `first` is the window's token at which they begin."""
+    `continues` (tokens,): whether it goes on with the word of the token before; `first` is the window's token at which
+    they begin."""
 
     ids: np.ndarray
     types: np.ndarray
     offsets: np.ndarray
+    continues: np.ndarray
     first: int
 
 
@@ -137,13 +141,15 @@ class ReadingTokenizer:
         self._tokenizer = Tokenizer.from_file(str(path))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        count = self._tokenizer.get_vocab_size()
+        self._continues = np.array([self._tokenizer.id_to_token(i).startswith("##") for i in range(count)])
         self.size = size
         self.stride = stride
 
     def encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Ids (tokens,) and offsets (tokens, 2). A lone surrogate, which is no character, is read as U+FFFD."""
         whole = "".join("\ufffd" if 0xD800 <= ord(c) <= 0xDFFF else c for c in text) if _has_surrogates(text) else text
-        found = self._tokenizer.encode(whole, add_special_tokens=False)
+        [found] = self._tokenizer.encode_batch([whole], add_special_tokens=False)  # encode would hold up all threads
         return np.array(found.ids, np.int64), np.array(found.offsets, np.int64).reshape(-1, 2)
 
     def cut(self, question: str, title: str, passage: str) -> list[Window]:
@@ -157,7 +163,9 @@ class ReadingTokenizer:
             part = ids[start : start + room]
             whole = np.concatenate([head, part, [SEP]]).astype(np.int64)
             types = (np.arange(len(whole)) >= len(asked) + 2).astype(np.int64)
-            windows.append(Window(whole, types, offsets[start : start + room], len(head)))
+            continues = self._continues[part]
+            continues[:1] = False
+            windows.append(Window(whole, types, offsets[start : start + room], continues, len(head)))
             if start + room >= len(ids):
                 break
         return windows
@@ -169,6 +177,17 @@ def _has_surrogates(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
+
+
+def choose_windows(windows: Sequence[Window], most: int = WINDOWS) -> list[int]:
+    """Indices, in order, of at most `most` windows of one question: those whose title and passage hold most of its
+    tokens, where a token counts the more the fewer windows hold it. Of equals the first are taken."""
+    if len(windows) <= most:
+        return list(range(len(windows)))
+    asked = np.unique(windows[0].ids[windows[0].types == 0][1:-1])
+    holds = np.stack([np.isin(asked, window.ids[window.types == 1]) for window in windows])
+    weights = np.log(len(windows) / np.maximum(holds.sum(0), 1))
+    return sorted(np.argsort(-(holds @ weights), kind="stable")[:most].tolist())
 
 
 def pad_windows(windows: Sequence[Window]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -252,17 +271,23 @@ class Reader:
         self.calibration = calibration
 
     def read(self, question: str, passages: Sequence[tuple[str, str]]) -> Outcome:
-        """The best answer of the passages, which are pairs of title and text."""
+        """The best answer of the passages, which are pairs of title and text. Of long ones only the `WINDOWS` that
+        `choose_windows` chooses are read."""
         return self.read_all([(question, passages)])[0]
 
     def read_all(self, requests: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> list[Outcome]:
         """`read` of many questions, batched over all of them."""
         places, windows = [], []
         for number, (question, passages) in enumerate(requests):
-            for index, (title, text) in enumerate(passages):
-                for window in self.tokenizer.cut(question, title, text):
-                    places.append((number, index))
-                    windows.append(window)
+            own = [
+                (index, window)
+                for index, (title, text) in enumerate(passages)
+                for window in self.tokenizer.cut(question, title, text)
+            ]
+            for chosen in choose_windows([window for _, window in own]):
+                index, window = own[chosen]
+                places.append((number, index))
+                windows.append(window)
         outcomes: list[list[Outcome]] = [[] for _ in requests]
         for batch in batch_by_length([len(window.ids) for window in windows]):
             scores, kinds = self.forward(*pad_windows([windows[i] for i in batch]))
@@ -277,29 +302,43 @@ class Reader:
 def decode(
     window: Window, scores: np.ndarray, kinds: np.ndarray, text: str, passage: int, calibration: Calibration
 ) -> Outcome:
-    """What one window says. Raises ArtifactError for scores that are no numbers: the weights are damaged."""
+    """What one window says, in whole words of one sentence.
+
+    Raises ArtifactError for scores that are no numbers: the weights are damaged."""
     count = len(window.offsets)
     if not (np.isfinite(kinds).all() and np.isfinite(scores[: window.first + count]).all()):
         raise ArtifactError("the reader's scores are no numbers", hint="train it again: its weights are damaged")
     if not count:
         return NOTHING
     inner = scores[window.first : window.first + count].astype(np.float64)
-    first, last, best = _best_span(inner[:, START], inner[:, END])
+    ends_inside = np.append(window.continues[1:], False)
+    starts, ends = (
+        np.where(inside, -np.inf, inner[:, column])
+        for inside, column in ((window.continues, START), (ends_inside, END))
+    )
+    begin, stop = int(window.offsets[0, 0]), int(window.offsets[-1, 1])
+    sentences = np.searchsorted(find_ends(text, begin, stop), window.offsets[:, 0], side="right")
+    first, last, best = _best_span(starts, ends, sentences)
     span_margin = best - float(scores[0, START] + scores[0, END])
     kind_margin = float(_log_sum(kinds[:NONE]) - kinds[NONE])
     spans = [(first, last)]
     kind = KINDS[int(np.argmax(kinds[:NONE]))]
     if kind == "list":
-        spans = tagged_spans(inner[:, OUTSIDE:]) or spans
+        words = np.flatnonzero(~window.continues)
+        lasts = np.append(words[1:], count) - 1
+        tags = np.where(window.continues[:, None], inner[:, [OUTSIDE, INSIDE, INSIDE]], inner[:, OUTSIDE:])
+        tags = np.add.reduceat(tags, words)  # what goes on with a word that begins an item is inside of it
+        spans = [(int(words[a]), int(lasts[b])) for a, b in tagged_spans(tags)] or spans
     found = tuple(_to_found(window, text, passage, a, b) for a, b in spans)
     return Outcome(kind, found, calibration.probability(kind_margin, span_margin), kind_margin, span_margin)
 
 
-def _best_span(starts: np.ndarray, ends: np.ndarray) -> tuple[int, int, float]:
-    """First token, last token and score of the span with the highest sum."""
+def _best_span(starts: np.ndarray, ends: np.ndarray, sentences: np.ndarray) -> tuple[int, int, float]:
+    """First token, last token and score of the span with the highest sum that lies in one sentence."""
     best = (0, 0, -math.inf)
     for more in range(min(ANSWER_TOKENS, len(starts))):
-        sums = starts[: len(starts) - more] + ends[more:]
+        whole = sentences[: len(starts) - more] == sentences[more:]
+        sums = np.where(whole, starts[: len(starts) - more] + ends[more:], -np.inf)
         place = int(sums.argmax())
         if sums[place] > best[2]:
             best = (place, place + more, float(sums[place]))
@@ -307,7 +346,7 @@ def _best_span(starts: np.ndarray, ends: np.ndarray) -> tuple[int, int, float]:
 
 
 def tagged_spans(tags: np.ndarray) -> list[tuple[int, int]]:
-    """First and last token of each run of tags that begins with B, by the scores (tokens, 3) of O, B and I."""
+    """First and last word of each run of tags that begins with B, by the scores (words, 3) of O, B and I."""
     spans: list[tuple[int, int]] = []
     best = tags.argmax(1)
     for place, tag in enumerate(best):

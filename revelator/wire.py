@@ -127,8 +127,18 @@ def read_failure(error: InferenceServerException, url: str, timeout: float) -> R
     return found
 
 
-_OTHERS = (ServingError, TaskOutputError, ArtifactError, ConfigError)
-_BY_NAME = {kind.__name__: kind for kind in (*ServingError.__subclasses__(), *_OTHERS)}
+_SENT = (
+    InvalidRequest,
+    Overloaded,
+    Unavailable,
+    DeadlineExceeded,
+    Cancelled,
+    ServingError,
+    TaskOutputError,
+    ArtifactError,
+    ConfigError,
+)
+_BY_NAME = {kind.__name__: kind for kind in _SENT}
 _BY_CODE: dict[str, type[RevelatorError]] = {
     "INVALID_ARGUMENT": InvalidRequest,
     "UNAVAILABLE": Unavailable,

@@ -17,17 +17,15 @@ The graph of a prefix language model takes tokens without earlier ones as a prom
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
 from revelator.prefix_lm.model import PrefixLMConfig
+from serving.models.graph import Graph
 
-OPSET = 23  # the first with attention, rotation and root mean square norm
-IR_VERSION = 11
 PREFIX = PrefixLMConfig.model_type
 FAMILIES = ("llama", "qwen2", PREFIX)
 
@@ -42,28 +40,11 @@ def is_supported(config: Any) -> bool:
     return config.model_type in FAMILIES and gated and not windowed and not dynamic
 
 
-@dataclass
-class Graph:
-    """Nodes, constants and weights (name to array) as they are added."""
-
-    nodes: list[NodeProto] = field(default_factory=list)
-    constants: list[TensorProto] = field(default_factory=list)
-    weights: dict[str, np.ndarray] = field(default_factory=dict)
-
-    def add(self, operator: str, *inputs: str, outputs: int | list[str] = 1, **attributes: Any) -> Any:
-        """The name of the operator's output, or a list of names of several."""
-        names = outputs if isinstance(outputs, list) else [f"{operator}.{len(self.nodes)}.{n}" for n in range(outputs)]
-        self.nodes.append(helper.make_node(operator, inputs, names, f"{operator}.{len(self.nodes)}", **attributes))
-        return names[0] if len(names) == 1 else names
+class ModelGraph(Graph):
+    """A graph whose weights are those of torch modules."""
 
     def weight(self, name: str, value: torch.Tensor) -> str:
-        self.weights[name] = np.ascontiguousarray(value.detach().float().numpy())
-        return name
-
-    def integers(self, *values: int) -> str:
-        name = f"integers.{len(self.constants)}"
-        self.constants.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
-        return name
+        return super().weight(name, value.detach().float().numpy())
 
     def linear(self, x: str, name: str, *parts: Any) -> str:
         """Several linear layers of one input as one product."""
@@ -86,7 +67,7 @@ def build_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
     """The graph of a transformers causal language model, and its weights."""
     if model.config.model_type == PREFIX:
         return _prefix_graph(model)
-    config, graph = model.config, Graph()
+    config, graph = model.config, ModelGraph()
     heads, groups = config.num_attention_heads, config.num_key_value_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
     rotations = _tabulate_rotations(graph, model, size)
@@ -124,7 +105,7 @@ def build_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
 
 def _prefix_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
     """BERT's layers, which take their norm after each sum, and the map to the space of the word embeddings."""
-    config, graph, embeddings = model.config, Graph(), model.encoder.embeddings
+    config, graph, embeddings = model.config, ModelGraph(), model.encoder.embeddings
     heads, width = config.num_attention_heads, config.hidden_size
     words = graph.weight("embedding", embeddings.word_embeddings.weight)
     places = graph.weight("places", embeddings.position_embeddings.weight)
@@ -157,7 +138,7 @@ def _prefix_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
     return _make_proto(graph, last + 1, heads, width // heads), graph.weights
 
 
-def _select_ends(graph: Graph, x: str, width: int) -> list[str]:
+def _select_ends(graph: ModelGraph, x: str, width: int) -> list[str]:
     """Of what a layer reads, the tokens at `ends`: x (rows, wanted, width), their positions, their rows of the mask."""
     rows, each = graph.add("Shape", "ids", start=0, end=1), graph.integers(-1)
 
@@ -172,7 +153,7 @@ def _select_ends(graph: Graph, x: str, width: int) -> list[str]:
     ]
 
 
-def _tabulate_rotations(graph: Graph, model: Any, size: int) -> tuple[str, str]:
+def _tabulate_rotations(graph: ModelGraph, model: Any, size: int) -> tuple[str, str]:
     """Tables of cosines and sines, (positions, size / 2), as the model's own module computes them."""
     positions = torch.arange(model.config.max_position_embeddings)[None]
     with torch.inference_mode():
@@ -181,7 +162,7 @@ def _tabulate_rotations(graph: Graph, model: Any, size: int) -> tuple[str, str]:
     return graph.weight("cosines", cosines[0, :, :half]), graph.weight("sines", sines[0, :, :half])
 
 
-def _make_proto(graph: Graph, layers: int, groups: int, size: int) -> ModelProto:
+def _make_proto(graph: ModelGraph, layers: int, groups: int, size: int) -> ModelProto:
     past = [f"{name}.{number}" for number in range(layers) for name in ("key", "value")]
     inputs = [
         _make_value_info("ids", ["rows", "tokens"], TensorProto.INT64),
@@ -194,18 +175,8 @@ def _make_proto(graph: Graph, layers: int, groups: int, size: int) -> ModelProto
         _make_value_info("logits", ["outputs", "vocabulary"]),
         *(_make_value_info(f"seen.{name}", ["rows", groups, "seen", size]) for name in past),
     ]
-    tensors = [*graph.constants, *(_make_external(name, value) for name, value in graph.weights.items())]
-    made = helper.make_graph(graph.nodes, "revelator", inputs, outputs, tensors)
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    return graph.to_model(inputs, outputs)
 
 
 def _make_value_info(name: str, shape: list[str | int], kind: int = TensorProto.FLOAT) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, shape)
-
-
-def _make_external(name: str, value: np.ndarray) -> TensorProto:
-    """A weight whose numbers are given to the session, not written into the graph."""
-    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=value.shape)
-    tensor.data_location = TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value="memory")
-    return tensor

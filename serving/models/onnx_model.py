@@ -14,6 +14,7 @@ import onnxruntime
 import torch
 
 from serving.models.decoding import Beams, Constraint, Marks, add_noise, pick_best_tokens, raise_if_cancelled
+from serving.models.graph import open_session
 from serving.models.onnx_graph import PREFIX, build_graph
 from serving.models.packing import Pack
 
@@ -35,16 +36,7 @@ class OnnxModel:
         self._both_ways = model.config.model_type == PREFIX
         # Read in spans. A prompt that is read in both directions shares no beginning.
         self.pack_tokens = 0 if self._both_ways else 1 << 16
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads or torch.get_num_threads()
-        options.enable_mem_pattern = False  # one is kept for each shape that was ever met
-        options.enable_cpu_mem_arena = False  # keeps what the largest pass took; without it passes take no longer
-        options.add_session_config_entry("session.force_spinning_stop", "1")  # no thread turns while nothing runs
-        values = [onnxruntime.OrtValue.ortvalue_from_numpy(weight) for weight in self._weights.values()]
-        options.add_external_initializers(list(self._weights), values)
-        self._session = onnxruntime.InferenceSession(
-            graph.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        self._session = open_session(graph, self._weights, threads or torch.get_num_threads())
         self._inputs = {value.name: value.shape for value in self._session.get_inputs()}
         self._past = list(self._inputs)[4:]
         self._outputs = [value.name for value in self._session.get_outputs()]

@@ -9,22 +9,21 @@ quantised as they come; embeddings, norms and attention stay in fp32. The weight
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+import ml_dtypes  # noqa: F401 (bfloat16, as weights are saved, for NumPy)
 import numpy as np
-import onnxruntime
-import torch
-from onnx import TensorProto, helper
-from safetensors.torch import load_file
+from onnx import ModelProto, TensorProto, helper
+from safetensors import safe_open
+from safetensors.numpy import load_file
 
 from revelator.errors import ArtifactError
 from revelator.minilm import TOKENIZER, WEIGHTS, fetch_minilm
 from revelator.reading import INSIDE, KINDS, Reader, ReaderFolder, ReadingTokenizer, open_folder
-from serving.models.onnx_graph import IR_VERSION, OPSET, Graph
+from serving.models.graph import MICROSOFT, Graph, open_session
 
+EMBEDDINGS = "encoder.embeddings"
 HEADS = 12
 NORM = 1e-12  # epsilon of MiniLM's layer norms
-MICROSOFT = "com.microsoft"  # operators of ONNX Runtime's own
 
 
 def load_reader(folder: Path, minilm: str | None = None, *, threads: int | None = None, int8: bool = True) -> Reader:
@@ -37,47 +36,41 @@ def load_reader(folder: Path, minilm: str | None = None, *, threads: int | None 
     return Reader(tokenizer, network, opened.calibration)
 
 
-def read_weights(reader: ReaderFolder, minilm: Path) -> dict[str, torch.Tensor]:
+def read_weights(reader: ReaderFolder, minilm: Path) -> dict[str, np.ndarray]:
     """The reader's own weights and MiniLM's embeddings, in fp32."""
-    published = {f"encoder.{name}": value for name, value in load_file(minilm / WEIGHTS).items()}
-    embeddings = {name: value for name, value in published.items() if name.startswith("encoder.embeddings.")}
-    layers = tuple(f"encoder.encoder.layer.{number}." for number in range(reader.layers))
-    shapes = {name: value.shape for name, value in published.items() if name.startswith(layers)}
-    width = embeddings["encoder.embeddings.LayerNorm.bias"].shape[0]
+    with safe_open(minilm / WEIGHTS, "numpy") as published:
+        names = {f"encoder.{name}": name for name in published.keys()}  # noqa: SIM118
+        embeddings = {name: published.get_tensor(own) for name, own in names.items() if name.startswith(EMBEDDINGS)}
+        layers = tuple(f"encoder.encoder.layer.{number}." for number in range(reader.layers))
+        inside = {name: own for name, own in names.items() if name.startswith(layers)}
+        shapes = {name: tuple(published.get_slice(own).get_shape()) for name, own in inside.items()}
+    width = len(embeddings[f"{EMBEDDINGS}.LayerNorm.bias"])
     for head, columns in (("tokens", INSIDE + 1), ("kinds", len(KINDS))):
-        shapes |= {f"{head}.weight": torch.Size([columns, width]), f"{head}.bias": torch.Size([columns])}
+        shapes |= {f"{head}.weight": (columns, width), f"{head}.bias": (columns,)}
     own = load_file(reader.weights_path)
     found = {name: value.shape for name, value in own.items()}
     if wrong := sorted(name for name in shapes.keys() | found.keys() if shapes.get(name) != found.get(name)):
         message = f"the weights do not fit MiniLM: {wrong[0]} is {found.get(wrong[0])}, not {shapes.get(wrong[0])}"
         raise ArtifactError(message, where=str(reader.weights_path), hint="train the reader again")
-    return {name: value.float() for name, value in {**embeddings, **own}.items()}
+    return {name: value.astype(np.float32, copy=False) for name, value in {**embeddings, **own}.items()}
 
 
 class OnnxReader:
     """The network behind `revelator.reading.Forward`. Threads may share it."""
 
     def __init__(
-        self, weights: dict[str, torch.Tensor], layers: int, *, threads: int | None = None, int8: bool = True
+        self, weights: dict[str, np.ndarray], layers: int, *, threads: int | None = None, int8: bool = True
     ) -> None:
         graph = build_graph(weights, layers, int8)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads or torch.get_num_threads()
-        options.enable_mem_pattern = False  # one is kept for each shape that was ever met
-        options.enable_cpu_mem_arena = False  # keeps what the largest pass took
-        options.add_session_config_entry("session.force_spinning_stop", "1")
-        self._weights = graph.weights  # ONNX Runtime reads them where they are
-        values = [onnxruntime.OrtValue.ortvalue_from_numpy(weight) for weight in self._weights.values()]
-        options.add_external_initializers(list(self._weights), values)
-        model = _to_model(graph).SerializeToString()
-        self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        self._weights = graph.weights  # the session reads them where they are
+        self._session = open_session(_to_model(graph), self._weights, threads)
 
     def __call__(self, ids: np.ndarray, mask: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         scores, kinds = self._session.run(["scores", "kinds"], {"ids": ids, "mask": mask, "types": types})
         return scores, kinds
 
 
-def build_graph(weights: dict[str, torch.Tensor], layers: int, int8: bool) -> Graph:
+def build_graph(weights: dict[str, np.ndarray], layers: int, int8: bool) -> Graph:
     """BERT's layers over MiniLM's embeddings, and the reader's two products."""
     graph = Graph()
 
@@ -86,24 +79,22 @@ def build_graph(weights: dict[str, torch.Tensor], layers: int, int8: bool) -> Gr
         return graph.add("LayerNormalization", x, scale, bias, axis=-1, epsilon=NORM)
 
     def product(x: str, *names: str, quantised: bool = int8) -> str:
-        weight = torch.cat([weights[f"{name}.weight"] for name in names]).t()
-        bias = graph.weight(f"{names[0]}.bias", torch.cat([weights[f"{name}.bias"] for name in names]))
+        weight = np.concatenate([weights[f"{name}.weight"] for name in names]).T
+        bias = graph.weight(f"{names[0]}.bias", np.concatenate([weights[f"{name}.bias"] for name in names]))
         if not quantised:
             return graph.add("Add", graph.add("MatMul", x, graph.weight(f"{names[0]}.weight", weight)), bias)
-        scale = weight.abs().amax(0).clamp(min=1e-8) / 127
-        whole = (weight / scale).round().to(torch.int8).numpy()
-        graph.weights[f"{names[0]}.int8"] = np.ascontiguousarray(whole)
-        inputs = (x, f"{names[0]}.int8", graph.weight(f"{names[0]}.scale", scale), "", bias)
+        scale = np.abs(weight).max(0).clip(1e-8) / 127
+        whole = graph.weight(f"{names[0]}.int8", (weight / scale).round().astype(np.int8))
+        inputs = (x, whole, graph.weight(f"{names[0]}.scale", scale), "", bias)
         return graph.add("DynamicQuantizeMatMul", *inputs, domain=MICROSOFT)
 
-    table = "encoder.embeddings"
-    words = graph.weight("words", weights[f"{table}.word_embeddings.weight"])
-    places = graph.weight("places", weights[f"{table}.position_embeddings.weight"])
-    segments = graph.weight("segments", weights[f"{table}.token_type_embeddings.weight"])
+    words = graph.weight("words", weights[f"{EMBEDDINGS}.word_embeddings.weight"])
+    places = graph.weight("places", weights[f"{EMBEDDINGS}.position_embeddings.weight"])
+    segments = graph.weight("segments", weights[f"{EMBEDDINGS}.token_type_embeddings.weight"])
     length = graph.add("Shape", "ids", start=1, end=2)
     place = graph.add("Slice", places, graph.integers(0), length, graph.integers(0))
     x = graph.add("Add", graph.add("Gather", words, "ids"), graph.add("Gather", segments, "types"))
-    x = norm(graph.add("Add", x, place), f"{table}.LayerNorm")
+    x = norm(graph.add("Add", x, place), f"{EMBEDDINGS}.LayerNorm")
     seen = graph.add("Cast", "mask", to=TensorProto.INT32)
     for number in range(layers):
         layer = f"encoder.encoder.layer.{number}"
@@ -121,7 +112,7 @@ def build_graph(weights: dict[str, torch.Tensor], layers: int, int8: bool) -> Gr
     return graph
 
 
-def _to_model(graph: Graph) -> Any:
+def _to_model(graph: Graph) -> ModelProto:
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.INT64, ["windows", "tokens"])
         for name in ("ids", "mask", "types")
@@ -130,16 +121,4 @@ def _to_model(graph: Graph) -> Any:
         helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["windows", "tokens", "columns"]),
         helper.make_tensor_value_info("kinds", TensorProto.FLOAT, ["windows", "kinds"]),
     ]
-    tensors = [*graph.constants, *(_outside(name, value) for name, value in graph.weights.items())]
-    made = helper.make_graph(graph.nodes, "reader", inputs, outputs, tensors)
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
-    return helper.make_model(made, opset_imports=opsets, ir_version=IR_VERSION)
-
-
-def _outside(name: str, value: np.ndarray) -> TensorProto:
-    """A weight whose numbers are given to the session, not written into the graph."""
-    kind = TensorProto.INT8 if value.dtype == np.int8 else TensorProto.FLOAT
-    tensor = TensorProto(name=name, data_type=kind, dims=value.shape)
-    tensor.data_location = TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value="memory")
-    return tensor
+    return graph.to_model(inputs, outputs)

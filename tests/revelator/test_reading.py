@@ -15,21 +15,28 @@ from revelator.reading import (
     BEGIN,
     CLS,
     INSIDE,
+    LIST,
     OUTSIDE,
     SEP,
+    SPAN,
+    WINDOWS,
     Answer,
     Calibration,
     Reader,
     ReadingRow,
     ReadingTokenizer,
+    Window,
     batch_by_length,
+    choose_windows,
+    decode,
     load_rows,
     pad_windows,
     tagged_spans,
 )
 from revelator.reading_scores import score_outcomes
+from revelator.sentences import find_ends
+from tests.mark_reader import TOKENS, read_mark, watch_passes
 
-TOKENS = ReadingTokenizer(fetch_minilm() / TOKENIZER, size=128, stride=20)
 TEXTS = st.text(max_size=300)
 SCRIPTS = [
     "Ada Lovelace schrieb 1843 über die Maschine.",
@@ -39,23 +46,6 @@ SCRIPTS = [
     "e\u0301le\u0301phant ﬁn ㎏ İstanbul 👩‍👩‍👧 \x00 \ud800 end",
     "",
 ]
-
-
-def scored(mark: str) -> Reader:
-    """A network that finds the tokens of `mark`: it scores by the ids alone, without weights."""
-    wanted = TOKENS.encode(mark)[0]
-
-    def forward(ids: np.ndarray, mask: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        scores, kinds = np.full((*ids.shape, 5), -4.0), np.full((len(ids), 5), -4.0)
-        for row in range(len(ids)):
-            kinds[row, 4] = 4.0
-            for place in np.flatnonzero((ids[row] == wanted[0]) & (types[row] == 1)):
-                if (ids[row, place : place + len(wanted)] == wanted).all():
-                    scores[row, place, 0] = scores[row, place + len(wanted) - 1, 1] = 9.0
-                    kinds[row] = [8.0, -4.0, -4.0, -4.0, -8.0]
-        return scores, kinds
-
-    return Reader(TOKENS, forward, Calibration())
 
 
 @given(text=st.one_of(TEXTS, st.sampled_from(SCRIPTS), st.text(st.characters(), max_size=60)))
@@ -75,7 +65,7 @@ def test_offsets_of_any_text_lie_in_it_and_go_forward(text: str) -> None:
 def test_an_answer_is_cut_from_the_text_itself(before: str, after: str) -> None:
     """Between any two texts, in whichever window, the span's characters are those of the passage."""
     passage = f"{before} Zanzibar Quixote {after}"
-    outcome = scored("Zanzibar Quixote").read("Who?", [("", passage)])
+    outcome = read_mark("Zanzibar Quixote").read("Who?", [("", passage)])
     (span,) = outcome.spans
     assert passage[span.start : span.end] == span.text == "Zanzibar Quixote"
     assert outcome.probability > 0.9
@@ -108,7 +98,7 @@ def test_a_stride_that_leaves_tokens_out_is_refused() -> None:
 
 
 def test_an_empty_passage_and_no_passage_give_no_answer() -> None:
-    reader = scored("Zanzibar")
+    reader = read_mark("Zanzibar")
     for passages in ([], [("", "")], [("Zanzibar", " \n\t")]):
         outcome = reader.read("Where?", passages)
         assert (outcome.kind, outcome.answers, outcome.probability) == ("none", (), 0.0)
@@ -119,14 +109,61 @@ def test_an_answer_in_the_middle_of_a_megabyte_is_found() -> None:
     passage = f"{filler}The port is Zanzibar Quixote. {filler}"
     assert len(passage) > 1_000_000
     tokenizer = ReadingTokenizer(fetch_minilm() / TOKENIZER, size=384, stride=256)
-    reader = Reader(tokenizer, scored("Zanzibar Quixote").forward, Calibration())
+    reader = read_mark("Zanzibar Quixote", tokenizer=tokenizer)
     (span,) = reader.read("Which port?", [("", passage)]).spans
     assert (span.start, span.text) == (passage.index("Zanzibar"), "Zanzibar Quixote")
 
 
+@given(st.integers(0, 2**32 - 1), st.sampled_from([SPAN, LIST]))
+def test_answers_are_whole_words_whatever_the_scores(seed: int, kind: int) -> None:
+    text = "the Qubbivoxans sail to Zeffirandolo and Thrumquist today"
+    tokenizer = ReadingTokenizer(fetch_minilm() / TOKENIZER, size=384, stride=256)
+    [window] = tokenizer.cut("who sails?", "", text)
+    random = np.random.default_rng(seed)
+    scores, kinds = random.normal(size=(len(window.ids), 5)), np.full(5, -9.0)
+    kinds[kind] = 9
+    outcome = decode(window, scores, kinds, text, 0, Calibration())
+    assert set(" ".join(outcome.answers).split()) <= set(text.split())
+
+
+def make_window(asked: set[int], held: set[int]) -> Window:
+    ids = [CLS, *sorted(asked), SEP, *sorted(held), SEP]
+    types = [0] * (len(asked) + 2) + [1] * (len(held) + 1)
+    return Window(
+        np.array(ids), np.array(types), np.zeros((len(held), 2), int), np.zeros(len(held), bool), len(asked) + 2
+    )
+
+
+TOKEN_SETS = st.sets(st.integers(1000, 1008))
+
+
+@given(TOKEN_SETS, st.lists(TOKEN_SETS, min_size=1, max_size=12), st.integers(1, 12))
+def test_no_window_is_left_out_for_one_that_holds_less_of_the_question(
+    asked: set[int], held: list[set[int]], most: int
+) -> None:
+    chosen = choose_windows([make_window(asked, each) for each in held], most)
+    assert chosen == sorted(set(chosen)) and len(chosen) == min(most, len(held))
+    left = [asked & held[i] for i in range(len(held)) if i not in chosen]
+    assert not any(asked & held[i] < other for i in chosen for other in left)
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(1, 3))
+@settings(max_examples=30, deadline=None)
+def test_of_a_long_passage_few_windows_are_read_and_the_one_with_the_rarest_words_is_among_them(
+    before: int, after: int, copies: int
+) -> None:
+    filler = "Which river is it, and where does the river of the town rise? "
+    passage = f"{filler * before}The source of the Lunsurova is Zanzibar Quixote. {filler * after}"
+    reader = read_mark("Zanzibar Quixote")
+    passes = watch_passes(reader)
+    outcome = reader.read("Where does the river Lunsurova rise?", [("", filler * 100)] * copies + [("", passage)])
+    assert outcome.answers == ("Zanzibar Quixote",)
+    assert sum(passes) <= WINDOWS
+
+
 def test_the_best_passage_wins_and_a_span_names_it() -> None:
     passages = [("A", "Nothing is said here."), ("B", "It lies on Zanzibar Quixote."), ("C", "Nor here.")]
-    outcome = scored("Zanzibar Quixote").read("Where?", passages)
+    outcome = read_mark("Zanzibar Quixote").read("Where?", passages)
     assert [(span.passage, span.text) for span in outcome.spans] == [(1, "Zanzibar Quixote")]
 
 
@@ -194,7 +231,7 @@ def test_scores_count_answers_lists_and_who_answers_at_all() -> None:
         ReadingRow("2", "Who?", passage, answers=(Answer("Zanzibar Quixote", 0), Answer("Bo", 21)), all_of=True),
         ReadingRow("3", "Who?", "Nobody was."),
     ]
-    reader = scored("Zanzibar Quixote")
+    reader = read_mark("Zanzibar Quixote")
     scores = score_outcomes(rows, reader.read_all([(row.question, [("", row.passage)]) for row in rows]))
     assert scores.n == 3
     assert scores.em == 0.5
@@ -202,3 +239,13 @@ def test_scores_count_answers_lists_and_who_answers_at_all() -> None:
     assert scores.no_answer_auc == 1.0
     assert scores.span_f1 == pytest.approx(2 * 1 / (1 + 2))
     assert score_outcomes(rows[2:], reader.read_all([("Who?", [("", "No.")])])).to_json()["f1"] is None
+
+
+@given(st.lists(st.lists(st.sampled_from(["Prisca", "Verlag", "J. Smith", "2.5", "ran"]), min_size=1), min_size=1))
+def test_a_span_lies_in_one_sentence(sentences: list[list[str]]) -> None:
+    text = " ".join(f"The {' '.join(words)}." for words in sentences)
+    [window] = TOKENS.cut("Who?", "", text)[:1]
+    scores, kinds = np.full((len(window.ids), 5), -4.0), np.array([4.0, 0, 0, 0, -4])
+    scores[window.first, 0] = scores[window.first + len(window.offsets) - 1, 1] = 9.0
+    [found] = decode(window, scores, kinds, text, 0, Calibration()).spans
+    assert not any(found.start < end < found.end for end in find_ends(text))

@@ -65,7 +65,7 @@ class CompletionService:
     def __init__(self, folder: Path, decoding: Decoding = "beams") -> None:
         release = json.loads((folder / CONTENTS_FILE).read_text(encoding="utf-8"))
         self._decoding = decoding
-        self._engine = Engine(release["base"]["folder"], folder / ADAPTER if release["files"] else None)
+        self._engine = Engine(release["base"]["folder"], folder / ADAPTER if release.get("files") else None)
 
     def complete(self, rows: Sequence[Row]) -> list[Completion | RevelatorError]:
         """One outcome a row, in order; what goes wrong with one task's rows leaves the others alone. Work that no row's

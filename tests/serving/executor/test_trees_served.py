@@ -59,7 +59,7 @@ def test_a_tree_is_asked_over_the_wire(served) -> None:
 
 def test_a_deployment_keeps_its_sources_and_refuses_a_file_that_is_wrong(tmp_path: Path, index: Path) -> None:
     (tmp_path / "sources.yaml").write_text("sources: [{kind: text}]")
-    lay_out(tmp_path, Settings(index=index, sources=tmp_path / "sources.yaml"))
+    lay_out(tmp_path, Settings(index=index, remember=True, sources=tmp_path / "sources.yaml"))
     lay_out(tmp_path, Settings())
     assert read_parameters(tmp_path, "executor")["sources"] == str((tmp_path / "sources.yaml").resolve())
     (tmp_path / "wrong.yaml").write_text("sources: []")

@@ -54,10 +54,10 @@ def test_what_did_not_come_out_whole_is_asked_again(changes):
 def caching(world):
     """The served executor with a cache, which it has not by itself."""
     assert "cache" not in repository.read_parameters(world.home, "executor")
-    repository.lay_out(world.home, Settings(cache=100))
+    repository.lay_out(world.home, Settings(index=world.index, cache=100))
     control.load(world.home, world.url, "executor", 1)
     yield world
-    repository.lay_out(world.home, Settings(cache=0))
+    repository.lay_out(world.home, Settings(index=world.index, cache=0))
     control.load(world.home, world.url, "executor", 1)
 
 

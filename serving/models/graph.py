@@ -1,0 +1,73 @@
+"""Graphs for ONNX Runtime while they are built, and the sessions that run them.
+
+Weights stay outside of a graph: a session reads them where they are. Nothing here needs torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+
+OPSET = 23  # the first with attention, rotation and root mean square norm
+IR_VERSION = 11
+MICROSOFT = "com.microsoft"  # operators of ONNX Runtime's own
+KINDS = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int8): TensorProto.INT8}
+
+
+@dataclass
+class Graph:
+    """Nodes, constants and weights (name to array) as they are added."""
+
+    nodes: list[NodeProto] = field(default_factory=list)
+    constants: list[TensorProto] = field(default_factory=list)
+    weights: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def add(self, operator: str, *inputs: str, outputs: int | list[str] = 1, **attributes: Any) -> Any:
+        """The name of the operator's output, or a list of names of several."""
+        names = outputs if isinstance(outputs, list) else [f"{operator}.{len(self.nodes)}.{n}" for n in range(outputs)]
+        self.nodes.append(helper.make_node(operator, inputs, names, f"{operator}.{len(self.nodes)}", **attributes))
+        return names[0] if len(names) == 1 else names
+
+    def weight(self, name: str, value: Any) -> str:
+        """Adds an array of float32 or int8."""
+        self.weights[name] = np.ascontiguousarray(value)
+        return name
+
+    def integers(self, *values: int) -> str:
+        name = f"integers.{len(self.constants)}"
+        self.constants.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
+        return name
+
+    def to_model(self, inputs: Sequence[ValueInfoProto], outputs: Sequence[ValueInfoProto]) -> ModelProto:
+        tensors = [*self.constants, *(_make_external(name, value) for name, value in self.weights.items())]
+        made = helper.make_graph(self.nodes, "revelator", inputs, outputs, tensors)
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
+        return helper.make_model(made, opset_imports=opsets, ir_version=IR_VERSION)
+
+
+def _make_external(name: str, value: np.ndarray) -> TensorProto:
+    """A weight whose numbers are given to the session, not written into the graph."""
+    tensor = TensorProto(name=name, data_type=KINDS[value.dtype], dims=value.shape)
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="memory")
+    return tensor
+
+
+def open_session(
+    model: ModelProto, weights: Mapping[str, np.ndarray], threads: int | None = None
+) -> onnxruntime.InferenceSession:
+    """A session on the CPU, on all cores that the process may use unless `threads` says how many. The caller keeps the
+    weights: they are not copied."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or len(os.sched_getaffinity(0))
+    options.enable_mem_pattern = False  # one is kept for each shape that was ever met
+    options.enable_cpu_mem_arena = False  # keeps what the largest pass took; without it passes take no longer
+    options.add_session_config_entry("session.force_spinning_stop", "1")  # no thread turns while nothing runs
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(weight) for weight in weights.values()]
+    options.add_external_initializers(list(weights), values)
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
