@@ -217,8 +217,8 @@ def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[Benchmark
         identity = fields.make_id(row, "own", asked, "id")
         routes[identity] = route
         passages = tuple(AnnotatedPassage(title, "", True) for title in _list_values(row.get(names.titles)))
-        known = {"expression": expression, "answers": answers, "passages": passages}
-        return AnnotatedQuestion(identity, "own", "", "", asked, route or "complex", **known)
+        gold = AnnotatedQuestion(identity, "own", "", "", asked, route or "complex", expression)
+        return replace(gold, answers=answers, passages=passages)
 
     for question in _require_all(read_annotated(path, annotate)):
         yield BenchmarkQuestion(replace(question, route=routes[question.id]))  # a route that nobody gave is not scored
