@@ -420,7 +420,7 @@ def write_pairs(folder: Path, *questions: str) -> Path:
 def test_pairs_alone_are_no_set_to_learn_planning_from(tmp_path: Path) -> None:
     config, out = write_pairs(tmp_path, *(f"Who leads the town number {n}?" for n in range(30))), tmp_path / "set"
     call = ["data", "build", str(config), "--out", str(out)]
-    with pytest.raises(DataError, match="no question of this set has several hops.*unlearns") as error:
+    with pytest.raises(DataError, match=r"no question of this set has several hops.*unlearns") as error:
         CliRunner().invoke(revelator, call, catch_exceptions=False)
     assert "--allow-single" in (error.value.hint or "") and not out.exists()
     assert CliRunner().invoke(revelator, [*call, "--allow-single"], catch_exceptions=False).exit_code == 0
