@@ -87,9 +87,10 @@ def build(
     """Builds the set at `target` and returns its manifest. `teaching` says for its card how a teacher made its rows,
     `engine` is what prepares them (`data_gen.engines`). Without `allow_single`, its plans must be of several shapes.
 
-    Raises DataError for a source that cannot be read or used at all, and for plans of one shape; ConfigError for a target that holds something
-    other than a set, or that another process builds; `target` then stays as it was. After a failure or a kill, a build
-    of files resumes from the chunks that it kept, and a build that reads from addresses starts again.
+    Raises DataError for a source that cannot be read or used at all, and for plans of one shape; ConfigError for a
+    target that holds something other than a set, or that another process builds; `target` then stays as it was. After
+    a failure or a kill, a build of files resumes from the chunks that it kept, and a build that reads from addresses
+    starts again.
     """
     check_place(target)
     prepare = Preparer(config)
