@@ -150,7 +150,7 @@ ANNOTATED = {
         ({"steps": [{"question": "Who leads Orn?", "answers": "x"}]}, "field 'steps.0.answers': input should be"),
         ({"steps": [{"question": "Who leads Orn?", "answer": "x"}]}, "field 'steps.0.answers': this field is needed"),
         ({"passages": [{"title": "Orn", "text": "", "relevant": "no"}]}, "'passages.0.relevant': input should be"),
-        ({"answer": "Una"}, "field 'answer': unexpected keyword argument, found 'Una'"),
+        ({"answer": "Una"}, "field 'answer': there is no such field, found 'Una'"),
     ],
 )
 def test_a_field_of_the_wrong_kind_is_named(write, change: dict, reason: str) -> None:
