@@ -36,8 +36,8 @@ def build(config: Path, out: Path, engine: str, workers: int, allow_single: bool
     """Build an instruction set from annotated questions.
 
     CONFIG names sources, splits and bounds. Malformed rows are listed and counted; a broken file stops the build and
-    leaves OUT as it was. So does a set whose plans are all single questions, because a model that learns it unlearns to
-    plan (--allow-single builds it). After a kill, the same command resumes the build. The engine and its workers change
+    leaves OUT as it was. So does a set whose plans all have one shape, because a model that learns it writes no other
+    (--allow-single builds it). After a kill, the same command resumes the build. The engine and its workers change
     how long a build takes, never the set. The engine `ray` runs on the cluster that RAY_ADDRESS names, on one that was
     started on this machine, or on one made for the build.
 

@@ -6,9 +6,7 @@ import json
 import os
 import shlex
 import sys
-from datetime import UTC, datetime
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,6 @@ from rich.table import Table
 
 from revelator import registry
 from revelator.errors import ConfigError
-from revelator.files import write_bytes
 from revelator.options import FOLDER
 
 if TYPE_CHECKING:
@@ -129,7 +126,7 @@ def evaluate(
     if check:
         return
     if questions:
-        report_comparison(folder, [*chosen], command, as_json)
+        report_comparison(folder, [*chosen], as_json)
     elif not as_json:
         shown = folder if "" in chosen else folder / "*"
         click.echo(f"every question: {folder}\ncompare runs: revelator eval report {shown}")
@@ -151,7 +148,8 @@ def compare_with_plain(
     benchmark["columns"] = dict(text.split("=", 1) for text in columns) or None
     shared: dict[str, Any] = {"benchmark": benchmark, "index": str(index or ""), "home": str(home)}
     shared |= {name: value for name, value in given.items() if value is not None}
-    shared.setdefault("adapter", "champion" if has_champion(home) else "base")
+    if not given.get("url"):  # a running server has its own
+        shared.setdefault("adapter", "champion" if has_champion(home) else "base")
     systems: dict[str, dict[str, str]] = {PLAIN: {"baseline": "naive-5"}, AUTO: {"strategy": "auto"}}
     return {
         name: check_config(shared | {"system": system}, RunConfig, "--questions") for name, system in systems.items()
@@ -159,22 +157,21 @@ def compare_with_plain(
 
 
 def has_champion(home: Path) -> bool:
+    """Whether a version was promoted; a home folder without a registry is left as it is."""
     if "MLFLOW_TRACKING_URI" not in os.environ and not (home / "mlflow.db").exists():
         return False
     registry.connect(home=home)
-    return registry.champion() is not None
+    return bool(registry.search_versions(registry.NAME)) and registry.champion() is not None
 
 
-def report_comparison(folder: Path, names: list[str], command: str, as_json: bool) -> None:
+def report_comparison(folder: Path, names: list[str], as_json: bool) -> None:
     """Prints one table and what follows from it, and writes the report beside the runs."""
-    from evaluation.report.page import build_report, render_html
+    from evaluation.report.command import PAGE, write_report
     from evaluation.report.runs import load_runs
 
     runs = load_runs([folder / name for name in names])
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    built = build_report(runs, against=None, command=command, made=made, version=metadata.version("revelator"))
-    page = folder / "report.html"
-    write_bytes(page, render_html(built).encode())
+    write_report(runs, folder)
+    page = folder / PAGE
     says = conclude(runs) if len(runs) > 1 else ""
     if as_json:
         systems = [{"name": name, **_list_scores(run)} for name, run in zip(names, runs, strict=True)]

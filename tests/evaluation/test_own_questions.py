@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from evaluation.harness.benchmarks import open_benchmark
 from evaluation.harness.config import BenchmarkConfig
-from evaluation.run import evaluate
+from evaluation.run import evaluate, has_champion
+from revelator import registry
 from revelator.errors import ConfigError, DataError
 
 ROWS: list[dict[str, Any]] = [
@@ -82,6 +83,15 @@ def test_plain_retrieval_and_plans_are_compared(tmp_path: Path, index: Path) -> 
     assert "Who directed Lantern Row?" in Path(said["report"]).read_text(encoding="utf-8")
     shown = CliRunner().invoke(evaluate, call, catch_exceptions=False).stdout
     assert said["says"] in shown and "plain" in shown and "auto" in shown
+
+
+def test_a_registry_without_a_champion_leaves_planning_to_the_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert not has_champion(tmp_path) and not list(tmp_path.iterdir())
+    registry.connect(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path)
+    assert not has_champion(tmp_path)
 
 
 @pytest.mark.parametrize("arguments", [[], ["run.yaml", "--questions", "qa.csv"], ["--questions", "qa.csv"]])
