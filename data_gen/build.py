@@ -21,12 +21,25 @@ from data_gen.leakage import Gate
 from data_gen.prepare import COPY, Candidate, PreparedChunk, Preparer
 from data_gen.questions import QUESTIONS
 from data_gen.sources.rows import RefusedRow
+from revelator.errors import DataError
 from revelator.files import sha256_file
 from revelator.plans.language import grammar_hash
-from revelator.rows import SPLITS, Row, SetWriter, check_place, make_table, read_manifest, write_set
+from revelator.rows import (
+    SPLITS,
+    Row,
+    SetWriter,
+    check_place,
+    find_plan_fault,
+    make_table,
+    read_manifest,
+    write_set,
+)
 
+MORE_PLANS = (
+    "add questions of several hops: `revelator data teach` (a language model writes their plans), `data self-train`, "
+    "`data compose`, or rows that you annotated; --allow-single builds the set as it is"
+)
 REFUSED_LISTED = 100  # rows named in the manifest; all are counted
-
 Progress = Callable[[str, int], None]
 
 
@@ -39,6 +52,7 @@ class Build:
     questions: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
     dropped: Counter[str] = field(default_factory=Counter)
     refused: list[RefusedRow] = field(default_factory=list)
+    shapes: Counter[str] = field(default_factory=Counter)  # of gold plans that train, in rows
 
     def take(self, prepared: PreparedChunk) -> None:
         """Lets through what is new among the prepared questions."""
@@ -47,6 +61,7 @@ class Build:
             self.dropped["malformed row"] += len(prepared.refused)
             self.refused += prepared.refused[: REFUSED_LISTED - len(self.refused)]
         rows = [row for candidate in prepared.candidates for row in self._admit(candidate)]
+        self.shapes.update(row.shape for row in rows if row.split == "train" and row.shape)
         self.writer.add(make_table(rows))
 
     def _admit(self, candidate: Candidate) -> Iterator[Row]:
@@ -66,13 +81,16 @@ def build(
     progress: Progress = lambda source, questions: None,
     teaching: dict[str, Any] | None = None,
     engine: Engine = run_here,
+    *,
+    allow_single: bool = True,
 ) -> dict[str, Any]:
     """Builds the set at `target` and returns its manifest. `teaching` says for its card how a teacher made its rows,
-    `engine` is what prepares them (`data_gen.engines`).
+    `engine` is what prepares them (`data_gen.engines`). Without `allow_single`, its plans must be of several shapes.
 
-    Raises DataError for a source that cannot be read or used at all, ConfigError for a target that holds something
-    other than a set, or that another process builds; `target` then stays as it was. After a failure or a kill, a build
-    of files resumes from the chunks that it kept, and a build that reads from addresses starts again.
+    Raises DataError for a source that cannot be read or used at all, and for plans of one shape; ConfigError for a
+    target that holds something other than a set, or that another process builds; `target` then stays as it was. After
+    a failure or a kill, a build of files resumes from the chunks that it kept, and a build that reads from addresses
+    starts again.
     """
     check_place(target)
     prepare = Preparer(config)
@@ -94,6 +112,8 @@ def build(
             run.take(prepared)
             rows[prepared.source] += prepared.read
             progress(config.sources[prepared.source].path, rows[prepared.source])
+        if not allow_single and (fault := find_plan_fault(run.shapes)):
+            raise DataError(fault, where=str(target), hint=MORE_PLANS)
         about["questions"] = {split: dict(sorted(counts.items())) for split, counts in run.questions.items()}
         about["dropped"] = dict(sorted(run.dropped.items()))
         about["refused_rows"] = [vars(row) for row in run.refused]

@@ -29,14 +29,16 @@ from revelator.terminal import mask_controls
     "--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where it runs."
 )
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes of the local engine.")
+@click.option("--allow-single", is_flag=True, help="Build also a set whose plans all have one shape.")
 @AS_JSON
-def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> None:
+def build(config: Path, out: Path, engine: str, workers: int, allow_single: bool, as_json: bool) -> None:
     """Build an instruction set from annotated questions.
 
     CONFIG names sources, splits and bounds. Malformed rows are listed and counted; a broken file stops the build and
-    leaves OUT as it was. After a kill, the same command resumes the build. The engine and its workers change how long
-    a build takes, never the set. The engine `ray` runs on the cluster that RAY_ADDRESS names, on one that was started
-    on this machine, or on one made for the build.
+    leaves OUT as it was. So does a set whose plans all have one shape, because a model that learns it writes no other
+    (--allow-single builds it). After a kill, the same command resumes the build. The engine and its workers change
+    how long a build takes, never the set. The engine `ray` runs on the cluster that RAY_ADDRESS names, on one that was
+    started on this machine, or on one made for the build.
 
     \b
     Examples:
@@ -54,7 +56,7 @@ def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> 
         raise ModuleNotFoundError(name="pyarrow")
     settings, chosen = load_config(config), choose_engine(engine, workers)
     with _explain_write_errors(out), _show_progress() as show:
-        manifest = build_set(settings, out, show, engine=chosen)
+        manifest = build_set(settings, out, show, engine=chosen, allow_single=allow_single)
     _show_set(manifest, as_json)
     if not as_json:
         click.echo(f"{out}: data card README.md, manifest.json. Look inside: revelator data inspect {out}")

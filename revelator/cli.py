@@ -88,7 +88,7 @@ COMMANDS: dict[str, Command | Group] = {
     }),
     "eval": Group("Systems on benchmarks: answers, scores, costs.",
       "revelator eval run evaluation/configs/world.yaml --out runs/evaluations/auto", {
-        "run": Command("evaluation.harness.command:evaluate", "How does a system do on a benchmark?"),
+        "run": Command("evaluation.run:evaluate", "How does a system do on a benchmark?"),
         "reading": Command("evaluation.reading:reading", "How well does a reader read answers from passages?"),
         "report": Command("evaluation.report.command:report", "How do several runs compare?"),
         "cost": Group("What strategies cost on other hardware.",

@@ -142,7 +142,8 @@ class ReadingTokenizer:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         count = self._tokenizer.get_vocab_size()
-        self._continues = np.array([self._tokenizer.id_to_token(i).startswith("##") for i in range(count)])
+        tokens = [self._tokenizer.id_to_token(i) or "" for i in range(count)]
+        self._continues = np.array([token.startswith("##") for token in tokens])
         self.size = size
         self.stride = stride
 

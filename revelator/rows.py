@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -30,6 +30,7 @@ MANIFEST = "manifest.json"
 SPLITS = ("train", "dev", "test")
 ROW_GROUP = 2_000
 COUNTED = ("split", "task", "source", "licence", "shape", "label", "teacher")
+SINGLE = "A"  # the shape of a plan that is one question
 BUILD = "build it again with this release: `revelator data build CONFIG.yaml --out DIR`"
 
 
@@ -209,6 +210,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         if not (folder / name).is_file() or sha256_file(folder / name) != digest:
             raise DataError("missing, or changed since the set was built", where=str(folder / name), hint=BUILD)
     return manifest
+
+
+def find_plan_fault(shapes: Collection[str]) -> str | None:
+    """Why plans of these shapes would teach a model to stop planning; None where they are of several shapes, and where
+    there is none."""
+    if not shapes or len(set(shapes)) > 1:
+        return None
+    [shape] = set(shapes)
+    if shape == SINGLE:
+        return "no question of this set has several hops: a model that learns it unlearns to plan"
+    return f"every plan of this set has the shape {shape}: a model that learns it writes no other"
 
 
 def verify_set(folder: Path) -> dict[str, Any]:

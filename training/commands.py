@@ -17,7 +17,7 @@ from revelator.artifact import MANIFEST, base_folder, disk_errors, read_manifest
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.minilm import fetch_minilm
 from revelator.options import AS_JSON, FOLDER, HOME, URI
-from revelator.rows import verify_set
+from revelator.rows import find_plan_fault, verify_set
 from training.checkpoints import RUN, find_checkpoint, lock_work
 from training.config import (
     AnyConfig,
@@ -160,7 +160,9 @@ def _check_sets(settings: TrainConfig | GrpoConfig | PretrainConfig, path: Path)
     if not (folders := list(used)):
         raise ConfigError("no instruction set is named", where=str(path), hint="give --set DIR")
     for folder in folders:
-        verify_set(folder)
+        manifest = verify_set(folder)
+        if isinstance(settings, TrainConfig) and (fault := find_plan_fault(manifest["counts"]["shape"]["train"])):
+            click.echo(f"warning: {folder}: {fault}", err=True)
     if settings.base and not (isinstance(settings, PretrainConfig) and settings.starts_from_minilm):
         base_folder(settings.base)
 

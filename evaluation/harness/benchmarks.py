@@ -13,13 +13,14 @@ import re
 import tempfile
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from data_gen.leakage import normalise
 from evaluation.harness.checks import check_ids
 from evaluation.harness.config import BenchmarkConfig
-from evaluation.harness.formats import FORMATS, BenchmarkQuestion
+from evaluation.harness.formats import FORMATS, BenchmarkQuestion, read_own
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
 from revelator.rows import read_manifest, stream_rows
@@ -74,7 +75,8 @@ def open_benchmark(config: BenchmarkConfig) -> Benchmark:
     if how.states_version:
         for path in config.path:
             _require_version(path, version)
-    pool = _merge_duplicates(question for path in config.path for question in how.read(path))
+    read = partial(read_own, columns=config.columns) if config.columns else how.read
+    pool = _merge_duplicates(question for path in config.path for question in read(path))
     if config.dev_of:
         read_manifest(Path(config.dev_of))  # its files are as they were built
         files[config.dev_of] = sha256_file(Path(config.dev_of) / "manifest.json")

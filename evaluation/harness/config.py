@@ -20,11 +20,21 @@ Count = Annotated[int, Field(ge=1)]
 RunName = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # a folder's name
 
 
+class OwnColumns(Strict):
+    """How a file of one's own calls its columns; only the first two are needed."""
+
+    question: str = "question"
+    answer: str = "answer"
+    titles: str = "titles"
+    plan: str = "plan"
+    route: str = "route"
+
+
 class BenchmarkConfig(Strict):
     """Which questions are asked. Format `itlr` has no file: `SystemConfig.ranking` generates its questions. `sha256`
     pins the files, in their order. `ids` is a file with one id a line. `sample` takes the first N by the sha256 of
     their id. `kinds` are the benchmark's own ("comparison", "static"). `dev_of` is an instruction set: only questions
-    of its dev split are asked, which no adapter trained on the set has seen."""
+    of its dev split are asked, which no adapter trained on the set has seen. `columns` are those of format `own`."""
 
     format: str
     path: tuple[FilePath, ...] = ()
@@ -35,6 +45,7 @@ class BenchmarkConfig(Strict):
     ids: FilePath = ""
     dev_of: FilePath = ""
     sample: Count | None = None
+    columns: OwnColumns | None = None
     name: str = ""
 
     @field_validator("path", "sha256", mode="before")
@@ -46,6 +57,8 @@ class BenchmarkConfig(Strict):
     def _pins_each_file(self) -> BenchmarkConfig:
         if bool(self.path) == (self.format == "itlr"):
             raise ValueError("itlr has no path, every other format has")
+        if self.columns and self.format != "own":
+            raise ValueError("columns are those of format own")
         if self.sha256 and len(self.sha256) != len(self.path):
             raise ValueError(f"{len(self.sha256)} sha256 for {len(self.path)} files")
         return self

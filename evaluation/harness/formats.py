@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.sources import fields
 from data_gen.sources.formats import READERS
 from data_gen.sources.multi_hop import annotate_hotpot
 from data_gen.sources.rows import Outcome, RefusedRow, Unfold, read_annotated
+from evaluation.harness.config import OwnColumns
 from evaluation.metrics.plan_graph import Sketch, read_sketch
-from revelator.errors import DataError
-from revelator.plans import leaves, parse, to_letters
+from revelator.errors import DataError, ExpressionError
+from revelator.plans import leaves, parse, render, to_letters
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,44 @@ def _read_world(path: str) -> Iterator[BenchmarkQuestion]:
         yield BenchmarkQuestion(q, next((kind for kind, fits in KINDS.items() if fits(q)), q.route))
 
 
+def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[BenchmarkQuestion]:
+    """Questions of one's own: CSV, TSV, JSON lines or parquet with `question` and `answer`, and perhaps `titles` (of
+    the passages that hold the answer), `plan` and `route`. Several values are a list, or one text with `|` between
+    them; of answers all are wanted. Raises DataError that names the line, or the columns where one is missing."""
+    names = columns or OwnColumns()
+    routes: dict[str, str] = {}
+
+    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
+        if missing := [name for name in (names.question, names.answer) if name not in row]:
+            there = ", ".join(map(str, row)) or "none"
+            raise DataError(f"there is no column {missing[0]!r}; columns are {there} (--column question=NAME)")
+        asked, answers = fields.read_question(row, names.question), _list_values(row[names.answer])
+        if not answers:
+            raise DataError("the answer is empty")
+        plan, route = (str(row.get(name) or "").strip() for name in (names.plan, names.route))
+        try:
+            expression = render(parse(plan)) if plan else ""
+        except ExpressionError as error:
+            raise DataError(f"the plan cannot be read: {error.message}") from error
+        identity = fields.make_id(row, "own", asked, "id")
+        routes[identity] = route
+        passages = tuple(AnnotatedPassage(title, "", True) for title in _list_values(row.get(names.titles)))
+        gold = AnnotatedQuestion(identity, "own", "", "", asked, route or "complex", expression)
+        return replace(gold, answers=answers, passages=passages)
+
+    for question in _require_all(read_annotated(path, annotate)):
+        yield BenchmarkQuestion(replace(question, route=routes[question.id]))  # a route that nobody gave is not scored
+
+
+def _list_values(value: Any) -> tuple[str, ...]:
+    """The values of a field: a list's items, or what stands between the `|` of a text."""
+    items = (
+        [*value] if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else str(value).split("|")
+    )
+    texts = [" ".join(str(item).split()) for item in items if value is not None]
+    return tuple(dict.fromkeys(filter(None, texts)))
+
+
 _read_hotpot = _read_rows(lambda row, file: _annotate_hotpot(row, "hotpotqa", "CC-BY-SA-4.0"))
 _read_two_wiki = _read_rows(lambda row, file: _annotate_hotpot(row, "2wiki", "Apache-2.0"))  # the same file format
 _read_musique = _read_rows(_annotate_musique, lambda row: (row,) if row.get("answerable", True) else ())
@@ -211,6 +252,7 @@ FORMATS: dict[str, Format] = {
     "metaqa": Format(_read_rows(_annotate_metaqa), "squad", ("1",), has_list_answers=True),
     "musique": Format(_add_plans("musique", _read_musique), "musique", ("1.0",)),
     "nq": Format(_make_reader("nq"), "squad", ("open",)),
+    "own": Format(read_own, "squad", ("1",), has_list_answers=True),
     "squad": Format(_make_reader("squad"), "squad", ("1.1", "1.0"), states_version=True),
     "triviaqa": Format(_make_reader("triviaqa"), "squad", ("1.0",), states_version=True),
     "world": Format(_read_world, "squad", ("1",), has_list_answers=True),

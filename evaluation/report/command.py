@@ -15,7 +15,7 @@ import click
 
 from evaluation.costs.command import read_times
 from evaluation.harness.folder import METRICS, QUESTIONS, RUN
-from evaluation.report.page import build_cost_table, build_report, render_html, render_markdown
+from evaluation.report.page import Report, Table, build_cost_table, build_report, render_html, render_markdown
 from evaluation.report.runs import LoadedRun, load_runs
 from revelator import registry
 from revelator.errors import ConfigError
@@ -66,16 +66,7 @@ def report(
     if against and against not in {run.name for run in loaded}:
         known = ", ".join(dict.fromkeys(run.name for run in loaded))
         raise ConfigError(f"no run of a system {against!r}", where="--against", hint=f"systems: {known}")
-    built = build_report(
-        loaded,
-        against=against,
-        command=shlex.join(["revelator", *sys.argv[1:]]),
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=metadata.version("revelator"),
-        costs=build_cost_table(loaded, read_times(times)) if times else None,
-    )
-    write_bytes(out / SUMMARY, render_markdown(built).encode())
-    write_bytes(out / PAGE, render_html(built).encode())
+    built = write_report(loaded, out, against, build_cost_table(loaded, read_times(times)) if times else None)
     run_id, versions = "", list[int]()
     if mlflow:
         registry.connect(tracking_uri, home)
@@ -88,6 +79,23 @@ def report(
     if mlflow:
         under = ", ".join(f"{name} version {version}" for version in versions) or f"no version of {name}"
         click.echo(f"MLflow: run {run_id}, figures under {under}")
+
+
+def write_report(
+    runs: Sequence[LoadedRun], out: Path, against: str | None = None, costs: Table | None = None
+) -> Report:
+    """Writes the page and the summary of `runs` into `out`, with the command that this process runs."""
+    built = build_report(
+        runs,
+        against=against,
+        command=shlex.join(["revelator", *sys.argv[1:]]),
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=metadata.version("revelator"),
+        costs=costs,
+    )
+    write_bytes(out / SUMMARY, render_markdown(built).encode())
+    write_bytes(out / PAGE, render_html(built).encode())
+    return built
 
 
 def log_report(command: str, runs: Sequence[LoadedRun], out: Path, name: str) -> tuple[str, list[int]]:

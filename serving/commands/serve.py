@@ -100,9 +100,13 @@ def serve(
     """
     if remember and not index:
         raise ConfigError("no index is given that could be remembered", where="--remember", hint="give --index DIR")
-    if index:
-        home.mkdir(parents=True, exist_ok=True)  # a first index needs nothing else
-    require_existing(home)
+    if not index:  # an index needs nothing else
+        require_existing(home)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "name a folder that you may write, with --home or REVELATOR_HOME"
+        raise ConfigError(f"cannot be written: {error.strerror}", where=str(home), hint=hint) from error
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:

@@ -20,7 +20,7 @@ from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedSte
 from data_gen.records import make_examples, make_records, make_sub_questions
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError
-from revelator.rows import SPLITS, Row, read_manifest, stream_rows
+from revelator.rows import SPLITS, Row, find_plan_fault, read_manifest, stream_rows
 from revelator.tasks import TASKS
 
 
@@ -407,3 +407,26 @@ def test_the_row_that_the_documents_show_is_kept(tmp_path: Path) -> None:
     manifest = build(config, tmp_path / "set")
     assert not manifest["dropped"]
     assert sum(manifest["questions"][split].get("mine", 0) for split in SPLITS) == 2
+
+
+def write_pairs(folder: Path, *questions: str) -> Path:
+    (folder / "faq.csv").write_text("question,answer\n" + "".join(f"{question},Ana\n" for question in questions))
+    config = {"name": "mine", "sources": [{"format": "pairs", "path": str(folder / "faq.csv"), "name": "faq"}]}
+    config["sources"][0]["licence"] = "own"
+    (folder / "mine.yaml").write_text(yaml.safe_dump(config))
+    return folder / "mine.yaml"
+
+
+def test_pairs_alone_are_no_set_to_learn_planning_from(tmp_path: Path) -> None:
+    config, out = write_pairs(tmp_path, *(f"Who leads the town number {n}?" for n in range(30))), tmp_path / "set"
+    call = ["data", "build", str(config), "--out", str(out)]
+    with pytest.raises(DataError, match=r"no question of this set has several hops.*unlearns") as error:
+        CliRunner().invoke(revelator, call, catch_exceptions=False)
+    assert "--allow-single" in (error.value.hint or "") and not out.exists()
+    assert CliRunner().invoke(revelator, [*call, "--allow-single"], catch_exceptions=False).exit_code == 0
+    assert read_manifest(out)["counts"]["shape"]["train"].keys() == {"A"}
+
+
+def test_plans_of_several_shapes_are_no_fault() -> None:
+    assert find_plan_fault([]) is None and find_plan_fault(["A", "A * B"]) is None
+    assert "A * B" in (find_plan_fault(["A * B"]) or "")

@@ -110,7 +110,9 @@ def test_a_set_is_built_from_the_hub_and_lists_the_row_that_was_refused(start: S
     place = "hf://datasets/owner/broken?split=train"
     sources = [{"format": "pairs", "path": path} for path in ("hf://datasets/owner/plain?split=train", place)]
     (tmp_path / "set.yaml").write_text(yaml.safe_dump({"name": "hub", "split": {"dev": 0.0}, "sources": sources}))
-    process = start("revelator", "data", "build", str(tmp_path / "set.yaml"), "--out", str(tmp_path / "set"))
+    process = start(
+        "revelator", "data", "build", str(tmp_path / "set.yaml"), "--out", str(tmp_path / "set"), "--allow-single"
+    )
     said = process.communicate(timeout=280)
     assert process.returncode == 0, said
     manifest = read_manifest(tmp_path / "set")

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from evaluation.harness.command import evaluate
 from evaluation.harness.folder import QuestionRow, read_questions, read_run
+from evaluation.run import evaluate
 from revelator.errors import DataError
 from serving.retrieval.index import Index
 

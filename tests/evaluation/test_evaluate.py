@@ -14,9 +14,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from evaluation.harness.command import evaluate
 from evaluation.harness.folder import METRICS, QUESTIONS, read_metrics, read_questions, read_run
 from evaluation.harness.systems import SharedModels
+from evaluation.run import evaluate
 from revelator.errors import ArtifactError, ConfigError, DataError, RevelatorError, Unavailable
 from tests.conftest import Endpoint
 

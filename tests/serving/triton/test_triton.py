@@ -286,13 +286,13 @@ async def test_the_generator_can_be_exchanged_for_the_embedded_reader_while_serv
     request = GenerateRequest(
         "read", "Who directed Lantern Row?", (Passage("1", "Lantern Row", "It was directed by Ines Calloway."),)
     )
-    repository.lay_out(world.home, Settings(generator="embedded"))
+    repository.lay_out(world.home, Settings(index=world.index, generator="embedded"))
     try:
         control.load(world.home, world.url, "generator", 1)
         async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
             reading = await RemoteGenerator(models).answer(request)
     finally:
-        repository.lay_out(world.home, Settings(generator=world.endpoint.url, generator_model="m"))
+        repository.lay_out(world.home, Settings(index=world.index, generator=world.endpoint.url, generator_model="m"))
         control.load(world.home, world.url, "generator", 1)
     assert (reading.answers, reading.method) == (("Ines Calloway",), "reader")
     assert reading.document == "1" and 0 < reading.probability <= 1

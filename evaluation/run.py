@@ -1,0 +1,215 @@
+"""The command `revelator eval run`: one system on a benchmark, or plain retrieval and `auto` on one's own questions."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from revelator import registry
+from revelator.errors import ConfigError
+from revelator.options import FOLDER
+
+if TYPE_CHECKING:
+    from evaluation.harness.config import RunConfig
+    from evaluation.report.runs import LoadedRun
+
+OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG or FILE]"
+HOME_HELP = "Where --questions looks for a champion.  [env: REVELATOR_HOME; default: runs]"
+PLAIN, AUTO = "plain", "auto"
+FEW = 30  # questions: below it a difference is rarely told from chance
+CHAMPION_OR_BASE = "the champion below HOME, else `base`"
+
+
+@click.command()
+@click.argument("config", type=FOLDER, required=False)
+@click.option("--questions", type=FOLDER, metavar="FILE", help="Own questions and answers, in place of CONFIG.")
+@click.option("--index", type=FOLDER, help="The index that --questions are asked over.")
+@click.option("--column", "columns", multiple=True, metavar="FIELD=NAME", help="FILE's name of a column; repeatable.")
+@click.option("--out", type=FOLDER, help=OUT_HELP)
+@click.option("--run", "names", multiple=True, help="Of several runs this one; can be given more than once.")
+@click.option("--url", help="Ask the running Triton at this gRPC address instead of this process.")
+@click.option("--sample", type=click.IntRange(1), help="Only the first so many questions by the sha256 of their id.")
+@click.option("--concurrency", type=click.IntRange(1), help="Questions in flight.")
+@click.option("--adapter", help=f"Folder, version, alias, or `base`.  [default of --questions: {CHAMPION_OR_BASE}]")
+@click.option("--seed", type=int, help="Of what is sampled.")
+@click.option("--home", type=FOLDER, default=registry.home_folder, help=HOME_HELP)
+@click.option("--check", is_flag=True, help="Look at everything that is needed; ask nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON object (of CONFIG: one a run) to standard output.")
+def evaluate(
+    config: Path | None,
+    questions: Path | None,
+    index: Path | None,
+    columns: tuple[str, ...],
+    out: Path | None,
+    names: tuple[str, ...],
+    home: Path,
+    check: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Ask one system every question of a benchmark, and write down answers, scores and costs.
+
+    CONFIG names benchmark, system, index and switches; evaluation/configs has examples. Run the same command again to
+    continue an interrupted run: only the questions in flight are asked again. Options replace values of CONFIG.
+
+    With `runs`, CONFIG is a comparison: several named systems or switches, each with a folder of its own. All of them
+    are checked before the first question is asked, and they share index and model.
+
+    With --questions, plain retrieval (five passages for the whole question) and `auto` (the revelator plans) are
+    compared. FILE is CSV, TSV, JSON lines or parquet with `question` and `answer`, and perhaps `titles` (of passages
+    that hold the answer), `plan` and `route`. Several answers are a list, or have `|` between them; all are wanted.
+
+    \b
+    Examples:
+      revelator eval run --questions qa.csv --index runs/indexes/mine
+      revelator eval run --questions qa.tsv --column question=Frage --column answer=Antwort --index runs/indexes/mine
+      revelator eval run evaluation/configs/world.yaml --out runs/evaluations/world
+      revelator eval run evaluation/configs/musique.yaml --sample 50 --concurrency 4
+      revelator eval run evaluation/configs/world.yaml --url 127.0.0.1:8001 --out runs/evaluations/served
+      revelator eval run evaluation/configs/world-naive-5.yaml --check
+      revelator eval run evaluation/configs/compare-world.yaml --run auto --run naive-5
+    """
+    from evaluation.harness.benchmarks import open_benchmark
+    from evaluation.harness.config import load_runs
+    from evaluation.harness.run import prepare_run, run_questions
+    from evaluation.harness.run_metrics import write_metrics
+    from evaluation.harness.systems import SharedModels
+    from evaluation.rows import progress_bar
+
+    if (config is None) == (questions is None):
+        raise ConfigError("what is to be asked?", hint="give CONFIG, or --questions FILE --index DIR")
+    source = config or questions
+    assert source is not None
+    if questions:
+        runs = compare_with_plain(questions, index, columns, home, **given)
+    elif source.suffix not in (".yaml", ".yml"):
+        hint = f"own questions: --questions {source}; an adapter's scores, task by task: revelator model grade {source}"
+        raise ConfigError(f"{source} is no configuration file (.yaml)", hint=hint)
+    elif index or columns:
+        raise ConfigError("--index and --column belong to --questions", hint=f"write them into {source}")
+    else:
+        runs = load_runs(source, **given)
+    folder = out or Path("runs") / "evaluations" / source.stem
+    if unknown := [name for name in names if name not in runs]:
+        known = ", ".join(filter(None, runs))
+        hint = f"runs: {known}" if known else "it holds one run, without a name: leave --run out"
+        raise ConfigError(f"there is no run {unknown[0]!r}", where=str(source), hint=hint)
+    command, read = shlex.join(["revelator", *sys.argv[1:]]), cache(open_benchmark)
+    chosen = {name: settings for name, settings in runs.items() if not names or name in names}
+    prepared = {name: prepare_run(settings, command, read) for name, settings in chosen.items()}
+    console, shared = Console(stderr=True), SharedModels()
+    for name, (settings, run, benchmark) in prepared.items():
+        about = f"{run.name} on {len(run.ids):,} questions of {benchmark.name}"
+        if check:
+            click.echo(f"{about}: everything fits; nothing was asked")
+            continue
+        console.print(f"{about} → {folder / name}", highlight=False)
+        with progress_bar() as progress:
+            run_questions(settings, run, benchmark, folder / name, progress, shared)
+        metrics = write_metrics(folder / name, run)
+        if questions:
+            continue
+        if as_json:
+            said = {"run": str(folder / name), "system": run.name, "benchmark": benchmark.name}
+            click.echo(json.dumps(said | metrics))
+        else:
+            Console().print(build_metrics_table(metrics, f"{run.name} on {benchmark.name} ({metrics['normaliser']})"))
+    if check:
+        return
+    if questions:
+        report_comparison(folder, [*chosen], as_json)
+    elif not as_json:
+        shown = folder if "" in chosen else folder / "*"
+        click.echo(f"every question: {folder}\ncompare runs: revelator eval report {shown}")
+
+
+def compare_with_plain(
+    questions: Path, index: Path | None, columns: tuple[str, ...], home: Path, **given: Any
+) -> dict[str, RunConfig]:
+    """The runs of plain retrieval and of `auto` over a file of own questions."""
+    from evaluation.harness.config import RunConfig
+    from revelator.config import check_config
+
+    if index is None and not given.get("url"):
+        raise ConfigError("which index is searched?", where="--index", hint="revelator index build FILES --out DIR")
+    if wrong := [text for text in columns if "=" not in text]:
+        raise ConfigError(f"not FIELD=NAME: {wrong[0]!r}", where="--column", hint="--column question=Frage")
+    sample = given.pop("sample", None)
+    benchmark: dict[str, Any] = {"format": "own", "path": str(questions), "name": questions.stem, "sample": sample}
+    benchmark["columns"] = dict(text.split("=", 1) for text in columns) or None
+    shared: dict[str, Any] = {"benchmark": benchmark, "index": str(index or ""), "home": str(home)}
+    shared |= {name: value for name, value in given.items() if value is not None}
+    if not given.get("url"):  # a running server has its own
+        shared.setdefault("adapter", "champion" if has_champion(home) else "base")
+    systems: dict[str, dict[str, str]] = {PLAIN: {"baseline": "naive-5"}, AUTO: {"strategy": "auto"}}
+    return {
+        name: check_config(shared | {"system": system}, RunConfig, "--questions") for name, system in systems.items()
+    }
+
+
+def has_champion(home: Path) -> bool:
+    """Whether a version was promoted; a home folder without a registry is left as it is."""
+    if "MLFLOW_TRACKING_URI" not in os.environ and not (home / "mlflow.db").exists():
+        return False
+    registry.connect(home=home)
+    return bool(registry.search_versions(registry.NAME)) and registry.champion() is not None
+
+
+def report_comparison(folder: Path, names: list[str], as_json: bool) -> None:
+    """Prints one table and what follows from it, and writes the report beside the runs."""
+    from evaluation.report.command import PAGE, write_report
+    from evaluation.report.runs import load_runs
+
+    runs = load_runs([folder / name for name in names])
+    write_report(runs, folder)
+    page = folder / PAGE
+    says = conclude(runs) if len(runs) > 1 else ""
+    if as_json:
+        systems = [{"name": name, **_list_scores(run)} for name, run in zip(names, runs, strict=True)]
+        click.echo(json.dumps({"systems": systems, "says": says, "report": str(page)}))
+        return
+    table = Table("system", "n", "EM", "Acc", "F1", title=f"{runs[0].benchmark}, with 95 % intervals")
+    for name, run in zip(names, runs, strict=True):
+        scores = [run.figures[measure] for measure in ("em", "acc", "f1")]
+        cells = [f"{score['value']:.3f} [{score['low']:.3f}, {score['high']:.3f}]" for score in scores]
+        table.add_row(name, f"{len(run.rows):,}", *cells)
+    Console().print(table)
+    click.echo("\n".join(filter(None, [says, f"report: {page}"])))
+
+
+def _list_scores(run: LoadedRun) -> dict[str, float]:
+    return {"n": len(run.rows), **{measure: run.figures[measure]["value"] for measure in ("em", "acc", "f1")}}
+
+
+def conclude(runs: list[LoadedRun]) -> str:
+    """What follows from the paired difference in F1 of the last run to the first, in one sentence."""
+    from evaluation.report.runs import compare_runs
+
+    found = compare_runs(runs[-1], runs[0], ["f1"])["f1"]
+    n, between = int(found["n"]), f"{found['value']:+.3f} F1 [{found['low']:+.3f}, {found['high']:+.3f}]"
+    if found["low"] > 0:
+        return f"Planning helps on these {n} questions: {between} against plain retrieval."
+    if found["high"] < 0:
+        return f"Planning harms on these {n} questions: {between}. Look at the report's cases before you serve `auto`."
+    more = "; ask more questions" if n < FEW else ""
+    return f"These {n} questions do not tell planning from plain retrieval: {between}{more}."
+
+
+def build_metrics_table(metrics: dict[str, Any], title: str) -> Table:
+    from evaluation.harness.run_metrics import COSTS, SCORES
+
+    table = Table("measure", "value", "95 %", "n", title=title, title_justify="left")
+    for name, label in (SCORES | COSTS | {"error": "refused"}).items():
+        if (figure := metrics["figures"].get(name)) and (name != "error" or figure["value"]):
+            between = f"{figure['low']:.3f} to {figure['high']:.3f}"
+            table.add_row(label, f"{figure['value']:.3f}", between, f"{figure['n']:,}")
+    return table

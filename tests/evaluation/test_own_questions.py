@@ -1,0 +1,100 @@
+"""`revelator eval run --questions`: one's own questions in any form of file, asked plainly and with plans."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from evaluation.harness.benchmarks import open_benchmark
+from evaluation.harness.config import BenchmarkConfig
+from evaluation.run import evaluate, has_champion
+from revelator import registry
+from revelator.errors import ConfigError, DataError
+
+ROWS: list[dict[str, Any]] = [
+    {"question": "Who directed Lantern Row?", "answer": "Ines Calloway", "titles": "Lantern Row"},
+    {"question": "Who directed Lantern Row and The Glass Orchard?", "answer": "Ines Calloway|Tobias Renn"},
+    {"question": "Where was Ines Calloway born?", "answer": "Port Velm", "plan": "Where was Ines Calloway born?"},
+]
+
+
+def write(folder: Path, form: str, rows: list[dict[str, Any]] = ROWS) -> Path:
+    path, table = folder / f"qa.{form}", pd.DataFrame(rows).fillna("")
+    if form == "parquet":
+        table.to_parquet(path)
+    elif form == "jsonl":
+        listed = [row | {"answer": row["answer"].split("|")} for row in rows]
+        path.write_text("".join(json.dumps(row) + "\n" for row in listed))
+    else:
+        table.to_csv(path, index=False, sep="\t" if form == "tsv" else ",")
+    return path
+
+
+def read(path: Path, **more: Any) -> list[tuple[Any, ...]]:
+    config = BenchmarkConfig.model_validate({"format": "own", "path": str(path)} | more)
+    golds = [question.gold for question in open_benchmark(config).questions]
+    return [(g.question, g.answers, g.expression, g.route, [p.title for p in g.passages]) for g in golds]
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet"])
+def test_every_form_of_file_gives_the_same_questions(tmp_path: Path, form: str) -> None:
+    assert read(write(tmp_path, form)) == [
+        ("Who directed Lantern Row?", ("Ines Calloway",), "", "", ["Lantern Row"]),
+        ("Who directed Lantern Row and The Glass Orchard?", ("Ines Calloway", "Tobias Renn"), "", "", []),
+        ("Where was Ines Calloway born?", ("Port Velm",), "Where was Ines Calloway born?", "", []),
+    ]
+
+
+def test_columns_can_be_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "csv", [{"Frage": "Who?", "Antwort": "Ana", "Weg": "single"}])
+    columns = {"question": "Frage", "answer": "Antwort", "route": "Weg"}
+    assert read(path, columns=columns) == [("Who?", ("Ana",), "", "single", [])]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"ask": "Who?", "answer": "Ana"}, "line 2: there is no column 'question'; columns are ask, answer"),
+        ({"question": "Who?", "answer": " | "}, "line 2: the answer is empty"),
+        ({"question": "", "answer": "Ana"}, "line 2: field 'question' must be a non-empty text"),
+        ({"question": "Who?", "answer": "Ana", "plan": "Who? * ("}, "line 2: the plan cannot be read"),
+        ({"question": "Who?", "answer": "Ana", "route": "easy"}, "line 2: field 'route'"),
+    ],
+)
+def test_a_row_that_cannot_be_asked_is_refused_with_its_line(tmp_path: Path, row: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError) as error:
+        read(write(tmp_path, "csv", [row]))
+    assert said in str(error.value)
+
+
+def test_plain_retrieval_and_plans_are_compared(tmp_path: Path, index: Path) -> None:
+    out, given = tmp_path / "out", ["--home", str(tmp_path / "home")]
+    call = ["--questions", str(write(tmp_path, "csv")), "--index", str(index), "--out", str(out), *given]
+    done = CliRunner().invoke(evaluate, [*call, "--json"], catch_exceptions=False)
+    said = json.loads(done.stdout)
+    assert [(system["name"], system["n"]) for system in said["systems"]] == [("plain", 3), ("auto", 3)]
+    assert all(0 <= system[score] <= 1 for system in said["systems"] for score in ("em", "acc", "f1"))
+    assert "these 3 questions" in said["says"].lower()
+    assert "Who directed Lantern Row?" in Path(said["report"]).read_text(encoding="utf-8")
+    shown = CliRunner().invoke(evaluate, call, catch_exceptions=False).stdout
+    assert said["says"] in shown and "plain" in shown and "auto" in shown
+
+
+def test_a_registry_without_a_champion_leaves_planning_to_the_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert not has_champion(tmp_path) and not list(tmp_path.iterdir())
+    registry.connect(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path)
+    assert not has_champion(tmp_path)
+
+
+@pytest.mark.parametrize("arguments", [[], ["run.yaml", "--questions", "qa.csv"], ["--questions", "qa.csv"]])
+def test_what_is_asked_and_where_must_be_said(arguments: list[str]) -> None:
+    with pytest.raises(ConfigError):
+        CliRunner().invoke(evaluate, arguments, catch_exceptions=False)
