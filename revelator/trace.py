@@ -96,7 +96,7 @@ class Node:
     retriever, in order: task or generator's mode, prompts, milliseconds, tokens), `document` (the id of the passage
     that holds the answer), `probability` (that the passages give it), `unsupported` (why no passage holds the answer:
     it is never more than a part); of an operator of a tree `key` (a digest of what it was called with), `ids` (who its
-    answers are: source, name, identifiers) and `count`.
+    answers are: source, name, identifiers) and `count`; of a question of a conversation `rewritten`, as it was read.
     """
 
     __pydantic_config__ = STRICT
@@ -186,6 +186,10 @@ class Trace:
                 asked, said = node.asked or node.question, node.detail.get("probability")
                 found.append(Evidence(asked, tuple(node.answers), node.sentence, passage, said))
         return found
+
+    def list_notes(self) -> list[str]:
+        """How the question was read, where it could have been read otherwise."""
+        return [f"read as: {node.detail['rewritten']}" for node in self.nodes if "rewritten" in node.detail]
 
     def to_json(self) -> dict[str, Any]:
         """Converts the trace to plain values for `json.dumps`; `Trace.from_json` is the inverse."""

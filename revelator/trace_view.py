@@ -140,6 +140,8 @@ def _answer(trace: Trace) -> Text:
         text.append("  (time ran out)", "yellow")
     if trace.outcome != "answered" and trace.reason and not trace.degraded:
         text.append(f"\n{'reason':<9}", "dim").append(trace.reason, OUTCOMES[trace.outcome])
+    for note in trace.list_notes():
+        text.append(f"\n{'note':<9}", "dim").append(note, "yellow")
     return text.append(f"\n{'cost':<9}{_cost(trace)}", "dim")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypedDict
 
@@ -33,6 +33,7 @@ from revelator.errors import (
     Unavailable,
 )
 from revelator.plans import Diagnostic
+from revelator.tasks import Step
 from revelator.trace import Event, Evidence, Outcome, Trace
 
 MODEL = "executor"
@@ -69,6 +70,7 @@ class Options(TypedDict, total=False):
     deadline_ms: float | None  # the server ends its work by then, and answers with what it has
     limits: Mapping[str, float] | None  # of revelator.limits.Limits: lower ones than the server's own
     reuse: Trace | None  # an earlier trace: what is asked again and was answered there is taken from it
+    history: Sequence[Step] | None  # of a conversation: what was asked and answered before, the earliest first
 
 
 def build_request(
@@ -80,6 +82,7 @@ def build_request(
     deadline_ms: float | None = None,
     limits: Mapping[str, float] | None = None,
     reuse: Trace | None = None,
+    history: Sequence[Step] | None = None,
 ) -> dict[str, Any]:
     """Builds the arguments of `infer`. Raises InvalidRequest for what cannot be sent.
 
@@ -87,6 +90,8 @@ def build_request(
     """
     earlier = reuse.to_json() if reuse else None
     wanted = {"plan": plan, "strategy": strategy, "limits": dict(limits or {}), "reuse": earlier}
+    if history:
+        wanted["history"] = [asdict(step) for step in history]
     options = make_text_input("options", json.dumps(wanted, ensure_ascii=False))
     request = {"model_name": MODEL, "inputs": [make_text_input("question", question), options]}
     if deadline_ms is None:

@@ -32,11 +32,14 @@ class Completion:
 class GenerateRequest:
     """`direct`: from the question alone; `read`: from passages; `merge`: from sub-questions and their answers.
 
+    `rewrite`: the one answer is the question itself, as it can be understood without the conversation before it, whose
+    questions and answers are the steps.
+
     `write`: `question` is a whole prompt, and the text written for it is sentence and only answer; without a language
     model there is none.
     """
 
-    mode: Literal["direct", "read", "merge", "write"]
+    mode: Literal["direct", "read", "merge", "rewrite", "write"]
     question: str
     passages: tuple[Passage, ...] = ()
     steps: tuple[Step, ...] = ()

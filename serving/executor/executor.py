@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TypedDict, Unpack
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.limits import STRATEGIES, Limits, Strategy
 from revelator.plans import Expression
+from revelator.tasks import Step
 from revelator.trace import Event, Trace
 from serving.executor import routes, trees
 from serving.executor.evidence import Models, find_reusable_nodes
@@ -38,7 +39,8 @@ class Options(TypedDict, total=False):
     `plan`: an expression to run instead of the model's own, for "atomic" a tree as JSON, for "logic" a logical query.
     `strategy`: "auto" asks the revelator for the route. `deadline_ms` bounds the question end to end, up to the limit
     of the same name. `limits` replace the executor's own. `reuse`: an earlier trace; a leaf that asks, after
-    substitution, what a leaf there was asked and answered takes over its documents and answers.
+    substitution, what a leaf there was asked and answered takes over its documents and answers. `history`: what was
+    asked and answered before in the conversation, the earliest first.
     """
 
     plan: str | None
@@ -46,6 +48,7 @@ class Options(TypedDict, total=False):
     deadline_ms: float | None
     limits: Limits | None
     reuse: Trace | None
+    history: Sequence[Step] | None
 
 
 class Executor:
@@ -119,6 +122,7 @@ class Executor:
         deadline_ms: float | None = None,
         limits: Limits | None = None,
         reuse: Trace | None = None,
+        history: Sequence[Step] | None = None,
     ) -> Trace:
         limits = limits or self.limits
         limits.check_question(question)
@@ -141,7 +145,8 @@ class Executor:
                     share_leaves=self.share_leaves,
                 )
                 async with self._turn():
-                    await _take_route(run, expression, strategy)
+                    if plan is not None or not history or await routes.read_in_conversation(run, history):
+                        await _take_route(run, expression, strategy)
         except TimeoutError:
             if not scope.expired():
                 raise

@@ -17,6 +17,7 @@ from revelator.limits import Limits
 from revelator.plans import Atomic, Diagnostic, Expression, check, leaves, logic, parse, render
 from revelator.plans import Sequence as ListOf
 from revelator.plans.bnf import unbrace_placeholders
+from revelator.plans.names import find_name_words
 from revelator.tasks import (
     TASKS,
     TRANSLATE_BNF,
@@ -37,7 +38,41 @@ from serving.protocols import GenerateRequest
 
 log = logging.getLogger(__name__)
 
+TURNS, TURN_CHARACTERS = 10, 500  # of a conversation: what a language model reads to see what a question refers to
+NAMES_NOTHING = (
+    "the question names nothing, and what was said before is read by a language model alone ({reason}): "
+    "ask the whole question, with its names (Where was Ana Berg born?)"
+)
 TEMPERATURES = (0.0, 0.5, 0.8, 1.0)  # the first valid plan is taken (QCompiler, section 3.3)
+
+
+async def read_in_conversation(run: Run, history: Sequence[Step]) -> bool:
+    """Makes the question one that can be understood without the conversation; returns whether there is one to answer.
+
+    A language model writes it. Where there is none, or it cannot, a question that names something is asked as it
+    stands, and one that names nothing ("And where was she born?") is unanswered: the embedded base takes the last
+    answer for whatever a pronoun means, and is often wrong.
+    """
+    steps = tuple(
+        Step(step.question[:TURN_CHARACTERS], tuple(answer[:TURN_CHARACTERS] for answer in step.answers))
+        for step in history[-TURNS:]
+    )
+    node = run.open("refine")
+    with run.recorder.record(node):
+        await run.models.generate(node, GenerateRequest("rewrite", run.question, steps=steps))
+        written = " ".join(node.answers[0].split()) if len(node.answers) == 1 else ""
+        if 0 < len(written) <= run.limits.question_characters:
+            node.answers = [written]
+            if written != run.question:
+                run.question = node.detail["rewritten"] = written
+        elif find_name_words(run.question):
+            node.answers, node.status, node.error = [run.question], "ok", None
+        else:
+            reason = node.error or "it gave no question"
+            run.recorder.trace.reason = NAMES_NOTHING.format(reason=reason)
+            node.answers, node.status, node.error = [], "unanswered", reason
+            return False
+    return True
 
 
 async def choose_route(run: Run) -> str:

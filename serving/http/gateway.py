@@ -38,6 +38,7 @@ from revelator.client import AsyncClient, Options
 from revelator.config import find_first_fault
 from revelator.endpoints import Tls
 from revelator.errors import ConfigError, DataError, InvalidRequest, RevelatorError
+from revelator.tasks import Step
 from revelator.trace import Trace
 from revelator.wire import write_error
 from serving.http.protection import Protection, describe_error, make_retry_headers, read_body
@@ -209,6 +210,13 @@ class OptionsBody(BaseModel):
     deadline_ms: float | None = Field(None, gt=0, allow_inf_nan=False)
     limits: dict[str, int | float] | None = None
     reuse: dict[str, Any] | None = None
+    history: list[dict[str, Any]] | None = None
+
+
+class History(BaseModel):
+    """What was asked and answered before; not strict, for JSON has no tuples."""
+
+    history: list[Step]
 
 
 def read_options(text: str) -> Options:
@@ -218,6 +226,8 @@ def read_options(text: str) -> Options:
         value: dict[str, Any] = wanted.model_dump(exclude_none=True)
         if "reuse" in value:
             value["reuse"] = Trace.from_json(value["reuse"])
+        if wanted.history:
+            value["history"] = History.model_validate({"history": wanted.history}).history
     except ValidationError as error:
         raise _describe_invalid_option(error) from error
     except (ValueError, RecursionError) as error:

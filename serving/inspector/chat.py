@@ -1,9 +1,11 @@
 """OpenAI's chat completions over the executor, so that chat front ends can ask it.
 
-The question is the text of the last message, which must be the user's; what was said before is not read. Sampling
-parameters are accepted and change nothing: a plan is written greedily and run. The model `revelator` is the first
-server; with several, `revelator@NAME` is one of them. The plan and each step's answer come as `reasoning_content`,
-which front ends show as thinking; the answer comes as `content`. Every run is kept; a completion's id is `chatcmpl-ID`.
+The question is the text of the last message, which must be the user's. What was said before tells what it refers to:
+a language model that the server reads with writes it out in full; without one, a question that names nothing is
+unanswered, and says why. Sampling parameters are accepted and change nothing: a plan is written greedily and run. The
+model `revelator` is the first server; with several, `revelator@NAME` is one of them. The plan and each step's answer
+come as `reasoning_content`, which front ends show as thinking; the answer comes as `content`, and below it how the
+question was read where it could have been read otherwise. Every run is kept; a completion's id is `chatcmpl-ID`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from revelator.errors import DataError, InvalidRequest, RevelatorError
+from revelator.tasks import Step
 from revelator.trace import Event, Trace, join_answers
 from serving.http.protection import choose_status, make_retry_headers, read_body
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
@@ -38,6 +41,11 @@ class Part(BaseModel):
 class Message(BaseModel):
     role: str
     content: str | list[Part] | None = None
+
+    @property
+    def text(self) -> str:
+        content = self.content or ""
+        return content if isinstance(content, str) else "\n".join(part.text for part in content)
 
 
 class StreamOptions(BaseModel):
@@ -66,8 +74,18 @@ class CompletionRequest(BaseModel):
             raise InvalidRequest("answers are text", where="response_format", hint="leave response_format out")
         if not self.messages or self.messages[-1].role != "user":
             raise InvalidRequest("the last message must be the user's: it is the question", where="messages")
-        content = self.messages[-1].content or ""
-        return content if isinstance(content, str) else "\n".join(part.text for part in content)
+        return self.messages[-1].text
+
+    def read_history(self) -> list[Step]:
+        """Returns each earlier message of the user with what was answered to it; others, such as a system's, say
+        nothing about what a question refers to."""
+        steps: list[Step] = []
+        for message in self.messages[:-1]:
+            if message.role == "user":
+                steps.append(Step(message.text, ()))
+            elif message.role == "assistant" and steps:
+                steps[-1] = Step(steps[-1].question, (*steps[-1].answers, message.text))
+        return steps
 
 
 class Chat:
@@ -105,7 +123,8 @@ class Chat:
             raise DataError(
                 f"there is no model {wanted.model!r}", where="model", hint=f"one of {', '.join(self._models)}"
             )
-        asked = QuestionBody(question=wanted.read_question(), server=self._models[wanted.model])
+        question, server = wanted.read_question(), self._models[wanted.model]
+        asked = QuestionBody(question=question, server=server, history=wanted.read_history())
         return Inquiry(self._servers, self._runs, asked)
 
 
@@ -150,7 +169,7 @@ def _describe_progress(event: Event, node: Mapping[str, Any]) -> str | None:
 
 def _show_answer(trace: Trace) -> str:
     why = f" ({trace.reason})" if trace.outcome == "unanswered" and trace.reason else ""
-    return trace.answer or f"{NO_ANSWER}{why}"
+    return "\n\n".join([trace.answer or f"{NO_ANSWER}{why}", *trace.list_notes()])
 
 
 def _make_head(inquiry: Inquiry, wanted: CompletionRequest, kind: str) -> dict[str, Any]:

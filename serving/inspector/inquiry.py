@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from revelator.client import Options
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
+from revelator.tasks import Step
 from revelator.trace import Event, Replay
 from revelator.wire import write_error
 from serving.inspector.runs import Run, Runs
@@ -55,6 +56,7 @@ class QuestionBody(BaseModel):
     server: str | None = None
     reuse: str | None = None
     deadline_ms: float | None = None
+    history: list[Step] | None = None
 
 
 class Inquiry:
@@ -75,6 +77,7 @@ class Inquiry:
         earlier = await asyncio.to_thread(self._runs.read, wanted.reuse) if wanted.reuse else None
         options = Options(plan=wanted.plan, strategy=wanted.strategy, deadline_ms=wanted.deadline_ms)
         options["reuse"] = earlier.trace if earlier else None
+        options["history"] = wanted.history
         asked = self.server.stream(wanted.question, **options)
         begun = False
         try:

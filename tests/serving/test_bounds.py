@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
+from tritonclient.utils import deserialize_bytes_tensor
 
 from revelator import errors, wire
 from revelator.limits import Limits
@@ -27,9 +28,11 @@ from revelator.plans.art import parse as parse_tree
 from revelator.plans.art import substitute as substitute_tree
 from revelator.plans.art import substituted_size as tree_size
 from revelator.plans.bnf import substituted_size
+from revelator.tasks import Step
 from revelator.trace import Node, Passage, Trace
 from serving.executor.choices import Choice, EndedCall, choose
 from serving.executor.trees import run_tree
+from serving.http import gateway
 from serving.knowledge.sources import Sources
 from serving.pauses import write_json
 from serving.triton.inside.options import (
@@ -37,6 +40,7 @@ from serving.triton.inside.options import (
     REUSED_CHARACTERS,
     REUSED_NODES,
     REUSED_VALUES,
+    read_history,
     read_options,
     read_trace,
 )
@@ -253,6 +257,27 @@ def test_options_that_are_no_options_are_refused_with_a_reason(options: str) -> 
         Limits().lowered(wanted.get("limits", {}))
         read_trace(wanted["reuse"])
     assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "history",
+    ["[5]", '["a"]', '[{"question": "a"}]', '[{"question": 1, "answers": []}]', '[{"question": "a", "answers": "b"}]'],
+)
+def test_a_history_that_is_none_is_refused_with_the_field(history: str) -> None:
+    with pytest.raises(errors.InvalidRequest, match="option history: 0") as refused:
+        read_history(read_options(f'{{"history": {history}}}', 4_000_000)["history"])
+    with pytest.raises(errors.InvalidRequest) as over_http:
+        gateway.read_options(f'{{"history": {history}}}')
+    assert over_http.value.where and over_http.value.where.startswith("options.history.0")
+    assert "answers" in str(refused.value)
+
+
+def test_a_conversation_arrives_as_it_was_sent_by_a_client_and_over_http() -> None:
+    history = [Step("Who directed UHF?", ("Jay Levey",)), Step('And "Jaws"?', ())]
+    _, options = wire.build_request("And where was he born?", 60.0, history=history)["inputs"]
+    [text] = deserialize_bytes_tensor(options._get_content())
+    assert read_history(read_options(text.decode(), 4_000_000)["history"]) == tuple(history)
+    assert gateway.read_options(text.decode())["history"] == history
 
 
 WRITTEN = trace_of([Node("1", "atomic", "?", documents=[Passage("1", "t", "x")], answers=["a"], detail={"count": 1})])

@@ -29,7 +29,7 @@ from serving.pauses import offload
 from serving.protocols import Revelator
 from serving.triton.access import INNER, read_secret
 from serving.triton.inside.admission import Admission
-from serving.triton.inside.options import read_options, read_trace
+from serving.triton.inside.options import read_history, read_options, read_trace
 from serving.triton.inside.processes import ProcessGuard
 
 CACHE_SECONDS = 3600.0  # what a graph or the web says may change
@@ -177,6 +177,8 @@ class QuestionService:
         wanted["limits"] = self.limits.lowered(wanted.pop("limits", {}))
         if "reuse" in wanted:
             wanted["reuse"] = read_trace(wanted["reuse"])
+        if "history" in wanted:
+            wanted["history"] = read_history(wanted["history"])
         return {**wanted, "deadline_ms": _read_milliseconds(deadline_ms)}
 
     def _report_finish(self, trace: Trace) -> None:

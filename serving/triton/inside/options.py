@@ -14,6 +14,7 @@ from pydantic_core import ValidationError
 
 from revelator.config import find_first_fault
 from revelator.errors import DataError, InvalidRequest
+from revelator.tasks import Step
 from revelator.trace import Node, Trace
 from serving.knowledge.graph import ROWS
 from serving.pauses import count_values
@@ -23,7 +24,7 @@ REUSED_ANSWERS = 20_000  # of all nodes of an earlier trace together
 REUSED_CHARACTERS = 500_000  # of the JSON of a node that is taken over; each leaf that asks the same has a copy
 REUSED_VALUES = 5_000  # in that JSON: an event about them keeps the event loop for a millisecond
 
-OPTIONS = {"plan": str, "strategy": str, "limits": dict, "reuse": dict}
+OPTIONS = {"plan": str, "strategy": str, "limits": dict, "reuse": dict, "history": list}
 
 
 @dataclass
@@ -36,10 +37,12 @@ class _Detail:
 
 
 _TRACE, _NODE, _DETAIL = TypeAdapter(Trace), TypeAdapter(Node), TypeAdapter(_Detail)
+_HISTORY = TypeAdapter(tuple[Step, ...])
 
 
 def read_options(text: str, most_bytes: int) -> dict[str, Any]:
-    """Reads `plan`, `strategy`, `limits` and `reuse`; an empty text has none of them. Raises InvalidRequest."""
+    """Reads `plan`, `strategy`, `limits`, `reuse` and `history`; an empty text has none of them. Raises
+    InvalidRequest."""
     if len(text) > most_bytes or len(text.encode()) > most_bytes:
         raise InvalidRequest(f"the options are too large; the limit options_bytes is {most_bytes}")
     try:
@@ -121,6 +124,16 @@ def read_trace(value: Mapping[str, Any]) -> Trace:
     except ValidationError as error:
         field, reason = find_first_fault(error)
         raise InvalidRequest(f"option reuse: {field}: {reason}") from error
+
+
+def read_history(value: list[Any]) -> tuple[Step, ...]:
+    """Reads what was asked and answered before. Raises InvalidRequest."""
+    try:
+        return _HISTORY.validate_python(value)
+    except ValidationError as error:
+        field, reason = find_first_fault(error)
+        hint = 'each entry is {"question": "…", "answers": ["…"]}'
+        raise InvalidRequest(f"option history: {field}: {reason}", hint=hint) from error
 
 
 def _is_small(node: Any) -> bool:

@@ -67,7 +67,9 @@ class Toy:
     async def answer(self, request: GenerateRequest) -> Reading:
         self.requests.append(request)
         self.started.setdefault(f"{request.mode}: {request.question}", asyncio.Event()).set()
-        known = self.knowledge.get(f"{request.mode}: {request.question}", self.knowledge.get(request.question, ()))
+        known = self.knowledge.get(f"{request.mode}: {request.question}")
+        if known is None:
+            known = self.knowledge.get(request.question, ()) if request.mode != "rewrite" else ()
         if isinstance(known, Exception):
             raise known
         return Reading(f"It is {', '.join(known)}." if known else "", tuple(known), 7, 3, "toy")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import openai
 import pytest
 
 from revelator.errors import DeadlineExceeded, Overloaded, Unavailable
+from revelator.tasks import Step
+from serving.inspector.chat import NO_ANSWER
 from tests.serving.inspector.world import QUESTION, Asked, inspecting, runs_in
 
 
@@ -33,6 +37,55 @@ def test_a_stream_thinks_aloud_and_then_answers(client):
     assert "".join(delta.content or "" for delta in deltas) == "Detroit"
     assert thoughts[0].startswith("plan: Who directed UHF?") and "Who directed UHF? → Jay Levey\n" in thoughts
     assert chunks[-1].usage.total_tokens > 0 and chunks[-2].choices[0].finish_reason == "stop"
+
+
+FOLLOW_UP = [
+    {"role": "system", "content": "You are kind."},
+    {"role": "user", "content": "Who directed UHF?"},
+    {"role": "assistant", "content": "Jay Levey"},
+    {"role": "user", "content": "And where was he born?"},
+]
+
+
+@pytest.fixture
+def one() -> Asked:
+    asked = Asked("one", "1")
+    asked.world.outputs["translate_bnf"] = "Where was Jay Levey born?"
+    return asked
+
+
+def say(asked: Asked, folder: Path, said: list) -> str:
+    with (
+        inspecting([asked.server()], runs_in(folder)) as url,
+        openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        return client.chat.completions.create(model="revelator", messages=said).choices[0].message.content or ""
+
+
+def test_a_language_model_writes_out_what_a_follow_up_refers_to_and_the_reply_says_how_it_was_read(one, tmp_path):
+    one.world.knowledge["rewrite: And where was he born?"] = ["Where was\nJay Levey born?"]
+    assert say(one, tmp_path, FOLLOW_UP) == "Detroit\n\nread as: Where was Jay Levey born?"
+    [request] = [request for request in one.world.requests if request.mode == "rewrite"]
+    assert request.steps == (Step("Who directed UHF?", ("Jay Levey",)),)
+
+
+def test_without_a_language_model_a_follow_up_that_names_nothing_is_unanswered_and_says_what_to_do(one, tmp_path):
+    said = say(one, tmp_path, FOLLOW_UP)
+    assert said.startswith(NO_ANSWER) and "ask the whole question" in said
+    assert one.world.asked == []  # nothing was searched with a question that could be about anybody
+
+
+def test_without_a_language_model_a_follow_up_that_names_something_is_asked_as_it_stands(one, tmp_path):
+    said = [*FOLLOW_UP[:3], {"role": "user", "content": "Where was Jay Levey born?"}]
+    assert say(one, tmp_path, said) == "Detroit"
+
+
+def test_a_long_conversation_reaches_the_language_model_cut_to_its_last_turns(one, tmp_path):
+    said = [{"role": role, "content": f"{n} {'long ' * 500}"} for n in range(30) for role in ("user", "assistant")]
+    say(one, tmp_path, [*said, FOLLOW_UP[-1]])
+    steps = one.world.requests[0].steps
+    assert [step.question.split()[0] for step in steps] == [str(n) for n in range(20, 30)]
+    assert all(len(step.question) == len(step.answers[0]) == 500 for step in steps)
 
 
 def test_text_parts_are_a_question_too(client):

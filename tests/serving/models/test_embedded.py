@@ -62,6 +62,7 @@ async def test_passages_without_a_word_have_no_answer_and_say_so(passages: tuple
     [
         GenerateRequest("direct", "What is 17 plus 25?"),
         GenerateRequest("merge", "Who is older?", steps=(Step("When was Ada born?", ("1962",)),)),
+        GenerateRequest("rewrite", "And where?", steps=(Step("When was Ada born?", ("1962",)),)),
         GenerateRequest("write", "Write a plan."),
     ],
 )
