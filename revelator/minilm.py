@@ -6,7 +6,9 @@ its files are found by the distribution's metadata, and weights and tokenizer ar
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -40,6 +42,14 @@ def fetch_minilm(name: str | None = None) -> Path:
         folder = _download(name)
     _check(folder.resolve())
     return folder
+
+
+@cache
+def read_vocabulary() -> Mapping[str, int]:
+    """Words and pieces of words, in lower case and without accents, with their places: commoner words come first."""
+    tokenizer = json.loads((fetch_minilm() / TOKENIZER).read_text(encoding="utf-8"))
+    words: dict[str, int] = tokenizer["model"]["vocab"]
+    return words
 
 
 def _find_wheel() -> Path:

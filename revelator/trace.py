@@ -96,7 +96,8 @@ class Node:
     retriever, in order: task or generator's mode, prompts, milliseconds, tokens), `document` (the id of the passage
     that holds the answer), `probability` (that the passages give it), `unsupported` (why no passage holds the answer:
     it is never more than a part); of an operator of a tree `key` (a digest of what it was called with), `ids` (who its
-    answers are: source, name, identifiers) and `count`; of a question of a conversation `rewritten`, as it was read.
+    answers are: source, name, identifiers) and `count`; of a question of a conversation `rewritten`, as it was read;
+    `respelled` (words of a question that no document holds, with those that were searched for each).
     """
 
     __pydantic_config__ = STRICT
@@ -189,7 +190,13 @@ class Trace:
 
     def list_notes(self) -> list[str]:
         """How the question was read, where it could have been read otherwise."""
-        return [f"read as: {node.detail['rewritten']}" for node in self.nodes if "rewritten" in node.detail]
+        notes = []
+        for node in self.nodes:
+            if "rewritten" in node.detail:
+                notes.append(f"read as: {node.detail['rewritten']}")
+            for word, near in node.detail.get("respelled", {}).items():
+                notes.append(f"no document says {word}: read as {' or '.join(near)}")
+        return list(dict.fromkeys(notes))
 
     def to_json(self) -> dict[str, Any]:
         """Converts the trace to plain values for `json.dumps`; `Trace.from_json` is the inverse."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
@@ -71,6 +71,15 @@ class Reading:
         return cls(**{**value, "answers": tuple(value["answers"])})
 
 
+class Found(list[Passage]):
+    """The passages of a search, best first. `respelled`: words of the query that no passage holds, with the words that
+    were searched for each."""
+
+    def __init__(self, passages: Iterable[Passage] = (), respelled: dict[str, list[str]] | None = None) -> None:
+        super().__init__(passages)
+        self.respelled = respelled or {}
+
+
 class Revelator(Protocol):
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         """One completion a prompt, in order. `task` is a key of `revelator.tasks.TASKS`."""
@@ -78,7 +87,7 @@ class Revelator(Protocol):
 
 class Retriever(Protocol):
     async def search(self, query: str, k: int) -> list[Passage]:
-        """The `k` best passages, best first."""
+        """The `k` best passages, best first; `Found` where words were read as others."""
 
 
 class Generator(Protocol):

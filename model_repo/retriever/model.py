@@ -48,4 +48,7 @@ class TritonPythonModel:
             if isinstance(outcome, Exception):
                 return make_failure(outcome)
         rows = [json.dumps([asdict(passage) for passage in found], ensure_ascii=False) for found in outcomes]
-        return make_response(passages=make_strings(*rows).reshape(-1, 1))
+        respelled = [json.dumps(getattr(found, "respelled", {}), ensure_ascii=False) for found in outcomes]
+        return make_response(
+            passages=make_strings(*rows).reshape(-1, 1), respelled=make_strings(*respelled).reshape(-1, 1)
+        )

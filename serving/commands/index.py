@@ -234,6 +234,8 @@ def search(
         parsed = language.parse(query)
         found = rank_logical(opened, parsed, depth, settings)
         passages, head = opened.read_passages(found.scores, found.places), _describe_ranking(found, parsed)
+    for word, near in getattr(passages, "respelled", {}).items():
+        click.echo(mask_controls(f"no passage says {word}: read as {' or '.join(near)}"), err=True)
     if reranker:
         from serving.retrieval.encoder import Reranker
 

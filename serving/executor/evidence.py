@@ -7,27 +7,26 @@ would be read names what the question is about, and where the likeliest answer i
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from revelator import spans
 from revelator.errors import ServingError
 from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
-from revelator.minilm import TOKENIZER, fetch_minilm
+from revelator.minilm import read_vocabulary
 from revelator.plans.names import find_name_words, find_words, read_function_words
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import EventKind, Node, Passage, Trace, Usage, join_answers
 from serving.guard import Guard
 from serving.knowledge.labels import fold_label
 from serving.pauses import offload
-from serving.protocols import GenerateRequest, Generator, Reading, Retriever, Revelator
+from serving.protocols import Found, GenerateRequest, Generator, Reading, Retriever, Revelator
 
 Report = Callable[[EventKind, Node], None]
 VERDICTS = ("yes", "no")
@@ -162,6 +161,8 @@ async def answer_from_documents(
     logical = models.logical if query else None
     found = await models.search(node, query or question, limits.documents, logical)
     node.documents = list(found)
+    if isinstance(found, Found) and found.respelled:
+        node.detail["respelled"] = found.respelled
     report("retrieved", node)
     if not found:
         node.status, node.error = "unanswered", "no document was found"
@@ -229,13 +230,6 @@ def _rank_by_rarity(word: str) -> float:
     """The place in MiniLM's vocabulary, which lists commoner words first; infinite for a word that it does not list."""
     vocabulary = read_vocabulary()
     return max((vocabulary.get(part, math.inf) for part in fold_label(word).split()), default=0.0)
-
-
-@cache
-def read_vocabulary() -> Mapping[str, int]:
-    tokenizer = json.loads((fetch_minilm() / TOKENIZER).read_text(encoding="utf-8"))
-    words: dict[str, int] = tokenizer["model"]["vocab"]
-    return words
 
 
 def copy_answer(node: Node, other: Node, how: str) -> None:

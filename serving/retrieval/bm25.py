@@ -20,7 +20,8 @@ import numpy as np
 
 from revelator.errors import DataError
 from serving.retrieval.index_folder import IndexSettings, Shard, create_mapped
-from serving.retrieval.words import extract_query_terms, hash_words
+from serving.retrieval.spelling import Spellings, write_spellings
+from serving.retrieval.words import extract_query_terms, extract_query_words, hash_words
 
 
 class BM25Scores:
@@ -30,6 +31,7 @@ class BM25Scores:
         self._bm25 = bm25s.BM25.load(folder, mmap=True, load_vocab=False)
         self._hashes = np.load(folder / "term_hashes.npy", mmap_mode="r")
         self._numbers = np.load(folder / "term_numbers.npy", mmap_mode="r")
+        self._spellings = Spellings(folder)
         self.count = int(self._bm25.scores["num_docs"])
 
     def score(self, query: str) -> np.ndarray:
@@ -39,10 +41,22 @@ class BM25Scores:
             return np.zeros(self.count, np.float32)
         return self._bm25.get_scores_from_ids(numbers)
 
+    def respell(self, query: str) -> dict[str, list[str]]:
+        """The words of a query that no passage holds, with those that they may be meant for."""
+        words = extract_query_words(query)
+        _, known = self._find_terms(list(words))
+        unknown = [word for word, is_known in zip(words.values(), known, strict=True) if not is_known]
+        return {word: near for word in unknown if (near := self._spellings.find_nearest(word))}
+
     def _find_term_numbers(self, words: list[str]) -> np.ndarray:
+        places, known = self._find_terms(words)
+        return np.asarray(self._numbers[places[known]])
+
+    def _find_terms(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Where each term stands in the index, and whether it does."""
         wanted = hash_words(words)
         places = np.minimum(np.searchsorted(self._hashes, wanted), len(self._hashes) - 1)
-        return np.asarray(self._numbers[places[self._hashes[places] == wanted]])
+        return places, self._hashes[places] == wanted
 
 
 def write(stage: Path, shards: Iterable[Shard], settings: IndexSettings) -> int:
@@ -61,6 +75,7 @@ def write(stage: Path, shards: Iterable[Shard], settings: IndexSettings) -> int:
     _write_parameters(stage, count, settings)
     _write_columns(stage, shards, numbers, frequencies, idf, mean, settings)
     _write_vocabulary(stage, vocabulary)
+    write_spellings(stage, {word for shard in shards for word in json.loads(shard.read("spellings").tobytes())})
     return len(vocabulary)
 
 

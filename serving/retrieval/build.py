@@ -141,7 +141,7 @@ def _build(
     if encoder:
         plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}
     size = shard_size or (DENSE_SHARD if encoder else SHARD)
-    with work_folder(out, plan | {"shard": size}, "*.npz", "building this index") as work:
+    with work_folder(out, plan | {"shard": size, "spellings": True}, "*.npz", "building this index") as work:
         shards = _write_shards(work, parts, count, size, settings, encoder, progress)
         with staged_folder(out) as stage:
             more = _merge(stage, shards, settings, encoder, progress)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from revelator.errors import ArtifactError, InvalidRequest
 from revelator.trace import Passage
 from serving.batching import Batcher
+from serving.protocols import Found
 from serving.retrieval.bm25 import BM25Scores
 from serving.retrieval.dense import Vectors, find_best
 from serving.retrieval.encoder import BATCH, Encoder
@@ -87,23 +89,26 @@ class Index:
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """`search` for each query: BM25 takes them one by one; for vectors, all are embedded in one batch and compared
-        in one call."""
+        in one call. The lists are `serving.protocols.Found`."""
         if k < 1:
             raise InvalidRequest(f"k must be 1 or more, not {k}")
-        return [self.read_passages(scores, places) for scores, places in self._rank(queries, k)]
+        respelled = [self.bm25.respell(query) if self.bm25 else {} for query in queries]
+        words = [" ".join([query, *chain(*near.values())]) for query, near in zip(queries, respelled, strict=True)]
+        ranked = zip(self._rank(queries, words, k), respelled, strict=True)
+        return [Found(self.read_passages(scores, places), near) for (scores, places), near in ranked]
 
     def read_passages(self, scores: np.ndarray, places: np.ndarray) -> list[Passage]:
         """The passages at `places` with their scores."""
         return [replace(self.passages[int(i)], score=float(s)) for s, i in zip(scores, places, strict=True)]
 
-    def _rank(self, queries: Sequence[str], k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Scores and positions for each query, best first."""
+    def _rank(self, queries: Sequence[str], words: Sequence[str], k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Scores and positions for each query, best first; `words` are what BM25 searches for each."""
         if self.vectors is None:
-            for query in queries:
+            for query in words:
                 yield self._rank_sparse(query, k)
             return
         near = self.vectors.search(self.encoder.encode_queries(queries), k if self.bm25 is None else max(k, DEPTH))
-        for query, cosines, places in zip(queries, *near, strict=True):
+        for query, cosines, places in zip(words, *near, strict=True):
             found = places >= 0
             if self.bm25 is None:
                 yield cosines[found], places[found]

@@ -26,7 +26,7 @@ from revelator.files import write_bytes
 from revelator.trace import Passage
 from serving.built_folder import FolderKind
 from serving.retrieval.documents import OVERLAP, SIZE
-from serving.retrieval.words import extract_terms
+from serving.retrieval.words import extract_terms, extract_words
 
 INDEX = FolderKind(
     "an index",
@@ -134,7 +134,7 @@ class Shard:
 
     * `lines`, the passages as the store keeps them, and `sizes`, the bytes of each, shape (n,);
     * `vocabulary`, the terms in order of first use, as JSON; `words`, all terms of all passages, as places in it;
-      `lengths`, the terms of each passage, shape (n,);
+      `lengths`, the terms of each passage, shape (n,); `spellings`, the words that the terms are stems of, as JSON;
     * `vectors`, of length 1, shape (n, dimensions), float32.
     """
 
@@ -174,8 +174,13 @@ def _number_terms(passages: Sequence[Passage], settings: IndexSettings) -> dict[
         found = extract_terms(passage.title) * settings.title_weight + extract_terms(passage.text)
         words += [vocabulary.setdefault(word, len(vocabulary)) for word in found]
         lengths.append(len(found))
-    names = _as_array(json.dumps(list(vocabulary)).encode())
-    return {"vocabulary": names, "words": np.array(words, np.int32), "lengths": np.array(lengths, np.int64)}
+    spellings = sorted({word for passage in passages for word in extract_words(f"{passage.title} {passage.text}")})
+    return {
+        "vocabulary": _as_array(json.dumps(list(vocabulary)).encode()),
+        "words": np.array(words, np.int32),
+        "lengths": np.array(lengths, np.int64),
+        "spellings": _as_array(json.dumps(spellings).encode()),
+    }
 
 
 def _as_array(data: bytes) -> np.ndarray:

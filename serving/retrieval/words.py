@@ -29,19 +29,31 @@ _HALF_HYPHEN = re.compile(r"(?<=[^\W\d_])- (?!and\b|or\b|to\b)(?=[^\W\d_])")
 _SPACES = re.compile(r" {2,}")
 
 
-def extract_terms(text: str) -> list[str]:
-    """Stems of the words of a text: lower case, accents folded, English stop words left out, order kept."""
+def extract_words(text: str) -> list[str]:
+    """The words of a text: lower case, accents folded, English stop words left out, order kept."""
     folded = text.lower()
     if not folded.isascii():
         folded = "".join(c for c in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(c))
-    return [_stem(word) for word in _WORD.findall(folded) if word not in STOP_WORDS]
+    return [word for word in _WORD.findall(folded) if word not in STOP_WORDS]
+
+
+def extract_terms(text: str) -> list[str]:
+    """Stems of the words of a text."""
+    return [_stem(word) for word in extract_words(text)]
+
+
+def extract_query_words(query: str) -> dict[str, str]:
+    """Distinct terms of a query, without the words that only make it a question, unless nothing else is left; with each
+    the word that it is the stem of."""
+    content = [_stem(word) for word in sorted(ASKING_WORDS)]
+    found: dict[str, str] = {}
+    for word in extract_words(query):
+        found.setdefault(_stem(word), word)
+    return {term: word for term, word in found.items() if term not in content} or found
 
 
 def extract_query_terms(query: str) -> list[str]:
-    """Distinct terms of a query, without the words that only make it a question, unless nothing else is left."""
-    content = [_stem(word) for word in sorted(ASKING_WORDS)]
-    found = list(dict.fromkeys(extract_terms(query)))
-    return [term for term in found if term not in content] or found
+    return list(extract_query_words(query))
 
 
 @lru_cache(maxsize=200_000)

@@ -17,8 +17,8 @@ from cachetools import TTLCache
 from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.files import sha256_text
 from revelator.limits import Limits
+from revelator.minilm import read_vocabulary
 from revelator.trace import Event, Trace
-from serving.executor.evidence import read_vocabulary
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.models.releases import Traffic, current_choice
