@@ -89,7 +89,7 @@ def build_request(
     The client waits for the server's deadline and the time that the answer needs to travel.
     """
     earlier = reuse.to_json() if reuse else None
-    wanted = {"plan": plan, "strategy": strategy, "limits": dict(limits or {}), "reuse": earlier}
+    wanted: dict[str, Any] = {"plan": plan, "strategy": strategy, "limits": dict(limits or {}), "reuse": earlier}
     if history:
         wanted["history"] = [asdict(step) for step in history]
     options = make_text_input("options", json.dumps(wanted, ensure_ascii=False))
