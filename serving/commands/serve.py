@@ -145,11 +145,12 @@ def _stop(*_: object) -> None:
 def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http: bool, hosts: tuple[str, ...]) -> None:
     from serving.deploy.deploy import release_embedded_base
     from serving.models.releases import EMBEDDED_VERSION, read_release
-    from serving.triton.repository import MODELS, read_parameters
+    from serving.triton.repository import MODELS, choose_parameters, read_parameters
     from serving.triton.serve import Watchdog, serve_home
     from serving.triton.server import read_ports
 
     if read_release(home) is None:
+        choose_parameters(home, settings)  # what cannot be served leaves no release behind
         release_embedded_base(home)
         click.echo(f"nothing is deployed: the embedded base plans. A champion: revelator model deploy --home {home}")
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
