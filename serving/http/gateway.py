@@ -20,11 +20,11 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import httpx
 import uvicorn
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -34,12 +34,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from revelator.client import AsyncClient, Options
-from revelator.config import find_first_fault
+from revelator.client import AsyncClient
 from revelator.endpoints import Tls
-from revelator.errors import ConfigError, DataError, InvalidRequest, RevelatorError
-from revelator.trace import Trace
-from revelator.wire import write_error
+from revelator.errors import ConfigError, InvalidRequest, RevelatorError
+from revelator.wire import make_request, write_error
 from serving.http.protection import Protection, describe_error, make_retry_headers, read_body
 from serving.pauses import write_trace
 
@@ -177,10 +175,8 @@ class Gateway:
         question = asked.text("question")
         if question is None:
             raise InvalidRequest("the input question is missing", where="inputs")
-        options = await asyncio.to_thread(read_options, asked.text("options") or "")
-        if asked.parameters.deadline_ms:
-            options["deadline_ms"] = asked.parameters.deadline_ms
-        answer = await self._client.ask(question, **options)
+        options, deadline_ms = asked.text("options") or "", asked.parameters.deadline_ms
+        answer = await self._client.ask_once(make_request(question, options, self._client.timeout, deadline_ms))
         wanted = [output.name for output in asked.outputs or ()] or OUTPUTS
         texts = {name: answer.answer if name == "answer" else await write_trace(answer.trace) for name in wanted}
         tensors = [{"name": n, "datatype": "BYTES", "shape": [1], "data": [texts[n]]} for n in wanted]
@@ -197,40 +193,6 @@ class Gateway:
         tensors = [[{"name": n, "datatype": "BYTES", "shape": [1]} for n in names] for names in (INPUTS, OUTPUTS)]
         about = {"name": "executor", "versions": ["1"], "platform": "python"}
         return JSONResponse({**about, "inputs": tensors[0], "outputs": tensors[1]})
-
-
-class OptionsBody(BaseModel):
-    """The options of a question as JSON; each field is as in `revelator.client.Options`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    plan: str | None = None
-    strategy: str | None = None
-    deadline_ms: float | None = Field(None, gt=0, allow_inf_nan=False)
-    limits: dict[str, int | float] | None = None
-    reuse: dict[str, Any] | None = None
-
-
-def read_options(text: str) -> Options:
-    """The options of a question from their JSON. Raises InvalidRequest."""
-    try:
-        wanted = OptionsBody.model_validate(json.loads(text or "{}"))
-        value: dict[str, Any] = wanted.model_dump(exclude_none=True)
-        if "reuse" in value:
-            value["reuse"] = Trace.from_json(value["reuse"])
-    except ValidationError as error:
-        raise _describe_invalid_option(error) from error
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"the options are not JSON: {error}", where="options") from error
-    except DataError as error:
-        raise InvalidRequest(f"option reuse: {error.message}", where="options", hint=error.hint) from error
-    return cast(Options, value)
-
-
-def _describe_invalid_option(error: ValidationError) -> InvalidRequest:
-    field, reason = find_first_fault(error)
-    names = ", ".join(sorted(OptionsBody.model_fields))
-    return InvalidRequest(reason, where=f"options.{field}"[:200].rstrip("."), hint=f"options are {names}")
 
 
 def _refuse(status: int, message: str) -> JSONResponse:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,33 @@ def make_failure(error: BaseException) -> Any:
     return pb_utils.InferenceResponse(
         error=pb_utils.TritonError(write_error(error), getattr(pb_utils.TritonError, code))
     )
+
+
+def answer_together(
+    requests: Sequence[Any],
+    read: Callable[[Any], Sequence[Any]],
+    run: Callable[[list[Any]], Sequence[Any]],
+    reply: Callable[[list[Any]], Any],
+) -> list[Any]:
+    """The response to each request of a batch: `read` gives its rows, `run` an outcome for each row of all requests.
+    A request that cannot be read, or one of whose outcomes is an error, is answered with that error."""
+    rows: list[Any] = []
+    parts: list[slice | RevelatorError] = []
+    for request in requests:
+        try:
+            own = read(request)
+        except RevelatorError as error:
+            parts.append(error.with_traceback(None))  # whose frames hold the request
+            continue
+        parts.append(slice(len(rows), len(rows) + len(own)))
+        rows += own
+    outcomes = run(rows)
+    responses = []
+    for part in parts:
+        found = [part] if isinstance(part, RevelatorError) else list(outcomes[part])
+        failure = next((outcome for outcome in found if isinstance(outcome, Exception)), None)
+        responses.append(make_failure(failure) if failure else reply(found))
+    return responses
 
 
 def send_last(sender: Any, answer: Any) -> None:
