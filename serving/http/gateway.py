@@ -19,10 +19,13 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import httpx
 import uvicorn
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -105,8 +108,14 @@ def create_gateway(url: str, seconds: float, ready: Ready, hosts: Collection[str
     return _make_application(gateway.routes, hosts, connect)
 
 
-def create_metrics(url: str, hosts: Collection[str]) -> Starlette:
-    """The ASGI application that hands on Triton's page of metrics, which `url` names."""
+def create_metrics(url: str, folder: Path, hosts: Collection[str]) -> Starlette:
+    """The ASGI application of the page of metrics: Triton's, which `url` names, and ours, which the models' processes
+    write into `folder`."""
+
+    def sum_up() -> bytes:
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, str(folder))
+        return generate_latest(registry)
 
     async def page(request: Request) -> Response:
         try:
@@ -114,7 +123,8 @@ def create_metrics(url: str, hosts: Collection[str]) -> Starlette:
                 found = await asking.get(url)
         except httpx.HTTPError as error:
             return JSONResponse({"error": f"Triton's page of metrics: {type(error).__name__}"}, 503)
-        return Response(found.content, found.status_code, media_type="text/plain; version=0.0.4")
+        content = found.content + await asyncio.to_thread(sum_up)
+        return Response(content, found.status_code, media_type="text/plain; version=0.0.4")
 
     return _make_application([Route("/metrics", page)], hosts)
 

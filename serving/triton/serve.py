@@ -92,7 +92,7 @@ def serve_home(
                 raise
             running = _describe(server, models, http, exposure)
             names, ports = {*LOOPBACK_NAMES, *hosts}, server.ports
-            page = create_metrics(server.metrics_url, names)
+            page = create_metrics(server.metrics_url, server.metrics_folder, names)
             stack.enter_context(serve_http(exposure.host, ports.metrics, page, PORTS_HINT))
             if http:
                 gateway = create_gateway(server.url, GATEWAY_SECONDS, partial(_is_ready, server.url), names)

@@ -83,19 +83,6 @@ def make_response(**outputs: np.ndarray) -> Any:
     return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in outputs.items()])
 
 
-def make_counter(name: str, description: str, label: str) -> Callable[[str], None]:
-    """A counter on Triton's metrics page: call it with the value of `label` that is to be counted."""
-    family = pb_utils.MetricFamily(name=name, description=description, kind=pb_utils.MetricFamily.COUNTER)
-    series: dict[str, Any] = {}
-
-    def count(value: str) -> None:
-        if value not in series:
-            series[value] = family.Metric(labels={label: value})
-        series[value].increment(1)
-
-    return count
-
-
 def make_failure(error: BaseException) -> Any:
     """The response for an error. One that is not ours is a fault of this program: it is logged and sent as INTERNAL."""
     if not isinstance(error, RevelatorError):

@@ -9,7 +9,6 @@ from typing import Any
 from serving.pauses import write_json, write_trace
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import (
-    make_counter,
     make_response,
     make_strings,
     read_parameter,
@@ -18,6 +17,7 @@ from serving.triton.inside.backend import (
     send_last,
 )
 from serving.triton.inside.executor import AnswerCache, QuestionService
+from serving.triton.inside.metrics import CACHE_LOOKUPS
 from serving.triton.inside.request_loop import Answer, RequestLoop
 from serving.triton.inside.telemetry import Telemetry
 
@@ -30,8 +30,7 @@ class TritonPythonModel:
         home = Path(args["model_repository"]).parents[1]  # release.json there says which revelator answers
         cache = None
         if entries := int(chosen.get("cache", 0)):
-            name = "revelator_cache_lookups_total"
-            cache = AnswerCache(entries, make_counter(name, "Questions looked for among cached answers", "result"))
+            cache = AnswerCache(entries, lambda result: CACHE_LOOKUPS.labels(telemetry.model, result).inc())
         self._questions = QuestionService.from_parameters(home, chosen, telemetry.record_trace, admission, cache)
         self._loop = RequestLoop(
             self._questions.open, admission, telemetry, self._seconds_allowed, self._reply_to_probe

@@ -179,7 +179,6 @@ class RequestLoop:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        self._telemetry.close()
 
     async def _drain(self) -> None:
         if self._tasks:
