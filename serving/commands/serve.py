@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from revelator.errors import ConfigError
-from revelator.options import HOME
+from revelator.options import FOLDER, HOME
 from revelator.registry import require_existing
 from serving.protocols import DECODINGS
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from serving.triton.access import Exposure
     from serving.triton.repository import Settings
 
-FOLDER = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True)
 LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some 5 ms
 
@@ -153,21 +151,15 @@ def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http:
         choose_parameters(home, settings)  # what cannot be served leaves no release behind
         release_embedded_base(home)
         click.echo(f"nothing is deployed: the embedded base plans. A champion: revelator model deploy --home {home}")
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        loading = progress.add_task("start the server", total=len(MODELS))
+    with Console(stderr=True).status("start the server") as status:
         waiting = set(MODELS)
 
         def report(model: str) -> None:
             waiting.discard(model)
-            progress.update(loading, advance=1, description=f"waiting for {', '.join(sorted(waiting))}")
+            status.update(f"waiting for {', '.join(sorted(waiting))}")
 
-        with serve_home(home, read_ports(ports), settings, report, exposure, http, hosts) as (
-            server,
-            running,
-        ):
-            progress.stop()
+        with serve_home(home, read_ports(ports), settings, report, exposure, http, hosts) as (server, running):
+            status.stop()
             for name, version in running.models.items():
                 which = "release 0, the embedded base" if version == EMBEDDED_VERSION else f"version {version}"
                 click.echo(f"{name} {which}: ready")
