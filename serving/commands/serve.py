@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -59,14 +59,6 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 def serve(
     home: Path,
     ports: str,
-    index: Path | None,
-    remember: bool,
-    generator: str | None,
-    generator_model: str | None,
-    sources: Path | None,
-    max_in_flight: int | None,
-    cache: int | None,
-    decoding: str | None,
     limits: tuple[str, ...],
     host: str,
     tls_cert: Path | None,
@@ -77,6 +69,7 @@ def serve(
     http: bool,
     hosts: tuple[str, ...],
     log_questions: bool,
+    **chosen: Any,
 ) -> None:
     """Serve the deployed version until Ctrl-C or SIGTERM, on this machine's loopback unless --host says otherwise.
 
@@ -96,9 +89,9 @@ def serve(
       revelator serve --limit question_characters=500 --limit leaves=8
       revelator serve --host 0.0.0.0 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
     """
-    if remember and not index:
+    if chosen["remember"] and not chosen["index"]:
         raise ConfigError("no index is given that could be remembered", where="--remember", hint="give --index DIR")
-    if not index:  # an index needs nothing else
+    if not chosen["index"]:  # an index needs nothing else
         require_existing(home)
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -115,10 +108,7 @@ def serve(
         os.environ.setdefault(telemetry.EVENTS_VARIABLE, str(home.resolve() / "logs" / "events.jsonl"))
         if log_questions:
             os.environ[telemetry.QUESTIONS_VARIABLE] = "1"
-        lowered = dict(map(_read_limit, limits)) or None
-        settings = Settings(
-            index, generator, generator_model, max_in_flight, decoding, sources, cache, lowered, remember
-        )
+        settings = Settings(**chosen, limits=dict(map(_read_limit, limits)) or None)
         exposure = Exposure(host, choose_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
         _serve(home, ports, settings, exposure, http, hosts)
     except KeyboardInterrupt:

@@ -18,9 +18,10 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Literal
 
 from revelator.endpoints import TOKEN_HEADER, Tls, find_control_token
@@ -55,8 +56,6 @@ class Exposure:
             ipaddress.ip_address(self.host)
         except ValueError as error:
             raise ConfigError(f"not an IP address: {self.host!r}", where="--host", hint="--host 0.0.0.0") from error
-        if self.tls and not (self.tls.cert and self.tls.key):
-            raise ConfigError("TLS needs a certificate, its key and its authority's", where="--tls-cert", hint=TLS_HINT)
         if self.mutual and not self.tls:
             raise ConfigError("clients' certificates need TLS", where="--tls-mutual", hint=TLS_HINT)
         if self.tls:
@@ -89,8 +88,6 @@ class Exposure:
 
 
 CLOSED = Exposure()
-
-
 Name = Literal[".control-token", ".inner-token"]
 CONTROL: Name = ".control-token"
 INNER: Name = ".inner-token"
@@ -124,19 +121,12 @@ def read_secret(home: Path, name: Name) -> str:
 
 
 def _draw(path: Path) -> None:
-    aside = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(file, "w", encoding="ascii") as opened:
-            opened.write(secrets.token_hex(32) + "\n")
-            opened.flush()
-            os.fsync(opened.fileno())
-        if not path.exists():
-            os.link(aside, path)  # fails where another drew one meanwhile, and then that one holds
-    except FileExistsError:
-        pass
-    finally:
-        aside.unlink()
+    with NamedTemporaryFile("w", dir=path.parent, prefix=path.name) as aside:  # its owner's alone
+        aside.write(secrets.token_hex(32) + "\n")
+        aside.flush()
+        os.fsync(aside.fileno())
+        with suppress(FileExistsError):  # another process drew one meanwhile, and that one holds
+            os.link(aside.name, path)
     sync_folder(path.parent)
 
 

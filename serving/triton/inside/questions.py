@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,9 @@ class TritonPythonModel:
         cache = None
         if entries := int(chosen.get("cache", 0)):
             cache = AnswerCache(entries, lambda result: CACHE_LOOKUPS.labels(telemetry.model, result).inc())
-        self._questions = QuestionService.from_parameters(home, chosen, telemetry.record_trace, admission, cache)
+        self._questions = QuestionService(
+            os.environ["REVELATOR_GRPC"], home, chosen, telemetry.record_trace, admission, cache
+        )
         self._loop = RequestLoop(
             self._questions.open, admission, telemetry, self._seconds_allowed, self._reply_to_probe
         )
