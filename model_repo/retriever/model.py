@@ -25,10 +25,11 @@ class TritonPythonModel:
         self.index.search("ready", 1)  # an embedding model loads now, not on the first request
 
     def execute(self, requests):
-        return answer_together(requests, self.read, lambda searches: search(self.index, searches), self.reply)
+        return answer_together(
+            requests, self.inner, self.read, lambda searches: search(self.index, searches), self.reply
+        )
 
     def read(self, request):
-        self.inner.check(request)
         queries, sizes = read_texts(request, "query", QUERY_BYTES), read_array(request, "k").ravel().tolist()
         given = is_given(request, "language")
         languages = read_texts(request, "language", QUERY_BYTES) if given else ["words"] * len(queries)

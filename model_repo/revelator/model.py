@@ -25,10 +25,9 @@ class TritonPythonModel:
         pauses.keep_trimming_memory()
 
     def execute(self, requests):
-        return answer_together(requests, self.read, self.completions.complete, self.reply)
+        return answer_together(requests, self.inner, self.read, self.completions.complete, self.reply)
 
     def read(self, request):
-        self.inner.check(request)
         client = Client(request.is_cancelled)
         if client.has_left():
             raise Cancelled("the client went away while the request waited")

@@ -69,12 +69,9 @@ class Reconciler:
         self.metrics.desired.set(desired.version)
         made = None
         if not self._is_live(desired.version):
-            with self.metrics.deploying.track_inprogress():
-                made = deploy(self.home, desired, keep=self.keep).release
-            self.metrics.deploys.inc()
+            made = deploy(self.home, desired, keep=self.keep).release
             self._finished = True
         self.metrics.live.set(desired.version)
-        self.metrics.last_look.set_to_current_time()
         return made
 
     def _is_live(self, version: int) -> bool:
@@ -135,19 +132,16 @@ class Metrics:
         self.desired = self._gauge("desired_version", "Version that the alias names.")
         self.live = self._gauge("live_version", "Version that takes the traffic; 0: none.")
         self.in_sync = self._gauge("in_sync", "1 when the last look found or made them the same.")
-        self.deploying = self._gauge("deploying", "1 while a version is being deployed.")
-        self.last_look = self._gauge("last_look_timestamp_seconds", "When a look last ended without an error.")
         self.wait = self._gauge("wait_seconds", "Seconds between the last look and the next.")
         self.failing = self._gauge("consecutive_failures", "Failures since the last success.")
-        self.deploys = self._counter("deploys", "Deploys that were finished.")
         self.failures = self._counter("failures", "Looks that ended in an error, by its kind.", "error")
         self.hints = self._counter("hints", "Webhook deliveries.", "outcome")
 
     def _gauge(self, name: str, meaning: str) -> Gauge:
         return Gauge(name, meaning, namespace=PREFIX, registry=self.registry)
 
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(name, meaning, labels, namespace=PREFIX, registry=self.registry)
+    def _counter(self, name: str, meaning: str, label: str) -> Counter:
+        return Counter(name, meaning, (label,), namespace=PREFIX, registry=self.registry)
 
 
 def sign(secret: str, delivery: str, timestamp: str, body: bytes) -> str:

@@ -24,7 +24,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Literal
 
-from revelator.endpoints import TOKEN_HEADER, Tls, find_control_token
+from revelator.endpoints import TOKEN, TOKEN_HEADER, Tls, check_key
 from revelator.errors import ConfigError, InvalidRequest
 from revelator.files import sync_folder
 
@@ -95,7 +95,8 @@ INNER: Name = ".inner-token"
 
 def read_control_token(home: Path) -> str:
     """The control token: the environment's, or the one of the home folder."""
-    return find_control_token() or read_secret(home, CONTROL)
+    token = os.environ.get(TOKEN)
+    return check_key(token, TOKEN) if token else read_secret(home, CONTROL)
 
 
 def read_secret(home: Path, name: Name) -> str:

@@ -97,16 +97,19 @@ def make_failure(error: BaseException) -> Any:
 
 def answer_together(
     requests: Sequence[Any],
+    inner: SecretCheck,
     read: Callable[[Any], Sequence[Any]],
     run: Callable[[list[Any]], Sequence[Any]],
     reply: Callable[[list[Any]], Any],
 ) -> list[Any]:
-    """The response to each request of a batch: `read` gives its rows, `run` an outcome for each row of all requests.
-    A request that cannot be read, or one of whose outcomes is an error, is answered with that error."""
+    """The response to each request of a batch to an inner model: `read` gives its rows, `run` an outcome for each row
+    of all requests. A request that cannot be read, or one of whose outcomes is an error, is answered with that
+    error."""
     rows: list[Any] = []
     parts: list[slice | RevelatorError] = []
     for request in requests:
         try:
+            inner.check(request)
             own = read(request)
         except RevelatorError as error:
             parts.append(error.with_traceback(None))  # whose frames hold the request
