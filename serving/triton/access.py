@@ -12,7 +12,6 @@ the environment replaces the first where a deploy runs on another machine than t
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import os
 import secrets
@@ -25,7 +24,7 @@ from tempfile import NamedTemporaryFile
 from typing import Literal
 
 from revelator.endpoints import TOKEN, TOKEN_HEADER, Tls, check_key
-from revelator.errors import ConfigError, InvalidRequest
+from revelator.errors import ConfigError
 from revelator.files import sync_folder
 
 LOOPBACK = "127.0.0.1"
@@ -129,10 +128,3 @@ def _draw(path: Path) -> None:
         with suppress(FileExistsError):  # another process drew one meanwhile, and that one holds
             os.link(aside.name, path)
     sync_folder(path.parent)
-
-
-def require_secret(wanted: str, sent: object, model: str) -> None:
-    """Raises InvalidRequest where a request to an inner model does not carry its secret."""
-    if not (isinstance(sent, str) and hmac.compare_digest(sent.encode(errors="replace"), wanted.encode())):
-        hint = "put the question to the model `executor`, as revelator.client does"
-        raise InvalidRequest("this model answers the executor alone", where=f"model {model}", hint=hint)

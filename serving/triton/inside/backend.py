@@ -5,6 +5,7 @@ Imported by model_repo/*/model.py only: `triton_python_backend_utils` exists in 
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ import triton_python_backend_utils as pb_utils
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.wire import choose_grpc_code, write_error
 from serving.models.triton import SECRET_PARAMETER
-from serving.triton.access import INNER, read_secret, require_secret
+from serving.triton.access import INNER, read_secret
 from serving.triton.inside.processes import start_heartbeat
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,10 @@ class SecretCheck:
 
     def check(self, request: Any) -> None:
         """Raises InvalidRequest, before anything of the request is looked at."""
-        require_secret(self._secret, read_parameter(request, SECRET_PARAMETER), self._model)
+        sent = read_parameter(request, SECRET_PARAMETER)
+        if not (isinstance(sent, str) and hmac.compare_digest(sent.encode(errors="replace"), self._secret.encode())):
+            hint = "put the question to the model `executor`, as revelator.client does"
+            raise InvalidRequest("this model answers the executor alone", where=f"model {self._model}", hint=hint)
 
 
 def make_strings(*values: str) -> np.ndarray:
