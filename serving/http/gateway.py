@@ -41,7 +41,6 @@ from revelator.endpoints import Tls
 from revelator.errors import ConfigError, InvalidRequest, RevelatorError
 from revelator.wire import make_request, write_error
 from serving.http.protection import Protection, describe_error, make_retry_headers, read_body
-from serving.pauses import write_trace
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped
 SMALL_BYTES = 1 << 16  # bodies up to this size always have room: there are no more than the connections
@@ -196,9 +195,9 @@ class Gateway:
         if question is None:
             raise InvalidRequest("the input question is missing", where="inputs")
         options, deadline_ms = asked.text("options") or "", asked.parameters.deadline_ms
-        answer = await self.client.ask_once(make_request(question, options, self.client.timeout, deadline_ms))
+        reply = await self.client.send(make_request(question, options, self.client.timeout, deadline_ms))
         wanted = [output.name for output in asked.outputs or ()] or OUTPUTS
-        texts = {name: answer.answer if name == "answer" else await write_trace(answer.trace) for name in wanted}
+        texts = {name: reply.as_numpy(name)[0].decode() for name in wanted}
         tensors = [{"name": n, "datatype": "BYTES", "shape": [1], "data": [texts[n]]} for n in wanted]
         named = {"id": asked.id} if asked.id else {}
         return JSONResponse({**named, "model_name": "executor", "model_version": "1", "outputs": tensors})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
-from serving.pauses import write_json, write_trace
+from serving.pauses import write_json
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import (
     make_response,
@@ -63,7 +64,9 @@ class TritonPythonModel:
 
     async def _answer(self, *asked: Any) -> Any:
         trace = await self._questions.answer(*asked)
-        return make_response(answer=make_strings(trace.answer), trace=make_strings(await write_trace(trace)))
+        return make_response(
+            answer=make_strings(trace.answer), trace=make_strings(await asyncio.to_thread(trace.to_text))
+        )
 
     async def _stream(self, *asked: Any) -> AsyncGenerator[Any, None]:
         async for event in self._questions.stream(*asked):
