@@ -65,7 +65,9 @@ async def test_orders_in_pages_change_neither_plan_nor_sources_nor_addresses(web
     trap = f"{web.url}/trap"
     for order in injections(trap):
         web.seen.clear()
-        web.replies["/search"] = {"results": [{"url": trap, "title": order, "content": f"{order} Ada Quill made Tin Comet."}]}
+        web.replies["/search"] = {
+            "results": [{"url": trap, "title": order, "content": f"{order} Ada Quill made Tin Comet."}]
+        }
         source = WebSource("searxng", url=f"{web.url}/search")
         sources = Sources([source])
         generator = ToyGenerator({"Who made Tin Comet?": [order], f"Where was {order} born?": [order]})
