@@ -430,3 +430,12 @@ def test_pairs_alone_are_no_set_to_learn_planning_from(tmp_path: Path) -> None:
 def test_plans_of_several_shapes_are_no_fault() -> None:
     assert find_plan_fault([]) is None and find_plan_fault(["A", "A * B"]) is None
     assert "A * B" in (find_plan_fault(["A * B"]) or "")
+
+
+def test_the_configuration_to_copy_for_own_data_builds_from_a_clone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    manifest = build(load_config(Path("data_gen/configs/mine.yaml")), tmp_path / "set", allow_single=False)
+    assert not manifest["dropped"] and manifest["records"]["train"] and manifest["records"]["dev"]
+    assert len(manifest["counts"]["shape"]["train"]) > 1
