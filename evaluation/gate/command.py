@@ -180,7 +180,8 @@ def promote(
     Console(stderr=as_json).print(table)
     if dry_run:
         return _print_summary(as_json, "the gate is open; --dry-run moves nothing", summary)
-    scored = {"set": str(folder), "split": split, "rows": sum(map(len, slices.values())), **counts}
+    scored = {"set": str(folder), "split": split, "rows": sum(map(len, slices.values()))}
+    summary["questions"] = counts
     run_id = _log_promotion(summary | {"moved": True}, scored, {"challenger": ours, "champion": theirs or {}})
     registry.tag_version(challenger, "promotion_run", run_id)
     if doubts:

@@ -132,7 +132,7 @@ def ask_questions(config: RunConfig, run: Run, benchmark: Benchmark, home: Path,
     from evaluation.harness.folder import read_questions
     from evaluation.harness.run import run_questions
 
-    about = json.dumps([run.benchmark, run.adapter, run.index, run.generator, run.code], sort_keys=True)
+    about = json.dumps([run.config, run.benchmark, run.adapter, run.index, run.generator, run.code], sort_keys=True)
     folder = home / "gate" / sha256_text(about)[:16]
     with progress_bar() as progress:
         progress.console.print(f"{title}: {len(run.ids):,} questions → {folder}", highlight=False)

@@ -145,9 +145,11 @@ def test_a_set_of_thirty_pairs_is_refused_before_anything_is_scored(tmp_path: Pa
         f"Where does the {word} courier number {n} start?,Port {word}" for n in range(15) for word in ("Oru", "Ela")
     ]
     (tmp_path / "qa.csv").write_text("\n".join(["question,answer", *pairs]))
-    (tmp_path / "mine.yaml").write_text("name: mine\nsplit: {dev: 0.2}\nsources:\n- {format: pairs, path: qa.csv}\n")
+    source = {"format": "pairs", "path": str(tmp_path / "qa.csv")}
+    config = {"name": "mine", "split": {"dev": 0.2}, "sources": [source]}
+    (tmp_path / "mine.yaml").write_text(json.dumps(config))
     made = [str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "set")]
-    with pytest.raises(DataError, match="shape"):
+    with pytest.raises(DataError, match="no question of this set has several hops"):
         CliRunner().invoke(build_set, made, standalone_mode=False, catch_exceptions=False)
     CliRunner().invoke(build_set, [*made, "--allow-single"], standalone_mode=False, catch_exceptions=False)
     base = write_base(tmp_path / "base")
@@ -178,7 +180,8 @@ def test_the_champions_questions_are_asked_again_and_one_that_lost_them_is_said(
         place.call(promote, "--version", "2", *rules)
     assert "pinned/translate_bnf" in refused.value.table
     shutil.move(other, tmp_path / "elsewhere")
-    registry.register_adapter(tmp_path / "adapter-2", "two", "", {"set_folder": str(tmp_path / "elsewhere")})
+    third = write_adapter(tmp_path / "adapter-3", place.base, seed=3)
+    registry.register_adapter(third, "two", "", {"set_folder": str(tmp_path / "elsewhere")})
     promotions.move("two", 2, promotions.read_standing("two"))
     with pytest.raises(GateRefused, match="the champion's questions cannot be read"):
         place.call(promote, "--version", "3", *rules)
@@ -203,6 +206,7 @@ def test_questions_are_asked_end_to_end_and_the_next_challenger_is_asked_them_to
     first = json.loads(place.call(promote, "--version", "1", *rules, *given))
     assert first["moved"] and first["tasks"]["answers"]["n"] == 3
     refused = CliRunner().invoke(promote, ["--home", str(place.home), "--limit", "3", "--version", "2", *rules])
+    assert isinstance(refused.exception, GateRefused), refused.exception
     assert json.loads(refused.stdout)["tasks"]["pinned/answers"]["n"] == 3
     questions.write_text(questions.read_text() + "Who?,Ada\n")
     with pytest.raises(ArtifactError, match="sha256"):
