@@ -1,4 +1,4 @@
-"""The reader on a CPU: passages of 200 tokens a question, on ONNX Runtime as it is served and in torch as it is trained.
+"""The reader on a CPU: passages of 200 tokens a question, on ONNX Runtime as served and in torch as trained.
 
     python benchmarks/reading.py [READER] [--threads 2] [--repeats 40]
 
