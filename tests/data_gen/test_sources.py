@@ -141,16 +141,16 @@ ANNOTATED = {
     ("change", "reason"),
     [
         ({"question": None}, "field 'question': a text is needed, found null"),
-        ({"question": " "}, 'field \'question\': a text is needed, found " "'),
+        ({"question": " "}, "field 'question': a text is needed, found \" \""),
         ({"question": "\ud800?"}, "field 'question': input should be a valid string"),
-        ({"split": "training"}, 'field \'split\': must be one of train, dev, test, found "training"'),
+        ({"split": "training"}, "field 'split': must be one of train, dev, test, found \"training\""),
         ({"route": "easy"}, "field 'route': must be one of straightforward, single, compound, complex"),
-        ({"answers": "Una"}, 'field \'answers\': a list is needed, found "Una"'),
+        ({"answers": "Una"}, "field 'answers': a list is needed, found \"Una\""),
         ({"steps": [{"question": "Who leads Orn?", "answers": [3]}]}, "field 'steps.0.answers.0': a text is needed"),
         ({"steps": [{"question": "Who leads Orn?", "answers": "x"}]}, "field 'steps.0.answers': a list is needed"),
         ({"steps": [{"question": "Who leads Orn?", "answer": "x"}]}, "field 'steps.0.answers': this field is needed"),
         ({"passages": [{"title": "Orn", "text": "", "relevant": "no"}]}, "'passages.0.relevant': input should be"),
-        ({"answer": "Una"}, 'field \'answer\': there is no such field, found "Una"'),
+        ({"answer": "Una"}, "field 'answer': there is no such field, found \"Una\""),
     ],
 )
 def test_a_field_of_the_wrong_kind_is_named(write, change: dict, reason: str) -> None:
