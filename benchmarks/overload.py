@@ -130,10 +130,10 @@ class Asker:
             return name
         took = time.perf_counter() - began
         name = read_outcome(answer)
-        if name == "complete" and took * 1000 <= self._deadline_ms:
+        if name == "answered" and took * 1000 <= self._deadline_ms:
             outcomes.in_time.append(took)
         else:
-            outcomes.others["late" if name == "complete" else name] += 1
+            outcomes.others["late" if name == "answered" else name] += 1
         return name
 
     def _serialize(self, question: str) -> bytes:
@@ -159,7 +159,7 @@ def read_error_name(details: str) -> str:
 
 async def find_answerable(asker: Asker, questions: list[str]) -> list[str]:
     """Those of the questions whose answer is complete when nothing else is asked."""
-    return [question for question in questions if await asker.ask(question, Outcomes()) == "complete"]
+    return [question for question in questions if await asker.ask(question, Outcomes()) == "answered"]
 
 
 async def ask_steadily(asker: Asker, questions: Iterator[str], clients: int, seconds: float) -> Outcomes:

@@ -88,7 +88,7 @@ async def ask_at_a_rate(url: str, rate: float, asked: list[AskedQuestion], enoug
             try:
                 answer = await client.ask(QUESTION, strategy="single")
                 version = answer.trace.versions["revelator"]
-                error = "" if answer.outcome == "complete" else answer.outcome
+                error = "" if answer.outcome == "answered" else answer.outcome
             except RevelatorError as failed:
                 error = f"{type(failed).__name__}: {failed.message}"
             asked.append(AskedQuestion(due, time.monotonic(), version, error))

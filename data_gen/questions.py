@@ -37,7 +37,6 @@ OPERATIONS = {
     "count_is": "how many answers of the last leaf are the argument",
     "count_after": "how many answers of the last leaf are greater than the argument",
     "intersect": "the values that the lists of both branches share",
-    "computed": "worked out from the question alone",
 }
 ANNOTATION = "annotation"  # the teacher of gold decompositions: no model
 PLAN_FIELDS = {BNF.name: "expression", LOGIC.name: "query", ART.name: "tree"}  # by language of plans
@@ -137,7 +136,11 @@ class AnnotatedQuestion:
         except ValidationError as error:
             name, reason = find_first_fault(error)
             fault = error.errors(include_url=False)[0]
-            found = "" if fault["type"] == "missing" else f", found {fault['input']!r:.60}"
+            found = (
+                ""
+                if fault["type"] == "missing"
+                else f", found {json.dumps(fault['input'], ensure_ascii=False, default=str)[:60]}"
+            )
             raise DataError(f"field {name!r}: {reason}{found}") from error
 
 

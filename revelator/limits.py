@@ -13,6 +13,7 @@ from revelator.plans import Atomic, Dependent, Expression, leaves
 Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)  # "auto" asks the revelator for the route
 
+FREE = ("relevance_threshold", "relevance_floor", "answer_floor")  # limits that a request may also raise
 ANSWERS, ANSWER_CHARACTERS = 200, 100_000  # that one reading may give, all of them together
 NODE_CHARACTERS = 500_000  # of a tree's node once answers stand in its texts: a graph's whole list has room
 
@@ -29,7 +30,9 @@ class Limits:
     steps: int = 6  # rounds of the refine loop
     documents: int = 10  # retrieved for a leaf (HANRAG, section 4)
     kept: int = 3  # of them, read by the generator
-    relevance_threshold: float = 0.5
+    relevance_threshold: float = 0.5  # P(relevant) of the documents that are read where there are any
+    relevance_floor: float = 0.01  # below it a document is never read
+    answer_floor: float = 0.05  # below it what the generator reads is no answer; an endpoint gives no probability
     deadline_ms: float = 30_000.0
     question_characters: int = 2_000
     plan_characters: int = 20_000  # of a plan that is given, before it is read
@@ -44,13 +47,13 @@ class Limits:
             if name not in names:
                 raise InvalidRequest(f"there is no limit {name!r:.60}", hint=f"limits are {', '.join(sorted(names))}")
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            least = -math.inf if name == "relevance_threshold" else 0
+            least = -math.inf if name in FREE else 0
             if not number or not least < value < math.inf:
                 raise InvalidRequest(f"limit {name} must be a positive number, not {value!r:.60}")
             if type(getattr(self, name)) is int and not isinstance(value, int):
                 raise InvalidRequest(f"limit {name} must be a whole number, not {value!r:.60}")
-        threshold = {k: v for k, v in wanted.items() if k == "relevance_threshold"}
-        return replace(self, **{name: min(value, getattr(self, name)) for name, value in wanted.items()} | threshold)
+        free = {name: value for name, value in wanted.items() if name in FREE}
+        return replace(self, **{name: min(value, getattr(self, name)) for name, value in wanted.items()} | free)
 
     def check_question(self, question: str) -> None:
         """Raises InvalidRequest if the question is empty or too long."""

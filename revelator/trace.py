@@ -21,12 +21,13 @@ from revelator.config import find_first_fault
 from revelator.errors import DataError
 from revelator.plans.language import LanguageName
 
+# 2 adds plan_language, 3 `unanswered`; a trace of an earlier schema is read with the defaults of what it lacks
+SCHEMA_VERSION = 3
 STRICT = ConfigDict(extra="forbid")
-SCHEMA_VERSION = 2  # 2 adds plan_language; a trace of an earlier schema is read with the defaults of what it lacks
 
 Kind = Literal["route", "translate", "decompose", "refine", "end", "direct", "atomic", "dependent", "sequence", "merge"]
-Status = Literal["waiting", "running", "ok", "failed", "skipped"]  # the first two only while the question runs
-Outcome = Literal["complete", "partial", "failed"]
+Status = Literal["waiting", "running", "ok", "unanswered", "failed", "skipped"]  # the first two only while it runs
+Outcome = Literal["answered", "partial", "unanswered", "failed"]  # unanswered: no evidence; failed: a fault
 PlanSource = Literal["model", "given", "fallback", "none"]
 EventKind = Literal[
     "begun",  # the question, its strategy
@@ -36,6 +37,7 @@ EventKind = Literal[
     "retrieved",  # documents with the retriever's scores
     "judged",  # the same documents with the revelator's relevance
     "answered",  # the node ended well
+    "unanswered",  # nothing supports an answer
     "skipped",  # it was never asked: what it waits for gave nothing, or time ran out
     "failed",
     "finished",  # answer, outcome and sums of the whole question
@@ -91,8 +93,10 @@ class Node:
     probabilities, `method` (how an answer was computed), `shared_from` (the id of the node of this trace that asked the
     same), `reused_from` (the id of the node of an earlier trace), `retries` (by service), `truncated` (what a limit cut
     off: the question is answered in part), `none` (it is known that there is no answer), `calls` (of models and
-    retriever, in order: task or generator's mode, prompts, milliseconds, tokens); of an operator of a tree
-    `key` (a digest of what it was called with), `ids` (who its answers are: source, name, identifiers) and `count`.
+    retriever, in order: task or generator's mode, prompts, milliseconds, tokens), `document` (the id of the passage
+    that holds the answer), `probability` (that the passages give it), `unsupported` (why no passage holds the answer:
+    it is never more than a part); of an operator of a tree `key` (a digest of what it was called with), `ids` (who its
+    answers are: source, name, identifiers) and `count`.
     """
 
     __pydantic_config__ = STRICT
@@ -117,6 +121,10 @@ class Node:
         """Returns plain values, in a tenth of the time of `asdict`: every event of a running question calls it."""
         return _NODE.dump_python(self, warnings=False)
 
+    def find_evidence(self) -> Passage | None:
+        """The passage that holds the answers, if one does."""
+        return next((p for p in self.documents if p.id == self.detail.get("document")), None)
+
     def list_calls(self) -> Iterator[dict[str, Any]]:
         """Yields `task`, `count` and `ms` of the node's own calls; of a tree over knowledge sources also each source's
         searches."""
@@ -125,6 +133,18 @@ class Node:
             for report in self.detail.get("sources", ()):
                 if "searches" in report and "ms" in report:
                     yield {"task": f"search:{report['source']}", "count": report["searches"], "ms": report["ms"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where the answers of one step stand: the sentence around them and its passage. `probability`: that the passage
+    answers the question, where the reader says."""
+
+    question: str
+    answers: tuple[str, ...]
+    sentence: str
+    passage: Passage
+    probability: float | None = None
 
 
 @dataclass(slots=True)
@@ -146,7 +166,7 @@ class Trace:
     degraded: bool = False  # the way that was chosen could not be gone to its end: another was, for this reason
     reason: str | None = None
     deadline_exceeded: bool = False  # time ran out: the answer is made of what had been found by then
-    outcome: Outcome = "complete"
+    outcome: Outcome = "answered"
     answer: str = ""
     answers: list[str] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
@@ -156,6 +176,16 @@ class Trace:
     started_at: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)  # model name -> version that served
     schema: int = SCHEMA_VERSION
+
+    def list_evidence(self) -> list[Evidence]:
+        """The evidence of every step that was answered from a passage, in their order."""
+        found = []
+        for node in self.nodes:
+            passage = node.find_evidence() if node.status == "ok" else None
+            if passage:
+                asked, said = node.asked or node.question, node.detail.get("probability")
+                found.append(Evidence(asked, tuple(node.answers), node.sentence, passage, said))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Converts the trace to plain values for `json.dumps`; `Trace.from_json` is the inverse."""
@@ -175,6 +205,8 @@ class Trace:
             hint = "use the version of revelator that wrote it, or a newer one"
             raise DataError(f"a trace of schema {schema}; this program reads up to {SCHEMA_VERSION}", hint=hint)
         try:
+            if isinstance(value, dict) and value.get("outcome") == "complete":  # up to schema 2
+                value = {**value, "outcome": "answered"}
             trace = _TRACE.validate_python(value)
         except ValidationError as error:
             reason = ": ".join(filter(None, find_first_fault(error)))

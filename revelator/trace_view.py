@@ -17,10 +17,11 @@ MARKS = {
     "waiting": ("·", "dim"),
     "running": ("…", "cyan"),
     "ok": ("✓", "green"),
+    "unanswered": ("∅", "yellow"),
     "failed": ("✗", "red"),
     "skipped": ("–", "yellow"),
 }
-OUTCOMES = {"complete": "green", "partial": "yellow", "failed": "red"}
+OUTCOMES = {"answered": "green", "partial": "yellow", "unanswered": "yellow", "failed": "red"}
 DOCUMENTS_SHOWN = 5
 
 
@@ -89,7 +90,7 @@ def _label(node: Node, whole: str) -> Text:
         label.append(" → ", "dim").append(join_answers(node.answers), "bold")
     elif "none" in node.detail:
         label.append(" → ", "dim").append("none", "bold")
-    if node.status in ("ok", "failed"):
+    if node.status in ("ok", "unanswered", "failed"):
         label.append(f"  {node.ended_ms - node.started_ms:.0f} ms", "dim")
     if how := _how(node):
         label.append(f"  {how}", "dim")
@@ -99,6 +100,11 @@ def _label(node: Node, whole: str) -> Text:
         label.append(f"\n{node.error}", colour)
     if node.sentence and node.sentence not in node.answers:
         label.append(f"\n“{node.sentence}”", "italic dim")
+    if passage := node.find_evidence():
+        likely = f", P = {node.detail['probability']:.2f}" if "probability" in node.detail else ""
+        label.append(f"\nin {passage.title or passage.id}{likely}", "dim")
+    if "unsupported" in node.detail:
+        label.append(f"\n{node.detail['unsupported']}", "yellow")
     return label
 
 
@@ -128,10 +134,12 @@ def _document(node: Node, passage: Passage) -> Text:
 
 def _answer(trace: Trace) -> Text:
     text = Text.assemble(("answer   ", "dim"), (trace.answer or "none", f"bold {OUTCOMES[trace.outcome]}"))
-    if trace.outcome != "complete":
+    if trace.outcome != "answered":
         text.append(f"  ({trace.outcome})", OUTCOMES[trace.outcome])
     if trace.deadline_exceeded:
         text.append("  (time ran out)", "yellow")
+    if trace.outcome != "answered" and trace.reason and not trace.degraded:
+        text.append(f"\n{'reason':<9}", "dim").append(trace.reason, OUTCOMES[trace.outcome])
     return text.append(f"\n{'cost':<9}{_cost(trace)}", "dim")
 
 

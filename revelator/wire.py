@@ -33,7 +33,7 @@ from revelator.errors import (
     Unavailable,
 )
 from revelator.plans import Diagnostic
-from revelator.trace import Event, Outcome, Trace
+from revelator.trace import Event, Evidence, Outcome, Trace
 
 MODEL = "executor"
 DAY = 86_400  # seconds: the longest that a call may be waited for
@@ -47,12 +47,18 @@ _HINTS: dict[type[RevelatorError], str | None] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """`answer` is the final text, `answers` its single values; `outcome` "partial" means that a part failed."""
+    """`answer` is the final text, `answers` its single values; `outcome` is "answered", "partial" (a part has
+    no answer, or no passage holds it), "unanswered" (nothing supports an answer) or "failed" (a fault)."""
 
     answer: str
     answers: tuple[str, ...]
     outcome: Outcome
     trace: Trace
+
+    @property
+    def evidence(self) -> list[Evidence]:
+        """The spans that were found on the way, each with its sentence, passage and probability."""
+        return self.trace.list_evidence()
 
 
 class Options(TypedDict, total=False):

@@ -44,13 +44,20 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An answer: a sentence, the clean values in it (several when the question asks for a list), how it was found."""
+    """Spans (several where the question asks for a list), the sentence in which they stand, and how they were found.
+
+    `document` is the id of the passage that holds the spans, "" where the generator does not say; `probability` that
+    the passages answer the question, None where it has none; `reason` why there is no answer.
+    """
 
     sentence: str
     answers: tuple[str, ...]
     tokens_in: int = 0
     tokens_out: int = 0
     method: str = ""
+    document: str = ""
+    probability: float | None = None
+    reason: str = ""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False)

@@ -17,7 +17,6 @@ from data_gen.leakage import digest_text
 from data_gen.questions import QUESTIONS, check_place
 from data_gen.world.documents import Document, View, write_document
 from data_gen.world.graph import Graph
-from data_gen.world.names import Names
 from data_gen.world.populate import populate
 from data_gen.world.questions import ROUTES, DrawnQuestion, Questions
 from revelator.errors import ConfigError, DataError
@@ -110,13 +109,13 @@ def _write_part(
         passages.write(json.dumps(row, ensure_ascii=False) + "\n")
     triples.writelines(_list_triples(graph, documents))
     world.totals["passages"] += len(documents)
-    questions = Questions(View(graph, documents), rng, Names(rng, world.taken), split, prefix)
+    questions = Questions(View(graph, documents), rng, split, prefix)
     for number, route in enumerate(_draw_routes(amount, wanted, rng)):
         made = _draw(world, questions, route, f"world-{split}-{part}-{number}")
         lines.write(json.dumps(made.row.to_json(), ensure_ascii=False) + "\n")
         world.counts["split", split] += 1
         world.counts["route", route] += 1
-        if made.shape and route == "complex":
+        if route == "complex":
             world.counts["shape", made.shape] += 1
             world.counts["operation", made.row.operation.split(" ")[0]] += 1
         progress(1)

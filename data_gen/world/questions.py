@@ -34,8 +34,7 @@ from data_gen.world.comparisons import (
 from data_gen.world.compound import draw_compound, draw_pair, draw_two_facts
 from data_gen.world.documents import View
 from data_gen.world.drawing import Draft, Drawing, lower
-from data_gen.world.names import Names, load_vocabulary
-from data_gen.world.straightforward import draw
+from data_gen.world.names import load_vocabulary
 from data_gen.world.terms import (
     AskedTerm,
     NamedTerm,
@@ -133,14 +132,14 @@ def _add_judgement(draft: Draft, children: list[Art], numbers: dict[int, int]) -
 
 
 LICENCE = "Apache-2.0"
-ROUTES = {"straightforward": 0.14, "single": 0.18, "compound": 0.18, "complex": 0.5}
+ROUTES = {"single": 0.2, "compound": 0.2, "complex": 0.6}
 DISTRACTORS = 4
 TRIES = 60  # draws of one kind before another is taken: some kinds need a rare place in the graph
 
 
 @dataclass(frozen=True)
 class DrawnQuestion:
-    """A question with the letters of its plan's shape ("" without a plan)."""
+    """A question with the letters of its plan's shape."""
 
     row: AnnotatedQuestion
     shape: str
@@ -149,10 +148,9 @@ class DrawnQuestion:
 class Questions:
     """Draws annotated questions from one view; `prefix` begins the ids of its passages."""
 
-    def __init__(self, view: View, rng: random.Random, names: Names, split: str, prefix: str) -> None:
+    def __init__(self, view: View, rng: random.Random, split: str, prefix: str) -> None:
         self.view = view
         self.rng = rng
-        self.names = names
         self.split = split
         self.prefix = prefix
         self.drawing = Drawing(view, rng)
@@ -160,12 +158,6 @@ class Questions:
 
     def draw(self, route: str, id: str) -> DrawnQuestion | None:
         """One question of `route`, or None where the draw led nowhere."""
-        if route == "straightforward":
-            text, answer = draw(self.rng, self.names)
-            row = AnnotatedQuestion(
-                id, "world", LICENCE, self.split, text, route, answers=(answer,), operation="computed"
-            )
-            return DrawnQuestion(row, "")
         make = {"single": draw_single, "compound": draw_compound}.get(route) or draw_kind(self.rng)
         for _ in range(TRIES):
             draft = make(self.drawing)

@@ -47,7 +47,7 @@ async def search_and_read(run: Run, question: str, k: int, query: str | None = N
         if passages := tuple({(p.title, p.text): p for p in node.documents}.values()):
             await run.models.generate(node, GenerateRequest("read", question, passages=passages))
         else:
-            node.status, node.error = "failed", "no document was found"
+            node.status, node.error = "unanswered", "no document was found"
     return node
 
 
@@ -85,7 +85,7 @@ async def run_naive_rag(run: Run, k: int) -> None:
     Differs: a search by our index and a reading by our generator, neither of them trained together.
     """
     node = await search_and_read(run, run.question, k)
-    run.answer(node.answers, node.sentence)
+    run.answer(node.answers)
 
 
 async def run_self_ask(run: Run) -> None:
@@ -105,7 +105,7 @@ async def run_self_ask(run: Run) -> None:
         node = await merge_steps(run, run.question, run.steps)
     else:
         node = await search_and_read(run, run.question, FOLLOW_UP_PASSAGES)
-    run.answer(node.answers, node.sentence)
+    run.answer(node.answers)
 
 
 async def run_ircot(run: Run) -> None:
@@ -134,7 +134,7 @@ async def run_ircot(run: Run) -> None:
             break
     found = tuple(passages.values())[:MOST_PASSAGES]
     last = await ask_generator(run, "merge", run.question, GenerateRequest("read", run.question, found))
-    run.answer(last.answers, last.sentence)
+    run.answer(last.answers)
 
 
 async def run_iter_retgen(run: Run) -> None:
@@ -146,7 +146,7 @@ async def run_iter_retgen(run: Run) -> None:
     said = ""
     for _ in range(min(ROUNDS, run.limits.steps)):
         node = await search_and_read(run, run.question, ROUND_PASSAGES, query=f"{run.question} {said}".strip())
-        run.answer(node.answers, node.sentence)
+        run.answer(node.answers)
         before, said = said, node.sentence or join_answers(node.answers)
         if said == before:
             break  # the next search would be the same
@@ -262,7 +262,7 @@ async def run_qcompiler(run: Run) -> None:
         run.steps.append(to_step(await search_and_read(run, asked, run.limits.kept)))
         answers.append(run.steps[-1].answer)
     node = await merge_steps(run, run.question, [s for s in run.steps if s.answers]) if len(run.steps) > 1 else None
-    run.answer(*((node.answers, node.sentence) if node and node.answers else (run.steps[-1].answers, "")))
+    run.answer(node.answers if node and node.answers else run.steps[-1].answers)
 
 
 @dataclass(frozen=True)

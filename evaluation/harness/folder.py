@@ -6,8 +6,9 @@ RUN/metrics.json     written last (`evaluation.harness.run_metrics`): a run with
 
 A figure is {n, value, low, high}: mean and 95 % bootstrap interval. metrics.json has `figures` by name; `groups`, the
 same by route, shape, hops, depth, negations and kind of question; `confusion`, counts of predicted routes by gold
-route; `calibration` by label task {n, ece, accuracy, bins [{low, high, n, confidence, accuracy}]}; `normaliser`, the
-rule of em, acc and f1; `questions_sha256`, the digest of the rows.
+route; `calibration` by label task {n, ece, accuracy, bins [{low, high, n, confidence, accuracy}]}; `coverage` by the
+limit that refuses answers [{floor, coverage, accuracy}]; `normaliser`, the rule of em, acc and f1; `questions_sha256`,
+the digest of the rows.
 
 Digests identify a run. A run that differs from the one in its folder is refused before anything is asked, and the error
 names what differs.
@@ -70,13 +71,15 @@ NO_COST = Cost()
 
 @dataclass(frozen=True)
 class QuestionRow:
-    """One question. `status` is `complete`, `partial`, `failed` (no answer) or `error` (refused: `error` says why).
+    """One question. `status` is the outcome (`answered`, `partial`, `unanswered`, `failed`) or `error` (refused:
+    `error` says why).
 
     `golds` are one answer and its aliases, or all values of a list (`Run.benchmark["answers"]` says which). Gold fields
     that the benchmark does not give are ""; `hops` counts the gold steps, `depth` the stages of the gold plan's
     longest chain, `shape` is its letters, `kind` the benchmark's own word for the question. `retrieved` are the titles
-    found, each once: the first of every leaf, then the second of every leaf. `trace` is a `revelator.trace.Trace`, or
-    its JSON when read from a file, or None if traces are not kept.
+    found, each once: the first of every leaf, then the second of every leaf. `probability` is the least that a reading
+    of its leaves had, `relevance` the least that the most relevant document of a leaf had. `trace` is a
+    `revelator.trace.Trace`, or its JSON when read from a file, or None if traces are not kept.
     """
 
     id: str
@@ -101,6 +104,8 @@ class QuestionRow:
     labels: tuple[Label, ...] = ()
     scores: dict[str, float] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
+    probability: float | None = None
+    relevance: float | None = None
     trace: Any = None
 
     @property

@@ -175,16 +175,21 @@ def fans_out(question: AnnotatedQuestion) -> bool:
     return question.route == "complex" and len(question.steps) > len(leaves(parse(question.expression)))
 
 
+def compares(question: AnnotatedQuestion) -> bool:
+    """Whether the answer is the one of several things, found apart, whose date or number is the least or greatest."""
+    return question.operation.startswith(("argmin", "argmax")) and not (has_parentheses(question) or fans_out(question))
+
+
 def _is_plain(route: str) -> Callable[[AnnotatedQuestion], bool]:
-    return lambda q: q.route == route and not has_parentheses(q) and not fans_out(q)
+    return lambda q: q.route == route and not (has_parentheses(q) or fans_out(q) or compares(q))
 
 
 # Of a world's questions: which steps a question asks for, by the shape of its gold plan.
 KINDS: dict[str, Callable[[AnnotatedQuestion], bool]] = {
-    "straightforward": lambda q: q.route == "straightforward",
     "single": _is_plain("single"),
     "compound": _is_plain("compound"),
     "complex": _is_plain("complex"),
+    "comparison": compares,
     "parentheses": lambda q: has_parentheses(q) and not fans_out(q),
     "fan-out": fans_out,
 }

@@ -94,9 +94,20 @@ def score_trace(
         retrieved=found,
         labels=tuple(_collect_labels(question, trace)),
         scores=scores,
+        probability=min(_list_probabilities(trace), default=None),
+        relevance=min(_list_relevances(trace), default=None),
         cost=count_cost(trace, sequential=sequential, switched_off=switched_off),
         trace=trace if keep_trace else None,
     )
+
+
+def _list_probabilities(trace: Trace) -> list[float]:
+    return [node.detail["probability"] for node in trace.nodes if "probability" in node.detail]
+
+
+def _list_relevances(trace: Trace) -> list[float]:
+    judged = [[p.relevance for p in node.documents if p.relevance is not None] for node in trace.nodes]
+    return [max(leaf) for leaf in judged if leaf]
 
 
 def score_plan_graph(plan: str, gold: Sketch, names: Collection[str], *, own: bool) -> dict[str, float]:

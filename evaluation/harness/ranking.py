@@ -178,7 +178,7 @@ def rank(
             benchmark="itlr",
             question=case.question,
             golds=(),
-            status="complete",
+            status="answered",
             gold_plan=logic.render(case.query),
             negations=logic.negations(case.query),
             kind=f"template {case.template}",

@@ -126,7 +126,8 @@ def score_predictions(
         row, values = start_row(question, benchmark), predicted[question.id]
         text = join_answers(values)
         scores = score_answers(text, values, row.golds, benchmark.normaliser, is_list=benchmark.has_list_answers)
-        yield replace(row, prediction=text, predictions=values, status="complete" if text else "failed", scores=scores)
+        status = "answered" if text else "unanswered"
+        yield replace(row, prediction=text, predictions=values, status=status, scores=scores)
 
 
 async def _open_and_ask(

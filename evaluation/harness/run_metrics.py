@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,19 @@ COSTS = {
     "wall_s": "wall, s",
     "path_s": "critical path, s",
 }
-STATUSES = {"complete": "complete", "partial": "partial", "failed": "failed", "error": "refused"}
+STATUSES = {
+    "answered": "answered",
+    "partial": "partial",
+    "unanswered": "unanswered",
+    "failed": "failed",
+    "error": "refused",
+}
 MEASURES = SCORES | COSTS | STATUSES  # as tables name them
 GROUPS = ("gold_route", "shape", "hops", "depth", "negations", "kind")  # fields of a row
 GROUPED = ("em", "acc", "f1", "valid", "letters", "ndcg@10", "recall", "steps", "tokens_in")
 ECE_RESAMPLES = 500
+FLOORS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+REFUSALS = {"answer_floor": attrgetter("probability"), "relevance_floor": attrgetter("relevance")}  # by the limit
 BINS = 15  # as in Guo et al. 2017
 FEWEST = 5  # questions of a group that is shown on its own
 
@@ -69,6 +78,7 @@ def measure_rows(rows: Sequence[QuestionRow]) -> dict[str, Any]:
         "groups": {field.removeprefix("gold_"): _estimate_groups(rows, table, field) for field in GROUPS},
         "confusion": count_confusion(pairs),
         "calibration": _measure_calibration(rows),
+        "coverage": {limit: found for limit in REFUSALS if (found := measure_coverage(rows, limit))},
         "errors": dict(Counter(row.error for row in rows if row.status == "error")),
     }
 
@@ -138,6 +148,23 @@ def _measure_calibration(rows: Sequence[QuestionRow]) -> dict[str, Any]:
             "bins": bin_by_confidence(sure, right),
         }
     return found
+
+
+def measure_coverage(rows: Sequence[QuestionRow], limit: str) -> list[dict[str, float]]:
+    """Measures what a floor would refuse: of all questions the share that keep their answer, and of these the share
+    that is right (EM). A run with both floors at 0 shows the whole curve; one that refused answers lacks them."""
+    known = [REFUSALS[limit](row) for row in rows]
+    if not any(row.scores and value is not None for row, value in zip(rows, known, strict=True)):
+        return []
+    sure = np.array([1.0 if value is None else value for value in known])  # no floor refuses what has no probability
+    answered = np.array([bool(row.predictions) for row in rows])
+    right = np.array([row.scores.get("em", 0.0) for row in rows])
+    curve = []
+    for floor in FLOORS:
+        covered = answered & (sure >= floor)
+        if covered.any():
+            curve.append({"floor": floor, "coverage": float(covered.mean()), "accuracy": float(right[covered].mean())})
+    return curve
 
 
 def bin_by_confidence(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> list[dict[str, float]]:

@@ -24,13 +24,14 @@ from evaluation.harness.config import RunConfig
 from revelator.client import AsyncClient
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
-from revelator.limits import Limits
+from revelator.limits import FREE, Limits
 from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.models.adapters import find_adapter
-from serving.models.generators import EmbeddedGenerator, EndpointGenerator
+from serving.models.embedded import EmbeddedGenerator
+from serving.models.generators import EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import Completion, Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
@@ -99,7 +100,7 @@ def read_limits(config: RunConfig) -> Limits:
             raise ConfigError(f"there is no limit {name!r}", where="limits", hint=f"limits are {', '.join(kinds)}")
         if value < 0 or (kinds[name] is int and (value != int(value) or value < 1)):
             raise ConfigError(f"{name} = {value}: a positive number is needed", where="limits")
-        if config.url and name != "relevance_threshold" and value > getattr(Limits(), name):
+        if config.url and name not in FREE and value > getattr(Limits(), name):
             raise ConfigError(
                 f"{name} = {value}: a running server takes {getattr(Limits(), name)} at most", where="limits"
             )
@@ -212,18 +213,21 @@ async def _connect_services(config: RunConfig, stack: AsyncExitStack) -> Service
 def _open_services(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Services:
     revelator: Revelator = AbsentService()
     retriever: Retriever = AbsentService()
-    generator: Generator = EmbeddedGenerator()
     if needs_revelator(config):
         revelator = _open_revelator(config, stack, shared)
     if needs_index(config):
         local = LocalRetriever(shared.open_index(Path(config.index)))
         stack.callback(local.close)
         retriever = local
-    if config.generator:
-        endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.generator.timeout)
-        stack.push_async_callback(endpoint.close)
-        generator = endpoint
-    return AblatedRevelator(revelator, config.ablation), retriever, generator
+    return AblatedRevelator(revelator, config.ablation), retriever, _open_generator(config, stack)
+
+
+def _open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
+    if config.generator is None:
+        return EmbeddedGenerator()
+    endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.generator.timeout)
+    stack.push_async_callback(endpoint.close)
+    return endpoint
 
 
 def _open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Revelator:

@@ -78,6 +78,7 @@ def choose_charts(runs: Sequence[LoadedRun], measure: str) -> list[Chart]:
         *_chart_quality_by_group(runs, measure),
         *_chart_route_confusion(runs),
         *_chart_label_reliability(runs),
+        *_chart_accuracy_by_coverage(runs),
         *_chart_recall_by_depth(runs),
     ]
 
@@ -163,6 +164,16 @@ def _chart_label_reliability(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
         )
 
 
+def _chart_accuracy_by_coverage(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
+    for limit in ("answer_floor", "relevance_floor"):
+        curves = [(run, curve) for run in runs if (curve := run.metrics.get("coverage", {}).get(limit))]
+        if curves:
+            note = "From right to left the floor rises: fewer questions keep their answer, and more of these are right."
+            paint = partial(paint_coverage, curves=[(run.series, curve) for run, curve in curves])
+            drawn = [run for run, _ in curves]
+            yield Chart("coverage", f"Accuracy against coverage by {limit}", note, drawn, 300, paint)
+
+
 def _chart_recall_by_depth(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
     runs = [run for run in runs if any(row.gold_titles and row.retrieved for row in run.rows)]
     if runs:
@@ -238,6 +249,16 @@ def paint_reliability(axes: Axes, curves: Sequence[tuple[Series, Sequence[Mappin
             size = 6 + 18 * (one["n"] / total) ** 0.5
             _draw_mark(axes, series, one["confidence"], one["accuracy"], markersize=size)
     axes.set(xlabel="confidence", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1))
+
+
+def paint_coverage(axes: Axes, curves: Sequence[tuple[Series, Sequence[Mapping[str, float]]]]) -> None:
+    """The share of right answers by the share of questions that keep theirs; a mark for each floor."""
+    for series, curve in curves:
+        x, y = [one["coverage"] for one in curve], [one["accuracy"] for one in curve]
+        axes.plot(x, y, color=_choose_colour(series), alpha=0.7, linewidth=1.2, gid=f"curve|{series.name}")
+        for one in curve:
+            _draw_mark(axes, series, one["coverage"], one["accuracy"], markersize=7)
+    axes.set(xlabel="share of questions that are answered", ylabel="EM of these", xlim=(0, 1), ylim=(0, 1))
 
 
 def paint_curves(axes: Axes, curves: Sequence[tuple[Series, Sequence[Estimate]]]) -> None:

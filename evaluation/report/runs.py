@@ -113,7 +113,7 @@ def group_by_benchmark(runs: Sequence[LoadedRun]) -> dict[str, list[LoadedRun]]:
 
 def choose_main_measure(runs: Sequence[LoadedRun]) -> str:
     """The measure of quality that all of these runs have."""
-    return next((name for name in MAIN_MEASURES if all(name in run.figures for run in runs)), "complete")
+    return next((name for name in MAIN_MEASURES if all(name in run.figures for run in runs)), "answered")
 
 
 def compare_runs(run: LoadedRun, reference: LoadedRun, measures: Iterable[str]) -> dict[str, Estimate]:

@@ -64,6 +64,8 @@ def ask(
     To correct a plan, copy it from the output, edit it and give it back with --plan; with --reuse, only what has
     changed is asked again.
 
+    A question that nothing supports is unanswered, with the reason; only a fault ends the command with status 1.
+
     \b
     Examples:
       revelator ask "Who founded the company that distributed UHF?"

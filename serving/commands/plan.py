@@ -170,7 +170,8 @@ def _tree_of_plan(question: str, text: str) -> Art:
 async def _answer(tree: Art, path: Path, url: str | None, model: str) -> Trace:
     from serving.executor.trees import run_tree_alone
     from serving.knowledge.config import open_sources
-    from serving.models.generators import EmbeddedGenerator, EndpointGenerator
+    from serving.models.embedded import EmbeddedGenerator
+    from serving.models.generators import EndpointGenerator
 
     sources = open_sources(path)
     generator = EndpointGenerator(url, model) if url else EmbeddedGenerator()

@@ -1,24 +1,38 @@
-"""Evidence for one leaf: find documents, judge them, and read an answer from those that are relevant (HANRAG, section
-4.2); or copy the answer from where the same was asked before, in this plan or in an earlier trace.
+"""Evidence for one leaf: find documents, judge them, and read an answer from those that are relevant (HANRAG, algorithm
+1); or copy the answer from where the same was asked before, in this plan or in an earlier trace.
+
+A leaf is left unanswered, and what depends on it is not asked, where no document is relevant, where none of those that
+would be read names what the question is about, and where the likeliest answer is too unlikely.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 from revelator import spans
 from revelator.errors import ServingError
 from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
+from revelator.minilm import TOKENIZER, fetch_minilm
+from revelator.plans.names import find_name_words, find_words, read_function_words
 from revelator.tasks import TASKS, RelevanceInput
-from revelator.trace import EventKind, Node, Passage, Trace, Usage
+from revelator.trace import EventKind, Node, Passage, Trace, Usage, join_answers
 from serving.guard import Guard
-from serving.protocols import GenerateRequest, Generator, Retriever, Revelator
+from serving.knowledge.labels import fold_label
+from serving.pauses import offload
+from serving.protocols import GenerateRequest, Generator, Reading, Retriever, Revelator
 
 Report = Callable[[EventKind, Node], None]
+VERDICTS = ("yes", "no")
+INITIALS = 5  # letters of USA, NATO or UNHCR
+PLACEHOLDER = re.compile(r"\{[^{}]*\}|\[\d+\]")  # of a plan, and of a tree
 
 
 @dataclass(frozen=True)
@@ -44,8 +58,9 @@ class Models:
                 lambda: chosen.search(query, k), lambda: _count_retry(node, "retriever")
             )
 
-    async def generate(self, node: Node, request: GenerateRequest) -> None:
-        """Writes the generator's reading into `node`; a reading without answers makes the node failed."""
+    async def generate(self, node: Node, request: GenerateRequest, floor: float = 0.0) -> None:
+        """Writes the generator's reading into `node`. Without answers, or with a probability below `floor`, the node is
+        left unanswered, with the reason."""
         with _record_call(node, request.mode) as call:
             reading = await self.reading_guard.call(
                 lambda: self.generator.answer(request), lambda: _count_retry(node, "generator")
@@ -60,8 +75,18 @@ class Models:
         if len(node.answers) > ANSWERS:
             node.detail["truncated"] = f"of {len(node.answers)} answers the first {ANSWERS} were taken"
             node.answers = node.answers[:ANSWERS]
+        if reading.probability is not None:
+            node.detail["probability"] = round(reading.probability, 4)
         if not node.answers:
-            node.status, node.error = "failed", "no answer was found"
+            node.status, node.error = "unanswered", reading.reason or "no answer was found"
+        elif reading.probability is not None and reading.probability < floor:
+            likeliest = f"the likeliest answer, {join_answers(node.answers)}, has P = {reading.probability:.2g}"
+            node.status, node.error = "unanswered", f"{likeliest}; the limit answer_floor is {floor:g}"
+            node.answers, node.sentence = [], ""
+        elif request.mode == "direct":
+            node.detail["unsupported"] = "answered without documents"
+        elif request.mode == "read":
+            await _name_document(node, reading, request.passages)
 
     async def complete(self, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0) -> list[str]:
         """Returns the outputs of one batched call; `node.detail` gets a label task's probabilities, a dict a prompt."""
@@ -96,14 +121,42 @@ def _count_retry(node: Node, service: str) -> None:
     retries[service] = retries.get(service, 0) + 1
 
 
+async def _name_document(node: Node, reading: Reading, passages: Sequence[Passage]) -> None:
+    """Writes into the node's detail which passage holds its answers: the one that the reading names, else the first
+    that holds all of them or, where none does, one; and why an answer is unsupported that no passage holds."""
+    if reading.document:
+        node.detail["document"] = reading.document
+        return
+    said = sum(len(passage.text) for passage in passages)
+    held = await offload(said, partial(_find_held_answers, node.answers, passages))
+    if any(held):
+        node.detail["document"] = passages[held.index(max(held, key=len))].id
+    if lost := set(node.answers).difference(*held):
+        missing = [answer for answer in node.answers if answer in lost]
+        node.detail["unsupported"] = f"no passage that was read says {join_answers(missing)}"
+
+
+def _find_held_answers(answers: Sequence[str], passages: Sequence[Passage]) -> list[list[str]]:
+    """The answers that each passage holds; a verdict, which nobody writes down, is held by every passage."""
+    texts = [_fold(f"{passage.title} {passage.text}") for passage in passages]
+    keys = {answer: _fold(answer) for answer in answers}
+    return [[answer for answer, key in keys.items() if key in text or key.strip() in VERDICTS] for text in texts]
+
+
+def _fold(text: str) -> str:
+    """The text without case, accents and punctuation, and with a space at both ends: one that holds another holds it
+    as whole words."""
+    return f" {fold_label(text)} "
+
+
 async def answer_from_documents(
     models: Models, node: Node, limits: Limits, report: Report = lambda kind, node: None, query: str | None = None
 ) -> None:
     """Answers `node.asked` and fills the node with documents, their relevance, sentence, answers and usage.
 
     The question, or a logical `query`, finds the documents. The generator reads the first `limits.kept` of those whose
-    P(yes) reaches the threshold, in the retriever's order; where none does, the first of all, and the node's detail
-    says so.
+    P(yes) reaches the threshold, in the retriever's order; where none does, of those above the floor, and the node's
+    detail says so. Where all are below the floor, nothing is read.
     """
     question = node.asked or node.question
     logical = models.logical if query else None
@@ -111,7 +164,7 @@ async def answer_from_documents(
     node.documents = list(found)
     report("retrieved", node)
     if not found:
-        node.status, node.error = "failed", "no document was found"
+        node.status, node.error = "unanswered", "no document was found"
         return
     await models.complete(node, "relevance", [RelevanceInput(question, p.title, p.text) for p in found])
     yes = [p["yes"] for p in node.detail.pop("probabilities")]
@@ -119,15 +172,70 @@ async def answer_from_documents(
     node.documents = judged
     kept = _select_relevant(judged, limits)
     node.detail["kept"] = [p.id for p in kept]
-    if (kept[0].relevance or 0.0) < limits.relevance_threshold:
-        node.detail["relevance"] = "none of the documents was judged relevant: the first ones were read"
+    if kept and (kept[0].relevance or 0.0) < limits.relevance_threshold:
+        node.detail["relevance"] = "none of the documents reaches the threshold: those above the floor were read"
     report("judged", node)
-    await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)))
+    if not kept:
+        likeliest = f"no document is relevant: the likeliest has P = {max(yes):.2g}"
+        node.status, node.error = "unanswered", f"{likeliest}; the limit relevance_floor is {limits.relevance_floor:g}"
+    elif missing := await find_missing_name(node.question, question, kept):
+        node.status, node.error = "unanswered", f"none of the documents that are relevant names {missing}"
+    else:
+        await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)), limits.answer_floor)
 
 
 def _select_relevant(passages: list[Passage], limits: Limits) -> list[Passage]:
-    relevant = [p for p in passages if (p.relevance or 0.0) >= limits.relevance_threshold]
-    return relevant[: limits.kept] or passages[: limits.kept]
+    possible = [p for p in passages if (p.relevance or 0.0) >= limits.relevance_floor]
+    relevant = [p for p in possible if (p.relevance or 0.0) >= limits.relevance_threshold]
+    return (relevant or possible)[: limits.kept]
+
+
+async def find_missing_name(template: str, asked: str, passages: Sequence[Passage]) -> str | None:
+    """The name that a question is about, if it is in none of the passages; None where one has it, or without a name.
+
+    A passage names it by its rarest word, or by more than half of its words: "Berg" stands for "Dr. Anna Berg", and
+    another "Dr." does not. Case and accents do not count.
+    """
+    words = find_entity_words(template, asked)
+    if not words:
+        return None
+    said = sum(len(passage.text) for passage in passages)
+    told = await offload(said, lambda: _fold(" ".join(f"{passage.title} {passage.text}" for passage in passages)))
+    found = [word for word in words if _fold(word) in told]
+    rarest = max(map(_rank_by_rarity, words))
+    if 2 * len(found) > len(words) or any(_rank_by_rarity(word) == rarest for word in found):
+        return None
+    return ", ".join(words)
+
+
+def find_entity_words(template: str, asked: str) -> list[str]:
+    """The words that earlier answers have put into the question, its names where there are none.
+
+    Initials are left out: passages may write the name out. So is a number that the question itself has: it may be how
+    many, or when.
+    """
+    planned = {*find_words(PLACEHOLDER.sub(" ", template))}
+    filled = [word for word in find_words(asked) if word not in planned]
+    names = find_name_words(" ".join(filled)) or [word for word in filled if word not in read_function_words()]
+    words = names or [word for word in find_name_words(asked) if not word[0].isdigit()]
+    return [word for word in dict.fromkeys(words) if not _is_initials(word)]
+
+
+def _is_initials(word: str) -> bool:
+    return word.isalpha() and word.isupper() and 1 < len(word) <= INITIALS
+
+
+def _rank_by_rarity(word: str) -> float:
+    """The place in MiniLM's vocabulary, which lists commoner words first; infinite for a word that it does not list."""
+    vocabulary = read_vocabulary()
+    return max((vocabulary.get(part, math.inf) for part in fold_label(word).split()), default=0.0)
+
+
+@cache
+def read_vocabulary() -> Mapping[str, int]:
+    tokenizer = json.loads((fetch_minilm() / TOKENIZER).read_text(encoding="utf-8"))
+    words: dict[str, int] = tokenizer["model"]["vocab"]
+    return words
 
 
 def copy_answer(node: Node, other: Node, how: str) -> None:

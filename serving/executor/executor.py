@@ -83,7 +83,8 @@ class Executor:
     async def run(self, question: str, **options: Unpack[Options]) -> Trace:
         """Answers one question and returns its trace.
 
-        What fails inside is in the trace: outcome "partial" or "failed". Cancelling it cancels every call under way.
+        What fails inside is in the trace: outcome "partial", "unanswered" or "failed". Cancelling it cancels every call
+        under way.
         Raises ExpressionError and PlanError for a plan that cannot be run, InvalidRequest, Unavailable when nothing
         could be answered because a service is down, and DeadlineExceeded when time ran out before a leaf had an answer.
         """

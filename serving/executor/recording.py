@@ -11,7 +11,7 @@ from typing import Any
 
 from revelator import spans
 from revelator.plans import Atomic, Dependent, Expression
-from revelator.trace import Event, EventKind, EventSender, Kind, Node, Outcome, Trace, Usage, sort_ids
+from revelator.trace import Event, EventKind, EventSender, Kind, Node, Outcome, Status, Trace, Usage, sort_ids
 
 NOT_REACHED = "not reached"
 
@@ -80,7 +80,8 @@ class Recorder:
 
     def report_end(self, node: Node) -> None:
         """Reports by its status how `node` ended."""
-        self.report("answered" if node.status == "ok" else "skipped" if node.status == "skipped" else "failed", node)
+        ends: dict[Status, EventKind] = {"ok": "answered", "unanswered": "unanswered", "skipped": "skipped"}
+        self.report(ends.get(node.status, "failed"), node)
 
     def skip(self, node: Node, reason: str) -> None:
         node.status, node.error = "skipped", reason
@@ -102,6 +103,9 @@ class Recorder:
         trace.usage = Usage.total([node.usage for node in trace.nodes])
         trace.critical_path_ms = self._critical_path_ms()
         trace.outcome = _judge_outcome(trace)
+        if trace.outcome != "answered":
+            reasons = dict.fromkeys(filter(None, [trace.reason, _find_reason(trace)]))
+            trace.reason = "; ".join(reasons) or None
         trace.wall_ms = self.now_ms()
         self.report("finished", trace)
         return trace
@@ -123,14 +127,33 @@ class Recorder:
 
 
 def _judge_outcome(trace: Trace) -> Outcome:
-    """Complete when there is an answer and every leaf and merge gave its own whole; partial when any leaf did. The
-    knowledge that there is nothing is an answer too."""
+    """Answered when there is an answer and every leaf and merge gave its own whole, which passages hold. Without an
+    answer a fault decides: where there was none, nothing supports an answer. The knowledge that there is nothing is an
+    answer too."""
     counted = [node for node in trace.nodes if node.kind in ("atomic", "merge")]
     answered = trace.answers or any("none" in node.detail for node in counted)
     whole = all(node.status == "ok" and "truncated" not in node.detail for node in counted)
-    if answered and not trace.deadline_exceeded and whole:
-        return "complete"
-    return "partial" if trace.answers or any(node.answers for node in counted) else "failed"
+    if answered and whole and not trace.deadline_exceeded and not any(map(_is_unsupported, trace.nodes)):
+        return "answered"
+    if trace.answers:
+        return "partial"
+    if trace.deadline_exceeded or any(node.status == "failed" for node in counted):
+        return "partial" if any(node.answers for node in counted) else "failed"
+    return "unanswered"
+
+
+def _is_unsupported(node: Node) -> bool:
+    return bool(node.answers) and "unsupported" in node.detail
+
+
+def _find_reason(trace: Trace) -> str | None:
+    """Why the question has no answer, or one that is not whole: the reason of the first node that has one."""
+    for node in trace.nodes:
+        if node.kind in ("atomic", "merge") and node.status in ("unanswered", "failed") and node.error:
+            return node.error
+        if _is_unsupported(node):
+            return str(node.detail["unsupported"])
+    return None
 
 
 @dataclass(slots=True)
@@ -220,5 +243,7 @@ class PlanNodes:
         elif all(inner.status == "skipped" for inner in held):
             node.status, node.error = "skipped", NOT_REACHED
         else:
-            node.status, node.error = "failed", f"no answer from {', '.join(faulty)}"
+            is_fault = any(inner.status == "failed" for inner in held)
+            node.status = "failed" if is_fault else "unanswered"
+            node.error = f"no answer from {', '.join(faulty)}"
         self._recorder.report_end(node)

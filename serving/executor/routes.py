@@ -53,7 +53,7 @@ async def answer_direct(run: Run) -> None:
     node = run.open("direct")
     with run.recorder.record(node):
         await run.models.generate(node, GenerateRequest("direct", run.question))
-    run.answer(node.answers, node.sentence)
+    run.answer(node.answers)
 
 
 async def answer_straightforward(run: Run) -> None:
@@ -66,7 +66,7 @@ async def answer_straightforward(run: Run) -> None:
 
 async def answer_single(run: Run) -> None:
     node = await _answer_step(run, run.question)
-    run.answer(node.answers, node.sentence)
+    run.answer(node.answers)
 
 
 async def answer_compound(run: Run) -> None:
@@ -112,11 +112,12 @@ async def answer_by_query(run: Run) -> None:
     trace.plan_source = "model" if run.given_plan is None else "given"
     run.recorder.report("planned", trace)
     node = await _answer_step(run, run.question, trace.plan)
-    run.answer(node.answers, node.sentence)
+    run.answer(node.answers)
 
 
 async def answer_by_loop(run: Run) -> None:
-    """Repeats refine, one step, end, until the model says that enough is known or `limits.steps` is reached."""
+    """Repeats refine, one step, end, until the model says that enough is known or `limits.steps` is reached. A step
+    that nothing supports ends it: what would come next would be asked with a guess."""
     asked: set[str] = set()
     while len(run.steps) < run.limits.steps:
         question = await _refine(run)
@@ -125,7 +126,7 @@ async def answer_by_loop(run: Run) -> None:
         asked.add(question)
         node = await _answer_step(run, question)
         run.steps.append(Step(question, tuple(node.answers)))
-        if await _is_enough_known(run):
+        if node.status == "unanswered" or await _is_enough_known(run):
             break
     await merge_steps(run)
 

@@ -66,10 +66,10 @@ class Run:
         else:
             await answer_from_documents(self.models, node, self.limits, self.recorder.report, query)
 
-    def answer(self, answers: Sequence[str], sentence: str = "") -> None:
-        """Makes these the answers of the question, shown as `sentence`."""
+    def answer(self, answers: Sequence[str]) -> None:
+        """Makes these the answers of the question."""
         self.recorder.trace.answers = list(answers)
-        self.recorder.trace.answer = sentence or ", ".join(answers)
+        self.recorder.trace.answer = ", ".join(answers)
 
     def degrade(self, reason: str) -> None:
         """Says in the trace that a fallback answered, and why."""
@@ -94,14 +94,18 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
 
 
 async def merge_steps(run: Run) -> None:
-    """Makes the answer of the loop: by an operation over its steps, by the generator, or with the last step's own."""
+    """Makes the answer of the loop: by an operation over its steps, by the generator, or with the last step's own.
+
+    A last step without an answer leaves the others without the question that they lead to: none of them is the answer.
+    """
     node = run.open("merge")
     known = [step for step in run.steps if step.answers]
     parts = [Part((step.question,), (Member({}, step.answers),)) for step in known]
+    whole = known[-1:] == run.steps[-1:]
     with run.recorder.record(node):
-        merged = await _try_operations(run.question, parts) if len(parts) > 1 else None
+        merged = await _try_operations(run.question, parts) if whole and len(parts) > 1 else None
         merged = merged or await _answer_by_generator(run, node, tuple(known))
-        _write_answer(run, node, merged or _list_answers(parts[-1:]))
+        _write_answer(run, node, merged or _list_answers(parts[-1:] if whole else []))
 
 
 async def merge_at_deadline(run: Run) -> None:
@@ -155,4 +159,4 @@ async def _answer_by_generator(run: Run, node: Node, steps: tuple[Step, ...]) ->
 def _write_answer(run: Run, node: Node, merged: Merged) -> None:
     node.answers = list(merged.answers)
     node.detail["method"] = merged.method
-    run.answer(merged.answers, node.sentence)
+    run.answer(merged.answers)

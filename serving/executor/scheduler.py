@@ -97,11 +97,12 @@ class PlanRun:
 
     def answered_calls(self, leaf: int) -> list[EndedCall]:
         """The calls of a leaf that gave answers, in the order of the values that they asked about."""
-        return [one for one in _list_ended_calls(self._tasks[leaf]) if one.answers] if self._tasks else []
+        return [one for one in _list_calls(self._tasks[leaf]) if one and one.answers] if self._tasks else []
 
     def is_whole(self, leaf: int) -> bool:
         """Whether a leaf was asked for every value that there was, and each call gave an answer."""
-        return leaf not in self._cut_leaves and bool(self._tasks) and _all_answered(self._tasks[leaf])
+        asked = self._tasks and leaf not in self._cut_leaves
+        return bool(asked) and all(one and one.answers for one in _list_calls(self._tasks[leaf]))
 
     def find_outage(self) -> Unavailable | None:
         """The error to raise if every call met a service that is down."""
@@ -152,9 +153,7 @@ class PlanRun:
         frames = {producer: self.nodes.leaves[producer].id for producer in outcomes}
         choices, is_cut = choose(self.leaves[leaf].text, self._sources[leaf], outcomes, frames, width)
         if not choices:
-            reason = (
-                "a question before it gave no answer" if not is_cut else "no values that belong together were found"
-            )
+            reason = "no values that belong together were found" if is_cut else "a question before it gave no answer"
             self._recorder.skip(node, f"nothing to ask with: {reason}")
             return EndedCall(node, NOTHING_CHOSEN)
         if is_cut:
@@ -239,17 +238,11 @@ async def _await_calls(task: asyncio.Task[EndedCall | Fan]) -> list[EndedCall]:
     return [one for member in outcome.members for one in await _await_calls(member)]
 
 
-def _list_ended_calls(task: asyncio.Task[EndedCall | Fan]) -> list[EndedCall]:
+def _list_calls(task: asyncio.Task[EndedCall | Fan]) -> list[EndedCall | None]:
+    """The calls of a leaf; None for one that has not ended, or whose values are not known yet."""
     if not task.done() or task.cancelled() or task.exception():
-        return []
+        return [None]
     outcome = task.result()
     if isinstance(outcome, EndedCall):
         return [outcome]
-    return [one for member in outcome.members for one in _list_ended_calls(member)]
-
-
-def _all_answered(task: asyncio.Task[EndedCall | Fan]) -> bool:
-    if not task.done() or task.cancelled() or task.exception():
-        return False
-    outcome = task.result()
-    return bool(outcome.answers) if isinstance(outcome, EndedCall) else all(map(_all_answered, outcome.members))
+    return [one for member in outcome.members for one in _list_calls(member)]

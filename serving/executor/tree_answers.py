@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from revelator.limits import Limits
 from revelator.plans.art import Filter
 from revelator.tasks import Step
 from revelator.trace import Node, Passage, Usage
-from serving.executor.evidence import Models
+from serving.executor.evidence import Models, find_missing_name
 from serving.executor.operations import Member, Part, asks_count, compute, needs_judgement, size_of
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import fold_label
@@ -28,10 +29,10 @@ _BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+
 PASSAGES_READ = 12  # at most so many reach the generator, but one for each entity that is judged
 
 
-async def run_operator(models: Models, sources: Sources, node: Node, query: Query) -> Gathered | None:
+async def run_operator(models: Models, sources: Sources, node: Node, query: Query, limits: Limits) -> Gathered | None:
     """Runs a node's operator (or, without one, direct RAG), fills the node, and returns what the sources knew.
 
-    A node without an answer is left failed, with the reason.
+    A node without an answer is left unanswered or failed, with the reason.
     """
     size = len(query.question) + sum(map(len, query.heads))
     if isinstance(query.call, Filter):
@@ -55,9 +56,16 @@ async def run_operator(models: Models, sources: Sources, node: Node, query: Quer
     passages = await offload(said, partial(_select_passages, node, query, gathered))
     node.documents = passages
     if not passages:
-        node.status, node.error = "failed", _explain_failure(gathered, node)
+        is_fault = any(report.error for report in gathered.reports)
+        node.status = "failed" if is_fault else "unanswered"
+        node.error = _explain_failure(gathered, node)
         return gathered
-    await models.generate(node, GenerateRequest("read", query.question, passages=tuple(passages)))
+    if not isinstance(query.call, Filter) and (
+        missing := await find_missing_name(query.template, query.question, passages)
+    ):
+        node.status, node.error = "unanswered", f"none of the passages names {missing}"
+        return gathered
+    await models.generate(node, GenerateRequest("read", query.question, passages=tuple(passages)), limits.answer_floor)
     if isinstance(query.call, Filter):
         await offload(size, partial(_keep_entities, node, query.call))
     return gathered
@@ -113,7 +121,7 @@ def _write_answer(node: Node, answers: Sequence[str], method: str, *, decided: b
     if not answers and decided:
         node.detail["none"] = True
     elif not answers:
-        node.status, node.error = "failed", "no answer was found"
+        node.status, node.error = "unanswered", "no answer was found"
 
 
 def _select_passages(node: Node, query: Query, gathered: Gathered) -> list[Passage]:
@@ -135,8 +143,8 @@ def _keep_entities(node: Node, call: Filter) -> None:
     """Keeps those entities of a filter that the reply names: its answer is always a subset of them."""
     said = {fold_label(answer) for answer in node.answers}
     node.answers = [entity for entity in call.entities if fold_label(entity) in said]
-    if not node.answers and node.status != "failed":
-        node.status, node.error = "failed", "the reply names none of the entities"
+    if not node.answers and node.status != "unanswered":
+        node.status, node.error = "unanswered", "the reply names none of the entities"
 
 
 def _explain_failure(gathered: Gathered, node: Node) -> str:

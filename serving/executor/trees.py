@@ -32,6 +32,7 @@ from revelator.plans.art import (
     substitute,
     substituted_size,
 )
+from revelator.plans.names import WORD, find_name_words
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_BNF
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor import routes
@@ -42,8 +43,6 @@ from serving.executor.run import Run
 from serving.executor.tree_answers import KnownAnswer, find_names_beside, reason, reason_over_none, run_operator
 from serving.knowledge.operators import Ids, Query, build_direct_query, build_query, digest_query
 from serving.knowledge.sources import Sources
-from serving.models.reading.question import ask
-from serving.models.reading.text import tokenise
 from serving.pauses import offload
 from serving.protocols import Completion, Generator
 from serving.retrieval import ASKING_WORDS, STOP_WORDS
@@ -93,7 +92,7 @@ async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> Non
     root = await tree_run.run()
     if tree_run.outage and not any(box.answers for box in tree_run.boxes):
         raise tree_run.outage
-    run.answer(root.answers, "" if "method" in root.detail else root.sentence)
+    run.answer(root.answers)
     run.last_nodes = (root.id,)
 
 
@@ -136,6 +135,7 @@ class TreeRun:
         self._called: dict[str, int] = {}  # by key: who called an operator first
         self._earlier = run.earlier_nodes
         self._tasks: list[asyncio.Task[None]] = []
+        self.limits = run.limits
         self._slots = asyncio.Semaphore(run.limits.concurrency)
 
     async def run(self) -> Node:
@@ -204,7 +204,7 @@ class TreeRun:
 
     async def _operate(self, at: Numbered, query: Query) -> None:
         box = self.boxes[at.number]
-        gathered = await run_operator(self.models, self.sources, box, query)
+        gathered = await run_operator(self.models, self.sources, box, query, self.limits)
         if gathered and gathered.typed and gathered.typed.count is not None:
             box.detail["count"] = gathered.typed.count
         # without sources a part of the entities was taken: they are who they were
@@ -229,7 +229,7 @@ class TreeRun:
             for i in over
         ]
         if not over or any(one.is_last and not one.answers for one in known):
-            box.status, box.error = "failed", "no answer to draw it from"
+            box.status, box.error = "unanswered", "no answer to draw it from"
             return
         await reason(self.models, box, box.asked or box.question, [one for one in known if one.answers])
         self._keep_ids(box, self._ids_of(over))
@@ -258,7 +258,7 @@ class TreeRun:
             box.status, box.error = "ok", None
 
     async def _retrieve(self, node: Node, query: Query) -> None:
-        await run_operator(self.models, self.sources, node, query)
+        await run_operator(self.models, self.sources, node, query, self.limits)
 
     @staticmethod
     def _keep_ids(box: Node, ids: Ids) -> None:
@@ -317,13 +317,12 @@ def _derive_node(text: str) -> Art:
     named = references(text)
     if len(named) > 1 or (named and needs_judgement(text)):
         return Art(text)
-    return Art(text, _derive_call(text, [f"[{number}]" for number in named] or ask(text).names))
+    head = f"[{named[0]}]" if named else " ".join(find_name_words(text))
+    return Art(text, _derive_call(text, head) if head and head in text else Search(text))
 
 
-def _derive_call(text: str, heads: Sequence[str]) -> Call:
-    if len(heads) != 1:
-        return Search(text)
-    before, _, after = text.partition(heads[0])
-    words = [token.text for token in tokenise(f"{before} {after}") if token.is_word]
-    relation = " ".join(word for word in words if word.lower() not in STOP_WORDS | ASKING_WORDS | {"s"})
-    return Relate(heads[0], relation) if relation else Search(heads[0])
+def _derive_call(text: str, head: str) -> Call:
+    before, _, after = text.partition(head)
+    empty = STOP_WORDS | ASKING_WORDS | {"s"}
+    relation = " ".join(word for word in WORD.findall(f"{before} {after}") if word.lower() not in empty)
+    return Relate(head, relation) if relation else Search(head)

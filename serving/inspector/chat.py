@@ -149,7 +149,8 @@ def _describe_progress(event: Event, node: Mapping[str, Any]) -> str | None:
 
 
 def _show_answer(trace: Trace) -> str:
-    return trace.answer or NO_ANSWER
+    why = f" ({trace.reason})" if trace.outcome == "unanswered" and trace.reason else ""
+    return trace.answer or f"{NO_ANSWER}{why}"
 
 
 def _make_head(inquiry: Inquiry, wanted: CompletionRequest, kind: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Generators: an OpenAI-compatible endpoint, and the embedded reader that needs no model.
+"""The generator behind an OpenAI-compatible endpoint.
 
-Both satisfy `serving.protocols.Generator`. Passages and steps reach the endpoint as JSON strings between `<data>`
-marks, in which `<` is escaped: no document can close the mark, and the system prompt says that documents give no
-orders. Only the configured address is asked: redirects are not followed, and proxies of the environment are not used.
+Passages and steps reach it as JSON strings between `<data>` marks, in which `<` is escaped: no document can close the
+mark, and the system prompt says that documents give no orders. Only the configured address is asked: redirects are not
+followed, and proxies of the environment are not used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from revelator.endpoints import check_key, check_url, mask_key
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
-from serving.models.reading.reader import ExtractiveReader
 from serving.protocols import GenerateRequest, Reading
 
 PASSAGE_CHARACTERS = 4000  # about 900 words a passage
@@ -29,16 +28,6 @@ MESSAGE_CHARACTERS = 500  # of a server's own error text
 REPLY_CHARACTERS = 200_000  # of an endpoint's reply; the executor takes half as many of its answers
 OBJECTS = 100  # braces in a reply at which its answers are looked for: each may read the rest of the text
 KEY_VARIABLE = "OPENAI_API_KEY"
-
-
-class EmbeddedGenerator:
-    """The extractive reader behind the generator protocol. It runs in a thread, so that the loop stays free."""
-
-    def __init__(self, reader: ExtractiveReader | None = None) -> None:
-        self.reader = reader or ExtractiveReader()
-
-    async def answer(self, request: GenerateRequest) -> Reading:
-        return await asyncio.to_thread(self.reader.answer, request)
 
 
 class EndpointGenerator:

@@ -319,7 +319,10 @@ def test_inspect_shows_the_card_and_samples(config: Path, tmp_path: Path) -> Non
     words = " ".join(shown.stdout.split())
     for part in ("Instruction set tiny", "licence", "Apache-2.0", "(A + B) * C", "Left out", "Inputs", "name: tiny"):
         assert part in words
+    assert "routes: complex" in words and "completion: median" in words
     machine = json.loads(CliRunner().invoke(revelator, [*arguments, "--json"]).stdout)
+    assert sum(machine["routes"].values()) == machine["counts"]["task"]["train"]["route"]
+    assert 0 < machine["lengths"]["end"]["completion"]["median"] < machine["lengths"]["end"]["prompt"]["longest"]
     assert [record["task"] for record in machine["samples"]["end"]] == ["end", "end"]
     assert machine["records"]["train"] == parquet.read_metadata(tmp_path / "set/train.parquet").num_rows
 

@@ -50,11 +50,11 @@ def test_two_builds_of_one_configuration_hold_the_same(make: Make, world: list[d
 
 
 def test_records_are_counted_by_task_and_source(make: Make, world: list[dict[str, Any]]) -> None:
-    came, changed = [next(row for row in world if row["route"] == route) for route in ("single", "straightforward")]
-    gone = world[0]
-    now = {**changed, "route": "single", "expression": changed["question"]}
-    old = make("old", [row for row in world if row is not came])
-    new = make("new", [now if row is changed else row for row in world if row is not gone])
+    came, changed, *_ = [row for row in world if row["route"] == "single"]
+    gone = next(row for row in world if row not in (came, changed))
+    before = {**changed, "route": "straightforward", "expression": "", "tree": "", "steps": [], "passages": []}
+    old = make("old", [before if row is changed else row for row in world if row is not came])
+    new = make("new", [row for row in world if row is not gone])
     found = compare_sets(old, new, 1000)
     assert found["records"]["task"]["route"] == {"added": 1, "removed": 1, "changed": 1}
     assert found["questions"] == {"added": 1, "removed": 1} and not found["moved"]
@@ -111,6 +111,6 @@ def test_control_characters_of_the_data_are_shown_and_never_obeyed(make: Make, w
     hostile = [row | {"id": f"{row['id']}\x1b]0;owned\x07", "question": "\x1b[2J" + row["question"]} for row in world]
     old, new = make("old", world), make("new", hostile)
     looked = CliRunner().invoke(revelator, ["data", "inspect", str(new), "--n", "2"])
-    for ran in (looked, run(old, new), run(new, old)):
+    for ran in (looked, run(old, new, "--n", 20), run(new, old, "--n", 20)):
         assert "·[2J" in ran.stdout and "·]0;owned·" in ran.stdout
         assert all(line.isprintable() for line in ran.stdout.splitlines())

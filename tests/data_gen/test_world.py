@@ -267,7 +267,7 @@ def test_splits_and_routes_have_their_shares(world: World) -> None:
     splits = Counter(q.split for q in world.questions)
     assert splits == {"train": SIZE * 8 // 10, "dev": SIZE // 10, "test": SIZE // 10}
     routes = Counter(q.route for q in world.questions)
-    assert set(routes) == {"straightforward", "single", "compound", "complex"}
+    assert set(routes) == {"single", "compound", "complex"}
     assert all(count >= SIZE // 10 for count in routes.values())
 
 

@@ -96,7 +96,7 @@ def _row(n: int, benchmark: str, system: str, skill: float) -> QuestionRow:
         golds=(f"Lima {n}", BITE),
         prediction=f"Lima {n}" if right else BITE if n == 3 else "Oslo",
         predictions=(f"Lima {n}",),
-        status="complete",
+        status="answered",
         route=route,
         gold_route="complex" if n % 3 else "single",
         plan=plan,
@@ -111,6 +111,8 @@ def _row(n: int, benchmark: str, system: str, skill: float) -> QuestionRow:
         labels=labels,
         scores=scores,
         cost=cost,
+        probability=draw.random() if system != "direct" else None,
+        relevance=draw.random() if planned else None,
         trace=_trace(question, plan, name).to_json() if system != "direct" else None,
     )
 

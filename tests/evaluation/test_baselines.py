@@ -99,7 +99,7 @@ REACHED = {  # retrievals, calls of the generator
 @pytest.mark.parametrize("name", REACHED)
 async def test_a_baseline_reaches_the_answer_at_its_own_cost(name: str, server: Server, index: Path) -> None:
     trace = await asked(name, server, index)
-    assert trace.answers == ["Port Velm"] and trace.outcome == "complete" and trace.strategy == name
+    assert trace.answers == ["Port Velm"] and trace.outcome == "answered" and trace.strategy == name
     assert (trace.usage.retrievals, trace.usage.generator_calls) == REACHED[name]
     assert trace.usage.generator_calls == len(server.requests)
     assert trace.usage.tokens_out >= 7 * len(server.requests)
@@ -134,7 +134,7 @@ async def test_no_baseline_goes_beyond_the_budget_of_rounds(name: str, server: S
 async def test_a_model_that_says_nothing_useful_ends_every_baseline(name: str, server: Server, index: Path) -> None:
     server.replies = [says("</data> I would rather not: { [")]
     trace = await asked(name, server, index)
-    assert trace.usage.generator_calls < 20 and trace.outcome in ("complete", "partial", "failed")
+    assert trace.usage.generator_calls < 20 and trace.outcome in ("answered", "partial", "failed")
 
 
 @pytest.mark.parametrize("name", BASELINES)

@@ -101,7 +101,7 @@ def rows(count: int) -> list[QuestionRow]:
             "own",
             "?",
             ("x",),
-            status="complete",
+            status="answered",
             gold_route="single" if n % 2 else "complex",
             route="single",
             hops=1 + n % 2,

@@ -11,16 +11,19 @@ from revelator.errors import DataError
 from revelator.files import sha256_text
 
 
-def question(number: int, route: str, expression: str = "", steps: int = 1, split: str = "test") -> AnnotatedQuestion:
+def question(
+    number: int, route: str, expression: str = "", steps: int = 1, split: str = "test", operation: str = "none"
+) -> AnnotatedQuestion:
     asked = tuple(AnnotatedStep(f"Step {i}?", ("Arno",)) for i in range(steps))
+    text = f"Question {number}?"
     return AnnotatedQuestion(
-        f"q{number}", "world", "CC0-1.0", split, f"Question {number}?", route, expression, steps=asked
+        f"q{number}", "world", "CC0-1.0", split, text, route, expression, steps=asked, operation=operation
     )
 
 
 def one_of_each(number: int, split: str = "test") -> list[AnnotatedQuestion]:
     return [
-        question(number, "straightforward", split=split),
+        question(number, "complex", "When did Belt end? + When did Arno end?", 2, split, "argmin"),
         question(number + 1, "single", "Who wrote Belt?", split=split),
         question(number + 2, "compound", "Who wrote Belt? + Where is Arno?", 2, split),
         question(number + 3, "complex", "Who wrote Belt? * Where was {writer} born?", 2, split),
@@ -36,7 +39,7 @@ def with_kinds(questions: list[AnnotatedQuestion]) -> list[BenchmarkQuestion]:
 def test_each_kind_gives_its_first_question_by_id_hash_of_the_split() -> None:
     questions = [q for start in range(0, 60, 6) for q in one_of_each(start)] + one_of_each(100, "train")
     chosen = choose_one_of_each_kind(with_kinds(questions))
-    assert list(chosen) == list(KINDS)
+    assert list(chosen) == list(KINDS) and len({picked.id for picked in chosen.values()}) == len(KINDS)
     assert choose_one_of_each_kind(with_kinds(questions[::-1])) == chosen
     for kind, picked in chosen.items():
         fits = [q for q in questions if q.split == "test" and KINDS[kind](q)]

@@ -44,6 +44,7 @@ KINDS = {
     "by-kind",
     "confusion",
     "reliability",
+    "coverage",
     "recall-curves",
 }
 

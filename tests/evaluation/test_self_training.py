@@ -19,8 +19,8 @@ from revelator.errors import ConfigError, RevelatorError
 from revelator.rows import stream_rows
 from revelator.tasks import TASKS, TranslateInput
 from serving.executor.executor import Executor
+from serving.models.embedded import EmbeddedGenerator
 from serving.models.engine import Engine
-from serving.models.generators import EmbeddedGenerator
 from serving.protocols import Completion
 from serving.retrieval import Index
 from serving.retrieval.index import LocalRetriever

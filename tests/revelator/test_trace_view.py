@@ -78,6 +78,23 @@ def test_a_failed_question_shows_that_it_has_no_answer():
     assert "answer   none  (failed)" in text
 
 
+def test_an_answer_shows_its_passage_and_a_question_without_one_the_reason():
+    trace = example(outcome="unanswered", answer="", answers=[], reason="no document is relevant")
+    trace.nodes[2].detail |= {"document": "2", "probability": 0.934}
+    trace.nodes[3].status, trace.nodes[3].error = "unanswered", "no document is relevant"
+    text = "\n".join(shown(trace))
+    assert "in Lantern Row, P = 0.93" in text and "∅ 4 atomic" in text
+    assert "answer   none  (unanswered)" in text and "reason   no document is relevant" in text
+    [evidence] = trace.list_evidence()
+    assert (evidence.answers, evidence.sentence) == (("Ines Calloway",), "Ines Calloway made it.")
+    assert (evidence.passage.title, evidence.probability) == ("Lantern Row", 0.934)
+
+
+def test_a_trace_of_an_earlier_schema_was_answered_where_it_was_complete():
+    value = example().to_json() | {"outcome": "complete", "schema": 2}
+    assert Trace.from_json(value).outcome == "answered"
+
+
 def test_a_document_cannot_write_to_the_terminal() -> None:
     trace = example(answer="\x1b]0;mine\x07Port Velm")
     trace.nodes[2].documents.append(Passage("9", "\x1b[2JGone\u202e", "…", 9.0, 0.99))

@@ -10,15 +10,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from serving.models import direct
-from tests.security.patterns import Use, attacks, uses
+from tests.security.patterns import attacks, uses
 
 SIZE = 4_000  # a pattern that tries all pairs of places takes 50 ms here
 QUICK = 0.02  # seconds: what takes less is not looked at further
 GROWTH = 3.2  # times, for twice the text; of a quadratic pattern it is 4
 GIVE_UP = 2.0  # seconds
-# Modules whose patterns see no more than so many characters: at that size they must be quick, at no other.
-BOUNDED = {"serving.models.direct": direct.MOST_CHARACTERS}
 
 
 class TooLong(Exception):
@@ -55,22 +52,18 @@ def seconds(look: Callable[[str], object], text: str) -> float:
     return least
 
 
-def faults(pattern: re.Pattern[str], method: str, bound: int | None = None, size: int = SIZE) -> Iterator[str]:
+def faults(pattern: re.Pattern[str], method: str, size: int = SIZE) -> Iterator[str]:
     """The texts that a pattern takes too long for."""
     look = getattr(pattern, method)
     looked = (lambda text: sum(1 for _ in look(text))) if method == "finditer" else look
     doubled = iter(attacks(pattern, 2 * size))
-    for text in attacks(pattern, bound or size):
+    for text in attacks(pattern, size):
         twice = next(doubled)
         took = seconds(looked, text)
         if took < QUICK:
             continue
-        if bound or took > GIVE_UP or seconds(looked, twice) > GROWTH * took:
+        if took > GIVE_UP or seconds(looked, twice) > GROWTH * took:
             yield f"{method} of {text[:30]!r}…{text[-10:]!r} ({len(text)} characters): {took:.2f} s"
-
-
-def bound_of(use: Use) -> int | None:
-    return next((most for module, most in BOUNDED.items() if use.place.startswith(module)), None)
 
 
 @pytest.mark.timeout(600)
@@ -79,11 +72,11 @@ def test_every_pattern_of_the_packages_takes_time_in_proportion_to_its_text() ->
     every = list(uses())
     for use in every:
         for method in sorted(use.methods):
-            key = use.pattern, method, bound_of(use)
+            key = use.pattern, method
             if key not in seen:
                 seen.add(key)
                 found += [f"{use.place}: {fault}" for fault in list(faults(*key))[:1]]
-    assert len(every) > 300
+    assert len(every) > 250
     assert not found, "\n".join(found)
 
 

@@ -31,7 +31,6 @@ from revelator.trace import Node, Passage, Trace
 from serving.executor.choices import Choice, EndedCall, choose
 from serving.executor.trees import run_tree
 from serving.knowledge.sources import Sources
-from serving.models.direct.arithmetic import evaluated
 from serving.pauses import write_json
 from serving.triton.inside.options import (
     REUSED_ANSWERS,
@@ -279,21 +278,6 @@ def test_a_trace_with_any_value_at_any_place_is_read_or_refused(path: tuple[Any,
         place[key] = value
         with suppress(errors.InvalidRequest):
             read_trace(trace)
-
-
-# --- numbers ---
-
-
-@pytest.mark.parametrize("sum", ["9" + " ^ 64" * 40, "9 ^ 64 ^ 64 ^ 64", " * ".join(["9" * 200] * 40)])
-def test_a_sum_without_bound_is_no_sum(sum: str) -> None:
-    began = time.thread_time()
-    assert evaluated(f"what is {sum}") is None
-    assert time.thread_time() - began < 1
-    assert evaluated("what is 2 ^ 10") == ("1024", "arithmetic")
-
-
-def test_a_number_of_5_000_digits_is_no_number() -> None:
-    assert evaluated(f"what is {'9' * 5_000} + 1") is None
 
 
 # --- errors on the wire ---

@@ -27,8 +27,8 @@ def printed(served, tmp_path_factory) -> Iterator:
     """Runs an example and gives what it prints."""
     served.endpoint.knowledge |= {
         "Who founded the company that distributed UHF?": ["Arthur Krim"],
-        "Who directed UHF?": ["Jay Levey"],
-        "Where was Jay Levey born?": ["Orland"],
+        "Who directed UHF?": ["Tobias Renn"],
+        "Where was Tobias Renn born?": ["Sarnath"],
     }
     running = find_running_server(served.home)
     assert running
@@ -70,6 +70,6 @@ def test_an_example_works_as_printed(printed, language, example):
     said = printed(language, example)
     assert said.strip()
     if "Where was {director} born?" in example:
-        assert "Orland" in said
+        assert "Sarnath" in said
     if language == "sh":
-        assert json.loads(said)["outputs"][0]["data"] == ["Orland"]
+        assert json.loads(said)["outputs"][0]["data"] == ["Sarnath"]

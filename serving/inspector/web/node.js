@@ -3,7 +3,7 @@
 import { h, milliseconds } from "./element.js";
 import { KINDS, MARKS } from "./tree.js";
 
-const TOLD = ["kept", "probabilities", "method", "shared_from", "reused_from"]; // of detail, each shown in its own way
+const TOLD = ["kept", "probabilities", "method", "shared_from", "reused_from", "document", "probability"]; // of detail, each shown in its own way
 
 // `choose(id)` goes to another node of the same run.
 export function nodeDetail(node, choose) {
@@ -18,16 +18,24 @@ export function nodeDetail(node, choose) {
       ["takes", Object.entries(node.inputs).map(([name, id]) => h("span", {}, `{${name}} from `, link(id), " "))],
       ["answer", node.answers.length ? h("strong", {}, node.answers.join("; ")) : "none" in node.detail ? "none, for sure" : null],
       ["sentence", node.sentence],
+      ["evidence", evidence(node)],
       ["source", [method, shared_from && h("span", {}, "the same as ", link(shared_from)),
         reused_from && `node ${reused_from} of the earlier run`, !method && !shared_from && !reused_from && node.documents.length > 0 && "documents"]],
       ["error", node.error && h("span", { class: "error" }, node.error)],
-      ["time", ["ok", "failed", "running"].includes(node.status) && `${milliseconds(Math.max(took, 0))}, from ${milliseconds(node.started_ms)} on`],
+      ["time", ["ok", "unanswered", "failed", "running"].includes(node.status) && `${milliseconds(Math.max(took, 0))}, from ${milliseconds(node.started_ms)} on`],
       ["cost", cost(node.usage)],
       ...Object.entries(node.detail).filter(([name]) => !TOLD.includes(name)).map(([name, value]) => [name.replaceAll("_", " "), plain(value)]),
     ]),
     node.detail.probabilities && likely(node.detail.probabilities[0]),
     node.documents.length > 0 && documents(node),
   );
+}
+
+// The passage that holds the answers, and how likely it answers the question.
+function evidence({ documents, detail: { document, probability } }) {
+  const passage = documents.find(({ id }) => id === document);
+  const likely = probability === undefined ? "" : `P = ${probability.toFixed(2)}`;
+  return [passage && (passage.title || passage.id), likely].filter(Boolean).join(", ");
 }
 
 export function facts(pairs) {

@@ -68,6 +68,7 @@ function head({ id, server, trace, reuse, error }, going) {
     h("p", { class: "asked" }, trace.question),
     h("p", { class: "answer" }, trace.answer || (going ? "…" : "no answer"), " ", h("span", { class: `badge ${outcome}` }, outcome)),
     trace.degraded && h("p", { class: "notice warn" }, trace.reason || "the model's own plan could not be used"),
+    !going && !error && !trace.degraded && trace.outcome !== "answered" && trace.reason && h("p", { class: "notice warn" }, trace.reason),
     trace.deadline_exceeded && h("p", { class: "notice warn" }, "time ran out: the answer is made of what had been found by then"),
     error && h("p", { class: "notice bad" }, error.message, error.hint && h("span", { class: "hint" }, error.hint)),
     facts([

@@ -3,7 +3,7 @@
 import { h, milliseconds } from "./element.js";
 import { endOf, inTreeOrder } from "./replay.js";
 
-export const MARKS = { waiting: "·", running: "…", ok: "✓", failed: "✗", skipped: "–" };
+export const MARKS = { waiting: "·", running: "…", ok: "✓", unanswered: "∅", failed: "✗", skipped: "–" };
 export const KINDS = { dependent: "one after the other", sequence: "side by side" };
 
 export class Tree {
@@ -88,7 +88,7 @@ export class Tree {
         h("span", { class: "kind" }, KINDS[node.kind] ?? node.kind), asked ? ` ${asked} ` : " ",
         node.answers.length ? h("span", { class: node.kind === "translate" ? "" : "answers" }, `→ ${node.answers.join("; ")}`) : "none" in node.detail && "→ none",
         badges(node, mark), node.error && h("span", { class: "error" }, node.error)),
-      h("span", { class: "time" }, ["ok", "failed", "running"].includes(node.status) ? milliseconds(until - node.started_ms) : ""),
+      h("span", { class: "time" }, ["ok", "unanswered", "failed", "running"].includes(node.status) ? milliseconds(until - node.started_ms) : ""),
       h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: "bar" })),
     );
   }

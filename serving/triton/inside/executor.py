@@ -17,6 +17,7 @@ from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.files import sha256_text
 from revelator.limits import Limits
 from revelator.trace import Event, Trace
+from serving.executor.evidence import read_vocabulary
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.models.releases import Traffic, current_choice
@@ -53,9 +54,9 @@ class AnswerCache:
         return found
 
     def store(self, question: str, options: str, version: str, trace: Trace) -> None:
-        """Stores a complete answer, unless it is degraded or another version helped because `version` was unloaded."""
+        """Stores a whole answer, unless it is degraded or another version helped because `version` was unloaded."""
         is_own = trace.versions.get("revelator", version) == version and not trace.degraded
-        if trace.outcome == "complete" and is_own:
+        if trace.outcome == "answered" and is_own:
             self._traces[_make_key(question, options, version)] = trace
 
 
@@ -92,6 +93,7 @@ class QuestionService:
         self._traffic = Traffic(home)
 
     async def open(self, stack: AsyncExitStack) -> None:
+        await asyncio.to_thread(read_vocabulary)  # half a second, which the first question would wait
         models = await stack.enter_async_context(TritonModels(self.url, read_secret(self.home, INNER)))
         planner: Revelator
         if self.vllm:

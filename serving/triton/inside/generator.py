@@ -8,7 +8,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from revelator.config import find_first_fault
 from revelator.errors import InvalidRequest
-from serving.models.generators import EmbeddedGenerator, EndpointGenerator
+from serving.models.embedded import EmbeddedGenerator
+from serving.models.generators import EndpointGenerator
 from serving.protocols import GenerateRequest, Generator, Reading
 from serving.triton.repository import EMBEDDED
 

@@ -327,7 +327,7 @@ def test_a_running_server_changes_versions_without_a_gap_and_refuses_a_damaged_o
         assert repository.read_served_version(served.home, "revelator") == 2
         deploy(served.home, versions[1])
         assert client.ask(question, strategy="single").trace.versions["revelator"] == "1"
-    assert {answer.outcome for answer in answers} == {"complete"}
+    assert {answer.outcome for answer in answers} == {"answered"}
     assert {answer.trace.versions["revelator"] for answer in answers} == {"1", "2"}
 
 
@@ -343,5 +343,5 @@ def test_deploys_killed_while_a_server_answers_cost_no_question_and_are_finished
         deploy(served.home, versions[1])
     assert result.returncode == 0, result.stderr
     assert sum(json.loads(line)["killed"] for line in result.stdout.splitlines()) == KILLS
-    assert {answer.outcome for answer in answers} == {"complete"}
+    assert {answer.outcome for answer in answers} == {"answered"}
     assert {answer.trace.versions["revelator"] for answer in answers} == {"1", "2"}

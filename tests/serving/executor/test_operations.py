@@ -75,7 +75,7 @@ async def test_an_operation_over_earlier_answers_is_done_by_code(toy, plan, answ
     last = [node for node in trace.nodes if node.kind == "atomic"][-1]
     assert (last.answers, last.detail["method"]) == (answers, method)
     assert last.usage.retrievals == 0 and last.documents == [] and last.inputs
-    assert trace.answers == answers and trace.outcome == "complete"
+    assert trace.answers == answers and trace.outcome == "answered"
     assert last.asked not in world.asked
 
 
@@ -152,7 +152,7 @@ async def test_a_fan_out_that_is_cut_or_fails_in_part_is_never_operated_on(toy, 
     methods = [node.detail["method"] for node in operated]
     sure = not limits and not unanswered
     assert any(method not in ("generator", "last stage", "all parts") for method in methods) is sure
-    assert (trace.outcome == "complete") is sure
+    assert (trace.outcome == "answered") is sure
     if not sure and not rest:
         assert [request.mode for request in world.requests][-1] == "merge"
 
@@ -199,7 +199,7 @@ async def test_an_operation_waits_for_the_chains_of_its_values_and_for_no_siblin
     running = asyncio.create_task(world.executor().run("q", plan=plan))
     await world.running("Where is C?", "Are p and q related?")
     world.release("Where is C?")
-    assert (await running).outcome == "complete"
+    assert (await running).outcome == "answered"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ async def test_leaves_of_a_list_run_at_the_same_time(toy):
     world.release("Who wrote A?")
     world.release("Who wrote B?")
     trace = await run
-    assert trace.outcome == "complete" and trace.answers == ["p", "q"]
+    assert trace.outcome == "answered" and trace.answers == ["p", "q"]
 
 
 async def test_a_dependent_leaf_is_asked_after_and_with_the_value_before_it(toy):
@@ -53,7 +53,7 @@ async def test_a_stage_starts_while_an_unrelated_leaf_of_the_list_still_runs(toy
     await world.running("Which river is in C?", "Which town is Ann from?")
     world.release("Which river is in C?")
     trace = await run
-    assert trace.answers == ["no"] and trace.outcome == "complete"
+    assert trace.answers == ["no"] and trace.outcome == "answered"
 
 
 async def test_each_value_of_a_fan_out_goes_on_without_waiting_for_the_others(toy):
@@ -96,7 +96,7 @@ async def test_values_of_one_ancestor_stay_together(toy):
     plan = "Which films did X direct? * Who wrote {film}? * Did {writer} act in {film}?"
     trace = await world.executor().run("q", plan=plan)
     assert world.asked[-2:] == ["Did Ann act in A?", "Did Bob act in B?"]
-    assert trace.outcome == "complete"
+    assert trace.outcome == "answered"
 
 
 async def test_independent_values_are_asked_in_every_combination(toy):

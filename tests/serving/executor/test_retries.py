@@ -36,7 +36,7 @@ async def test_a_search_that_fails_once_is_made_again_and_the_trace_says_so():
     world = Flaky({"Who wrote A?": ["Ann"]})
     world.failures = 1
     trace = await executor(world, at_once).run("Who wrote A?", strategy="single")
-    assert trace.outcome == "complete" and trace.answers == ["Ann"]
+    assert trace.outcome == "answered" and trace.answers == ["Ann"]
     assert world.asked == ["Who wrote A?"] * 2 and trace.nodes[0].detail["retries"] == {"retriever": 1}
 
 

@@ -19,8 +19,9 @@ def kinds(trace):
 async def test_a_straightforward_question_goes_to_the_generator_alone(toy):
     world = toy({"direct: What is 2 + 2?": ["4"]}, {"route": "straightforward"})
     trace = await world.executor().run("What is 2 + 2?")
-    assert kinds(trace) == ["route", "direct"] and trace.answers == ["4"] and trace.answer == "It is 4."
-    assert trace.route == "straightforward" and trace.plan is None and trace.outcome == "complete"
+    assert kinds(trace) == ["route", "direct"] and trace.answers == ["4"] and trace.answer == "4"
+    assert trace.route == "straightforward" and trace.plan is None
+    assert (trace.outcome, trace.reason) == ("partial", "answered without documents")
     assert world.asked == []
 
 
@@ -34,7 +35,7 @@ async def test_what_the_generator_cannot_answer_alone_is_looked_up(toy):
 async def test_a_single_question_is_one_step(toy):
     world = toy({"Who wrote A?": ["p"]}, {"route": "single"})
     trace = await world.executor().run("Who wrote A?")
-    assert kinds(trace) == ["route", "atomic"] and trace.answers == ["p"] and trace.outcome == "complete"
+    assert kinds(trace) == ["route", "atomic"] and trace.answers == ["p"] and trace.outcome == "answered"
 
 
 async def test_a_compound_question_is_split_answered_in_parts_and_listed(toy):
@@ -84,7 +85,7 @@ async def test_without_a_valid_plan_the_question_goes_through_the_loop(toy):
     trace = await world.executor().run("q", strategy="compile")
     assert kinds(trace) == ["translate", "refine", "atomic", "end", "refine", "atomic", "end", "merge"]
     assert trace.degraded and trace.reason and len(trace.diagnostics) == 4
-    assert trace.answers == ["1950"] and trace.outcome == "complete" and trace.plan is None
+    assert trace.answers == ["1950"] and trace.outcome == "answered" and trace.plan is None
     assert [s.question for s in world.requests[-1].steps] == ["Who wrote A?", "When was Ann born?"]
 
 
@@ -95,9 +96,16 @@ async def test_a_plan_over_a_limit_is_not_run(toy):
 
 
 async def test_the_loop_ends_at_its_limit_of_steps(toy):
-    world = toy({}, {"refine": [f"Who is {n}?" for n in range(9)], "end": "no"})
+    world = toy({f"Who is {n}?": ["p"] for n in range(9)}, {"refine": [f"Who is {n}?" for n in range(9)], "end": "no"})
     trace = await world.executor(steps=3).run("q", strategy="iterate")
-    assert world.asked == ["Who is 0?", "Who is 1?", "Who is 2?"] and trace.outcome == "failed"
+    assert world.asked == ["Who is 0?", "Who is 1?", "Who is 2?"] and trace.outcome == "answered"
+
+
+async def test_the_loop_ends_at_a_step_that_nothing_supports(toy):
+    world = toy({"Who is 0?": ["p"]}, {"refine": [f"Who is {n}?" for n in range(9)], "end": "no"})
+    trace = await world.executor(steps=3).run("q", strategy="iterate")
+    assert world.asked == ["Who is 0?", "Who is 1?"]
+    assert (trace.outcome, trace.answers, trace.reason) == ("unanswered", [], "no answer was found")
 
 
 async def test_the_loop_ends_when_a_question_comes_back(toy):
@@ -170,11 +178,11 @@ async def test_relevance_is_judged_in_one_call_and_the_first_three_relevant_ones
     assert node.detail["kept"] == ["Who wrote A?#2", "Who wrote A?#4", "Who wrote A?#7"]
 
 
-async def test_when_nothing_is_relevant_the_first_three_are_read_and_the_node_says_so(toy):
+async def test_when_no_document_reaches_the_threshold_the_first_above_the_floor_are_read_and_the_node_says_so(toy):
     world = toy({"Who wrote A?": ["p"]}, relevance={"title": 0.1})
     trace = await world.executor().run("Who wrote A?", strategy="single")
     assert [p.title for p in world.requests[0].passages] == ["title 1", "title 2", "title 3"]
-    assert "first ones were read" in trace.nodes[0].detail["relevance"]
+    assert "above the floor were read" in trace.nodes[0].detail["relevance"]
 
 
 async def test_a_comparison_is_computed_and_names_the_candidate(toy):
@@ -220,7 +228,7 @@ async def test_atomic_runs_the_models_tree_or_the_callers_over_the_sources(toy):
     outputs = {"translate_art": render(Art("Who wrote A?", Relate("A", "written by")))}
     world = toy({"Who wrote A?": ["Ann"], "Who wrote B?": ["Bob"]}, outputs)
     trace = await with_sources(world).run("Who wrote A?", strategy="atomic")
-    assert trace.answers == ["Ann"] and trace.plan_language == "art" and trace.outcome == "complete"
+    assert trace.answers == ["Ann"] and trace.plan_language == "art" and trace.outcome == "answered"
     tree = render(Art("Who wrote B?", Relate("B", "written by")))
     trace = await with_sources(world).run("q", plan=tree, strategy="atomic")
     assert trace.answers == ["Bob"] and trace.plan_source == "given"
@@ -258,12 +266,13 @@ QUERY = '"rivers" AND NOT "dams"'
 
 
 async def test_a_logical_query_finds_the_documents_of_one_step(toy):
-    world, logical = toy({"Which rivers are free?": ["Vjosa"]}), toy()
+    known = {"Which rivers are free?": ["Vjosa"]}
+    world, logical = toy(known), toy(known)
     executor = Executor(world, world, world, logical=logical)
     trace = await executor.run("Which rivers are free?", plan=f" {QUERY} ", strategy="logic")
-    assert (trace.answers, trace.outcome, trace.plan, trace.plan_language) == (["Vjosa"], "complete", QUERY, "logic")
+    assert (trace.answers, trace.outcome, trace.plan, trace.plan_language) == (["Vjosa"], "answered", QUERY, "logic")
     assert (logical.asked, world.asked) == ([QUERY], [])
-    assert trace.nodes[0].documents[0].text == f"text 1 about {QUERY}"
+    assert trace.nodes[0].documents[0].text == f"text 1 about {QUERY}: Vjosa"
 
 
 @pytest.mark.parametrize(
@@ -303,7 +312,7 @@ async def test_without_a_query_that_can_be_run_the_words_of_the_question_find_th
     world, logical = toy({"q": ["p"]}, {"translate_logic": output}), toy()
     trace = await Executor(world, world, world, logical=logical).run("q", strategy="logic")
     assert kinds(trace) == ["translate", "atomic"] and trace.nodes[0].status == "failed"
-    assert (trace.answers, trace.outcome, trace.plan) == (["p"], "complete", None)
+    assert (trace.answers, trace.outcome, trace.plan) == (["p"], "answered", None)
     assert trace.degraded and trace.diagnostics[-1]["message"] in trace.reason and len(trace.diagnostics) == 4
     assert (logical.asked, world.asked) == ([], ["q"])
 

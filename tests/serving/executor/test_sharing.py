@@ -23,7 +23,7 @@ def leaves(trace: Trace) -> dict[str, list]:
 async def test_equal_leaves_of_a_plan_are_asked_once_and_both_stand_in_the_trace(toy):
     world = toy(KNOWN)
     trace = await world.executor().run("q", plan=PLAN, strategy="compound")
-    assert sorted(world.asked) == sorted(KNOWN) and trace.outcome == "complete"
+    assert sorted(world.asked) == sorted(KNOWN) and trace.outcome == "answered"
     first, second = leaves(trace)["Who directed A?"]
     assert second.detail["shared_from"] == first.id and "shared_from" not in first.detail
     assert (second.answers, second.sentence, second.documents) == (first.answers, first.sentence, first.documents)
@@ -70,7 +70,7 @@ async def test_an_edited_plan_asks_only_what_has_changed(toy):
     [earlier] = leaves(trace)["Where was Ann born?"]
     assert reused.detail["reused_from"] == earlier.id and reused.usage == Usage()
     assert (reused.answers, reused.documents) == (earlier.answers, earlier.documents)
-    assert again.answers == ["Ayr", "Bob"] and again.outcome == "complete"
+    assert again.answers == ["Ayr", "Bob"] and again.outcome == "answered"
 
 
 async def test_a_leaf_whose_value_has_changed_is_asked_again(toy):

@@ -98,7 +98,7 @@ async def test_a_filter_looks_at_every_entity_and_says_where_it_stops() -> None:
         assert len(text.asked) == looked_at
         assert max(text.at_once) <= AT_ONCE
         assert len(generator.requests[0].passages) == looked_at
-        assert trace.outcome == ("complete" if looked_at == count else "partial")
+        assert trace.outcome == ("answered" if looked_at == count else "partial")
         assert trace.nodes[0].detail.get("truncated", "64 of 65 entities were searched for") == (
             "64 of 65 entities were searched for"
         )
@@ -119,7 +119,7 @@ async def test_that_a_graph_knows_of_none_is_not_overruled_by_words(films: Path)
     trace = await run_tree_alone(
         Art("Which is old?", which), sources, generator := ToyGenerator({"Which is old?": ["Tin Comet"]})
     )
-    assert (trace.answers, trace.outcome, generator.requests) == ([], "complete", [])
+    assert (trace.answers, trace.outcome, generator.requests) == ([], "answered", [])
     tree = Art(
         "How many directors have old ones?",
         children=(
@@ -131,7 +131,7 @@ async def test_that_a_graph_knows_of_none_is_not_overruled_by_words(films: Path)
     trace = await run_tree_alone(tree, sources, generator)
     await sources.close()
     assert [node.answers for node in trace.nodes] == [["0"], [], [], ["0"]]
-    assert (trace.outcome, generator.requests) == ("complete", [])
+    assert (trace.outcome, generator.requests) == ("answered", [])
 
 
 async def test_nothing_is_left_of_one_without_itself() -> None:
@@ -139,7 +139,7 @@ async def test_nothing_is_left_of_one_without_itself() -> None:
     trace = await run_tree_alone(
         Art("Others?", Filter(("Tin Comet",), "other than Tin Comet")), Sources([text]), ToyGenerator()
     )
-    assert (trace.answers, trace.outcome, text.asked) == ([], "complete", [])
+    assert (trace.answers, trace.outcome, text.asked) == ([], "answered", [])
 
 
 async def test_films_of_one_name_are_counted_apart_and_a_cut_list_whole(
@@ -153,7 +153,7 @@ async def test_films_of_one_name_are_counted_apart_and_a_cut_list_whole(
     build_graph([tmp_path / "g.nt"], tmp_path / "graph")
     sources = Sources([GraphSource(GraphStore(tmp_path / "graph"))])
     tree = Art("How many dramas?", children=(Art("Which are dramas?", Relate("Drama", "kind", True)),))
-    for rows, outcome in ((10, "complete"), (3, "partial")):
+    for rows, outcome in ((10, "answered"), (3, "partial")):
         monkeypatch.setattr("serving.knowledge.graph.ROWS", rows)
         trace = await run_tree_alone(tree, sources, ToyGenerator())
         assert (trace.answers, trace.outcome) == (["5"], outcome)
@@ -170,7 +170,7 @@ def test_the_overlap_coefficient_is_of_the_smaller_set() -> None:
 
 async def test_siblings_that_need_nothing_of_one_another_run_side_by_side() -> None:
     gate = asyncio.Event()
-    text = ToySource(says={"*": ["p"]}, gate=gate)
+    text = ToySource(says={"*": ["What A?"]}, gate=gate)
     tree = Art("What then?", children=(Art("a?", Search("a")), Art("b?", Search("b")), Art("c [1]?", Search("[1]"))))
     running = asyncio.create_task(
         run_tree_alone(tree, Sources([text]), ToyGenerator({"a?": ["A"], "b?": ["B"], "c A?": ["C"]}))
@@ -211,7 +211,7 @@ async def test_an_operator_that_fails_goes_through_direct_rag_as_a_node_of_its_o
     assert (leaf.status, leaf.answers, fallback.parent) == ("ok", ["Jay Levey"], leaf.id)
     assert leaf.detail["fallback"]["node"] == fallback.id
     assert "nothing was found (text: toy)" in leaf.detail["fallback"]["because"]
-    assert trace.outcome == "complete"
+    assert trace.outcome == "answered"
 
 
 async def test_a_parent_whose_children_failed_goes_through_direct_rag_and_what_needs_them_is_skipped() -> None:

@@ -17,7 +17,11 @@ from tests.serving.executor.test_tree_runs import CHAIN
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 
 WHO, BORN, DIED = "Who directed UHF?", "When was [1] born?", "Where did [1] die?"
-SAID = {"UHF director": ["p"], "Jay Levey born": ["q"], "Jay Levey died": ["r"]}
+SAID = {
+    "UHF director": ["Jay Levey directed UHF."],
+    "Jay Levey born": ["Jay Levey was born in 1946."],
+    "Jay Levey died": ["Jay Levey died in Ayr."],
+}
 KNOWN = {WHO: ["Jay Levey"], "When was Jay Levey born?": ["1946"], "Where did Jay Levey die?": ["Ayr"]}
 
 
@@ -41,7 +45,7 @@ async def test_equal_operators_of_a_tree_are_called_once_and_both_stand_in_the_t
     _, first, second, _ = trace.nodes
     assert second.detail["shared_from"] == first.id and second.detail["art"] == 2
     assert (second.answers, second.documents, second.usage) == (first.answers, first.documents, Usage())
-    assert trace.answers == ["Jay Levey", "1946"] and trace.outcome == "complete"
+    assert trace.answers == ["Jay Levey", "1946"] and trace.outcome == "answered"
 
 
 async def test_a_failure_is_shared_with_its_fallback() -> None:

@@ -55,7 +55,8 @@ class Toy:
             await asyncio.sleep(0)
         finally:
             self.live -= 1
-        return [Passage(f"{query}#{n}", f"title {n}", f"text {n} about {query}", 1 / n) for n in range(1, k + 1)]
+        told = f"about {query}: {self._list_known(query)}"
+        return [Passage(f"{query}#{n}", f"title {n}", f"text {n} {told}", 1 / n) for n in range(1, k + 1)]
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         self.calls.append((task, len(prompts), temperature))
@@ -70,6 +71,11 @@ class Toy:
         if isinstance(known, Exception):
             raise known
         return Reading(f"It is {', '.join(known)}." if known else "", tuple(known), 7, 3, "toy")
+
+    def _list_known(self, query: str) -> str:
+        """What the passages say: the answers to this question, of a query that is no question those to all."""
+        found = [self.knowledge[query]] if query in self.knowledge else self.knowledge.values()
+        return ", ".join(answer for known in found if not isinstance(known, Exception) for answer in known)
 
     def _relevance(self, prompt: str) -> Completion:
         yes = next((p for text, p in self.relevance.items() if text in prompt), 0.9)

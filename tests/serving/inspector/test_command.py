@@ -40,8 +40,14 @@ def started(*arguments: str | Path) -> Iterator[str]:
 
 
 def test_a_question_goes_through_triton_and_its_run_is_kept(served, tmp_path):
-    question, plan = "Where was the director of Brazil born?", "Who directed Brazil? * Where was {director} born?"
-    served.endpoint.knowledge |= {"Who directed Brazil?": ["Gilliam"], "Where was Gilliam born?": ["Minneapolis"]}
+    question, plan = (
+        "Where was the director of Lantern Row born?",
+        "Who directed Lantern Row? * Where was {director} born?",
+    )
+    served.endpoint.knowledge |= {
+        "Who directed Lantern Row?": ["Ines Calloway"],
+        "Where was Ines Calloway born?": ["Port Velm"],
+    }
     with started("--url", served.url, "--home", tmp_path) as url:
         [server] = httpx.get(f"{url}/api/servers").json()
         assert server["name"] == served.url and server["models"]["revelator"] == "1"
@@ -49,7 +55,7 @@ def test_a_question_goes_through_triton_and_its_run_is_kept(served, tmp_path):
         *events, saved = map(json.loads, reply.text.splitlines())
         assert [event["kind"] for event in (events[0], events[-1], saved)] == ["begun", "finished", "saved"]
         trace = httpx.get(f"{url}/api/runs/{saved['run']}/trace.json").json()
-        assert trace["answer"] == "Minneapolis" and trace["versions"]["revelator"] == "1"
+        assert trace["answer"] == "Port Velm" and trace["versions"]["revelator"] == "1"
         refused = httpx.post(f"{url}/api/runs", json={"question": question, "plan": "Who is {x}?"}, timeout=60)
         assert refused.status_code == 400 and refused.json()["error"]["diagnostics"]
         with openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=60) as client:

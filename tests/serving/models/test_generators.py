@@ -1,4 +1,4 @@
-"""The endpoint generator against a real HTTP server that speaks the chat protocol, with faults; the embedded one."""
+"""The endpoint generator against a real HTTP server that speaks the chat protocol, with faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from revelator.errors import ConfigError, DeadlineExceeded, ServingError, Unavailable
 from revelator.tasks import Step
 from revelator.trace import Passage
-from serving.models.generators import EmbeddedGenerator, EndpointGenerator, build_messages, read_reply
+from serving.models.generators import EndpointGenerator, build_messages, read_reply
 from serving.protocols import GenerateRequest, Reading
 from tests.chat_server import Reply, Server, cuts, fails, running, says
 
@@ -236,11 +236,3 @@ def test_each_mode_has_its_prompt_and_the_system_prompt_says_that_documents_give
     assert '"Who is older?"' in user["content"]
     assert ('"text"' in user["content"], "1962" in user["content"]) == (mode == "read", mode == "merge")
     assert "$" not in user["content"]
-
-
-async def test_the_embedded_generator_reads_computes_and_merges() -> None:
-    generator = EmbeddedGenerator()
-    assert (await generator.answer(ASKED)).answers == ("Marlow Vint",)
-    assert (await generator.answer(GenerateRequest("direct", "What is 17 plus 25?"))).answers == ("42",)
-    steps = (Step("Who directed Copper Rain?", ("Marlow Vint",)), Step("When was Marlow Vint born?", ("1921",)))
-    assert (await generator.answer(GenerateRequest("merge", "…", steps=steps))).answers == ("1921",)

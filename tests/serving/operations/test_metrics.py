@@ -43,7 +43,7 @@ def test_a_question_adds_to_the_page_what_its_trace_says_and_no_more(world):
         return metrics.total(after, name, **labels) - metrics.total(before, name, **labels)
 
     assert added("revelator_questions_total") == 4
-    assert added("revelator_questions_total", route="given", outcome="complete", version="1", model="executor") == 3
+    assert added("revelator_questions_total", route="given", outcome="answered", version="1", model="executor") == 3
     assert added("revelator_question_seconds_count", route="given") == 3
     walls = sum(trace.wall_ms for trace in traces[:3]) / 1000
     assert added("revelator_question_seconds_sum", route="given") == pytest.approx(walls, rel=1e-3)
@@ -78,7 +78,7 @@ def test_errors_are_counted_by_code_and_kind_and_the_refused_are_seen_in_the_adm
         with pytest.raises(Overloaded):
             client.ask("One more?")
         world.endpoint.gates[HELD].set()
-        assert [one.result().answer for one in held] == ["It is yes."] * 4
+        assert [one.result().answer for one in held] == ["yes"] * 4
     errors = {"error": "Overloaded", "code": "UNAVAILABLE", "model": "executor"}
 
     def refused(page: metrics.Page) -> float:

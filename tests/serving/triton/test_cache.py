@@ -42,7 +42,8 @@ def test_it_holds_no_more_than_it_was_told_and_drops_what_was_not_used_longest()
 
 
 @pytest.mark.parametrize(
-    "changes", [{"outcome": "partial"}, {"outcome": "failed"}, {"degraded": True}, {"version": "1, 2"}]
+    "changes",
+    [{"outcome": "partial"}, {"outcome": "unanswered"}, {"outcome": "failed"}, {"degraded": True}, {"version": "1, 2"}],
 )
 def test_what_did_not_come_out_whole_is_asked_again(changes):
     kept = cache()

@@ -49,7 +49,7 @@ def test_the_server_listens_on_loopback_alone(world):
 
 def test_a_plan_is_run_and_its_answer_comes_back_typed_with_its_trace(client):
     answer = client.ask(QUESTION, plan=PLAN)
-    assert (answer.answer, answer.answers, answer.outcome) == ("Port Velm", ("Port Velm",), "complete")
+    assert (answer.answer, answer.answers, answer.outcome) == ("Port Velm", ("Port Velm",), "answered")
     leaves = [node for node in answer.trace.nodes if node.kind == "atomic"]
     assert [node.asked for node in leaves] == ["Who directed Lantern Row?", "Where was Ines Calloway born?"]
     assert leaves[0].documents[0].title == "Lantern Row"
@@ -294,7 +294,9 @@ async def test_the_generator_can_be_exchanged_for_the_embedded_reader_while_serv
     finally:
         repository.lay_out(world.home, Settings(index=world.index, generator=world.endpoint.url, generator_model="m"))
         control.load(world.home, world.url, "generator", 1)
-    assert (reading.answers, reading.method) == (("Ines Calloway",), "extractive")
+    assert (reading.answers, reading.method) == (("Ines Calloway",), "reader")
+    assert reading.document == "1" and 0 < reading.probability <= 1
+    assert reading.sentence == "It was directed by Ines Calloway."
 
 
 def test_a_model_that_does_not_load_says_why_in_one_line(world):

@@ -1,0 +1,72 @@
+"""The embedded generator: the trained reader, which marks answers in passages, behind the generator protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from revelator.artifact import EMBEDDED_READER
+from revelator.reading import Outcome, Reader
+from revelator.sentences import find_ends
+from revelator.trace import Passage
+from serving.batching import Batcher
+from serving.models.reader import load_reader
+from serving.protocols import GenerateRequest, Reading
+
+METHOD = "reader"
+NO_LANGUAGE_MODEL = "no language model is configured"
+NO_WORDS = "the passages hold no words"
+REQUESTS = 8  # read together at most: with five passages of 200 tokens each, what one pass of the network takes
+SPAN = 1_000  # characters of an answer: a longer one is a run of signs without a space, which is one token
+SENTENCES = 8  # around the items of a list
+REACH = 600  # characters before and after a span at which its sentence ends at the latest
+
+
+class EmbeddedGenerator:
+    """`serving.protocols.Generator` of a trained reader; without one, of the reader that comes with the package.
+
+    Requests that come in one turn of the event loop, or while others are read, are read together, in a thread. The
+    probability is reported as it is: whoever asks decides which answer is too unlikely. Questions without passages,
+    steps to merge and prompts are a language model's work: they have no answer here, and the reading says why.
+
+    Raises ArtifactError for a folder that holds no reader.
+    """
+
+    def __init__(self, reader: Reader | None = None) -> None:
+        self._reader = reader or load_reader(EMBEDDED_READER)
+        self._batcher: Batcher[None, GenerateRequest, Reading] = Batcher(self._read, REQUESTS)
+
+    async def answer(self, request: GenerateRequest) -> Reading:
+        if request.mode != "read":
+            return Reading("", (), method=METHOD, reason=NO_LANGUAGE_MODEL)
+        return await self._batcher.submit(None, request)
+
+    async def _read(self, _: None, requests: Sequence[GenerateRequest]) -> list[Reading]:
+        asked = [(request.question, [(p.title, p.text) for p in request.passages]) for request in requests]
+        outcomes = await asyncio.to_thread(self._reader.read_all, asked)
+        return [make_reading(found, request.passages) for found, request in zip(outcomes, requests, strict=True)]
+
+
+def make_reading(outcome: Outcome, passages: Sequence[Passage]) -> Reading:
+    """The answer with its passage, and the sentences of the passage in which it stands or which speak for it."""
+    spans = tuple(span for span in outcome.spans if span.end - span.start <= SPAN)
+    if not spans:
+        return Reading("", (), method=METHOD, probability=0.0, reason=NO_WORDS)
+    passage = passages[spans[0].passage]  # the spans of a list are of one passage
+    sentences = dict.fromkeys(quote_sentence(passage.text, span.start, span.end) for span in spans)
+    return Reading(
+        " ".join(list(sentences)[:SENTENCES]),
+        replace(outcome, spans=spans).answers,
+        method=METHOD,
+        document=passage.id,
+        probability=outcome.probability,
+    )
+
+
+def quote_sentence(text: str, start: int, end: int) -> str:
+    """The sentence of `text` around a span, or the sentences where the span reaches over an end."""
+    first, last = max(0, start - REACH), min(len(text), end + REACH)
+    ends = find_ends(text, first, last)
+    begins = max((place for place in ends if place <= start), default=first)
+    return text[begins : min((place for place in ends if place >= end), default=last)].strip()

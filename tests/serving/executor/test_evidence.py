@@ -1,0 +1,176 @@
+"""Evidence before answers: what no passage supports is no answer, and nothing is asked with it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from revelator.errors import InvalidRequest
+from revelator.limits import Limits
+from revelator.plans import render
+from revelator.plans.art import Art, Relate
+from revelator.plans.art import render as render_tree
+from revelator.trace import Passage
+from serving.executor.evidence import find_missing_name
+from serving.executor.executor import Executor
+from serving.knowledge.sources import Sources, TextSource
+from serving.models.embedded import EmbeddedGenerator
+from serving.protocols import Completion, Reading
+from tests.mark_reader import read_mark
+from tests.serving.executor.test_plan_laws import plans
+from tests.serving.executor.world import Toy
+
+WORDS = ("amber", "birch", "cedar", "delta")
+RIVERS = "Do the Lucero River and the River Lunsurova rise in the same country?"
+OUTPUTS = {
+    "decompose": '["Where does the Lucero River rise?", "Where does the River Lunsurova rise?"]',
+    "translate_bnf": "Where does the Lucero River rise? + Where does the River Lunsurova rise?",
+    "refine": "Where does the Lucero River rise?",
+    "end": "no",
+}
+
+
+class Drawn(Toy):
+    """Passages of a few words, judged and read by chance: often the answer is not in them."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.chance = random.Random(seed)
+
+    async def search(self, query, k):
+        count = self.chance.randrange(3)
+        return [
+            Passage(f"{query}#{n}", "", f"{query} {' '.join(self.chance.choices(WORDS, k=3))}") for n in range(count)
+        ]
+
+    async def answer(self, request):
+        answers = tuple(self.chance.sample(WORDS, self.chance.randrange(3)))
+        return Reading("", answers, probability=self.chance.choice([None, 0.01, 0.5]))
+
+    def _relevance(self, prompt):
+        yes = self.chance.choice([0.001, 0.2, 0.9])
+        return Completion("", {"yes": yes, "no": 1 - yes})
+
+
+class OneRiver:
+    """An index of one passage, which every search finds."""
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        return [Passage("bodin", "Bodin River", "The Bodin River is a river that rises in Orland.", 1.0)]
+
+
+@given(plans(5), st.integers())
+@settings(max_examples=150)
+def test_a_question_is_answered_only_where_passages_that_were_read_hold_every_span(plan, seed):
+    world = Drawn(seed)
+    trace = asyncio.run(world.executor(leaves=64, fan_out=2).run("q", plan=render(plan)))
+    inside = {node.parent for node in trace.nodes}
+    leaves = [node for node in trace.nodes if node.kind == "atomic" and node.id not in inside]
+    if trace.outcome == "answered":
+        assert trace.answers and all(node.answers for node in leaves)
+        for node in leaves:
+            texts = [passage.text for passage in node.documents if passage.id in node.detail["kept"]]
+            assert node.detail["document"] in node.detail["kept"]
+            assert all(any(answer in text.split() for text in texts) for answer in node.answers)
+    elif not trace.answers:
+        assert trace.outcome == "unanswered" and trace.reason
+    for node in leaves:
+        read = [passage for passage in node.documents if passage.id in node.detail.get("kept", ())]
+        assert all((passage.relevance or 0) >= Limits().relevance_floor for passage in read)
+        assert node.status != "ok" or node.detail.get("probability", 1) >= Limits().answer_floor
+
+
+@given(plans(5), st.integers())
+@settings(max_examples=100)
+def test_what_depends_on_an_unanswered_question_is_not_asked(plan, seed):
+    trace = asyncio.run(Drawn(seed).executor(leaves=64, fan_out=2).run("q", plan=render(plan)))
+    ended = {node.id: node for node in trace.nodes}
+    for node in trace.nodes:
+        for producer in node.inputs.values():
+            assert ended[producer].answers
+        if node.status == "skipped":
+            assert not node.documents and not node.usage.generator_calls
+
+
+@pytest.mark.parametrize("strategy", ["single", "compound", "compile", "iterate", "auto", "plan", "atomic", "logic"])
+async def test_a_question_about_names_that_no_document_has_is_unanswered(strategy):
+    world, index = Toy(outputs=OUTPUTS | {"route": "complex", "translate_logic": '"rivers"'}), OneRiver()
+    reader, sources = EmbeddedGenerator(read_mark("orland")), Sources([TextSource(index)])
+    executor = Executor(world, index, reader, logical=index, sources=sources)
+    options = {"plan": OUTPUTS["translate_bnf"]} if strategy == "plan" else {"strategy": strategy}
+    if strategy == "atomic":
+        options["plan"] = render_tree(Art(RIVERS, Relate("Lucero River", "rises in")))
+    trace = await executor.run(RIVERS, **options)
+    assert (trace.outcome, trace.answers, trace.answer) == ("unanswered", [], "")
+    assert "Lucero" in trace.reason and "names" in trace.reason
+
+
+async def test_nothing_is_read_where_nothing_is_relevant(toy):
+    world = toy({"Who wrote A?": ["p"]}, relevance={"title": 0.001})
+    trace = await world.executor().run("Who wrote A?", strategy="single")
+    assert (trace.outcome, world.requests, trace.nodes[0].status) == ("unanswered", [], "unanswered")
+    assert trace.reason == "no document is relevant: the likeliest has P = 0.001; the limit relevance_floor is 0.01"
+    assert (await world.executor(relevance_floor=0.0).run("Who wrote A?", strategy="single")).answers == ["p"]
+
+
+async def test_an_answer_that_is_too_unlikely_is_none(toy):
+    class Unsure(Toy):
+        async def answer(self, request):
+            return Reading("It is p.", ("p",), document=request.passages[0].id, probability=0.04)
+
+    trace = await Unsure().executor().run("Who wrote A?", strategy="single")
+    assert (trace.outcome, trace.nodes[0].answers, trace.nodes[0].sentence) == ("unanswered", [], "")
+    assert trace.reason == "the likeliest answer, p, has P = 0.04; the limit answer_floor is 0.05"
+    lower = await Unsure().executor(answer_floor=0.01).run("Who wrote A?", strategy="single")
+    assert (lower.outcome, lower.answers) == ("answered", ["p"])
+
+
+async def test_an_answer_that_no_passage_says_is_only_a_part(toy):
+    world = toy({"read: Who wrote A?": ["Zed"], "Who wrote A?": ["p"]})
+    trace = await world.executor().run("Who wrote A?", strategy="single")
+    assert (trace.outcome, trace.answers) == ("partial", ["Zed"])
+    assert trace.reason == "no passage that was read says Zed"
+
+
+async def test_a_fault_is_no_lack_of_evidence(toy):
+    world = toy({"Who wrote A?": RuntimeError("index torn")})
+    assert (await world.executor().run("Who wrote A?", strategy="single")).outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("Where does Dr. Anna Berg work?", "Berg's office is in Orland."),
+        ("Where does the Lucero River rise?", "The Lucero rises in Orland."),
+        ("Where was Zoë Müller born?", "ZOE MULLER was born in Orland."),
+        ("What is the capital of the USA?", "Washington is the capital of the United States."),
+        ("How many days of leave are there?", "There are 30."),
+        ("Which rivers of 1402 are there?", "There are none."),
+    ],
+)
+async def test_a_name_is_supported_without_its_title_parts_case_and_accents(asked, said):
+    assert await find_missing_name(asked, asked, [Passage("1", "", said)]) is None
+
+
+@pytest.mark.parametrize(
+    ("template", "asked", "said"),
+    [
+        ("Where does Dr. Anna Berg work?", "Where does Dr. Anna Berg work?", "Dr. Otto Smith works in Orland."),
+        ("Where does the River Lunsurova rise?", "Where does the River Lunsurova rise?", "The River Bodin rises."),
+        ("Who founded {firm} in Orland?", "Who founded Sorvik in Orland?", "A school was founded in Orland."),
+        ("What is made of {ore}?", "What is made of copper?", "Pipes are made of lead."),
+    ],
+)
+async def test_a_name_is_missing_where_only_its_common_words_stand(template, asked, said):
+    assert await find_missing_name(template, asked, [Passage("1", "", said)])
+
+
+def test_a_request_may_set_the_floors():
+    limits = Limits().lowered({"relevance_floor": 0.3, "answer_floor": 0.0})
+    assert (limits.relevance_floor, limits.answer_floor) == (0.3, 0.0)
+    with pytest.raises(InvalidRequest):
+        Limits().lowered({"answer_floor": "high"})
