@@ -1,4 +1,4 @@
-"""The reader on a CPU: passages of 200 tokens a question, 8-bit products beside fp32.
+"""The reader on a CPU: passages of 200 tokens a question, on ONNX Runtime as served and in torch as trained.
 
     python benchmarks/reading.py [READER] [--threads 2] [--repeats 40]
 
@@ -15,12 +15,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
 from revelator.artifact import EMBEDDED_READER
-from revelator.reading import Reader
+from revelator.minilm import fetch_minilm
+from revelator.reading import Reader, open_folder
 from serving.models.reader import load_reader
+from training.reader import load_model, load_trained, make_forward
 
 SENTENCE = "Port Velm was founded in 1921 by Ama Oyelaran, who ruled the town until Rosa Quispe came to it. "
 TOKENS = 200  # of a passage
@@ -50,18 +53,22 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=40)
     asked = parser.parse_args()
-    int8, fp32 = (load_reader(asked.reader, threads=asked.threads, int8=small) for small in (True, False))
-    passage = make_passage(int8, TOKENS)
-    table = Table("passages", "questions", "int8", "fp32", "fp32 / int8", title="ms a question")
+    torch.set_num_threads(asked.threads)
+    served = load_reader(asked.reader, threads=asked.threads)
+    model = load_model(fetch_minilm(), open_folder(asked.reader).layers)
+    load_trained(model, asked.reader)
+    trained = Reader(served.tokenizer, make_forward(model), served.calibration)
+    passage = make_passage(served, TOKENS)
+    table = Table("passages", "questions", "served", "torch", "torch / served", title="ms a question")
     for passages, questions in CASES:
         rows = [("Who founded Port Velm?", [("Velm", passage)] * passages)] * questions
-        taken = measure([partial(reader.read_all, rows) for reader in (int8, fp32)], asked.repeats)
-        small, whole = (each / questions for each in taken)
-        table.add_row(str(passages), str(questions), f"{small:.0f}", f"{whole:.0f}", f"{whole / small:.2f}")
+        taken = measure([partial(reader.read_all, rows) for reader in (served, trained)], asked.repeats)
+        ours, theirs = (each / questions for each in taken)
+        table.add_row(str(passages), str(questions), f"{ours:.0f}", f"{theirs:.0f}", f"{theirs / ours:.2f}")
     console = Console()
     console.print(table)
     large = SENTENCE * (1_000_000 // len(SENTENCE))
-    [alone] = measure([partial(int8.read, "Who founded Port Velm?", [("Velm", large)])], 3)
+    [alone] = measure([partial(served.read, "Who founded Port Velm?", [("Velm", large)])], 3)
     console.print(f"a passage of a megabyte: {alone:.0f} ms")
 
 

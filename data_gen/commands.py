@@ -69,7 +69,7 @@ def build(config: Path, out: Path, engine: str, workers: int, allow_single: bool
 @click.option("--n", "count", type=click.IntRange(0), default=3, show_default=True, help="Records of each task.")
 @AS_JSON
 def inspect(folder: Path, task: str | None, split: str, count: int, as_json: bool) -> None:
-    """Show the data card of a set and some of its records.
+    """Show the data card of a set, routes and lengths of a split, and some of its records.
 
     \b
     Examples:
@@ -78,18 +78,20 @@ def inspect(folder: Path, task: str | None, split: str, count: int, as_json: boo
     """
     from rich.console import Console
 
-    from data_gen.inspection import choose_samples
+    from data_gen.inspection import choose_samples, measure_set
     from data_gen.tables import show_set
     from revelator.rows import read_manifest
 
     manifest = read_manifest(folder)
-    chosen = choose_samples(folder, split, task, count)
+    chosen, measured = choose_samples(folder, split, task, count), measure_set(folder, split)
     if as_json:
         shown = {name: [asdict(record) for record in records] for name, records in chosen.items()}
         keys = ("digest", "records", "counts", "labels", "questions", "dropped")
-        click.echo(json.dumps({**{key: manifest[key] for key in keys}, "samples": shown}, ensure_ascii=False))
+        click.echo(
+            json.dumps({**{key: manifest[key] for key in keys}, **measured, "samples": shown}, ensure_ascii=False)
+        )
     else:
-        show_set(Console(), folder, chosen)
+        show_set(Console(), folder, chosen, measured)
 
 
 @click.command()

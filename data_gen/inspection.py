@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -47,6 +48,24 @@ def choose_samples(folder: Path, split: str, task: str | None, count: int) -> di
         name: heapq.nsmallest(count, stream_rows(folder, split, name), key=lambda record: sha256_text(record.id))
         for name in ([task] if task else TASKS)
     }
+
+
+def measure_set(folder: Path, split: str) -> dict[str, Any]:
+    """Routes of a split by how many questions have them, and of each task the median and longest prompt and completion
+    in characters."""
+    found: dict[str, Any] = {"routes": Counter[str](), "lengths": {}}
+    sizes: dict[str, list[tuple[int, int]]] = {}
+    for row in stream_rows(folder, split):
+        sizes.setdefault(row.task, []).append((len(row.prompt), len(row.completion)))
+        if row.task == "route":
+            found["routes"][row.label] += 1
+    for task in filter(sizes.get, TASKS):
+        middle, longest = np.median(sizes[task], axis=0), np.max(sizes[task], axis=0)
+        names = ("prompt", "completion")
+        found["lengths"][task] = {
+            name: {"median": int(middle[i]), "longest": int(longest[i])} for i, name in enumerate(names)
+        }
+    return found | {"routes": dict(found["routes"].most_common())}
 
 
 NAMES = ("split", "task", "source")

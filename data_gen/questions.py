@@ -136,7 +136,11 @@ class AnnotatedQuestion:
         except ValidationError as error:
             name, reason = find_first_fault(error)
             fault = error.errors(include_url=False)[0]
-            found = "" if fault["type"] == "missing" else f", found {fault['input']!r:.60}"
+            found = (
+                ""
+                if fault["type"] == "missing"
+                else f", found {json.dumps(fault['input'], ensure_ascii=False, default=str)[:60]}"
+            )
             raise DataError(f"field {name!r}: {reason}{found}") from error
 
 

@@ -21,9 +21,16 @@ ESSENCE = ("split", "prompt", "completion")  # what is shown of a record that st
 COLOURS = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
-def show_set(console: Console, folder: Path, chosen: dict[str, list[Row]]) -> None:
-    """The data card of a set, then the chosen records."""
+def show_set(console: Console, folder: Path, chosen: dict[str, list[Row]], measured: Mapping[str, Any]) -> None:
+    """The data card of a set, what `measure_set` says of it, then the chosen records."""
     console.print(Markdown(mask_controls((folder / "README.md").read_text(encoding="utf-8"))))
+    routes = ", ".join(f"{route} {count:,}" for route, count in measured["routes"].items())
+    console.print(f"routes: {routes or 'none'}")
+    table = Table("task", "prompt: median", "longest", "completion: median", "longest", title="Lengths in characters")
+    for task, each in measured["lengths"].items():
+        cells = [f"{each[part][name]:,}" for part in ("prompt", "completion") for name in ("median", "longest")]
+        table.add_row(task, *cells)
+    console.print(table)
     for task, records in chosen.items():
         for record in records:
             about = " · ".join(x for x in (task, record.source, record.shape, record.id) if x)

@@ -105,12 +105,10 @@ class AsyncClient:
 
     async def ask_once(self, request: dict[str, Any]) -> Answer:
         """Sends a request of `revelator.wire.build_request`, without a retry."""
-        try:
-            return await _read_answer(await self._infer(request))
-        except InferenceServerException as error:
-            raise read_failure(error, self.url, request["client_timeout"]) from error
+        return await _read_answer(await self.send(request))
 
-    async def _infer(self, request: dict[str, Any]) -> Any:
+    async def send(self, request: dict[str, Any]) -> Any:
+        """The executor's reply to a request, as tensors. Raises what `ask` raises."""
         try:
             async with asyncio.timeout(None) as scope:
                 call = self._begin(MODEL, lambda: scope.reschedule(0.0))
@@ -120,6 +118,8 @@ class AsyncClient:
                     self._calls.finish(call)
         except TimeoutError:
             raise make_death_error(self.url) from None
+        except InferenceServerException as error:
+            raise read_failure(error, self.url, request["client_timeout"]) from error
 
     def _begin(self, model: str, end: Callable[[], object]) -> Call:
         call = self._calls.begin(model, end)

@@ -127,6 +127,17 @@ def _reason(fault: Any) -> str:
             return "there is no such field"
         case "missing":
             return "this field is needed"
+        case "string_type":
+            return "a text is needed"
+        case "tuple_type" | "list_type":
+            return "a list is needed"
+        case "string_pattern_mismatch" if fault["ctx"]["pattern"] == r"\S":
+            return "a text is needed"
+        case "string_pattern_mismatch":
+            choices = fault["ctx"]["pattern"].removeprefix("^(").removesuffix(")$").split("|")
+            return f"must be one of {', '.join(filter(None, choices))}"
+        case "dict_type":
+            return "a mapping is needed"
         case "union_tag_invalid" | "union_tag_not_found":
             return f"{fault['ctx']['discriminator']} must be one of {fault['ctx'].get('expected_tags', 'its kinds')}"
     return fault["msg"].removeprefix("Value error, ")

@@ -134,12 +134,6 @@ class ControlToken(InferenceServerClientPlugin):
         request.headers.update(self._header)
 
 
-def find_control_token() -> str | None:
-    """Finds the token in the environment, if any. Raises ConfigError if a header cannot hold it."""
-    token = os.environ.get(TOKEN)
-    return check_key(token, TOKEN) if token else None
-
-
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -330,7 +330,7 @@ def decode(
         tags = np.where(window.continues[:, None], inner[:, [OUTSIDE, INSIDE, INSIDE]], inner[:, OUTSIDE:])
         tags = np.add.reduceat(tags, words)  # what goes on with a word that begins an item is inside of it
         spans = [(int(words[a]), int(lasts[b])) for a, b in tagged_spans(tags)] or spans
-    found = tuple(_to_found(window, text, passage, a, b) for a, b in spans)
+    found = _leave_out_parts(_to_found(window, text, passage, a, b) for a, b in spans)
     return Outcome(kind, found, calibration.probability(kind_margin, span_margin), kind_margin, span_margin)
 
 
@@ -359,6 +359,14 @@ def tagged_spans(tags: np.ndarray) -> list[tuple[int, int]]:
     return spans
 
 
+def _leave_out_parts(spans: Iterable[Found]) -> tuple[Found, ...]:
+    """The items of a list without those that are whole words of another one: "Rara" beside "Beko Rara"."""
+    found = list(spans)
+    padded = [f" {' '.join(span.text.split())} " for span in found]
+    kept = [own for own in padded if not any(own in other and own != other for other in padded)]
+    return tuple(span for span, own in zip(found, padded, strict=True) if own in kept)
+
+
 def _to_found(window: Window, text: str, passage: int, first: int, last: int) -> Found:
     start, end = int(window.offsets[first, 0]), int(window.offsets[last, 1])
     return Found(text[start:end], start, end, passage)
@@ -372,7 +380,7 @@ def _choose(outcomes: list[Outcome]) -> Outcome:
     here = best.spans[0].passage
     lists = [o for o in outcomes if o.kind == "list" and o.spans[0].passage == here and o.probability >= 0.5]
     spans = sorted({span for outcome in [best, *lists] for span in outcome.spans}, key=lambda span: span.start)
-    return Outcome("list", tuple(spans), best.probability, best.kind_margin, best.span_margin)
+    return Outcome("list", _leave_out_parts(spans), best.probability, best.kind_margin, best.span_margin)
 
 
 def _log_sum(values: np.ndarray) -> float:

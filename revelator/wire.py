@@ -92,8 +92,13 @@ def build_request(
     wanted: dict[str, Any] = {"plan": plan, "strategy": strategy, "limits": dict(limits or {}), "reuse": earlier}
     if history:
         wanted["history"] = [asdict(step) for step in history]
-    options = make_text_input("options", json.dumps(wanted, ensure_ascii=False))
-    request = {"model_name": MODEL, "inputs": [make_text_input("question", question), options]}
+    return make_request(question, json.dumps(wanted, ensure_ascii=False), timeout, deadline_ms)
+
+
+def make_request(question: str, options: str, timeout: float, deadline_ms: float | None = None) -> dict[str, Any]:
+    """`build_request` with options that are JSON already."""
+    inputs = [make_text_input("question", question), make_text_input("options", options)]
+    request = {"model_name": MODEL, "inputs": inputs}
     if deadline_ms is None:
         return {**request, "client_timeout": timeout}
     deadline_ms = math.ceil(check_bounds("deadline_ms", deadline_ms, 1000 * DAY))

@@ -15,12 +15,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from revelator.trace import Trace
-
 YOUNG_OBJECTS = 20_000  # a question of 64 leaves makes about 1,000: Python's own 700 would interrupt it
 KEPT_SECONDS = 10.0  # for which free memory may stay with the process: giving it back, and taking it again, costs time
 SMALL = 1_000  # characters of input with which no work takes more than 3 ms of the loop
-CHARACTERS = 20  # that a document or an answer of a trace counts for, by the time that it takes to write it
 Result = TypeVar("Result")
 
 
@@ -76,14 +73,6 @@ def count_values(value: Any, most: int) -> int:
 async def write_json(value: Any) -> str:
     """The JSON of a value; that of a large one is written beside the event loop."""
     return await offload(count_values(value, SMALL), partial(json.dumps, value, ensure_ascii=False))
-
-
-async def write_trace(trace: Trace) -> str:
-    """The JSON of a trace; that of a large one is written beside the event loop."""
-    size = CHARACTERS * sum(len(node.documents) + len(node.answers) for node in trace.nodes)
-    for node in trace.nodes if size <= SMALL else ():
-        size += count_values(node.detail, SMALL)
-    return await offload(size, trace.to_text)
 
 
 async def offload(size: int, work: Callable[[], Result]) -> Result:

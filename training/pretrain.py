@@ -85,15 +85,19 @@ def train(config: PretrainConfig, *, resume: bool) -> dict:
         if checkpoint is None:
             remove_run(config.work)
             record_run(config.work, "", identity)
-        return _pretrain(config, config.out, base, checkpoint)
+        tested = [folder for folder, manifest in zip(config.sets, manifests, strict=True) if manifest["records"]["dev"]]
+        dev = [row for folder in tested for row in read_split(folder, "dev")]
+        return _pretrain(config, config.out, base, checkpoint, dev)
 
 
-def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: Path | None) -> dict:
-    """Pre-trains from `checkpoint`, `base` or nothing; the base so far is at `out` whenever a checkpoint is written."""
+def _pretrain(
+    config: PretrainConfig, out: Path, base: Path | None, checkpoint: Path | None, dev: list[Row]
+) -> dict:
+    """Pre-trains from `checkpoint`, `base` or nothing; the base so far is at `out` whenever a checkpoint is written.
+    `dev` is what it is scored on."""
     torch.manual_seed(config.seed)
     random = Random(config.seed)
     sets = [read_split(folder, "train") for folder in config.sets]
-    dev = [row for folder in config.sets for row in read_split(folder, "dev")]
     Random(1).shuffle(dev)
     articles = list(read_articles(Path(config.text))) if config.text else []
     tokenizer = _prepare_tokenizer(config, base, checkpoint, [row for rows in sets for row in rows], articles)

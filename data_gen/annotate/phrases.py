@@ -134,5 +134,5 @@ def name_attribute(text: str) -> str:
     """What the values of a step are called: "population of #1" → population, "when did #1 open" → date."""
     if QUESTION.match(text):
         return name_answer(text)[0]
-    found = re.match(r"(?:the\s++)?([^#]+?)(?<!\s)\s++(?:of|in|on|for|from|by|at|to|that|which|who)\s+[^#]*#", text)
+    found = re.match(r"(?:the\s++)?([^#]+?)(?<!\s)\s++(?:of|in|on|for|from|by|at|to|that|which|who)\s++[^#]*#", text)
     return found[1] if found else find_head(text)

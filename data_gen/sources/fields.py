@@ -13,12 +13,17 @@ from revelator.errors import DataError
 ITEM_END = re.compile(r"(?<!\s)\s*+,\s*+(?=['\"])|(?<=['\"])\s*+,\s*+|,\s*+(?=['\"])")
 
 
+def show(value: object) -> str:
+    """The beginning of a value as it is written in JSON."""
+    return json.dumps(value, ensure_ascii=False, default=str)[:60]
+
+
 def read_text(row: dict[str, Any], *names: str) -> str:
     """The non-empty text in the first of the fields that the row has."""
     name = next((name for name in names if name in row), names[0])
     value = row[name]
     if not isinstance(value, str) or not value.strip():
-        raise DataError(f"field {name!r} must be a non-empty text, found {value!r:.60}")
+        raise DataError(f"field {name!r} must be a non-empty text, found {show(value)}")
     return value
 
 
@@ -32,7 +37,7 @@ def read_texts(row: dict[str, Any], *names: str) -> tuple[str, ...]:
     name = next((name for name in names if name in row), names[0])
     value = _split_items(row[name]) if isinstance(row[name], str) else row[name]
     if not isinstance(value, list) or not value or not all(isinstance(item, str) and item.strip() for item in value):
-        raise DataError(f"field {name!r} must be a text or a list of texts, found {row[name]!r:.60}")
+        raise DataError(f"field {name!r} must be a text or a list of texts, found {show(row[name])}")
     return tuple(dict.fromkeys(" ".join(item.split()) for item in value))
 
 
@@ -55,7 +60,7 @@ def read_nested(row: dict[str, Any], name: str, default: Any = None) -> Any:
     try:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise DataError(f"field {name!r} must be a list, found {value!r:.60}") from error
+        raise DataError(f"field {name!r} must be a list, found {show(value)}") from error
 
 
 def list_objects(value: Any) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from urllib.parse import parse_qs
 from revelator.errors import DataError
 
 CHUNK = 1 << 16
+CELL = 1 << 27  # characters of a cell of CSV
 MEMBER_WITHIN = 1 << 20  # characters in which the named member of an object has to begin
 KEY = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*")\s*:\s*')
 DECODER = json.JSONDecoder()
@@ -161,7 +162,7 @@ def read_file_rows(path: str, member: str = "") -> Iterator[tuple[int, Any]]:
     except Exception as error:  # fsspec and pyarrow have no common error: each protocol raises its own
         raise describe_unreadable(path, error) from error
     if line == 0:
-        raise DataError("the file is empty", where=path, hint="fetch the file again")
+        raise DataError("the file has no row", where=path, hint="give rows below a header, or JSON lines")
 
 
 def describe_unreadable(place: str, error: Exception) -> DataError:
@@ -180,7 +181,7 @@ def _read_rows(path: str, member: str) -> Iterator[tuple[int, Any]]:
         return
     with _open_text(path) as file:
         yield from (
-            _read_csv(file, "\t" if name.endswith(".tsv") else ",")
+            _read_csv(file, path, "\t" if name.endswith(".tsv") else ",")
             if name.endswith((".csv", ".tsv"))
             else read_json_rows(file, path, member)
         )
@@ -206,9 +207,12 @@ def _open_binary(path: str) -> Any:
     return fsspec.open(path, "rb").open()
 
 
-def _read_csv(file: IO[str], delimiter: str) -> Iterator[tuple[int, Any]]:
+def _read_csv(file: IO[str], path: str, delimiter: str) -> Iterator[tuple[int, Any]]:
+    csv.field_size_limit(CELL)
     reader = csv.reader(file, delimiter=delimiter, strict=True)
     header = next(reader, [])
+    if twice := sorted({name for name in header if header.count(name) > 1}):
+        raise DataError(f"two columns are called {twice[0]!r}", where=f"{path}, line 1", hint="rename or remove one")
     before = reader.line_num
     while True:
         try:

@@ -14,6 +14,7 @@ from typing import Any
 
 from data_gen.annotate.plan import UnplannableError
 from data_gen.questions import QUESTIONS, AnnotatedQuestion
+from data_gen.sources import fields
 from data_gen.sources.files import MalformedRow, is_dataset, read_file_rows, read_hub_rows
 from revelator.errors import DataError
 
@@ -71,13 +72,13 @@ def read_annotated(
 
 def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: Unfold) -> Iterator[Outcome]:
     if not isinstance(row, dict):
-        reason = row.reason if isinstance(row, MalformedRow) else f"expected an object, found {type(row).__name__}"
+        reason = row.reason if isinstance(row, MalformedRow) else f"expected an object, found {fields.show(row)}"
         yield RefusedRow(place, line, reason)
         return
     try:
         questions = list(unfold(row))
     except FAULTS as error:
-        yield RefusedRow(place, line, _describe_fault(error))
+        yield RefusedRow(place, line, _describe_fault(error, row))
         return
     for question in questions:
         try:
@@ -85,13 +86,16 @@ def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: 
         except UnplannableError as reason:
             yield SkippedRow(str(next((question[key] for key in IDS if question.get(key)), "")), reason.message)
         except FAULTS as error:
-            yield RefusedRow(place, line, _describe_fault(error))
+            yield RefusedRow(place, line, _describe_fault(error, question))
 
 
-def _describe_fault(error: Exception) -> str:
+def _describe_fault(error: Exception, row: Any) -> str:
     if isinstance(error, DataError):
         return error.message
-    return f"field {error} is missing" if isinstance(error, KeyError) else f"a field has an unexpected form: {error}"
+    there = ", ".join(map(str, row)) if isinstance(row, dict) else fields.show(row)
+    if isinstance(error, KeyError):
+        return f"field {error} is missing; there are {there or 'none'}"
+    return f"a field has another form than this format's; there are {there}"
 
 
 def count_outcome(outcome: RefusedRow | SkippedRow, dropped: Counter[str]) -> None:

@@ -19,12 +19,12 @@ from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
 from revelator.files import sha256_file
 from revelator.options import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS, URI
 from revelator.registry import CHAMPION, Version
-from serving.models.adapters import fetch_version, find_adapter, open_engine
+from serving.models.adapters import find_adapter, open_engine
 from serving.protocols import DECODINGS, Decoding
 
 if TYPE_CHECKING:
+    from evaluation.gate.questions import Examination
     from evaluation.gate.scores import Scores
-    from revelator.rows import Row
 
 SET_HELP = "Instruction set.  [default: the one it was trained on]"
 SPLIT = click.option("--split", default="dev", show_default=True, type=click.Choice(["train", "dev", "test"]))
@@ -98,7 +98,11 @@ def grade(
 @click.option("--limit", default=400, show_default=True, type=click.IntRange(1), help="Rows a task.")
 @click.option("--margin", type=click.FloatRange(0, 1), help="How far any task may fall; overrides those of --rules.")
 @click.option("--rules", type=FOLDER, default=RULES, help="Margins and floors.  [default: evaluation/gate/gate.yaml]")
+@click.option("--questions", type=FOLDER, metavar="FILE", help="Ask both versions these, too, end to end.")
+@click.option("--index", type=FOLDER, help="The index that --questions are asked over.")
+@click.option("--column", "columns", multiple=True, metavar="FIELD=NAME", help="FILE's name of a column; repeatable.")
 @click.option("--floors-only", is_flag=True, help="Leave the champion out, for one that cannot be loaded any more.")
+@click.option("--force", is_flag=True, help="Judge on too few questions all the same; it is recorded.")
 @click.option("--dry-run", is_flag=True, help="Score and judge; move nothing.")
 @BASE
 @THREADS
@@ -113,7 +117,11 @@ def promote(
     limit: int,
     margin: float | None,
     rules: Path,
+    questions: Path | None,
+    index: Path | None,
+    columns: tuple[str, ...],
     floors_only: bool,
+    force: bool,
     dry_run: bool,
     base: str | None,
     threads: int | None,
@@ -121,14 +129,19 @@ def promote(
     tracking_uri: str | None,
     as_json: bool,
 ) -> None:
-    """Score a challenger and the champion on the same rows; make the challenger champion if no task falls by more than
-    its margin and the mean over tasks rises, both by the paired bootstrap.
+    """Score a challenger and the champion on the same questions; make the challenger champion if no task falls by more
+    than its margin and the mean over tasks rises, both by the paired bootstrap.
+
+    The questions are those of the challenger's set and, pinned, those of the champion's. With --questions both are also
+    asked a file of questions and answers end to end (as `revelator eval run --questions`), and so is the next
+    challenger. Fewer questions than the rules want (100) are refused unless --force is given.
 
     Exit status 1, with the table of scores, when the gate refuses; and when another promotion came first.
 
     \b
     Examples:
       revelator model promote
+      revelator model promote --questions qa.csv --index runs/indexes/mine
       revelator model promote --version 4 --set runs/mine/set --limit 500
       revelator model promote --dry-run --json
     """
@@ -139,13 +152,22 @@ def promote(
     if champion and champion.version == challenger.version:
         text = f"version {challenger.version} is the champion already"
         return _print_summary(as_json, text, {"version": champion.version, "moved": False})
-    from evaluation.gate.scores import read_pinned_rows, score_adapter
+    from evaluation.gate import questions as gate
 
-    folder = _find_set(set_folder, challenger.tags)
-    rows = read_pinned_rows(folder, split, limit)
-    rival = None if floors_only else champion
-    theirs = _score_champion(rival, home, rows, base, threads) if rival else None
-    ours = score_adapter(fetch_version(challenger, home), rows, f"version {challenger.version}", base, threads)
+    folder, rival = _find_set(set_folder, challenger.tags), None if floors_only else champion
+    given = gate.open_question_file(questions, index, columns) if questions else None
+    slices, unread = gate.read_slices(folder, challenger, rival, split, limit)
+    files = gate.list_question_files(given, rival)
+    exam = gate.Examination(home, base, threads, limit, slices, files)
+    counts = exam.count(challenger)
+    if (doubts := [*unread, *gate.find_small(counts, rule.minimum)]) and not force:
+        if as_json:
+            said = {"version": challenger.version, "replaced": champion.version if champion else None, "moved": False}
+            click.echo(json.dumps(said | {"refusals": doubts}))
+        hint = "give more (--limit, --set, --questions); or judge all the same, which is recorded: --force"
+        raise GateRefused("; ".join(doubts), hint=hint)
+    theirs = _score_champion(rival, exam) if rival else None
+    ours = exam.score(challenger, f"version {challenger.version}")
     verdict = judge(ours, theirs, rule)
     summary = _summarise(challenger, champion, verdict)
     against = f"champion {rival.version}" if rival else None
@@ -158,9 +180,14 @@ def promote(
     Console(stderr=as_json).print(table)
     if dry_run:
         return _print_summary(as_json, "the gate is open; --dry-run moves nothing", summary)
-    scored = {"set": str(folder), "split": split, "rows": len(rows)}
+    scored = {"set": str(folder), "split": split, "rows": sum(map(len, slices.values()))}
+    summary["questions"] = counts
     run_id = _log_promotion(summary | {"moved": True}, scored, {"challenger": ours, "champion": theirs or {}})
     registry.tag_version(challenger, "promotion_run", run_id)
+    if doubts:
+        registry.tag_version(challenger, "forced", "; ".join(doubts))
+    if files:
+        registry.tag_version(challenger, gate.TAG, next(iter(files.values())).to_tag())
     try:
         promotions.move(name, challenger.version, seen)
     except Conflict as conflict:
@@ -270,11 +297,9 @@ def _find_set(given: Path | None, tags: dict[str, str]) -> Path:
     return folder
 
 
-def _score_champion(champion: Version, home: Path, rows: list[Row], base: str | None, threads: int | None) -> Scores:
-    from evaluation.gate.scores import score_adapter
-
+def _score_champion(champion: Version, exam: Examination) -> Scores:
     try:
-        return score_adapter(fetch_version(champion, home), rows, f"champion {champion.version}", base, threads)
+        return exam.score(champion, f"champion {champion.version}")
     except ArtifactError as error:
         hint = f"{error.hint or 'mend it'}; or gate the challenger without the champion: --floors-only"
         raise ArtifactError(f"the champion cannot be scored: {error.message}", where=error.where, hint=hint) from error

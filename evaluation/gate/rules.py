@@ -11,10 +11,9 @@ from pydantic import Field, field_validator
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.gate.scores import DECIDING, Scores, TaskScore
+from evaluation.gate.scores import DECIDING, PINNED, Scores, TaskScore
 from evaluation.metrics.bootstrap import Interval, paired_bootstrap
 from revelator.config import Strict, read_config
-from revelator.tasks import TASKS
 
 RULES = Path(__file__).with_name("gate.yaml")
 ROUNDING = 1e-9  # what sums of equal scores may differ by
@@ -23,10 +22,12 @@ ROUNDING = 1e-9  # what sums of equal scores may differ by
 class Rules(Strict):
     """`margins`: how far each task may fall below the champion. `floors`: what each task must reach without a champion.
 
-    `confidence`: the lower end of a difference's interval is its (1 - confidence) quantile.
+    `confidence`: the lower end of a difference's interval is its (1 - confidence) quantile. `minimum`: the least
+    questions of each slice.
     """
 
     confidence: float = Field(ge=0.5, lt=1)
+    minimum: int = Field(100, ge=0)
     margins: dict[str, float]
     floors: dict[str, float]
 
@@ -34,8 +35,8 @@ class Rules(Strict):
     @classmethod
     def _check_shares(cls, values: dict[str, float]) -> dict[str, float]:
         for task, value in values.items():
-            if task not in TASKS:
-                raise ValueError(f"no such task: {task}; tasks: {', '.join(TASKS)}")
+            if task not in DECIDING:
+                raise ValueError(f"no such task: {task}; tasks: {', '.join(DECIDING)}")
             if not 0 <= value <= 1:
                 raise ValueError(f"{task} must be between 0 and 1")
         return values
@@ -43,8 +44,9 @@ class Rules(Strict):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of one task. With a champion, `change` is the challenger's score minus the champion's, and the lower
-    end of its interval must reach `bar`. Without a champion, the score itself must reach `bar`."""
+    """The scores of one task, on the challenger's questions or (PINNED) on the champion's. With a champion, `change`
+    is the challenger's score minus the champion's, and the lower end of its interval must reach `bar`. Without a
+    champion, the score itself must reach `bar`."""
 
     task: str
     score: str
@@ -100,24 +102,24 @@ class Verdict:
 def read_rules(path: Path, margin: float | None = None) -> Rules:
     """Reads the rules; `margin` replaces the margin of every task. Raises ConfigError naming field, value and
     reason."""
-    changes = None if margin is None else {"margins": dict.fromkeys(TASKS, margin)}
+    changes = None if margin is None else {"margins": dict.fromkeys(DECIDING, margin)}
     return read_config(path, Rules, changes)
 
 
 def judge(challenger: Scores, champion: Scores | None, rules: Rules) -> Verdict:
-    """Compares the deciding score of every task of the slice against the champion's on the same rows, or against the
+    """Compares the deciding score of every task against the champion's on the same rows, or against the
     floors without one. A task without a margin may not fall at all."""
-    tasks = [task for task in DECIDING if task in challenger]
+    tasks = [name for task in DECIDING for name in (task, f"{PINNED}{task}") if name in challenger]
     each, mean = _compare_scores(challenger, champion, tasks, rules.confidence) if champion else ({}, None)
     comparisons = tuple(
         Comparison(
             task,
-            DECIDING[task],
+            DECIDING[challenger[task].task],
             challenger[task].n,
             challenger[task].deciding,
             champion[task].deciding if champion else None,
             each.get(task),
-            -rules.margins.get(task, 0.0) if champion else rules.floors.get(task, 0.0),
+            -rules.margins.get(challenger[task].task, 0.0) if champion else rules.floors.get(task, 0.0),
         )
         for task in tasks
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,10 @@ def _name_deciding_score(task: Task) -> str:
     return "accuracy" if task.labels else "equal"
 
 
-DECIDING = {name: _name_deciding_score(task) for name, task in TASKS.items()}  # what the gate compares
+ANSWERS = "answers"  # of questions that are asked end to end
+PINNED = "pinned/"  # before the task: scored on the champion's questions
+# What the gate compares.
+DECIDING = {name: _name_deciding_score(task) for name, task in TASKS.items()} | {ANSWERS: "f1"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class TaskScore:
 
     Label tasks: `accuracy`, for two labels also `auc` of the first label's probability (no row values).
     decompose: `equal`, the same parts in any order. refine: `equal`, the same question. Both by SQuAD's normaliser.
-    translate_bnf, translate_logic, translate_art: those of `evaluation.metrics.plans`.
+    translate_bnf, translate_logic, translate_art: those of `evaluation.metrics.plans`. answers: `f1` and `em`.
     """
 
     task: str
@@ -91,7 +94,7 @@ class TaskScore:
         return bootstrap(self.values[name], groups=self.question_ids)
 
 
-Scores = dict[str, TaskScore]
+Scores = dict[str, TaskScore]  # by task, PINNED before those of the champion's questions
 
 
 def read_pinned_rows(set_folder: Path, split: str, limit: int, source: str | None = None) -> list[Row]:
@@ -191,12 +194,20 @@ def score_tasks(rows: Iterable[GradedRow]) -> Scores:
 
 
 def score_adapter(
-    adapter: Adapter, rows: Sequence[Row], title: str, base: str | None = None, threads: int | None = None
+    adapter: Adapter,
+    slices: Mapping[str, Sequence[Row]],
+    title: str,
+    base: str | None = None,
+    threads: int | None = None,
 ) -> Scores:
-    """Loads an adapter on its base, or on `base`, grades the rows and averages the scores of each task."""
-    engine = open_engine(adapter, base, threads)
+    """Loads an adapter on its base, or on `base`, grades the rows of each slice and averages the scores of each task;
+    the slice's name stands before the task's."""
+    engine, found = open_engine(adapter, base, threads), Scores()
     with progress_bar() as progress:
-        return score_tasks(grade_rows(engine, rows, progress, f"{title}: "))
+        for name, rows in slices.items():
+            scores = score_tasks(grade_rows(engine, rows, progress, f"{title}: {name}"))
+            found |= {f"{name}{task}": own for task, own in scores.items()}
+    return found
 
 
 def build_score_table(scores: Scores, title: str) -> Table:

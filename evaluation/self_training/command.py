@@ -145,7 +145,7 @@ def gain(
     if not (round_folder / RECORD).is_file():
         raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator data self-train round")
     rows = read_pinned_rows(set_folder, "dev", limit, source)
-    scores = [score_adapter(Adapter(folder), rows, folder.name, threads=threads) for folder in (before, after)]
+    scores = [score_adapter(Adapter(folder), {"": rows}, folder.name, threads=threads) for folder in (before, after)]
     tasks = {task: compare_scores(own, scores[1][task]) for task, own in scores[0].items()}
     digests = {"before": sha256_file(before / "manifest.json"), "after": sha256_file(after / "manifest.json")}
     about = {**digests, "set": read_manifest(set_folder)["digest"], "source": source}

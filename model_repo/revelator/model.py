@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from revelator.errors import Cancelled, InvalidRequest, RevelatorError
+from revelator.errors import Cancelled, InvalidRequest
 from serving import pauses
 from serving.triton.inside.backend import (
     SecretCheck,
-    make_failure,
+    answer_together,
     make_response,
     read_array,
     read_parameters,
@@ -25,30 +25,20 @@ class TritonPythonModel:
         pauses.keep_trimming_memory()
 
     def execute(self, requests):
-        read = [self.read(request) for request in requests]
-        outcomes = iter(self.completions.complete([row for rows, _ in read for row in rows]))
-        return [make_failure(error) if error else self.reply([next(outcomes) for _ in rows]) for rows, error in read]
+        return answer_together(requests, self.inner, self.read, self.completions.complete, self.reply)
 
     def read(self, request):
-        """The prompts of a request, or the error that it alone is answered with."""
-        try:
-            self.inner.check(request)
-            client = Client(request.is_cancelled)
-            if client.has_left():
-                raise Cancelled("the client went away while the request waited")
-            temperatures = read_array(request, "temperature").ravel().tolist()
-            prompts = read_texts(request, "prompt", PROMPT_BYTES)
-            if (size := sum(len(prompt.encode()) for prompt in prompts)) > PROMPTS_BYTES:
-                raise InvalidRequest(f"the prompts have {size} bytes; at most {PROMPTS_BYTES} are taken at once")
-            cells = zip(read_texts(request, "task", PROMPT_BYTES), prompts, temperatures, strict=True)
-            return [Row(*cell, client.has_left) for cell in cells], None
-        except RevelatorError as error:
-            return [], error.with_traceback(None)  # whose frames hold the request
+        client = Client(request.is_cancelled)
+        if client.has_left():
+            raise Cancelled("the client went away while the request waited")
+        temperatures = read_array(request, "temperature").ravel().tolist()
+        prompts = read_texts(request, "prompt", PROMPT_BYTES)
+        if (size := sum(len(prompt.encode()) for prompt in prompts)) > PROMPTS_BYTES:
+            raise InvalidRequest(f"the prompts have {size} bytes; at most {PROMPTS_BYTES} are taken at once")
+        cells = zip(read_texts(request, "task", PROMPT_BYTES), prompts, temperatures, strict=True)
+        return [Row(*cell, client.has_left) for cell in cells]
 
     def reply(self, outcomes):
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):
-                return make_failure(outcome)
         width = max(len(o.probabilities) for o in outcomes)
         probabilities = np.zeros((len(outcomes), width), dtype=np.float32)
         for row, outcome in zip(probabilities, outcomes, strict=True):

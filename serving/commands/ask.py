@@ -14,8 +14,8 @@ from rich.live import Live
 
 from revelator.errors import DataError, PlanError, RevelatorError, Unavailable
 from revelator.limits import STRATEGIES
+from revelator.options import AS_JSON, HOME
 from revelator.plans.faults import excerpt
-from revelator.registry import home_folder
 from revelator.trace import Replay, Trace
 from revelator.wire import write_error
 from serving.triton.running import find_running_server
@@ -42,15 +42,10 @@ if TYPE_CHECKING:
     "--timeout", default=120.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds to wait."
 )
 @click.option("--url", help="host:port of the server's gRPC (default: the server of --home).")
-@click.option(
-    "--home",
-    type=click.Path(path_type=Path),
-    default=home_folder,
-    help="Home folder.  [env: REVELATOR_HOME; default: runs]",
-)
+@HOME
 @click.option("--documents", default=5, show_default=True, type=click.IntRange(0), help="Titles to show for a node.")
 @click.option("--stream", is_flag=True, help="Show the plan filling in while it runs; with --json, an event a line.")
-@click.option("--json", "as_json", is_flag=True, help="Write the trace as JSON.")
+@AS_JSON
 def ask(
     question: str,
     plan: str | None,

@@ -14,11 +14,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from revelator import registry
 from revelator.errors import ArtifactError, ConfigError, GateRefused, Unavailable
+from revelator.options import AS_JSON, FOLDER, HOME, REGISTERED, URI
 
 if TYPE_CHECKING:
     from serving.deploy.deploy import Deployment
-
-HOME = "Home folder.  [env: REVELATOR_HOME; default: runs]"
 
 
 class Share(click.ParamType):
@@ -39,9 +38,9 @@ class Share(click.ParamType):
 
 @click.command()
 @click.option("--alias", default=registry.CHAMPION, show_default=True, help="Alias or number of the version.")
-@click.option("--name", default=registry.NAME, show_default=True, help="Name of the registered model.")
-@click.option("--home", type=click.Path(path_type=Path), default=registry.home_folder, help=HOME)
-@click.option("--index", type=click.Path(path_type=Path), help="Index to search from now on (default: as recorded).")
+@REGISTERED
+@HOME
+@click.option("--index", type=FOLDER, help="Index to search from now on (default: as recorded).")
 @click.option("--keep", default=3, show_default=True, type=click.IntRange(1), help="Version folders to keep.")
 @click.option("--engine", type=click.Choice(["own", "vllm"]), default="own", show_default=True, help="Who runs it.")
 @click.option("--also", multiple=True, metavar="VERSION", help="With vllm: a further version over the same base.")
@@ -61,8 +60,8 @@ class Share(click.ParamType):
 @click.option("--watch", is_flag=True, help="Follow the alias until told to stop.")
 @click.option("--interval", default=30.0, show_default=True, type=float, help="Seconds between looks at the alias.")
 @click.option("--port", default=0, metavar="PORT", help="Port for /metrics and /hint of --watch; 0: any that is free.")
-@click.option("--tracking-uri", help="MLflow store (default: MLFLOW_TRACKING_URI, else mlflow.db below --home).")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
+@URI
+@AS_JSON
 def deploy(
     alias: str,
     name: str,

@@ -22,7 +22,7 @@ import click
 from packaging.requirements import Requirement
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from revelator import registry
 from revelator.errors import ConfigError, RevelatorError
@@ -211,10 +211,12 @@ def _examine_triton() -> Iterator[Finding]:
             return
         backends = sorted(folder.name for folder in installation.backends.iterdir() if folder.is_dir())
     yield Finding("triton", "ok", f"{installation.binary}, backends: {', '.join(backends)}", purpose)
-    has_vllm = "vllm" in backends
-    found, remedy = "in the server" if has_vllm else "not in this server", "use NVIDIA's image with the vLLM backend"
-    state: Literal["ok", "absent"] = "ok" if has_vllm else "absent"
-    yield Finding("triton-vllm", state, found, "adapters on vLLM behind Triton", "" if has_vllm else remedy)
+    purpose = "adapters on vLLM behind Triton"
+    if "vllm" in backends:
+        yield Finding("triton-vllm", "ok", "in the server", purpose)
+    else:
+        remedy = "use NVIDIA's image with the vLLM backend"
+        yield Finding("triton-vllm", "absent", "not in this server", purpose, remedy)
 
 
 def _examine_disk(home: Path) -> Finding:
@@ -225,20 +227,18 @@ def _examine_disk(home: Path) -> Finding:
     if not os.access(place, os.W_OK):
         return Finding("disk", "fault", f"{place} cannot be written", purpose, "name another --home")
     if free < LEAST_DISK:
-        remedy = f"free {LEAST_DISK // GIGABYTE} GB, or name another --home"
-        return Finding("disk", "fault", found, purpose, remedy)
+        return Finding("disk", "fault", found, purpose, f"free {LEAST_DISK // GIGABYTE} GB, or name another --home")
     return Finding("disk", "ok", found, purpose)
 
 
 def _examine_tracking(home: Path, tracking_uri: str | None) -> Finding:
     purpose = "runs and the registry of versions"
     uri = registry.find_store(tracking_uri, home)
-    if uri.startswith(("http://", "https://")):
-        try:
+    try:
+        if uri.startswith(("http://", "https://")):
             registry.reach(uri)
-        except RevelatorError as error:
-            return Finding("tracking", "fault", error.message, purpose, error.hint or "")
-        return Finding("tracking", "ok", uri, purpose)
+    except RevelatorError as error:
+        return Finding("tracking", "fault", error.message, purpose, error.hint or "")
     return Finding("tracking", "ok", uri, purpose)
 
 
@@ -261,14 +261,10 @@ def _run(*command: str) -> str | None:
 
 def _print(findings: list[Finding]) -> None:
     """A line a part; of one that is not ok, what it is for and how to get it."""
-    console, width = Console(highlight=False), max(len(each.name) for each in findings)
+    table = Table.grid(Column(width=6), Column(no_wrap=True), Column(overflow="fold"), padding=(0, 1))
     for each in findings:
         lines = [escape(each.found)]
         if each.state != "ok":
             lines += [f"[dim]for[/]  {escape(each.purpose)}", f"[dim]how[/]  {escape(each.remedy)}"]
-        row = Table.grid(padding=(0, 1))
-        row.add_column(width=6)
-        row.add_column(width=width)
-        row.add_column(overflow="fold")
-        row.add_row(MARKS[each.state], each.name, "\n".join(lines))
-        console.print(row)
+        table.add_row(MARKS[each.state], each.name, "\n".join(lines))
+    Console(highlight=False).print(table)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from pyoxigraph import NamedNode
 
+from revelator.options import AS_JSON, FOLDER
 from revelator.plans.art import Art, Call, Filter, Relate, Search
 from revelator.terminal import mask_controls
 from serving.knowledge.graph import GraphSource
@@ -18,9 +19,7 @@ from serving.knowledge.graph_store import GRAPH, GraphStore, build_graph
 from serving.knowledge.operators import Found, build_query
 from serving.knowledge.sparql import RDFS_LABEL, Vocabulary
 
-FOLDER = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
 
 
 @click.group()

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from revelator.options import AS_JSON, FOLDER
 from revelator.plans import logic as language
 from revelator.terminal import mask_controls
 from revelator.trace import Passage
@@ -24,8 +25,6 @@ from serving.retrieval.index_folder import Faiss, Kind
 from serving.retrieval.logic import Conjunction, Disjunction, Negation, Operators
 from serving.retrieval.logical_search import Calibration, LogicalSettings, Ranking, Source, rank_logical
 
-FOLDER = click.Path(path_type=Path)
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
 RERANKED = 50  # passages that a cross-encoder reads
 SHOWN = 160  # characters of a text
 LISTED = 10  # files that were left out
@@ -192,9 +191,7 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
 @click.option("--or", "disjunction", default="sum", show_default=True, type=make_choice(Disjunction), help="--logic")
 @click.option("--not", "negation", default="complement", show_default=True, type=make_choice(Negation), help="--logic")
 @click.option("--calibrate", is_flag=True, help="--logic: scores to probabilities, by each term's own best passages.")
-@click.option(
-    "--calibration", type=click.Path(path_type=Path), help="--logic: the same by a file of `revelator index calibrate`."
-)
+@click.option("--calibration", type=FOLDER, help="--logic: the same by a file of `revelator index calibrate`.")
 @click.option(
     "--exact/--candidates", default=None, help="--logic: score all passages or candidates.  [default: by memory]"
 )

@@ -14,7 +14,7 @@ import click
 
 from revelator.endpoints import check_key
 from revelator.errors import ConfigError
-from revelator.registry import home_folder
+from revelator.options import HOME
 from serving.commands.ask import find_address
 
 if TYPE_CHECKING:
@@ -26,12 +26,7 @@ ADDRESSES = "host:port of a server's gRPC; give two to compare what they serve. 
 
 @click.command()
 @click.option("--url", "urls", multiple=True, help=ADDRESSES)
-@click.option(
-    "--home",
-    type=click.Path(path_type=Path),
-    default=home_folder,
-    help="Home folder; runs are kept in its folder `inspected`.  [env: REVELATOR_HOME; default: runs]",
-)
+@HOME
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", default=8088, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
 @click.option("--allow-host", "names", multiple=True, help="A further name under which browsers may call this server.")
@@ -49,7 +44,7 @@ def inspect(
     """Watch plans being compiled and run, mend them, run them again, and compare.
 
     Serves one page, and /v1/chat/completions for chat front ends. With REVELATOR_INSPECT_TOKEN in the environment both
-    ask for that token; beyond loopback there must be one.
+    ask for that token; beyond loopback there must be one. Runs are kept below --home, in `inspected`.
 
     \b
     Examples:

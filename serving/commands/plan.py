@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import track
 
 from revelator.errors import ArtifactError, ConfigError, DataError, PlanError
-from revelator.options import BASE, HOME, REGISTERED, THREADS, URI
+from revelator.options import AS_JSON, BASE, HOME, REGISTERED, THREADS, URI
 from revelator.plans import bnf, checking
 from revelator.plans.art import Art, parse
 from revelator.plans.language import LANGUAGES
@@ -40,7 +40,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @REGISTERED
 @HOME
 @URI
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a question.")
+@AS_JSON
 def make(
     path: Path,
     model: str | None,
@@ -120,7 +120,7 @@ def _describe(planned: PlannedQuestion) -> str:
 @click.option("--generator", metavar="URL", help="OpenAI-compatible endpoint (default: the embedded reader).")
 @click.option("--generator-model", "model", metavar="NAME", default="", help="Its model.")
 @click.option("--documents", default=3, show_default=True, type=click.IntRange(0), help="Titles to show for a node.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
+@AS_JSON
 def run(
     path: Path, sources: Path, question: str | None, generator: str | None, model: str, documents: int, as_json: bool
 ) -> None:

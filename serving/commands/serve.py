@@ -6,14 +6,13 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from revelator.errors import ConfigError
-from revelator.options import HOME
+from revelator.options import FOLDER, HOME
 from revelator.registry import require_existing
 from serving.protocols import DECODINGS
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from serving.triton.access import Exposure
     from serving.triton.repository import Settings
 
-FOLDER = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True)
 LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some 5 ms
 
@@ -61,14 +59,6 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 def serve(
     home: Path,
     ports: str,
-    index: Path | None,
-    remember: bool,
-    generator: str | None,
-    generator_model: str | None,
-    sources: Path | None,
-    max_in_flight: int | None,
-    cache: int | None,
-    decoding: str | None,
     limits: tuple[str, ...],
     host: str,
     tls_cert: Path | None,
@@ -79,6 +69,7 @@ def serve(
     http: bool,
     hosts: tuple[str, ...],
     log_questions: bool,
+    **chosen: Any,
 ) -> None:
     """Serve the deployed version until Ctrl-C or SIGTERM, on this machine's loopback unless --host says otherwise.
 
@@ -98,9 +89,9 @@ def serve(
       revelator serve --limit question_characters=500 --limit leaves=8
       revelator serve --host 0.0.0.0 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
     """
-    if remember and not index:
+    if chosen["remember"] and not chosen["index"]:
         raise ConfigError("no index is given that could be remembered", where="--remember", hint="give --index DIR")
-    if not index:  # an index needs nothing else
+    if not chosen["index"]:  # an index needs nothing else
         require_existing(home)
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -117,10 +108,7 @@ def serve(
         os.environ.setdefault(telemetry.EVENTS_VARIABLE, str(home.resolve() / "logs" / "events.jsonl"))
         if log_questions:
             os.environ[telemetry.QUESTIONS_VARIABLE] = "1"
-        lowered = dict(map(_read_limit, limits)) or None
-        settings = Settings(
-            index, generator, generator_model, max_in_flight, decoding, sources, cache, lowered, remember
-        )
+        settings = Settings(**chosen, limits=dict(map(_read_limit, limits)) or None)
         exposure = Exposure(host, choose_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
         _serve(home, ports, settings, exposure, http, hosts)
     except KeyboardInterrupt:
@@ -145,28 +133,23 @@ def _stop(*_: object) -> None:
 def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http: bool, hosts: tuple[str, ...]) -> None:
     from serving.deploy.deploy import release_embedded_base
     from serving.models.releases import EMBEDDED_VERSION, read_release
-    from serving.triton.repository import MODELS, read_parameters
+    from serving.triton.repository import MODELS, choose_parameters, read_parameters
     from serving.triton.serve import Watchdog, serve_home
     from serving.triton.server import read_ports
 
     if read_release(home) is None:
+        choose_parameters(home, settings)  # what cannot be served leaves no release behind
         release_embedded_base(home)
         click.echo(f"nothing is deployed: the embedded base plans. A champion: revelator model deploy --home {home}")
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        loading = progress.add_task("start the server", total=len(MODELS))
+    with Console(stderr=True).status("start the server") as status:
         waiting = set(MODELS)
 
         def report(model: str) -> None:
             waiting.discard(model)
-            progress.update(loading, advance=1, description=f"waiting for {', '.join(sorted(waiting))}")
+            status.update(f"waiting for {', '.join(sorted(waiting))}")
 
-        with serve_home(home, read_ports(ports), settings, report, exposure, http, hosts) as (
-            server,
-            running,
-        ):
-            progress.stop()
+        with serve_home(home, read_ports(ports), settings, report, exposure, http, hosts) as (server, running):
+            status.stop()
             for name, version in running.models.items():
                 which = "release 0, the embedded base" if version == EMBEDDED_VERSION else f"version {version}"
                 click.echo(f"{name} {which}: ready")

@@ -57,20 +57,19 @@ class Verdict:
         return not self.reasons
 
 
-def judge(version: int, champion: int, rows: Sequence[Comparison], rules: Rules) -> Verdict | None:
+def judge(
+    version: int, champion: int, rows: Sequence[Comparison], rules: Rules, *, is_late: bool = False
+) -> Verdict | None:
     """Returns the verdict, or None while there are too few comparisons. A canary that fails to answer too often gets
-    its verdict before that."""
-    unanswered = sum(bool(row.error) for row in rows)
-    if len(rows) < rules.comparisons and unanswered <= rules.errors * rules.comparisons:
-        return None
+    its verdict before that; one that was not compared enough when its time is up fails."""
     figures = _compute_figures(version, champion, rows)
-    return replace(figures, reasons=tuple(_find_reasons(figures, rules)))
-
-
-def judge_at_timeout(version: int, champion: int, rows: Sequence[Comparison], rules: Rules) -> Verdict:
-    """Returns the verdict for a canary that was not compared enough when its time is up: it fails."""
-    reason = f"{len(rows)} comparisons in the time given, and {rules.comparisons} are needed"
-    return replace(_compute_figures(version, champion, rows), reasons=(reason,))
+    unanswered = sum(bool(row.error) for row in rows)
+    if len(rows) >= rules.comparisons or unanswered > rules.errors * rules.comparisons:
+        return replace(figures, reasons=tuple(_find_reasons(figures, rules)))
+    if is_late:
+        reason = f"{len(rows)} comparisons in the time given, and {rules.comparisons} are needed"
+        return replace(figures, reasons=(reason,))
+    return None
 
 
 def _compute_figures(version: int, champion: int, rows: Sequence[Comparison]) -> Verdict:
@@ -127,10 +126,7 @@ class Rollout:
         while True:
             rows = read_comparisons(self.home, number)
             progress(len(rows))
-            verdict = judge(number, champion, rows, self.rules)
-            if verdict is None and time.monotonic() > end:
-                verdict = judge_at_timeout(number, champion, rows, self.rules)
-            if verdict:
+            if verdict := judge(number, champion, rows, self.rules, is_late=time.monotonic() > end):
                 self.conclude(verdict)
                 return verdict
             time.sleep(LOOK_SECONDS)

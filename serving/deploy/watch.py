@@ -23,15 +23,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from revelator import registry
-from revelator.errors import ConfigError, RevelatorError
+from revelator.errors import RevelatorError
 from serving.deploy.deploy import deploy
+from serving.http.gateway import serve_http
 from serving.models.releases import Release, read_release
 from serving.triton import control
 from serving.triton.repository import REVELATOR
@@ -66,12 +69,9 @@ class Reconciler:
         self.metrics.desired.set(desired.version)
         made = None
         if not self._is_live(desired.version):
-            with self.metrics.deploying.track_inprogress():
-                made = deploy(self.home, desired, keep=self.keep).release
-            self.metrics.deploys.inc()
+            made = deploy(self.home, desired, keep=self.keep).release
             self._finished = True
         self.metrics.live.set(desired.version)
-        self.metrics.last_look.set_to_current_time()
         return made
 
     def _is_live(self, version: int) -> bool:
@@ -132,19 +132,16 @@ class Metrics:
         self.desired = self._gauge("desired_version", "Version that the alias names.")
         self.live = self._gauge("live_version", "Version that takes the traffic; 0: none.")
         self.in_sync = self._gauge("in_sync", "1 when the last look found or made them the same.")
-        self.deploying = self._gauge("deploying", "1 while a version is being deployed.")
-        self.last_look = self._gauge("last_look_timestamp_seconds", "When a look last ended without an error.")
         self.wait = self._gauge("wait_seconds", "Seconds between the last look and the next.")
         self.failing = self._gauge("consecutive_failures", "Failures since the last success.")
-        self.deploys = self._counter("deploys", "Deploys that were finished.")
         self.failures = self._counter("failures", "Looks that ended in an error, by its kind.", "error")
         self.hints = self._counter("hints", "Webhook deliveries.", "outcome")
 
     def _gauge(self, name: str, meaning: str) -> Gauge:
         return Gauge(name, meaning, namespace=PREFIX, registry=self.registry)
 
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(name, meaning, labels, namespace=PREFIX, registry=self.registry)
+    def _counter(self, name: str, meaning: str, label: str) -> Counter:
+        return Counter(name, meaning, (label,), namespace=PREFIX, registry=self.registry)
 
 
 def sign(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
@@ -152,7 +149,7 @@ def sign(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
     return "v1," + base64.b64encode(hmac.new(secret.encode(), signed, hashlib.sha256).digest()).decode()
 
 
-def is_genuine(secret: str, headers: Mapping[str, str] | Message, body: bytes, now: float) -> bool:
+def is_genuine(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
     """Whether a delivery is signed with `secret` and was signed within the last `OLDEST_SECONDS` of `now`."""
     delivery, timestamp = headers.get("X-MLflow-Delivery-Id", ""), headers.get("X-MLflow-Timestamp", "")
     if not (timestamp.isascii() and timestamp.isdigit()) or abs(now - int(timestamp)) > OLDEST_SECONDS:
@@ -166,46 +163,20 @@ def serve_hints(port: int, hint: threading.Event, metrics: Metrics) -> Iterator[
     """Serves on loopback until the end of the block; the address. ConfigError when the port is taken."""
     secret = os.environ.get(SECRET, "")
 
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 10  # seconds for a request to arrive
+    async def show(_: Request) -> Response:
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-        def do_GET(self) -> None:
-            if self.path != "/metrics":
-                return self._reply(404, b"GET /metrics, POST /hint\n")
-            self._reply(200, generate_latest(metrics.registry), CONTENT_TYPE_LATEST)
+    async def take(request: Request) -> Response:
+        length = request.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()) or int(length) > MOST_BYTES:
+            return PlainTextResponse("POST /hint with a body of at most 64 KiB\n", 400)
+        genuine = bool(secret) and is_genuine(secret, request.headers, await request.body(), time.time())
+        metrics.hints.labels("accepted" if genuine else "refused").inc()
+        if not genuine:
+            return PlainTextResponse(f"not signed with {SECRET}\n", 403)
+        hint.set()
+        return Response(status_code=204)
 
-        def do_POST(self) -> None:
-            length = self.headers.get("Content-Length", "")
-            if self.path != "/hint" or not length.isdigit() or int(length) > MOST_BYTES:
-                return self._reply(400, b"POST /hint with a body of at most 64 KiB\n")
-            body = self.rfile.read(int(length))
-            genuine = bool(secret) and is_genuine(secret, self.headers, body, time.time())
-            metrics.hints.labels("accepted" if genuine else "refused").inc()
-            if not genuine:
-                return self._reply(403, f"not signed with {SECRET}\n".encode())
-            hint.set()
-            self._reply(204, b"")
-
-        def _reply(self, status: int, body: bytes, kind: str = "text/plain") -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    try:
-        server = ThreadingHTTPServer((LOOPBACK, port), Handler)
-    except OSError as error:
-        raise ConfigError(
-            f"port {port}: {error.strerror}", where="--port", hint="name another, or 0 for a free one"
-        ) from error
-    with server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield f"http://{LOOPBACK}:{server.server_port}"
-        finally:
-            server.shutdown()
+    application = Starlette(routes=[Route("/metrics", show), Route("/hint", take, methods=["POST"])])
+    with serve_http(LOOPBACK, port, application, "name another --port, or 0 for a free one") as taken:
+        yield f"http://{LOOPBACK}:{taken}"

@@ -7,7 +7,7 @@
 Triton's own HTTP server is off: that of 2.51 ends with SIGSEGV on a request of half a million chunks, inflates what it
 is sent, and lets a page of any site ask. Here a request is read whole before it goes on, within bounds of size and
 time; it may be neither chunked nor compressed; and what goes on is a question to the executor, over gRPC, and nothing
-else. The applications run in a thread of their own, on one event loop.
+else. Each application runs in a thread of its own.
 """
 
 from __future__ import annotations
@@ -17,32 +17,30 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Literal
 
 import httpx
 import uvicorn
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from revelator.client import AsyncClient, Options
-from revelator.config import find_first_fault
+from revelator.client import AsyncClient
 from revelator.endpoints import Tls
-from revelator.errors import ConfigError, DataError, InvalidRequest, RevelatorError
-from revelator.tasks import Step
-from revelator.trace import Trace
-from revelator.wire import write_error
+from revelator.errors import ConfigError, InvalidRequest, RevelatorError
+from revelator.wire import make_request, write_error
 from serving.http.protection import Protection, describe_error, make_retry_headers, read_body
-from serving.pauses import write_trace
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped
 SMALL_BYTES = 1 << 16  # bodies up to this size always have room: there are no more than the connections
@@ -96,14 +94,27 @@ class Inference(BaseModel):
         return found[0] if found else None
 
 
-def create_gateway(client: AsyncClient, ready: Ready, hosts: Collection[str]) -> Starlette:
-    """The ASGI application that puts questions to `client`; `ready` says whether the executor is there. It is called by
-    `hosts`, or by any IP address."""
-    return _make_application(Gateway(client, ready).routes, hosts)
+def create_gateway(url: str, seconds: float, ready: Ready, hosts: Collection[str]) -> Starlette:
+    """The ASGI application that puts questions to the executor at `url` (gRPC) and waits `seconds` for each; `ready`
+    says whether it is there. It is called by `hosts`, or by any IP address."""
+    gateway = Gateway(ready)
+
+    @asynccontextmanager
+    async def connect(_: Starlette) -> AsyncIterator[None]:
+        async with AsyncClient(url, seconds) as gateway.client:
+            yield
+
+    return _make_application(gateway.routes, hosts, connect)
 
 
-def create_metrics(url: str, hosts: Collection[str]) -> Starlette:
-    """The ASGI application that hands on Triton's page of metrics, which `url` names."""
+def create_metrics(url: str, folder: Path, hosts: Collection[str]) -> Starlette:
+    """The ASGI application of the page of metrics: Triton's, which `url` names, and ours, which the models' processes
+    write into `folder`."""
+
+    def sum_up() -> bytes:
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, str(folder))
+        return generate_latest(registry)
 
     async def page(request: Request) -> Response:
         try:
@@ -111,14 +122,18 @@ def create_metrics(url: str, hosts: Collection[str]) -> Starlette:
                 found = await asking.get(url)
         except httpx.HTTPError as error:
             return JSONResponse({"error": f"Triton's page of metrics: {type(error).__name__}"}, 503)
-        return Response(found.content, found.status_code, media_type="text/plain; version=0.0.4")
+        content = found.content + await asyncio.to_thread(sum_up)
+        return Response(content, found.status_code, media_type="text/plain; version=0.0.4")
 
     return _make_application([Route("/metrics", page)], hosts)
 
 
-def _make_application(routes: list[Route], hosts: Collection[str]) -> Starlette:
+def _make_application(
+    routes: list[Route], hosts: Collection[str], lifespan: Lifespan[Starlette] | None = None
+) -> Starlette:
     return Starlette(
         routes=routes,
+        lifespan=lifespan,
         middleware=[Middleware(Protection, hosts=hosts, by_address=True), Middleware(BodyLimits)],
         exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _error_response),
     )
@@ -162,8 +177,9 @@ class BodyLimits:
 
 
 class Gateway:
-    def __init__(self, client: AsyncClient, ready: Ready) -> None:
-        self._client = client
+    client: AsyncClient  # while the application runs
+
+    def __init__(self, ready: Ready) -> None:
         self._ready = ready
         self.routes = [
             Route(f"{MODEL}/infer", self.infer, methods=["POST"]),
@@ -178,12 +194,10 @@ class Gateway:
         question = asked.text("question")
         if question is None:
             raise InvalidRequest("the input question is missing", where="inputs")
-        options = await asyncio.to_thread(read_options, asked.text("options") or "")
-        if asked.parameters.deadline_ms:
-            options["deadline_ms"] = asked.parameters.deadline_ms
-        answer = await self._client.ask(question, **options)
+        options, deadline_ms = asked.text("options") or "", asked.parameters.deadline_ms
+        reply = await self.client.send(make_request(question, options, self.client.timeout, deadline_ms))
         wanted = [output.name for output in asked.outputs or ()] or OUTPUTS
-        texts = {name: answer.answer if name == "answer" else await write_trace(answer.trace) for name in wanted}
+        texts = {name: reply.as_numpy(name)[0].decode() for name in wanted}
         tensors = [{"name": n, "datatype": "BYTES", "shape": [1], "data": [texts[n]]} for n in wanted]
         named = {"id": asked.id} if asked.id else {}
         return JSONResponse({**named, "model_name": "executor", "model_version": "1", "outputs": tensors})
@@ -200,49 +214,6 @@ class Gateway:
         return JSONResponse({**about, "inputs": tensors[0], "outputs": tensors[1]})
 
 
-class OptionsBody(BaseModel):
-    """The options of a question as JSON; each field is as in `revelator.client.Options`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    plan: str | None = None
-    strategy: str | None = None
-    deadline_ms: float | None = Field(None, gt=0, allow_inf_nan=False)
-    limits: dict[str, int | float] | None = None
-    reuse: dict[str, Any] | None = None
-    history: list[dict[str, Any]] | None = None
-
-
-class History(BaseModel):
-    """What was asked and answered before; not strict, for JSON has no tuples."""
-
-    history: list[Step]
-
-
-def read_options(text: str) -> Options:
-    """The options of a question from their JSON. Raises InvalidRequest."""
-    try:
-        wanted = OptionsBody.model_validate(json.loads(text or "{}"))
-        value: dict[str, Any] = wanted.model_dump(exclude_none=True)
-        if "reuse" in value:
-            value["reuse"] = Trace.from_json(value["reuse"])
-        if wanted.history:
-            value["history"] = History.model_validate({"history": wanted.history}).history
-    except ValidationError as error:
-        raise _describe_invalid_option(error) from error
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"the options are not JSON: {error}", where="options") from error
-    except DataError as error:
-        raise InvalidRequest(f"option reuse: {error.message}", where="options", hint=error.hint) from error
-    return cast(Options, value)
-
-
-def _describe_invalid_option(error: ValidationError) -> InvalidRequest:
-    field, reason = find_first_fault(error)
-    names = ", ".join(sorted(OptionsBody.model_fields))
-    return InvalidRequest(reason, where=f"options.{field}"[:200].rstrip("."), hint=f"options are {names}")
-
-
 def _refuse(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error": message}, status, {"Connection": "close"})
 
@@ -257,7 +228,6 @@ async def _error_response(request: Request, error: Exception) -> Response:
 ARRIVAL_SECONDS = 15.0  # from the connection, or from the last reply, to a whole request
 CONNECTIONS = 256  # at a time; the next is refused with 503
 HEADER_BYTES = 16_384
-Applications = Callable[[AsyncExitStack], Coroutine[Any, Any, Mapping[int, ASGIApp]]]
 
 
 class ArrivalTimeout(H11Protocol):
@@ -280,47 +250,20 @@ class ArrivalTimeout(H11Protocol):
 
 
 @contextmanager
-def serve_http(host: str, applications: Applications, tls: Tls | None = None, mutual: bool = False) -> Iterator[None]:
-    """Serves for the block: `applications`, awaited in the thread's loop with the stack of what must be released, gives
-    one by port. Raises what it raises, and ConfigError for a port that cannot be listened on."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="http", daemon=True)
-    thread.start()
-    serving = asyncio.run_coroutine_threadsafe(_start(host, applications, tls, mutual), loop).result()
-    try:
-        yield
-    finally:
-        asyncio.run_coroutine_threadsafe(serving.end(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-@dataclass
-class RunningServers:
-    """The servers that run: `end` stops each, then releases what the applications use."""
-
-    stack: AsyncExitStack
-    servers: list[tuple[uvicorn.Server, asyncio.Task[None]]]
-
-    async def end(self) -> None:
-        for server, _ in self.servers:
+def serve_http(
+    host: str, port: int, application: ASGIApp, hint: str, tls: Tls | None = None, mutual: bool = False
+) -> Iterator[int]:
+    """Serves in a thread until the end of the block; yields the port. Raises ConfigError with the hint for a port that
+    cannot be listened on."""
+    with listen(host, port, hint) as listening:
+        server = uvicorn.Server(_make_config(application, tls, mutual))
+        thread = threading.Thread(target=server.run, args=([listening],), name="http", daemon=True)
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
             server.should_exit = True
-        await asyncio.gather(*(task for _, task in self.servers))
-        await self.stack.aclose()
-
-
-async def _start(host: str, applications: Applications, tls: Tls | None, mutual: bool) -> RunningServers:
-    serving = RunningServers(AsyncExitStack(), [])
-    try:
-        for port, application in (await applications(serving.stack)).items():
-            listening = listen(host, port, "name other ports with --ports")
-            server = uvicorn.Server(_make_config(application, tls, mutual))
-            serving.servers.append((server, asyncio.create_task(server.serve(sockets=[listening]))))
-    except BaseException:
-        await serving.end()
-        raise
-    return serving
+            thread.join()
 
 
 def listen(host: str, port: int, hint: str) -> socket.socket:
@@ -340,7 +283,6 @@ def _make_config(application: ASGIApp, tls: Tls | None, mutual: bool) -> uvicorn
         application,
         http=ArrivalTimeout,
         ws="none",
-        lifespan="off",
         log_level="warning",
         access_log=False,
         server_header=False,

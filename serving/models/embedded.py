@@ -40,8 +40,7 @@ class EmbeddedGenerator:
     async def answer(self, request: GenerateRequest) -> Reading:
         if request.mode != "read":
             return Reading("", (), method=METHOD, reason=NO_LANGUAGE_MODEL)
-        [reading] = await self._batcher.submit(None, [request])
-        return reading
+        return await self._batcher.submit(None, request)
 
     async def _read(self, _: None, requests: Sequence[GenerateRequest]) -> list[Reading]:
         asked = [(request.question, [(p.title, p.text) for p in request.passages]) for request in requests]

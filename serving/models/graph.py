@@ -16,7 +16,6 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 OPSET = 23  # the first with attention, rotation and root mean square norm
 IR_VERSION = 11
 MICROSOFT = "com.microsoft"  # operators of ONNX Runtime's own
-KINDS = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int8): TensorProto.INT8}
 
 
 @dataclass
@@ -34,7 +33,7 @@ class Graph:
         return names[0] if len(names) == 1 else names
 
     def weight(self, name: str, value: Any) -> str:
-        """Adds an array of float32 or int8."""
+        """Adds an array of float32."""
         self.weights[name] = np.ascontiguousarray(value)
         return name
 
@@ -52,7 +51,7 @@ class Graph:
 
 def _make_external(name: str, value: np.ndarray) -> TensorProto:
     """A weight whose numbers are given to the session, not written into the graph."""
-    tensor = TensorProto(name=name, data_type=KINDS[value.dtype], dims=value.shape)
+    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=value.shape)
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value="memory")
     return tensor

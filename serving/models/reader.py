@@ -2,8 +2,8 @@
 
     ids, mask, types (windows, tokens) int64 → scores (windows, tokens, 5), kinds (windows, 5)
 
-With `int8` the products of the layers run on 8-bit weights, one scale an output column, and on inputs that are
-quantised as they come; embeddings, norms and attention stay in fp32. The weights stay outside of the graph.
+All of it is in fp32: inputs that are quantised as they come would make an answer depend on what is read beside it. The
+weights stay outside of the graph.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ HEADS = 12
 NORM = 1e-12  # epsilon of MiniLM's layer norms
 
 
-def load_reader(folder: Path, minilm: str | None = None, *, threads: int | None = None, int8: bool = True) -> Reader:
+def load_reader(folder: Path, minilm: str | None = None, *, threads: int | None = None) -> Reader:
     """The reader of a folder that `revelator train reader` wrote; `minilm` as in `fetch_minilm`.
 
     Raises ArtifactError where the folder is no reader, and where its weights do not fit the published MiniLM."""
     opened, place = open_folder(folder), fetch_minilm(minilm)
-    network = OnnxReader(read_weights(opened, place), opened.layers, threads=threads, int8=int8)
+    network = OnnxReader(read_weights(opened, place), opened.layers, threads=threads)
     tokenizer = ReadingTokenizer(place / TOKENIZER, opened.window, opened.stride)
     return Reader(tokenizer, network, opened.calibration)
 
@@ -58,10 +58,8 @@ def read_weights(reader: ReaderFolder, minilm: Path) -> dict[str, np.ndarray]:
 class OnnxReader:
     """The network behind `revelator.reading.Forward`. Threads may share it."""
 
-    def __init__(
-        self, weights: dict[str, np.ndarray], layers: int, *, threads: int | None = None, int8: bool = True
-    ) -> None:
-        graph = build_graph(weights, layers, int8)
+    def __init__(self, weights: dict[str, np.ndarray], layers: int, *, threads: int | None = None) -> None:
+        graph = build_graph(weights, layers)
         self._weights = graph.weights  # the session reads them where they are
         self._session = open_session(_to_model(graph), self._weights, threads)
 
@@ -70,7 +68,7 @@ class OnnxReader:
         return scores, kinds
 
 
-def build_graph(weights: dict[str, np.ndarray], layers: int, int8: bool) -> Graph:
+def build_graph(weights: dict[str, np.ndarray], layers: int) -> Graph:
     """BERT's layers over MiniLM's embeddings, and the reader's two products."""
     graph = Graph()
 
@@ -78,15 +76,11 @@ def build_graph(weights: dict[str, np.ndarray], layers: int, int8: bool) -> Grap
         scale, bias = (graph.weight(f"{name}.{part}", weights[f"{name}.{part}"]) for part in ("weight", "bias"))
         return graph.add("LayerNormalization", x, scale, bias, axis=-1, epsilon=NORM)
 
-    def product(x: str, *names: str, quantised: bool = int8) -> str:
+    def product(x: str, *names: str) -> str:
         weight = np.concatenate([weights[f"{name}.weight"] for name in names]).T
-        bias = graph.weight(f"{names[0]}.bias", np.concatenate([weights[f"{name}.bias"] for name in names]))
-        if not quantised:
-            return graph.add("Add", graph.add("MatMul", x, graph.weight(f"{names[0]}.weight", weight)), bias)
-        scale = np.abs(weight).max(0).clip(1e-8) / 127
-        whole = graph.weight(f"{names[0]}.int8", (weight / scale).round().astype(np.int8))
-        inputs = (x, whole, graph.weight(f"{names[0]}.scale", scale), "", bias)
-        return graph.add("DynamicQuantizeMatMul", *inputs, domain=MICROSOFT)
+        bias = np.concatenate([weights[f"{name}.bias"] for name in names])
+        whole = graph.add("MatMul", x, graph.weight(f"{names[0]}.weight", weight))
+        return graph.add("Add", whole, graph.weight(f"{names[0]}.bias", bias))
 
     words = graph.weight("words", weights[f"{EMBEDDINGS}.word_embeddings.weight"])
     places = graph.weight("places", weights[f"{EMBEDDINGS}.position_embeddings.weight"])
@@ -106,8 +100,8 @@ def build_graph(weights: dict[str, np.ndarray], layers: int, int8: bool) -> Grap
         inner = graph.add("Gelu", product(x, f"{layer}.intermediate.dense"))
         x = norm(graph.add("Add", x, product(inner, f"{layer}.output.dense")), f"{layer}.output.LayerNorm")
     first = graph.add("Gather", x, graph.integers(0), axis=1)
-    kinds = graph.add("Squeeze", product(first, "kinds", quantised=False), graph.integers(1))
-    graph.add("Identity", product(x, "tokens", quantised=False), outputs=["scores"])
+    kinds = graph.add("Squeeze", product(first, "kinds"), graph.integers(1))
+    graph.add("Identity", product(x, "tokens"), outputs=["scores"])
     graph.add("Identity", kinds, outputs=["kinds"])
     return graph
 

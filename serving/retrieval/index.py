@@ -138,8 +138,7 @@ class LocalRetriever:
     async def search(self, query: str, k: int) -> list[Passage]:
         if self.index.vectors is None:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self.index.search, query, k)
-        [found] = await self._batcher.submit(k, [query])
-        return found
+        return await self._batcher.submit(k, query)
 
     async def _search_many(self, k: int, queries: Sequence[str]) -> list[list[Passage]]:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self.index.search_many, queries, k)

@@ -12,19 +12,19 @@ the environment replaces the first where a deploy runs on another machine than t
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Literal
 
-from revelator.endpoints import TOKEN_HEADER, Tls, find_control_token
-from revelator.errors import ConfigError, InvalidRequest
+from revelator.endpoints import TOKEN, TOKEN_HEADER, Tls, check_key
+from revelator.errors import ConfigError
 from revelator.files import sync_folder
 
 LOOPBACK = "127.0.0.1"
@@ -55,8 +55,6 @@ class Exposure:
             ipaddress.ip_address(self.host)
         except ValueError as error:
             raise ConfigError(f"not an IP address: {self.host!r}", where="--host", hint="--host 0.0.0.0") from error
-        if self.tls and not (self.tls.cert and self.tls.key):
-            raise ConfigError("TLS needs a certificate, its key and its authority's", where="--tls-cert", hint=TLS_HINT)
         if self.mutual and not self.tls:
             raise ConfigError("clients' certificates need TLS", where="--tls-mutual", hint=TLS_HINT)
         if self.tls:
@@ -89,8 +87,6 @@ class Exposure:
 
 
 CLOSED = Exposure()
-
-
 Name = Literal[".control-token", ".inner-token"]
 CONTROL: Name = ".control-token"
 INNER: Name = ".inner-token"
@@ -98,7 +94,8 @@ INNER: Name = ".inner-token"
 
 def read_control_token(home: Path) -> str:
     """The control token: the environment's, or the one of the home folder."""
-    return find_control_token() or read_secret(home, CONTROL)
+    token = os.environ.get(TOKEN)
+    return check_key(token, TOKEN) if token else read_secret(home, CONTROL)
 
 
 def read_secret(home: Path, name: Name) -> str:
@@ -124,24 +121,10 @@ def read_secret(home: Path, name: Name) -> str:
 
 
 def _draw(path: Path) -> None:
-    aside = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(file, "w", encoding="ascii") as opened:
-            opened.write(secrets.token_hex(32) + "\n")
-            opened.flush()
-            os.fsync(opened.fileno())
-        if not path.exists():
-            os.link(aside, path)  # fails where another drew one meanwhile, and then that one holds
-    except FileExistsError:
-        pass
-    finally:
-        aside.unlink()
+    with NamedTemporaryFile("w", dir=path.parent, prefix=path.name) as aside:  # its owner's alone
+        aside.write(secrets.token_hex(32) + "\n")
+        aside.flush()
+        os.fsync(aside.fileno())
+        with suppress(FileExistsError):  # another process drew one meanwhile, and that one holds
+            os.link(aside.name, path)
     sync_folder(path.parent)
-
-
-def require_secret(wanted: str, sent: object, model: str) -> None:
-    """Raises InvalidRequest where a request to an inner model does not carry its secret."""
-    if not (isinstance(sent, str) and hmac.compare_digest(sent.encode(errors="replace"), wanted.encode())):
-        hint = "put the question to the model `executor`, as revelator.client does"
-        raise InvalidRequest("this model answers the executor alone", where=f"model {model}", hint=hint)

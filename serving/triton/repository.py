@@ -67,108 +67,83 @@ def repository_folder(home: Path) -> Path:
     return home / "model_repo"
 
 
-def lay_out(home: Path, settings: Settings) -> None:
-    """Writes the models that have no versions of their own, and the revelator's parameters.
+def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str]]:
+    """The parameters of each plain model: what was given, else what is recorded, else the default. Writes nothing.
 
     Raises ConfigError for settings that cannot work.
     """
-    asking = (
-        _choose_admission(home, settings)
-        | _choose_sources(home, settings)
-        | _choose_limits(home, settings)
-        | _find_vllm(home)
-    )
-    parameters = {
-        "retriever": _choose_index(home, settings),
-        "generator": _choose_generator(home, settings),
-        "executor": asking | _choose_cache(home, settings),
-        "executor_stream": asking,
+    reader, asker = read_parameters(home, "generator"), read_parameters(home, "executor")
+    endpoint = settings.generator or reader.get("endpoint", EMBEDDED)
+    model = settings.generator_model or ("" if settings.generator else reader.get("model", ""))
+    _check_generator(endpoint, model)
+    if sources := settings.sources or asker.get("sources"):
+        from serving.knowledge.config import read_sources
+
+        read_sources(Path(sources))
+    facts = repository_folder(home) / VLLM / "1" / FACTS_FILE  # where `deploy --engine vllm` laid it out
+    asking = {
+        "max_in_flight": settings.max_in_flight or asker.get("max_in_flight"),
+        "sources": Path(sources).resolve() if sources else None,
+        "limits": asker.get("limits") if settings.limits is None else _write_limits(settings.limits),
+        "vllm": facts.parent.resolve() if facts.is_file() else None,
     }
-    for name in PLAIN_MODELS:
-        write_code(home, name, 1)
-        write_config(home, name, 1, parameters[name])
-    if served := read_served_versions(home, REVELATOR):
-        chosen = {"decoding": settings.decoding} if settings.decoding else {}
-        canary = served[1] if len(served) > 1 else None
-        write_config(home, REVELATOR, served[0], read_parameters(home, REVELATOR) | chosen, canary=canary)
+    cache = asker.get("cache") if settings.cache is None else settings.cache or None
+    chosen: dict[str, dict[str, object]] = {
+        "retriever": _choose_index(home, settings),
+        "generator": {"endpoint": endpoint, "model": model},
+        "executor": {**asking, "cache": cache},
+        "executor_stream": {**asking},
+    }
+    return {
+        name: {key: str(value) for key, value in parameters.items() if value is not None}
+        for name, parameters in chosen.items()
+    }
 
 
-def _choose_index(home: Path, settings: Settings) -> dict[str, str]:
-    """The retriever's parameters. The index that was given is searched, else the remembered one, else the only one
-    below the home folder. Raises ConfigError."""
+def _choose_index(home: Path, settings: Settings) -> dict[str, object]:
+    """The index that was given is searched, else the remembered one, else the only one below the home folder."""
     recorded = read_parameters(home, "retriever").get(REMEMBERED)
     below = sorted(path.parent for path in (home / "indexes").glob("*/manifest.json"))
     folder = settings.index or (Path(recorded) if recorded else None)
     if folder is None and len(below) == 1:
         folder = below[0]
     if folder is None:
-        found = (
-            f"there are {len(below)} below {home / 'indexes'}" if below else f"there is none below {home / 'indexes'}"
-        )
+        found = f"there {f'are {len(below)}' if below else 'is none'} below {home / 'indexes'}"
         hint = "build one with `revelator index build FILES --out DIR` and give it as --index DIR"
         raise ConfigError(f"which index is to be searched? {found}", where="--index", hint=hint)
     if not (folder / "manifest.json").is_file():
-        raise ConfigError(
-            "not an index: it has no manifest.json", where=str(folder), hint="give another with --index DIR"
-        )
-    index = str(folder.resolve())
-    remembered = index if settings.remember else recorded
-    return {"index": index, **({REMEMBERED: remembered} if remembered else {})}
+        hint = "give another with --index DIR"
+        raise ConfigError("not an index: it has no manifest.json", where=str(folder), hint=hint)
+    return {"index": folder.resolve(), REMEMBERED: folder.resolve() if settings.remember else recorded}
 
 
-def _choose_generator(home: Path, settings: Settings) -> dict[str, str]:
-    recorded = read_parameters(home, "generator")
-    endpoint = settings.generator or recorded.get("endpoint", EMBEDDED)
-    model = settings.generator_model or (recorded.get("model", "") if settings.generator is None else "")
-    if endpoint != EMBEDDED and not endpoint.startswith(("http://", "https://")):
+def _check_generator(endpoint: str, model: str) -> None:
+    if endpoint == EMBEDDED:
+        return
+    if not endpoint.startswith(("http://", "https://")):
         raise ConfigError("neither `embedded` nor a URL", where="--generator")
-    if endpoint != EMBEDDED and not model:
+    if not model:
         raise ConfigError("an endpoint needs the name of a model", where="--generator-model")
-    if endpoint != EMBEDDED:
-        check_url(endpoint)
-    return {"endpoint": endpoint, "model": model}
+    check_url(endpoint)
 
 
-def _choose_admission(home: Path, settings: Settings) -> dict[str, str]:
-    recorded = read_parameters(home, "executor").get("max_in_flight")
-    limit = settings.max_in_flight or recorded
-    return {"max_in_flight": str(limit)} if limit else {}
-
-
-def _choose_sources(home: Path, settings: Settings) -> dict[str, str]:
-    """The file that was given, else the recorded one; it is read whole before anything is written."""
-    recorded = read_parameters(home, "executor").get("sources")
-    path = settings.sources or (Path(recorded) if recorded else None)
-    if path is None:
-        return {}
-    from serving.knowledge.config import read_sources
-
-    read_sources(path)
-    return {"sources": str(path.resolve())}
-
-
-def _choose_limits(home: Path, settings: Settings) -> dict[str, str]:
-    """The limits that were given, else the recorded ones, as JSON."""
-    if settings.limits is None:
-        recorded = read_parameters(home, "executor").get("limits")
-        return {"limits": recorded} if recorded else {}
+def _write_limits(limits: Mapping[str, float]) -> str:
     try:
-        Limits().lowered(settings.limits)
+        Limits().lowered(limits)
     except InvalidRequest as error:
         raise ConfigError(error.message, where="--limit", hint=error.hint) from error
-    return {"limits": json.dumps(dict(settings.limits))}
+    return json.dumps(dict(limits))
 
 
-def _find_vllm(home: Path) -> dict[str, str]:
-    """The version folder of `revelator_vllm`, where `deploy --engine vllm` laid one out."""
-    folder = repository_folder(home) / VLLM / "1"
-    return {"vllm": str(folder.resolve())} if (folder / FACTS_FILE).is_file() else {}
-
-
-def _choose_cache(home: Path, settings: Settings) -> dict[str, str]:
-    recorded = int(read_parameters(home, "executor").get("cache", 0))
-    entries = recorded if settings.cache is None else settings.cache
-    return {"cache": str(entries)} if entries else {}
+def lay_out(home: Path, settings: Settings) -> None:
+    """Writes the models that have no versions of their own, and the revelator's parameters. Raises ConfigError."""
+    for name, parameters in choose_parameters(home, settings).items():
+        write_code(home, name, 1)
+        write_config(home, name, 1, parameters)
+    if served := read_served_versions(home, REVELATOR):
+        chosen = {"decoding": settings.decoding} if settings.decoding else {}
+        canary = served[1] if len(served) > 1 else None
+        write_config(home, REVELATOR, served[0], read_parameters(home, REVELATOR) | chosen, canary=canary)
 
 
 def write_code(home: Path, name: str, version: int) -> None:

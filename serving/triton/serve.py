@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import psutil
-from starlette.types import ASGIApp
 
 from revelator import files
-from revelator.client import AsyncClient
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.files import try_lock
 from revelator.registry import require_existing
@@ -36,6 +34,7 @@ from serving.triton.running import LOCK, SERVE_JSON, RunningServer
 from serving.triton.server import LOOPBACK, Ports, TritonServer
 
 GATEWAY_SECONDS = 120.0  # that a question over HTTP is waited for; its own deadline is shorter
+PORTS_HINT = "name other ports with --ports"
 
 
 def choose_models(home: Path) -> dict[str, int]:
@@ -92,7 +91,13 @@ def serve_home(
                 server.stop(at_once=True)  # nobody is being answered, and the other loads would be waited for
                 raise
             running = _describe(server, models, http, exposure)
-            stack.enter_context(_serve_front(server, exposure, {*LOOPBACK_NAMES, *hosts}, http))
+            names, ports = {*LOOPBACK_NAMES, *hosts}, server.ports
+            page = create_metrics(server.metrics_url, server.metrics_folder, names)
+            stack.enter_context(serve_http(exposure.host, ports.metrics, page, PORTS_HINT))
+            if http:
+                gateway = create_gateway(server.url, GATEWAY_SECONDS, partial(_is_ready, server.url), names)
+                tls = exposure.tls, exposure.mutual
+                stack.enter_context(serve_http(exposure.host, ports.http, gateway, PORTS_HINT, *tls))
             files.write_json(home / SERVE_JSON, asdict(running))
             try:
                 yield server, running
@@ -120,24 +125,6 @@ def load_all(home: Path, url: str, models: dict[str, int], report: Callable[[str
             report(loads[load])
     finally:
         threads.shutdown(wait=False)  # what still loads when one has failed ends with the server
-
-
-@contextmanager
-def _serve_front(server: TritonServer, exposure: Exposure, hosts: Collection[str], http: bool) -> Iterator[None]:
-    """The page of metrics, and the executor over HTTP where it is asked for."""
-
-    async def metrics(stack: AsyncExitStack) -> Mapping[int, ASGIApp]:
-        return {server.ports.metrics: create_metrics(server.metrics_url, hosts)}
-
-    async def gateway(stack: AsyncExitStack) -> Mapping[int, ASGIApp]:
-        client = await stack.enter_async_context(AsyncClient(server.url, GATEWAY_SECONDS))
-        return {server.ports.http: create_gateway(client, partial(_is_ready, server.url), hosts)}
-
-    with ExitStack() as stack:
-        stack.enter_context(serve_http(exposure.host, metrics))
-        if http:
-            stack.enter_context(serve_http(exposure.host, gateway, exposure.tls, exposure.mutual))
-        yield
 
 
 async def _is_ready(url: str) -> bool:

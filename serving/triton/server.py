@@ -11,6 +11,7 @@ import ctypes
 import os
 import re
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -115,6 +116,7 @@ class TritonServer:
         self.ports = ports
         self.log = log
         self._exposure = exposure
+        self.metrics_folder = repository.parent / "triton" / "metrics"  # of `serving.triton.inside.metrics`
         self._metrics = _choose_hidden_address()
         self._token = token or secrets.token_hex(32)  # without one that others know, nobody changes the server
         self._installation = installation
@@ -155,12 +157,18 @@ class TritonServer:
         """Starts the process. Call it from the main thread: the server ends when the calling thread does."""
         self._clear_shared_memory()
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.metrics_folder, ignore_errors=True)
+        self.metrics_folder.mkdir(parents=True)
         environment = self._installation.make_environment({**os.environ, **self._environment})
         environment.pop(TOKEN, None)  # no model's process needs it
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 self._command(),
-                env={**environment, "REVELATOR_GRPC": self.url},
+                env={
+                    **environment,
+                    "REVELATOR_GRPC": self.url,
+                    "PROMETHEUS_MULTIPROC_DIR": str(self.metrics_folder),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

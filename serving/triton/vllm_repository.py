@@ -16,9 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import text_format
 from transformers import AutoConfig, AutoTokenizer
-from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig, ModelInput, ModelInstanceGroup
 
 from revelator import files
 from revelator.artifact import base_folder, read_manifest, verify_adapter
@@ -29,25 +27,6 @@ from serving.models.vllm import FACTS_FILE, MODEL, VllmFacts
 from serving.triton import repository
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM takes as the largest rank
-INPUTS = {
-    "text_input": DataType.TYPE_STRING,
-    "stream": DataType.TYPE_BOOL,
-    "sampling_parameters": DataType.TYPE_STRING,
-    "exclude_input_in_output": DataType.TYPE_BOOL,
-    "return_finish_reason": DataType.TYPE_BOOL,
-    "return_cumulative_logprob": DataType.TYPE_BOOL,
-    "return_logprobs": DataType.TYPE_BOOL,
-    "return_num_input_tokens": DataType.TYPE_BOOL,
-    "return_num_output_tokens": DataType.TYPE_BOOL,
-}
-OUTPUTS = {
-    "text_output": DataType.TYPE_STRING,
-    "finish_reason": DataType.TYPE_STRING,
-    "cumulative_logprob": DataType.TYPE_FP32,
-    "logprobs": DataType.TYPE_STRING,
-    "num_input_tokens": DataType.TYPE_UINT32,
-    "num_output_tokens": DataType.TYPE_UINT32,
-}
 
 
 def lay_out(home: Path, versions: Sequence[Version], **engine: Any) -> Path:
@@ -56,7 +35,8 @@ def lay_out(home: Path, versions: Sequence[Version], **engine: Any) -> Path:
     `engine` are further engine arguments of vLLM. Raises ArtifactError when an adapter is damaged, has another base
     than the first, or is one that vLLM does not serve.
     """
-    folder = repository.repository_folder(home.resolve()) / MODEL
+    home = home.resolve()
+    folder = repository.repository_folder(home) / MODEL
     adapters = {str(version.version): _fetch_adapter(folder / "adapters", version) for version in versions}
     bases = {base_folder(read_manifest(adapter).base_name).resolve() for adapter in adapters.values()}
     if len(bases) > 1:
@@ -81,7 +61,7 @@ def lay_out(home: Path, versions: Sequence[Version], **engine: Any) -> Path:
     }
     first = names[str(versions[0].version)]
     (folder / "1" / FACTS_FILE).unlink(missing_ok=True)
-    files.write_bytes(folder / "config.pbtxt", _make_config().encode())
+    repository.write_config(home, MODEL, 1)
     files.write_json(folder / "1" / "model.json", chosen)
     files.write_json(folder / "1" / "multi_lora.json", {names[v]: str(adapter) for v, adapter in adapters.items()})
     files.write_json(folder / "1" / FACTS_FILE, vars(VllmFacts(first, names, tokens)))
@@ -98,31 +78,14 @@ def _fetch_adapter(adapters: Path, version: Version) -> Path:
 def _read_rank(adapter: Path) -> int:
     """The adapter's largest rank. Raises ArtifactError for what vLLM refuses."""
     config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
-    refused = [
-        what
-        for what, found in {
-            "modules_to_save": config.get("modules_to_save"),
-            "DoRA": config.get("use_dora"),
-            "a bias": config.get("bias", "none") != "none",
-        }.items()
-        if found
-    ]
     rank = max([config["r"], *(config.get("rank_pattern") or {}).values()])
-    if rank > RANKS[-1]:
-        refused.append(f"rank {rank}, more than {RANKS[-1]}")
-    if refused:
+    found = {
+        "modules_to_save": config.get("modules_to_save"),
+        "DoRA": config.get("use_dora"),
+        "a bias": config.get("bias", "none") != "none",
+        f"rank {rank}, more than {RANKS[-1]}": rank > RANKS[-1],
+    }
+    if refused := [what for what, is_there in found.items() if is_there]:
         hint = "merge it into its base with `revelator model merge`, and serve that"
         raise ArtifactError(f"vLLM serves no adapter with {' and '.join(refused)}", where=str(adapter), hint=hint)
     return int(rank)
-
-
-def _make_config() -> str:
-    config = ModelConfig(name=MODEL, backend="vllm", max_batch_size=0)
-    config.model_transaction_policy.decoupled = True
-    for name, kind in INPUTS.items():
-        config.input.append(ModelInput(name=name, data_type=kind, dims=[1], optional=name != "text_input"))
-    for name, kind in OUTPUTS.items():
-        config.output.add(name=name, data_type=kind, dims=[1 if name == "num_input_tokens" else -1])
-    config.instance_group.add(kind=ModelInstanceGroup.KIND_MODEL, count=1)
-    config.version_policy.specific.versions[:] = [1]
-    return text_format.MessageToString(config, as_utf8=True)

@@ -319,7 +319,10 @@ def test_inspect_shows_the_card_and_samples(config: Path, tmp_path: Path) -> Non
     words = " ".join(shown.stdout.split())
     for part in ("Instruction set tiny", "licence", "Apache-2.0", "(A + B) * C", "Left out", "Inputs", "name: tiny"):
         assert part in words
+    assert "routes: complex" in words and "completion: median" in words
     machine = json.loads(CliRunner().invoke(revelator, [*arguments, "--json"]).stdout)
+    assert sum(machine["routes"].values()) == machine["counts"]["task"]["train"]["route"]
+    assert 0 < machine["lengths"]["end"]["completion"]["median"] < machine["lengths"]["end"]["prompt"]["longest"]
     assert [record["task"] for record in machine["samples"]["end"]] == ["end", "end"]
     assert machine["records"]["train"] == parquet.read_metadata(tmp_path / "set/train.parquet").num_rows
 
@@ -430,3 +433,12 @@ def test_pairs_alone_are_no_set_to_learn_planning_from(tmp_path: Path) -> None:
 def test_plans_of_several_shapes_are_no_fault() -> None:
     assert find_plan_fault([]) is None and find_plan_fault(["A", "A * B"]) is None
     assert "A * B" in (find_plan_fault(["A * B"]) or "")
+
+
+def test_the_configuration_to_copy_for_own_data_builds_from_a_clone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    manifest = build(load_config(Path("data_gen/configs/mine.yaml")), tmp_path / "set", allow_single=False)
+    assert not manifest["dropped"] and manifest["records"]["train"] and manifest["records"]["dev"]
+    assert len(manifest["counts"]["shape"]["train"]) > 1

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +54,8 @@ def test_a_cluster_that_loses_a_node_builds_the_set_of_the_local_engine(cluster:
         arrived.append(rows)
         if len(arrived) == 1:
             cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+            while all(node["Alive"] for node in ray.nodes()):  # the head notices by the heartbeats that are missing
+                time.sleep(0.1)
 
     (tmp_path / "t.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     command = [sys.executable, "-m", "revelator", "data", "build", str(tmp_path / "t.yaml"), "--engine", "ray"]

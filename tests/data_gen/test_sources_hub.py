@@ -103,7 +103,10 @@ def test_a_row_of_the_hub_that_cannot_be_read_is_refused_with_place_and_reason(s
         assert [row.get("question") for row in rows] == ["who leads orn 0", "who leads orn 1", None, None,
                                                          "who leads orn 3"]  # fmt: skip
         assert [(row["file"], row["line"]) for row in rows[2:4]] == [(place, 3), (place, 4)]
-        assert rows[2]["reason"].startswith("not JSON") and rows[3]["reason"] == "field 'answer' is missing"
+        assert (
+            rows[2]["reason"].startswith("not JSON")
+            and rows[3]["reason"] == "field 'answer' is missing; there are question"
+        )
 
 
 def test_a_set_is_built_from_the_hub_and_lists_the_row_that_was_refused(start: Start, tmp_path: Path) -> None:

@@ -111,7 +111,9 @@ def test_a_malformed_row_is_told_by_its_place(run: Run, teacher: Teacher, tmp_pa
     rows = (tmp_path / "mine.jsonl").read_text()
     (tmp_path / "mine.jsonl").write_text(rows.replace("\n", '\n{"id": "7"}\n', 1))
     told = [name for name in run()["teaching"] if "malformed" in name]
-    assert told == [f"not kept, malformed row: {tmp_path}/mine.jsonl, line 2: field 'question' is missing"]
+    assert told == [
+        f"not kept, malformed row: {tmp_path}/mine.jsonl, line 2: field 'question' is missing; there are id"
+    ]
 
 
 def test_what_does_not_hold_is_dropped_under_its_reason(run: Run, teacher: Teacher) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import Counter, Gauge, Histogram
 
 from revelator.client import Client
-from serving.triton.inside.metrics import METRICS
+from serving.triton.inside import metrics as metrics_of_models
 from tests.serving.operations import metrics_page as metrics
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -33,7 +34,10 @@ def test_every_metric_of_the_dashboard_and_the_rules_is_one_that_the_server_expo
     page = metrics.address(served.home)
     there = metrics.when(page, lambda page: metrics.total(page, "revelator_questions_total") > 0)
     ours = {
-        f"{name}{end}" for name, m in METRICS.items() for end in (("_bucket", "_sum", "_count") if m.buckets else ("",))
+        f"{metric._name}{end}"
+        for metric in vars(metrics_of_models).values()
+        if isinstance(metric, Counter | Gauge | Histogram)
+        for end in {Counter: ["_total"], Gauge: [""], Histogram: ["_bucket", "_sum", "_count"]}[type(metric)]
     }
     named = {name for text in expressions() for name in re.findall(r"\b(?:revelator|nv)_\w+", text)}
     assert len(named) > 20

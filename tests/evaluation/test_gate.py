@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluation.gate.rules import RULES, Rules, build_verdict_table, judge, read_rules, render_text
-from evaluation.gate.scores import DECIDING, Scores, TaskScore
+from evaluation.gate.scores import DECIDING, PINNED, Scores, TaskScore
 from revelator.errors import ConfigError
-from revelator.tasks import TASKS
 
 ROWS = 400
 RULE = Rules(confidence=0.9, margins={"route": 0.04, "end": 0.02}, floors={"route": 0.4, "translate_bnf": 0.2})
@@ -76,6 +75,16 @@ def test_rows_are_compared_by_their_id_and_not_by_their_place() -> None:
     assert change is not None and (change.mean, change.low, change.high) == (0, 0, 0)
 
 
+def test_what_the_champion_knew_may_not_be_forgotten_for_what_is_new() -> None:
+    champion = scores(route=0.5) | {f"{PINNED}route": scored("route", [1.0] * ROWS)}
+    challenger = scores(route=0.95) | {f"{PINNED}route": scored("route", [1.0] * 360 + [0.0] * 40)}
+    verdict = judge(challenger, champion, RULE)
+    assert verdict.change is not None and verdict.change.low > 0 and len(verdict.refusals) == 1
+    assert "pinned/route accuracy falls from 1.000 to 0.900, by more than 0.04" in verdict.refusals[0]
+    kept = challenger | {f"{PINNED}route": scored("route", [1.0] * ROWS)}
+    assert judge(kept, champion, RULE).passes
+
+
 def test_the_first_champion_needs_the_floors() -> None:
     assert judge(scores(route=0.4, translate_bnf=0.2), None, RULE).passes
     refused = judge(scores(route=0.4, translate_bnf=0.19), None, RULE)
@@ -91,7 +100,7 @@ def test_the_table_shows_both_sides_the_interval_the_margin_and_what_failed() ->
 
 
 def test_the_shipped_rules_have_a_margin_and_a_floor_for_every_task_and_an_option_replaces_the_margins() -> None:
-    assert set(read_rules(RULES).floors) == set(read_rules(RULES).margins) == set(TASKS)
+    assert set(read_rules(RULES).floors) == set(read_rules(RULES).margins) == set(DECIDING)
     assert set(read_rules(RULES, margin=0.1).margins.values()) == {0.1}
 
 

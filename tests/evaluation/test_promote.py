@@ -1,6 +1,7 @@
 """`revelator model promote`, `rollback` and `grade` on a real registry with toy adapters."""
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,13 +9,14 @@ import mlflow
 import pytest
 from click.testing import CliRunner
 
+from data_gen.commands import build as build_set
 from evaluation.gate.command import grade, promote, rollback, show_versions
 from revelator import promotions, registry
-from revelator.errors import ArtifactError, ConfigError, GateRefused
+from revelator.errors import ArtifactError, ConfigError, DataError, GateRefused
 from tests.training.toy import write_adapter, write_base, write_set
 
-OPEN = "confidence: 0.9\nmargins: {}\nfloors: {}\n"
-SHUT = "confidence: 0.9\nmargins: {}\nfloors: {translate_bnf: 0.9}\n"
+OPEN = "confidence: 0.9\nminimum: 3\nmargins: {}\nfloors: {}\n"
+SHUT = "confidence: 0.9\nminimum: 3\nmargins: {}\nfloors: {translate_bnf: 0.9}\n"
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,80 @@ def test_only_the_rows_of_one_source_are_graded_and_an_unknown_source_is_named(p
     asked = ["base", "--base", str(place.base), "--set", str(place.set_folder), "--json"]
     with pytest.raises(ConfigError, match="no dev rows of nowhere"):
         place.call(grade, *asked, "--source", "nowhere")
+
+
+def test_a_set_of_thirty_pairs_is_refused_before_anything_is_scored(tmp_path: Path) -> None:
+    """Pairs without plans make a set of one shape; what is left of thirty for dev shows nothing."""
+    pairs = [
+        f"Where does the {word} courier number {n} start?,Port {word}" for n in range(15) for word in ("Oru", "Ela")
+    ]
+    (tmp_path / "qa.csv").write_text("\n".join(["question,answer", *pairs]))
+    source = {"format": "pairs", "path": str(tmp_path / "qa.csv")}
+    config = {"name": "mine", "split": {"dev": 0.2}, "sources": [source]}
+    (tmp_path / "mine.yaml").write_text(json.dumps(config))
+    made = [str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "set")]
+    with pytest.raises(DataError, match="no question of this set has several hops"):
+        CliRunner().invoke(build_set, made, standalone_mode=False, catch_exceptions=False)
+    CliRunner().invoke(build_set, [*made, "--allow-single"], standalone_mode=False, catch_exceptions=False)
+    base = write_base(tmp_path / "base")
+    registry.connect(None, tmp_path)
+    for seed in (1, 2):
+        folder = write_adapter(tmp_path / f"adapter-{seed}", base, seed=seed)
+        registry.register_adapter(folder, "pairs", "", {"set_folder": str(tmp_path / "set")})
+    asked = ["--name", "pairs", "--home", str(tmp_path), "--threads", "1"]
+    with pytest.raises(GateRefused, match=r"\d+ questions of the challenger's set, and 100 are wanted") as refused:
+        CliRunner().invoke(promote, asked, standalone_mode=False, catch_exceptions=False)
+    assert "--force" in (refused.value.hint or "") and registry.champion("pairs") is None
+    (tmp_path / "open.yaml").write_text("confidence: 0.9\nmargins: {}\nfloors: {}\n")
+    forced = [*asked, "--force", "--rules", str(tmp_path / "open.yaml"), "--json"]
+    CliRunner().invoke(promote, forced, standalone_mode=False, catch_exceptions=False)
+    champion = registry.champion("pairs")
+    assert champion is not None and "and 100 are wanted" in champion.tags["forced"]
+
+
+def test_the_champions_questions_are_asked_again_and_one_that_lost_them_is_said(place: Place, tmp_path: Path) -> None:
+    other = write_set(tmp_path / "other", train=1, dev=4)
+    registry.connect(None, place.home)
+    for number, folder in enumerate((place.set_folder, other), 1):
+        adapter = write_adapter(tmp_path / f"adapter-{number}", place.base, seed=number)
+        registry.register_adapter(adapter, "two", "", {"set_folder": str(folder)})
+    rules = ("--rules", place.rules(OPEN), "--name", "two")
+    place.call(promote, "--version", "1", *rules)
+    with pytest.raises(GateRefused) as refused:
+        place.call(promote, "--version", "2", *rules)
+    assert "pinned/translate_bnf" in refused.value.table
+    shutil.move(other, tmp_path / "elsewhere")
+    third = write_adapter(tmp_path / "adapter-3", place.base, seed=3)
+    registry.register_adapter(third, "two", "", {"set_folder": str(tmp_path / "elsewhere")})
+    promotions.move("two", 2, promotions.read_standing("two"))
+    with pytest.raises(GateRefused, match="the champion's questions cannot be read"):
+        place.call(promote, "--version", "3", *rules)
+
+
+def test_questions_are_asked_end_to_end_and_the_next_challenger_is_asked_them_too(
+    place: Place, index: Path, tmp_path: Path
+) -> None:
+    registry.connect(None, place.home)
+    for seed in (1, 2):
+        adapter = write_adapter(tmp_path / f"adapter-{seed}", place.base, seed=seed)
+        registry.register_adapter(adapter, "asked", "", {"set_folder": str(place.set_folder)})
+    questions = tmp_path / "qa.csv"
+    questions.write_text(
+        "Frage,answer\nWho directed Lantern Row?,Ines Calloway\nWhere was Ines Calloway born?,Port Velm\n"
+        "When was Port Velm founded?,1402\n"
+    )
+    rules = ("--rules", place.rules(OPEN), "--name", "asked", "--json")
+    given = ("--questions", str(questions), "--column", "question=Frage", "--index", str(index))
+    with pytest.raises(ConfigError, match="which index is searched"):
+        place.call(promote, "--version", "1", *rules, *given[:2])
+    first = json.loads(place.call(promote, "--version", "1", *rules, *given))
+    assert first["moved"] and first["tasks"]["answers"]["n"] == 3
+    refused = CliRunner().invoke(promote, ["--home", str(place.home), "--limit", "3", "--version", "2", *rules])
+    assert isinstance(refused.exception, GateRefused), refused.exception
+    assert json.loads(refused.stdout)["tasks"]["pinned/answers"]["n"] == 3
+    questions.write_text(questions.read_text() + "Who?,Ada\n")
+    with pytest.raises(ArtifactError, match="sha256"):
+        place.call(promote, "--version", "2", *rules)
 
 
 def test_an_unknown_version_and_a_missing_set_are_clear_errors(place: Place) -> None:

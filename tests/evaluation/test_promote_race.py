@@ -116,7 +116,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]
 def promoted(uri: str, home: Path, name: str, version: int) -> subprocess.CompletedProcess[str]:
     """`revelator model promote` of a version, whatever it scores: there are no floors, and the champion is left out."""
     rules = home / "rules.yaml"
-    rules.write_text("confidence: 0.9\nmargins: {}\nfloors: {}\n")
+    rules.write_text("confidence: 0.9\nminimum: 0\nmargins: {}\nfloors: {}\n")
     arguments = ["--name", name, "--version", str(version), "--rules", str(rules), "--floors-only", "--limit", "3"]
     arguments += ["--threads", "1", "--home", str(home), "--tracking-uri", uri, "--json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "MLFLOW_HTTP_REQUEST_TIMEOUT": str(PATIENCE)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.gate.scores import DECIDING, Scores, grade_rows, read_pinned_rows, score_tasks
+from evaluation.gate.scores import Scores, grade_rows, read_pinned_rows, score_tasks
 from evaluation.metrics.plans import PLAN_SCORES
 from revelator.rows import Row, read_split
 from revelator.tasks import TASKS, TranslateInput
@@ -41,13 +41,13 @@ def score(engine: Recited, rows: Sequence[Row]) -> Scores:
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     folder: Path = write_set(tmp_path_factory.mktemp("set") / "toy", train=1, dev=20)
-    assert {len([r for r in read_pinned_rows(folder, "dev", 5) if r.task == task]) for task in DECIDING} == {5}
+    assert {len([r for r in read_pinned_rows(folder, "dev", 5) if r.task == task]) for task in TASKS} == {5}
     return read_split(folder, "dev")
 
 
 def test_gold_completions_score_one_everywhere(rows: list[Row]) -> None:
     scores = score(Recited({row.prompt: row.completion.strip() for row in rows}), rows)
-    assert set(scores) == set(DECIDING)
+    assert set(scores) == set(TASKS)
     for task, own in scores.items():
         assert own.n == 20 and set(own.scores.values()) == {1.0}, task
         assert len(own.ids) == 20 and all(len(values) == 20 for values in own.values.values())

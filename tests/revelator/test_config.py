@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("name: [1]", r"name = \[1\]: Input should be a valid string"),
+        ("name: [1]", r"name = \[1\]: a text is needed"),
         ("parts: []", "name: this field is needed"),
         ("{name: x, parts: [{kind: c}]}", "parts.0.kind = 'c': Input should be 'a' or 'b'"),
         ("{name: x, part: 1}", "part = 1: there is no such field"),

@@ -6,25 +6,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from revelator.errors import DeadlineExceeded, InvalidRequest, Overloaded, ServingError, Unavailable
 from revelator.trace import Passage
-from serving.batching import BatchedRevelator, Call, take_turns
-from serving.executor.executor import Executor
-from serving.protocols import Completion
+from serving.batching import Batcher
 from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index
 from serving.triton.inside.retriever import Search, search
-from tests.serving.executor.world import Toy
 from tests.serving.retrieval.toy_encoder import write_encoder
 
 
 class Model:
-    """A revelator that keeps each batch; held by `gate`, it runs one after the other."""
+    """What a batcher runs: it keeps each batch; held by `gate`, it runs one after the other."""
 
     def __init__(self) -> None:
-        self.batches: list[tuple[str, float, list[str]]] = []
+        self.batches: list[tuple[str, list[str]]] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.live = 0
@@ -32,8 +27,8 @@ class Model:
         self.running = asyncio.Event()
         self.left = asyncio.Event()
 
-    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        self.batches.append((task, temperature, list(prompts)))
+    async def run(self, key: str, rows: Sequence[str]) -> list[str]:
+        self.batches.append((key, list(rows)))
         self.live += 1
         self.most = max(self.most, self.live)
         self.running.set()
@@ -42,38 +37,34 @@ class Model:
         finally:
             self.live -= 1
             self.left.set()
-        return [Completion(f"{task}: {prompt}") for prompt in prompts]
+        return [f"{key}: {row}" for row in rows]
 
     def rows(self) -> list[list[str]]:
-        return [prompts for _, _, prompts in self.batches]
+        return [rows for _, rows in self.batches]
 
 
-async def test_calls_of_one_turn_are_one_batch_and_each_gets_its_own_answers_in_order():
+async def test_calls_of_one_turn_are_one_batch_and_each_gets_its_own_answer():
     model = Model()
-    batched = BatchedRevelator(model)
-    one, two = await asyncio.gather(batched.complete("end", ["a", "b"]), batched.complete("end", ["c"]))
+    batcher = Batcher(model.run, 64)
+    assert await asyncio.gather(*(batcher.submit("k", row) for row in "abc")) == ["k: a", "k: b", "k: c"]
     assert model.rows() == [["a", "b", "c"]]
-    assert [c.text for c in one] == ["end: a", "end: b"] and [c.text for c in two] == ["end: c"]
-    assert await batched.complete("end", []) == []
 
 
-async def test_tasks_and_temperatures_are_not_mixed_and_take_turns():
+async def test_keys_are_not_mixed_take_turns_and_a_batch_is_bounded():
     model = Model()
-    batched = BatchedRevelator(model, size=2)
-    calls = [("end", 0.0), ("route", 0.0), ("end", 0.0), ("refine", 0.5), ("refine", 0.0), ("end", 0.0)]
-    await asyncio.gather(*(batched.complete(task, [str(n)], temperature=t) for n, (task, t) in enumerate(calls)))
-    assert [(task, t) for task, t, _ in model.batches] == [
-        ("end", 0.0), ("route", 0.0), ("refine", 0.5), ("refine", 0.0), ("end", 0.0),
-    ]  # fmt: skip
+    batcher = Batcher(model.run, 2)
+    keys = ["one", "two", "one", "one", "three"]
+    await asyncio.gather(*(batcher.submit(key, str(n)) for n, key in enumerate(keys)))
+    assert model.batches == [("one", ["0", "2"]), ("two", ["1"]), ("three", ["4"]), ("one", ["3"])]
 
 
 async def test_what_arrives_while_a_batch_runs_is_the_next_batch_and_none_runs_beside_it():
     model = Model()
     model.gate.clear()
-    batched = BatchedRevelator(model)
-    first = asyncio.create_task(batched.complete("end", ["a"]))
+    batcher = Batcher(model.run, 64)
+    first = asyncio.create_task(batcher.submit("k", "a"))
     await model.running.wait()
-    rest = [asyncio.create_task(batched.complete("end", [text])) for text in "bcd"]
+    rest = [asyncio.create_task(batcher.submit("k", text)) for text in "bcd"]
     await asyncio.sleep(0)
     assert model.rows() == [["a"]]
     model.gate.set()
@@ -81,34 +72,13 @@ async def test_what_arrives_while_a_batch_runs_is_the_next_batch_and_none_runs_b
     assert model.rows() == [["a"], ["b", "c", "d"]] and model.most == 1
 
 
-async def test_a_caller_with_many_rows_does_not_keep_one_with_a_single_row_waiting():
-    model = Model()
-    batched = BatchedRevelator(model, size=4)
-    many = [f"m{n}" for n in range(20)]
-    greedy, small = await asyncio.gather(batched.complete("end", many), batched.complete("end", ["s"]))
-    assert "s" in model.rows()[0] and all(len(rows) <= 4 for rows in model.rows())
-    assert [c.text for c in greedy] == [f"end: {text}" for text in many] and small[0].text == "end: s"
-
-
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.integers(1, 12))
-def test_turns_are_even_bounded_and_leave_no_room_unused(lengths, size):
-    calls = [Call([(n, row) for row in range(length)], asyncio.Future(loop=LOOP)) for n, length in enumerate(lengths)]
-    shares = {id(call): len(rows) for call, rows in take_turns(calls, size)}
-    assert sum(shares.values()) == min(size, sum(lengths))
-    left_out = [shares.get(id(call), 0) for call in calls if call.sent < len(call.rows)]
-    assert all(share <= min(left_out, default=9) + 1 for share in shares.values())
-
-
-LOOP = asyncio.new_event_loop()
-
-
-async def test_a_caller_that_leaves_takes_its_rows_along_and_the_last_one_the_batch():
+async def test_a_caller_that_leaves_takes_its_row_along_and_the_last_one_the_batch():
     model = Model()
     model.gate.clear()
-    batched = BatchedRevelator(model)
-    first = [asyncio.create_task(batched.complete("end", [text])) for text in "ab"]
+    batcher = Batcher(model.run, 64)
+    first = [asyncio.create_task(batcher.submit("k", text)) for text in "ab"]
     await model.running.wait()
-    waiting = asyncio.create_task(batched.complete("end", ["c"]))
+    waiting = asyncio.create_task(batcher.submit("k", "c"))
     await asyncio.sleep(0)
     for task in (first[0], waiting):
         task.cancel()
@@ -119,17 +89,7 @@ async def test_a_caller_that_leaves_takes_its_rows_along_and_the_last_one_the_ba
     await model.left.wait()
     assert model.live == 0 and model.rows() == [["a", "b"]]
     model.gate.set()
-    assert (await batched.complete("end", ["d"]))[0].text == "end: d"
-
-
-async def test_the_leaves_of_many_questions_share_the_passes_of_the_model():
-    questions = [f"Who wrote {n}?" for n in range(16)]
-    world = Toy({question: [f"Author {question}"] for question in questions})
-    executor = Executor(BatchedRevelator(world), world, world)
-    traces = await asyncio.gather(*(executor.run(question, strategy="single") for question in questions))
-    assert [trace.answers for trace in traces] == [[f"Author {question}"] for question in questions]
-    assert [rows for _, rows, _ in world.calls] == [64, 64, 32]
-    assert all(trace.usage.model_calls == 10 for trace in traces)
+    assert await batcher.submit("k", "d") == "k: d"
 
 
 @pytest.fixture(scope="module")
@@ -203,41 +163,40 @@ class Failing(Model):
         super().__init__()
         self.errors = errors
 
-    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        found = await super().complete(task, prompts, temperature=temperature)
-        for error in (self.errors[prompt] for prompt in prompts if prompt in self.errors):
+    async def run(self, key: str, rows: Sequence[str]) -> list[str]:
+        found = await super().run(key, rows)
+        for error in (self.errors[row] for row in rows if row in self.errors):
             raise error
         return found
 
 
 @pytest.mark.parametrize("error", [InvalidRequest("too long"), ValueError("torn"), RecursionError("too deep")])
 async def test_a_row_that_the_model_fails_on_fails_its_own_caller_alone(error):
-    batched = BatchedRevelator(Failing(x=error))
-    one, failed, two = await asyncio.gather(*(batched.complete("end", [t]) for t in "axb"), return_exceptions=True)
-    assert one[0].text == "end: a" and two[0].text == "end: b" and failed is error
+    batcher = Batcher(Failing(x=error).run, 64)
+    found = await asyncio.gather(*(batcher.submit("k", row) for row in "axb"), return_exceptions=True)
+    assert found == ["k: a", error, "k: b"]
 
 
 @pytest.mark.parametrize("error", [Unavailable("down"), Overloaded("full"), DeadlineExceeded("late")])
 async def test_a_model_that_is_down_is_not_asked_again_for_each_caller(error):
     model = Failing(x=error)
-    batched = BatchedRevelator(model)
-    assert await asyncio.gather(*(batched.complete("end", [t]) for t in "axb"), return_exceptions=True) == [error] * 3
+    batcher = Batcher(model.run, 64)
+    assert await asyncio.gather(*(batcher.submit("k", row) for row in "axb"), return_exceptions=True) == [error] * 3
     assert model.rows() == [["a", "x", "b"]]
 
 
 async def test_a_batch_that_somebody_else_cancels_is_unavailable_to_its_callers():
-    batched = BatchedRevelator(Failing(x=asyncio.CancelledError()))
-    failed = await asyncio.gather(*(batched.complete("end", [t]) for t in "ax"), return_exceptions=True)
+    batcher = Batcher(Failing(x=asyncio.CancelledError()).run, 64)
+    failed = await asyncio.gather(*(batcher.submit("k", row) for row in "ax"), return_exceptions=True)
     assert [type(error) for error in failed] == [Unavailable] * 2
-    assert (await batched.complete("end", ["b"]))[0].text == "end: b"
+    assert await batcher.submit("k", "b") == "k: b"
 
 
 @pytest.mark.parametrize("change", [-1, 1])
 async def test_a_model_that_gives_too_few_or_too_many_results_fails_its_callers(change):
-    class Miscounting(Model):
-        async def complete(self, task, prompts, *, temperature=0.0):
-            return [Completion("one")] * (len(prompts) + change)
+    async def miscount(key: str, rows: Sequence[str]) -> list[str]:
+        return ["one"] * (len(rows) + change)
 
-    batched = BatchedRevelator(Miscounting())
-    failed = await asyncio.gather(*(batched.complete("end", [t]) for t in "ab"), return_exceptions=True)
+    batcher = Batcher(miscount, 64)
+    failed = await asyncio.gather(*(batcher.submit("k", row) for row in "ab"), return_exceptions=True)
     assert [str(error) for error in failed] == [f"the model gave {1 + change} results for 1 rows"] * 2

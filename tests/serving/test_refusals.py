@@ -58,11 +58,11 @@ def infer(triton: grpc_client.InferenceServerClient, question: str, options: obj
     ("options", "parameters", "message"),
     [
         ("{", {}, "not JSON"),
-        ([], {}, "JSON object"),
-        ({"colour": "red"}, {}, "no option 'colour'"),
+        ([], {}, "mapping"),
+        ({"colour": "red"}, {}, "options.colour"),
         ({"strategy": "guess"}, {}, "no strategy 'guess'"),
         ({"limits": {"leaves": -1}}, {}, "limit leaves"),
-        ({"reuse": "a trace"}, {}, "option reuse"),
+        ({"reuse": "a trace"}, {}, "options.reuse"),
         ({"reuse": {"nodes": []}}, {}, "no trace"),
         ({"reuse": {**Trace("q", "auto").to_json(), "answers": 5}}, {}, "no trace: answers"),
         (
@@ -78,7 +78,8 @@ def test_a_request_that_is_wrong_says_what_is_wrong(triton, options, parameters,
     with pytest.raises(InferenceServerException) as refused:
         infer(triton, QUESTION, options, **parameters)
     assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"
-    assert message in json.loads(refused.value.message())["message"]
+    said = json.loads(refused.value.message())
+    assert message in f"{said['where']}: {said['message']}"
 
 
 BAD = b"who \xff?"

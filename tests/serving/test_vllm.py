@@ -137,7 +137,7 @@ async def test_the_executor_answers_with_vllm_as_its_planner(models: str, folder
 
     from serving.triton.inside.executor import QuestionService
 
-    questions = QuestionService(models, folder, vllm=folder / "1")
+    questions = QuestionService(models, folder, {"vllm": str(folder / "1")})
     async with AsyncExitStack() as stack:
         await questions.open(stack)
         trace = await questions.answer(QUESTION, "", None)

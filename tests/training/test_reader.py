@@ -144,15 +144,15 @@ def test_a_trained_reader_answers_and_its_card_has_the_figures_of_dev(trained: t
     assert run.data.metrics["dev/towns/f1"] == pytest.approx(result["figures"]["towns"]["f1"])
 
 
-def score_saved(config: ReaderConfig, *, int8: bool) -> dict:
+def score_saved(config: ReaderConfig) -> dict:
     rows = [row for row in load_rows(config.rows[0]) if is_dev(row, config.dev_part)]
-    outcomes = load_reader(config.out, int8=int8).read_all([(r.question, [(r.title, r.passage)]) for r in rows])
+    outcomes = load_reader(config.out).read_all([(r.question, [(r.title, r.passage)]) for r in rows])
     return score_outcomes(rows, outcomes).to_json()
 
 
 def test_what_was_saved_has_the_figures_of_the_training(trained: tuple[ReaderConfig, dict]) -> None:
     config, result = trained
-    assert score_saved(config, int8=False) == pytest.approx(result["figures"]["towns"])
+    assert score_saved(config) == pytest.approx(result["figures"]["towns"])
 
 
 def test_eval_reading_scores_the_reader_as_it_is_served(trained: tuple[ReaderConfig, dict]) -> None:
@@ -161,7 +161,7 @@ def test_eval_reading_scores_the_reader_as_it_is_served(trained: tuple[ReaderCon
     done = CliRunner().invoke(reading, [*arguments, "--json"], catch_exceptions=False)
     figures = json.loads(done.output)
     assert list(figures) == ["n", "em", "f1", "no_answer_auc", "span_f1"]
-    assert figures == pytest.approx(score_saved(config, int8=True))
+    assert figures == pytest.approx(score_saved(config))
     assert "span_f1" in CliRunner().invoke(reading, arguments, catch_exceptions=False).output
 
 

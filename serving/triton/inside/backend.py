@@ -5,9 +5,10 @@ Imported by model_repo/*/model.py only: `triton_python_backend_utils` exists in 
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import triton_python_backend_utils as pb_utils
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.wire import choose_grpc_code, write_error
 from serving.models.triton import SECRET_PARAMETER
-from serving.triton.access import INNER, read_secret, require_secret
+from serving.triton.access import INNER, read_secret
 from serving.triton.inside.processes import start_heartbeat
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,10 @@ class SecretCheck:
 
     def check(self, request: Any) -> None:
         """Raises InvalidRequest, before anything of the request is looked at."""
-        require_secret(self._secret, read_parameter(request, SECRET_PARAMETER), self._model)
+        sent = read_parameter(request, SECRET_PARAMETER)
+        if not (isinstance(sent, str) and hmac.compare_digest(sent.encode(errors="replace"), self._secret.encode())):
+            hint = "put the question to the model `executor`, as revelator.client does"
+            raise InvalidRequest("this model answers the executor alone", where=f"model {self._model}", hint=hint)
 
 
 def make_strings(*values: str) -> np.ndarray:
@@ -81,19 +85,6 @@ def make_strings(*values: str) -> np.ndarray:
 
 def make_response(**outputs: np.ndarray) -> Any:
     return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in outputs.items()])
-
-
-def make_counter(name: str, description: str, label: str) -> Callable[[str], None]:
-    """A counter on Triton's metrics page: call it with the value of `label` that is to be counted."""
-    family = pb_utils.MetricFamily(name=name, description=description, kind=pb_utils.MetricFamily.COUNTER)
-    series: dict[str, Any] = {}
-
-    def count(value: str) -> None:
-        if value not in series:
-            series[value] = family.Metric(labels={label: value})
-        series[value].increment(1)
-
-    return count
 
 
 def make_failure(error: BaseException) -> Any:
@@ -106,6 +97,36 @@ def make_failure(error: BaseException) -> Any:
     return pb_utils.InferenceResponse(
         error=pb_utils.TritonError(write_error(error), getattr(pb_utils.TritonError, code))
     )
+
+
+def answer_together(
+    requests: Sequence[Any],
+    inner: SecretCheck,
+    read: Callable[[Any], Sequence[Any]],
+    run: Callable[[list[Any]], Sequence[Any]],
+    reply: Callable[[list[Any]], Any],
+) -> list[Any]:
+    """The response to each request of a batch to an inner model: `read` gives its rows, `run` an outcome for each row
+    of all requests. A request that cannot be read, or one of whose outcomes is an error, is answered with that
+    error."""
+    rows: list[Any] = []
+    parts: list[slice | RevelatorError] = []
+    for request in requests:
+        try:
+            inner.check(request)
+            own = read(request)
+        except RevelatorError as error:
+            parts.append(error.with_traceback(None))  # whose frames hold the request
+            continue
+        parts.append(slice(len(rows), len(rows) + len(own)))
+        rows += own
+    outcomes = run(rows)
+    responses = []
+    for part in parts:
+        found = [part] if isinstance(part, RevelatorError) else list(outcomes[part])
+        failure = next((outcome for outcome in found if isinstance(outcome, Exception)), None)
+        responses.append(make_failure(failure) if failure else reply(found))
+    return responses
 
 
 def send_last(sender: Any, answer: Any) -> None:

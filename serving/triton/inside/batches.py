@@ -1,10 +1,11 @@
-"""Runs the rows that the server hands over together in one pass, with an outcome for each."""
+"""Runs the rows that the server hands over together, those of one group in one pass, with an outcome for each row."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from revelator.errors import Cancelled, RevelatorError, ServingError
 
@@ -13,15 +14,35 @@ Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 
 
-def run_together(
+def run_groups(
+    rows: Sequence[Row],
+    choose_group: Callable[[Row], tuple[Hashable, ...] | RevelatorError],
+    work: Callable[..., Sequence[Result]],
+) -> list[Result | RevelatorError]:
+    """Returns a result or an error for each row, in order. `choose_group` gives the row's group, or the error that it
+    alone is answered with; `work(*group, rows)` a result for each row of a group.
+
+    If `work` fails, it is run on each row alone, so that a row that is wrong fails by itself. Cancelled ends all rows
+    of a group at once; an error that is not ours is logged and becomes ServingError. Errors lose their tracebacks,
+    whose frames would keep all that the pass had in memory.
+    """
+    outcomes: dict[int, Result | RevelatorError] = {}
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for i, row in enumerate(rows):
+        group = choose_group(row)
+        if isinstance(group, RevelatorError):
+            outcomes[i] = group
+        else:
+            groups.setdefault(group, []).append(i)
+    for group, members in groups.items():
+        found = _run_together([rows[i] for i in members], partial(work, *group), str(group[0]))
+        outcomes.update(zip(members, found, strict=True))
+    return [outcomes[i] for i in range(len(rows))]
+
+
+def _run_together(
     rows: Sequence[Row], work: Callable[[Sequence[Row]], Sequence[Result]], what: str
 ) -> Sequence[Result | RevelatorError]:
-    """Runs `work` on all rows, and, if that fails, on each row alone, so that a row that is wrong fails by itself.
-    Returns a result or an error for each row. Cancelled ends all rows at once; an error that is not ours is logged and
-    becomes ServingError.
-
-    Errors lose their tracebacks, whose frames would keep all that the pass had in memory.
-    """
     try:
         return work(rows)
     except RevelatorError as error:
@@ -31,4 +52,4 @@ def run_together(
         failed = ServingError(f"{type(error).__name__}: {error}".splitlines()[0], where=what)
     if len(rows) == 1 or isinstance(failed, Cancelled):
         return [failed] * len(rows)
-    return [outcome for row in rows for outcome in run_together([row], work, what)]
+    return [outcome for row in rows for outcome in _run_together([row], work, what)]

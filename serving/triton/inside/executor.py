@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, nullcontext
 from dataclasses import replace
@@ -68,54 +67,40 @@ def _make_key(*parts: str) -> str:
 class QuestionService:
     """Answers questions with the three other models of the server at `url`.
 
-    `sources` names the knowledge sources of the strategy `atomic`; without it, trees run over the served retriever.
-    The release of `home` answers (`serving.models.releases`), or `vllm`, the version folder of the model
-    `revelator_vllm`, which then plans in place of `revelator`. `cache` holds answers; events are always new. `limits`
-    is JSON that lowers the executor's own; `on_finish` is called with each finished trace; `admission` says when a
-    question may begin.
+    The release of `home` answers (`serving.models.releases`). Of the `parameters` of a config.pbtxt, `sources` names
+    the knowledge sources of the strategy `atomic`, without which trees run over the served retriever; `vllm` the
+    version folder of the model `revelator_vllm`, which then plans in place of `revelator`; `limits` is JSON that
+    lowers the executor's own. `cache` holds answers; events are always new. `on_finish` is called with each finished
+    trace; `admission` says when a question may begin.
     """
 
     def __init__(
         self,
         url: str,
         home: Path,
-        sources: Path | None = None,
-        vllm: Path | None = None,
-        cache: AnswerCache | None = None,
-        limits: str = "",
+        parameters: Mapping[str, str],
         on_finish: Callable[[Trace], object] = lambda trace: None,
         admission: Admission | None = None,
+        cache: AnswerCache | None = None,
     ) -> None:
         self.url = url
         self.home = home
-        self.sources = sources
-        self.vllm = vllm
+        self.sources, self.vllm = (Path(parameters[n]) if n in parameters else None for n in ("sources", "vllm"))
         self.cache = cache
-        self.limits = Limits().lowered(json.loads(limits or "{}"))
+        self.limits = Limits().lowered(json.loads(parameters.get("limits", "{}")))
         self._on_finish = on_finish
         self._admission = admission
         self._traffic = Traffic(home)
 
-    @classmethod
-    def from_parameters(
-        cls,
-        home: Path,
-        parameters: Mapping[str, str],
-        on_finish: Callable[[Trace], object],
-        admission: Admission,
-        cache: AnswerCache | None = None,
-    ) -> QuestionService:
-        """As the `parameters` of a config.pbtxt say, with the models of the server that started this process."""
-        sources, vllm = (Path(parameters[name]) if parameters.get(name) else None for name in ("sources", "vllm"))
-        limits = parameters.get("limits", "")
-        return cls(os.environ["REVELATOR_GRPC"], home, sources, vllm, cache, limits, on_finish, admission)
-
     async def open(self, stack: AsyncExitStack) -> None:
         await asyncio.to_thread(read_vocabulary)  # half a second, which the first question would wait
         models = await stack.enter_async_context(TritonModels(self.url, read_secret(self.home, INNER)))
-        planner: Revelator = (
-            VllmRevelator(models, read_facts(self.vllm)) if self.vllm else self._make_routed_revelator(models, stack)
-        )
+        planner: Revelator
+        if self.vllm:
+            planner = VllmRevelator(models, read_facts(self.vllm))
+        else:
+            planner = routed = RoutedRevelator(RemoteRevelator(models), self.home)
+            stack.push_async_callback(routed.close)
         services = planner, RemoteRetriever(models), RemoteGenerator(models, ProcessGuard("generator").call)
         sources = open_sources(self.sources, services[1])
         stack.push_async_callback(sources.close)
@@ -126,11 +111,6 @@ class QuestionService:
         self._executor = Executor(
             *services, self.limits, sources=sources, logical=logical, on_finish=self._report_finish, turn=turn
         )
-
-    def _make_routed_revelator(self, models: TritonModels, stack: AsyncExitStack) -> RoutedRevelator:
-        revelator = RoutedRevelator(RemoteRevelator(models), self.home)
-        stack.push_async_callback(revelator.close)
-        return revelator
 
     def seconds_allowed(self, deadline_ms: object) -> float:
         """Seconds in which a question must end. Raises InvalidRequest."""

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from json import decoder, scanner
 from typing import Any, NoReturn
 
-from pydantic import TypeAdapter
-from pydantic_core import ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from revelator.config import find_first_fault
 from revelator.errors import DataError, InvalidRequest
 from revelator.tasks import Step
-from revelator.trace import Node, Trace
+from revelator.trace import Trace
 from serving.knowledge.graph import ROWS
 from serving.pauses import count_values
 
@@ -24,7 +23,17 @@ REUSED_ANSWERS = 20_000  # of all nodes of an earlier trace together
 REUSED_CHARACTERS = 500_000  # of the JSON of a node that is taken over; each leaf that asks the same has a copy
 REUSED_VALUES = 5_000  # in that JSON: an event about them keeps the event loop for a millisecond
 
-OPTIONS = {"plan": str, "strategy": str, "limits": dict, "reuse": dict, "history": list}
+
+class Options(BaseModel):
+    """What the JSON of a question's options may hold."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    plan: str | None = None
+    strategy: str | None = None
+    limits: dict[str, Any] | None = None
+    reuse: dict[str, Any] | None = None
+    history: list[Any] | None = None
 
 
 @dataclass
@@ -36,7 +45,7 @@ class _Detail:
     count: int = 0
 
 
-_TRACE, _NODE, _DETAIL = TypeAdapter(Trace), TypeAdapter(Node), TypeAdapter(_Detail)
+_DETAIL = TypeAdapter(_Detail)
 _HISTORY = TypeAdapter(tuple[Step, ...])
 
 
@@ -46,20 +55,16 @@ def read_options(text: str, most_bytes: int) -> dict[str, Any]:
     if len(text) > most_bytes or len(text.encode()) > most_bytes:
         raise InvalidRequest(f"the options are too large; the limit options_bytes is {most_bytes}")
     try:
-        value = _DECODER.decode(text or "{}")
+        wanted = Options.model_validate(_DECODER.decode(text or "{}"))
+    except ValidationError as error:
+        field, reason = find_first_fault(error)
+        hint = f"options are {', '.join(Options.model_fields)}"
+        raise InvalidRequest(reason, where=f"options.{field}"[:200].rstrip("."), hint=hint) from error
     except ValueError as error:
         raise InvalidRequest(f"the options are not JSON: {error}") from error
     except RecursionError as error:
         raise InvalidRequest("the options are not JSON that can be read: they are nested too deep") from error
-    if not isinstance(value, dict):
-        raise InvalidRequest("the options must be a JSON object", hint=f"with any of {', '.join(OPTIONS)}")
-    for name, given in value.items():
-        if name not in OPTIONS:
-            raise InvalidRequest(f"there is no option {name!r:.60}", hint=f"options are {', '.join(OPTIONS)}")
-        if given is not None and not isinstance(given, OPTIONS[name]):
-            kinds = f"{OPTIONS[name].__name__}, not {type(given).__name__}"
-            raise InvalidRequest(f"option {name} must be a JSON {kinds}")
-    return {name: given for name, given in value.items() if given is not None}
+    return {name: given for name, given in wanted if given is not None}
 
 
 class _Decoder(json.JSONDecoder):
@@ -106,18 +111,14 @@ def read_trace(value: Mapping[str, Any]) -> Trace:
     if isinstance(nodes, list) and len(nodes) > REUSED_NODES:
         raise InvalidRequest(f"option reuse: the trace has {len(nodes)} nodes; at most {REUSED_NODES} are read")
     try:
-        read = Trace.from_json(dict(value)).nodes  # the schema, and that it is a trace at all
-        trace = _TRACE.validate_python({**value, "nodes": []})
-        answers = 0
-        for node, written in zip(read, value["nodes"], strict=True):
-            if isinstance(node.answers, list) and len(node.answers) > ROWS:
-                raise InvalidRequest(f"option reuse: a node has {len(node.answers)} answers; at most {ROWS} are read")
-            answers += len(node.answers) if isinstance(node.answers, list) else 0
-            if answers > REUSED_ANSWERS:
-                raise InvalidRequest(f"option reuse: the trace has more than {REUSED_ANSWERS} answers")
-            if _is_small(written):
-                trace.nodes.append(_NODE.validate_python(written))  # one by one: a pass over all holds the loop
-                _DETAIL.validate_python(trace.nodes[-1].detail)
+        trace = Trace.from_json(dict(value))
+        if longest := next((node for node in trace.nodes if len(node.answers) > ROWS), None):
+            raise InvalidRequest(f"option reuse: a node has {len(longest.answers)} answers; at most {ROWS} are read")
+        if sum(len(node.answers) for node in trace.nodes) > REUSED_ANSWERS:
+            raise InvalidRequest(f"option reuse: the trace has more than {REUSED_ANSWERS} answers")
+        trace.nodes = [node for node, written in zip(trace.nodes, nodes or (), strict=True) if _is_small(written)]
+        for node in trace.nodes:
+            _DETAIL.validate_python(node.detail)
         return trace
     except DataError as error:
         raise InvalidRequest(f"option reuse: {error.message}", hint=error.hint) from error

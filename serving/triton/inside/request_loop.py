@@ -127,14 +127,7 @@ class RequestLoop:
         self._telemetry.report_in_flight(self._admission.in_flight, self._admission.limit)
 
     def _start(self, slot: object, sender: Any, answer: Answer) -> None:
-        serving = self._serve(slot, sender, answer)
-        try:
-            task = self._loop.create_task(serving)
-        except BaseException as error:
-            serving.close()
-            self._release(slot)
-            self._courier.send_last(sender, self._make_failure(error))
-            return
+        task = self._loop.create_task(self._serve(slot, sender, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -179,7 +172,6 @@ class RequestLoop:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        self._telemetry.close()
 
     async def _drain(self) -> None:
         if self._tasks:

@@ -10,7 +10,7 @@ from revelator.errors import InvalidRequest, RevelatorError
 from revelator.trace import Passage
 from serving.retrieval import Index
 from serving.retrieval.logical_search import search_logical
-from serving.triton.inside.batches import run_together
+from serving.triton.inside.batches import run_groups
 
 QUERY_BYTES = 131_072  # a logical query of 20,000 characters in any script
 MOST_PASSAGES = 1_000  # of one search
@@ -26,24 +26,18 @@ class Search(NamedTuple):
 
 def search(index: Index, searches: Sequence[Search]) -> list[list[Passage] | RevelatorError]:
     """One outcome a search, in order: at most `k` passages, or the error that it alone meets."""
-    outcomes: dict[int, list[Passage] | RevelatorError] = {}
-    groups: dict[tuple[str, int], list[int]] = {}
-    for i, one in enumerate(searches):
-        if one.k > MOST_PASSAGES:
-            outcomes[i] = InvalidRequest(f"k must be {MOST_PASSAGES} at most, not {one.k}")
-            continue
-        groups.setdefault((one.language, one.k), []).append(i)
-    for (language, k), members in groups.items():
-        found = run_together(
-            [searches[i].query for i in members], partial(_search_together, index, language, k), "retriever"
-        )
-        outcomes.update(zip(members, found, strict=True))
-    return [outcomes[i] for i in range(len(searches))]
+    return run_groups(searches, _choose_group, partial(_search_together, index))
 
 
-def _search_together(index: Index, language: str, k: int, queries: Sequence[str]) -> Sequence[list[Passage]]:
+def _choose_group(one: Search) -> tuple[str, int] | RevelatorError:
+    if one.k > MOST_PASSAGES:
+        return InvalidRequest(f"k must be {MOST_PASSAGES} at most, not {one.k}")
+    return one.language, one.k
+
+
+def _search_together(index: Index, language: str, k: int, searches: Sequence[Search]) -> Sequence[list[Passage]]:
     if language == "words":
-        return index.search_many(queries, k)
+        return index.search_many([one.query for one in searches], k)
     if language == "logic":
-        return [search_logical(index, query, k) for query in queries]
+        return [search_logical(index, one.query, k) for one in searches]
     raise InvalidRequest(f"there is no language {language!r}", hint="one of words, logic")

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from revelator.errors import InvalidRequest, RevelatorError
@@ -14,7 +13,7 @@ from revelator.tasks import TASKS
 from serving.models.engine import Engine, never_cancelled
 from serving.models.local import complete
 from serving.protocols import Completion, Decoding
-from serving.triton.inside.batches import run_together
+from serving.triton.inside.batches import run_groups
 from serving.triton.repository import ADAPTER, CONTENTS_FILE
 
 PROMPT_BYTES, PROMPTS_BYTES = 131_072, 524_288  # each prompt, and all of one request; 1 MB takes a tokenizer 1.5 s
@@ -70,19 +69,7 @@ class CompletionService:
     def complete(self, rows: Sequence[Row]) -> list[Completion | RevelatorError]:
         """One outcome a row, in order; what goes wrong with one task's rows leaves the others alone. Work that no row's
         client waits for any more ends as Cancelled."""
-        outcomes: dict[int, Completion | RevelatorError] = {}
-        groups: dict[tuple[str, float], list[int]] = {}
-        for i, row in enumerate(rows):
-            if refusal := row.refusal():
-                outcomes[i] = refusal
-            else:
-                groups.setdefault((row.task, row.temperature), []).append(i)
-        for (task, temperature), members in groups.items():
-            found = run_together(
-                [rows[i] for i in members], partial(self._complete_group, task, temperature), f"task {task}"
-            )
-            outcomes.update(zip(members, found, strict=True))
-        return [outcomes[i] for i in range(len(rows))]
+        return run_groups(rows, lambda row: row.refusal() or (row.task, row.temperature), self._complete_group)
 
     def _complete_group(self, task: str, temperature: float, rows: Sequence[Row]) -> Sequence[Completion]:
         return complete(

@@ -29,7 +29,7 @@ from revelator.calls import CALL, PROBE
 from revelator.errors import RevelatorError
 from revelator.trace import Trace
 from revelator.wire import choose_grpc_code
-from serving.triton.inside.metrics import Metrics, make_sample, sample_trace
+from serving.triton.inside.metrics import ERRORS, IN_FLIGHT, IN_FLIGHT_LIMIT, count_trace
 
 ID_CHARACTERS = 128  # of a client's request id or call; the rest is dropped
 PROBE_CHARACTERS = 8_192  # of a probe: the ids of 248 calls, and our clients name no more
@@ -92,19 +92,18 @@ class Telemetry:
 
     def __init__(self, model: str) -> None:
         self.model = model
-        self._metrics = Metrics(model)
         self._log = EventLog(model)
         spans.start(f"revelator-{model}")
 
     @_never_raise
     def report_in_flight(self, count: int, limit: int) -> None:
-        gauges = make_sample("revelator_in_flight", count), make_sample("revelator_in_flight_limit", limit)
-        self._metrics.add(gauges)
+        IN_FLIGHT.labels(self.model).set(count)
+        IN_FLIGHT_LIMIT.labels(self.model).set(limit)
 
     @_never_raise
     def record_trace(self, trace: Trace) -> None:
         """Call it in the context of the request that the trace answers."""
-        self._metrics.add(sample_trace(trace))
+        count_trace(self.model, trace)
         spent: dict[str, float] = {}
         for node in trace.nodes:
             for call in node.list_calls():
@@ -135,13 +134,10 @@ class Telemetry:
         """Called in the context of the request that ends with this error."""
         code = choose_grpc_code(error) if isinstance(error, RevelatorError) else "INTERNAL"
         kind = type(error).__name__
-        self._metrics.add([make_sample("revelator_errors_total", code=code, error=kind)])
+        ERRORS.labels(self.model, code, kind).inc()
         message = str(error) if self._log.writes_texts else None
         ms = round((time.perf_counter() - CURRENT.get().began) * 1000, 1)
         self._log.write("error", **_name_request(), code=code, error=kind, ms=ms, message=message)
-
-    def close(self) -> None:
-        self._metrics.close()
 
 
 def _name_request() -> dict[str, str | None]:

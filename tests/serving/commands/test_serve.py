@@ -46,3 +46,9 @@ def test_documents_alone_are_enough_to_be_asked(tmp_path: Path) -> None:
 def test_an_index_that_is_not_named_cannot_be_remembered(tmp_path: Path) -> None:
     done = CliRunner().invoke(serve, ["--home", str(tmp_path), "--remember"])
     assert done.exception is not None and "no index is given" in str(done.exception)
+
+
+def test_without_an_index_nothing_is_left_behind(tmp_path: Path) -> None:
+    done = CliRunner().invoke(serve, ["--home", str(tmp_path)])
+    assert done.exception is not None and "which index is to be searched?" in str(done.exception)
+    assert not list(tmp_path.iterdir())

@@ -77,7 +77,7 @@ def test_the_endpoint_refuses_what_is_not_signed_or_too_long_and_counts_it(monke
     with serve_hints(0, hint, Metrics()) as url:
         assert post(f"{url}/hint", BODY, headers("wrong", timestamp=str(int(time.time())))) == 403
         assert post(f"{url}/hint", b" " * (MOST_BYTES + 1), {}) == 400
-        assert post(f"{url}/metrics", BODY, {}) == 400
+        assert post(f"{url}/metrics", BODY, {}) == 405
         assert not hint.is_set()
         assert post(f"{url}/hint", BODY, headers(timestamp=str(int(time.time())))) == 204
         assert hint.is_set()

@@ -18,7 +18,6 @@ from transformers import AutoModelForCausalLM
 from revelator.artifact import MANIFEST
 from revelator.errors import ArtifactError, Cancelled, InvalidRequest, ServingError
 from revelator.tasks import TASKS, RelevanceInput
-from serving.batching import BatchedRevelator
 from serving.models.engine import Engine
 from serving.models.local import LocalRevelator, complete
 from serving.models.onnx_model import OnnxModel
@@ -180,9 +179,9 @@ DOCUMENTS = [
 
 
 @pytest.mark.parametrize(("task", "prompts", "held"), [("refine", PROMPTS[:1], 3), ("relevance", DOCUMENTS, 1)])
-@pytest.mark.parametrize(("batched", "runtime"), [(False, "onnx"), (True, "onnx"), (False, "transformers")])
+@pytest.mark.parametrize("runtime", ["onnx", "transformers"])
 async def test_a_model_makes_no_pass_after_its_caller_was_cancelled(
-    engine: Engine, plain: Engine, task: str, prompts: list[str], held: int, batched: bool, runtime: str
+    engine: Engine, plain: Engine, task: str, prompts: list[str], held: int, runtime: str
 ) -> None:
     engine = engine if runtime == "onnx" else plain
     with Passes(engine) as whole:
@@ -191,7 +190,7 @@ async def test_a_model_makes_no_pass_after_its_caller_was_cancelled(
     begun = asyncio.Event()
     local = LocalRevelator(engine)
     with Passes(engine, held, partial(asyncio.get_running_loop().call_soon_threadsafe, begun.set)) as passes:
-        call = asyncio.create_task((BatchedRevelator(local) if batched else local).complete(task, prompts))
+        call = asyncio.create_task(local.complete(task, prompts))
         await begun.wait()
         call.cancel()
         await asyncio.wait([call])
@@ -255,7 +254,7 @@ def test_an_unexpected_error_is_logged_and_said_without_its_frames(
     monkeypatch.setattr(completions._engine, "model", None)
     (outcome,) = completions.complete([Row("route", PROMPTS[0])])
     assert type(outcome) is ServingError and "AttributeError" in outcome.message and outcome.__traceback__ is None
-    assert "Traceback" in caplog.text and "task route" in caplog.text
+    assert "Traceback" in caplog.text and "route, " in caplog.text
 
 
 def test_a_client_is_looked_at_seldom_and_stays_away() -> None:

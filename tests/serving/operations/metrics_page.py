@@ -35,7 +35,7 @@ def address(home) -> str:
 
 
 def when(url: str, is_so: Callable[[Page], bool], seconds: float = 60.0) -> Page:
-    """The page as soon as it is so: what is counted is sent twice a second."""
+    """The page as soon as it is so: a question is counted just after its answer went out."""
     end = time.monotonic() + seconds
     while not is_so(page := read(url)):
         assert time.monotonic() < end, sorted(
@@ -46,16 +46,12 @@ def when(url: str, is_so: Callable[[Page], bool], seconds: float = 60.0) -> Page
 
 
 def settled(url: str, is_so: Callable[[Page], bool] = lambda page: True) -> Page:
-    """The page once it is so and two sendings have changed nothing of ours: Triton takes one sample after the other, so
-    a page may show a question in part."""
+    """The page once it is so and the next look shows the same of ours: a page may show a question in part."""
 
     def ours(page: Page) -> Page:
         return {key: value for key, value in page.items() if key[0].startswith("revelator_")}
 
     page = when(url, is_so)
-    while True:
-        time.sleep(1.2)
-        later = read(url)
-        if ours(later) == ours(page):
-            return later
+    while ours(later := read(url)) != ours(page):
         page = later
+    return page

@@ -23,14 +23,7 @@ class TritonPythonModel:
         self.loop = RequestLoop(self.open, Admission(self.limit), Telemetry(args["model_name"]))
 
     async def open(self, stack):
-        self.barrier, self.no_tasks = asyncio.Barrier(self.limit), 0
-        asyncio.get_running_loop().set_task_factory(self.make_task)
-
-    def make_task(self, loop, coroutine, **options):
-        if self.no_tasks:
-            self.no_tasks -= 1
-            raise RuntimeError("no task is made")
-        return asyncio.Task(coroutine, loop=loop, **options)
+        self.barrier = asyncio.Barrier(self.limit)
 
     def execute(self, requests):
         if self.streams:
@@ -44,8 +37,6 @@ class TritonPythonModel:
         question = read_text(request, "question")
         if question == "before it begins":
             raise SystemExit("a fault")
-        if question == "no task":
-            self.no_tasks = 1
         return self.events(question) if self.streams else self.answer(question)
 
     async def events(self, question):

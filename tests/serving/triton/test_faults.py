@@ -40,8 +40,8 @@ class Serving:
     endpoint: Endpoint
 
     def stubs(self, model: str) -> list[psutil.Process]:
-        alive = [child for child in self.server.children() if child.status() != psutil.STATUS_ZOMBIE]
-        return [child for child in alive if any(f"/{model}/" in argument for argument in child.cmdline())]
+        found = [(child, child.as_dict(["cmdline"], ad_value=[])["cmdline"]) for child in self.server.children()]
+        return [child for child, command in found if any(f"/{model}/" in argument for argument in command)]
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,6 @@ FAULTS = [
     "GeneratorExit",
     "in a task of its own",
     "before it begins",
-    "no task",
     "an error without words",
     "an error that UTF-8 cannot write",
     "an answer that cannot be sent",

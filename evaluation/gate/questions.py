@@ -1,0 +1,143 @@
+"""What the gate scores two versions on: the rows of the challenger's set, pinned those of the set that the champion was
+promoted on, so that what is new takes nothing away, and files of questions that are asked end to end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evaluation.gate.scores import ANSWERS, PINNED, Scores, TaskScore, read_pinned_rows, score_adapter
+from evaluation.rows import progress_bar
+from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.files import sha256_file, sha256_text
+from revelator.registry import Version
+from revelator.rows import Row, read_manifest, read_split
+from serving.models.adapters import fetch_version
+
+if TYPE_CHECKING:
+    from evaluation.harness.benchmarks import Benchmark
+    from evaluation.harness.config import RunConfig
+    from evaluation.harness.folder import Run
+
+TAG = "questions"  # of a version: the file of questions that it was promoted on, as JSON
+
+
+@dataclass(frozen=True)
+class QuestionFile:
+    """Questions with answers, and the index over which they are asked. `sha256` pins what the file held."""
+
+    path: str
+    index: str
+    columns: Mapping[str, str]
+    sha256: str
+
+    def to_tag(self) -> str:
+        return json.dumps({**vars(self), "columns": dict(self.columns)})
+
+
+def open_question_file(path: Path, index: Path | None, columns: Sequence[str]) -> QuestionFile:
+    """Raises ConfigError where no index or no such file is given."""
+    if index is None:
+        raise ConfigError("which index is searched?", where="--index", hint="revelator index build FILES --out DIR")
+    if wrong := [text for text in columns if "=" not in text]:
+        raise ConfigError(f"not FIELD=NAME: {wrong[0]!r}", where="--column", hint="--column question=Frage")
+    if not path.is_file():
+        raise ConfigError("no such file", where=f"--questions {path}", hint="give a CSV with question and answer")
+    names = dict(text.split("=", 1) for text in columns)
+    return QuestionFile(str(path.resolve()), str(index.resolve()), names, sha256_file(path))
+
+
+def list_question_files(given: QuestionFile | None, champion: Version | None) -> dict[str, QuestionFile]:
+    """The file that is given, and the one that the champion was promoted on, by the names of their scores."""
+    files = {ANSWERS: given} if given else {}
+    pinned = QuestionFile(**json.loads(champion.tags[TAG])) if champion and TAG in champion.tags else None
+    return files | ({f"{PINNED}{ANSWERS}": pinned} if pinned and pinned != given else {})
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What both versions are scored on: `slices` of rows, by what stands before the task's name in their scores, and
+    `files` of questions by the name of their score.
+    At most `limit` rows of a task and questions of a file are taken."""
+
+    home: Path
+    base: str | None
+    threads: int | None
+    limit: int
+    slices: dict[str, list[Row]]
+    files: dict[str, QuestionFile]
+
+    def count(self, version: Version) -> dict[str, int]:
+        """Questions by what they are of. Raises ConfigError, DataError or ArtifactError where a file, its index or the
+        version does not fit."""
+        of = {"": "the challenger's set", PINNED: "the champion's set"}
+        counts = {of[name]: len({row.group for row in rows}) for name, rows in self.slices.items()}
+        return counts | {self.files[name].path: len(run.ids) for name, (_, run, _) in self._prepare(version).items()}
+
+    def score(self, version: Version, title: str) -> Scores:
+        adapter = fetch_version(version, self.home)
+        found = score_adapter(adapter, self.slices, title, self.base, self.threads)
+        for name, prepared in self._prepare(version).items():
+            found[name] = ask_questions(*prepared, self.home, f"{title}: {name}")
+        return found
+
+    def _prepare(self, version: Version) -> dict[str, tuple[RunConfig, Run, Benchmark]]:
+        """The runs of `auto` with this version's adapter over the question files, checked."""
+        from evaluation.harness.config import RunConfig
+        from evaluation.harness.run import prepare_run
+        from revelator.config import check_config
+
+        adapter = str(fetch_version(version, self.home).folder) if self.files else ""
+        shared = {"system": {"strategy": "auto"}, "adapter": adapter, "base": self.base or "", "home": str(self.home)}
+        prepared = {}
+        for name, file in self.files.items():
+            columns = {"columns": dict(file.columns) or None, "sha256": file.sha256}
+            benchmark = {"format": "own", "path": file.path, "name": Path(file.path).stem, "sample": self.limit}
+            values = shared | {"benchmark": benchmark | columns, "index": file.index, "threads": self.threads}
+            prepared[name] = prepare_run(check_config(values, RunConfig, "--questions"), "revelator model promote")
+        return prepared
+
+
+def read_slices(
+    folder: Path, challenger: Version, champion: Version | None, split: str, limit: int
+) -> tuple[dict[str, list[Row]], tuple[str, ...]]:
+    """The rows of the set in `folder` and, where the champion was promoted on another, PINNED ones of that, without
+    those that the challenger was trained on; and why pinned ones cannot be read."""
+    slices = {"": read_pinned_rows(folder, split, limit)}
+    if champion is None:
+        return slices, ()
+    try:
+        if "set_folder" not in champion.tags:
+            raise DataError("it names no set")
+        pinned = Path(champion.tags["set_folder"])
+        if read_manifest(pinned)["digest"] != read_manifest(folder)["digest"]:
+            trained = {row.prompt for row in read_split(Path(challenger.tags.get("set_folder", folder)), "train")}
+            slices[PINNED] = [row for row in read_pinned_rows(pinned, split, limit) if row.prompt not in trained]
+    except (ArtifactError, DataError) as error:
+        return slices, (f"the champion's questions cannot be read: {error.message} ({error.where or 'registry'})",)
+    return slices, ()
+
+
+def find_small(counts: Mapping[str, int], minimum: int) -> list[str]:
+    """Says which kinds of questions are fewer than `minimum`."""
+    return [f"{n} questions of {name}, and {minimum} are wanted" for name, n in counts.items() if n < minimum]
+
+
+def ask_questions(config: RunConfig, run: Run, benchmark: Benchmark, home: Path, title: str) -> TaskScore:
+    """Asks the questions of a run that was prepared, or goes on where it was broken off, and scores the answers: `f1`
+    and `em`, by SQuAD's normaliser."""
+    from evaluation.harness.folder import read_questions
+    from evaluation.harness.run import run_questions
+
+    about = json.dumps([run.config, run.benchmark, run.adapter, run.index, run.generator, run.code], sort_keys=True)
+    folder = home / "gate" / sha256_text(about)[:16]
+    with progress_bar() as progress:
+        progress.console.print(f"{title}: {len(run.ids):,} questions → {folder}", highlight=False)
+        run_questions(config, run, benchmark, folder, progress)
+    rows = read_questions(folder)
+    values = {name: tuple(float(row.scores.get(name, 0.0)) for row in rows) for name in ("f1", "em")}
+    scores = {name: sum(own) / len(own) for name, own in values.items()}
+    return TaskScore(ANSWERS, len(rows), scores, tuple(f"{row.id}/{ANSWERS}/0" for row in rows), values)
