@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,12 +27,15 @@ DOCUMENTS_SHOWN = 5
 
 
 def print_trace(trace: Trace, console: Console, *, documents: int = DOCUMENTS_SHOWN) -> None:
-    """Prints route, compiled expression, the tree, and the answer with its marks. `documents`: titles shown a node.
+    """Prints route, plan (quoted for a shell), the tree, and the answer with its marks. `documents`: titles shown a node.
 
     Control characters in any text are shown as dots.
     """
-    console.print(build_view(trace, documents=documents))
-    console.print(_answer(_printable_trace(trace)))
+    trace = _printable_trace(trace)
+    for line in _head(trace):
+        console.print(line, soft_wrap=True)  # a plan is copied whole, into `ask --plan`
+    console.print(tree(trace, documents=documents))
+    console.print(_answer(trace))
 
 
 def build_view(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Group:
@@ -70,7 +74,7 @@ def _head(trace: Trace) -> Iterator[Text]:
         likely = f"  P = {probabilities[0][trace.route]:.2f}" if probabilities else ""
         yield _field("route", trace.route + likely)
     if trace.plan:
-        yield _field("plan", trace.plan)
+        yield _field("plan", shlex.quote(trace.plan))
     if trace.degraded:
         yield _field("degraded", trace.reason or "the model's own plan could not be used", "yellow")
 

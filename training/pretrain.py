@@ -90,9 +90,7 @@ def train(config: PretrainConfig, *, resume: bool) -> dict:
         return _pretrain(config, config.out, base, checkpoint, dev)
 
 
-def _pretrain(
-    config: PretrainConfig, out: Path, base: Path | None, checkpoint: Path | None, dev: list[Row]
-) -> dict:
+def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: Path | None, dev: list[Row]) -> dict:
     """Pre-trains from `checkpoint`, `base` or nothing; the base so far is at `out` whenever a checkpoint is written.
     `dev` is what it is scored on."""
     torch.manual_seed(config.seed)

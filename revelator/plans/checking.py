@@ -122,6 +122,9 @@ def _erroneous_dependencies(leaf: Atomic) -> Iterator[Diagnostic]:
 def _missing_dependency(node: Expression) -> Diagnostic:
     message = "this question stands after * but uses no earlier result"
     hint = "write {name} where the earlier result belongs, or join the questions with + if they are independent"
+    texts = [leaf.text for leaf in leaves(node)]
+    if any(text.count("{") != text.count("}") for text in texts):
+        message, hint = "a brace of this question has no partner", "close it: {name} takes the earlier result"
     assert node.span is not None
     return Diagnostic("missing-dependency", message, *node.span, hint)
 

@@ -44,7 +44,7 @@ def example(**changes: object) -> Trace:
 def test_the_head_names_route_plan_and_the_question_stands_over_the_tree():
     lines = shown(example())
     assert lines[0] == "route    complex  P = 0.75"
-    assert lines[1] == "plan     A * B {director}?"
+    assert lines[1] == "plan     'A * B {director}?'"  # as a shell takes it
     assert lines[2] == "Where?"
 
 

@@ -32,7 +32,6 @@ from revelator.tasks import Step
 from revelator.trace import Node, Passage, Trace
 from serving.executor.choices import Choice, EndedCall, choose
 from serving.executor.trees import run_tree
-from serving.http import gateway
 from serving.knowledge.sources import Sources
 from serving.pauses import write_json
 from serving.triton.inside.options import (
@@ -266,18 +265,14 @@ def test_options_that_are_no_options_are_refused_with_a_reason(options: str) -> 
 def test_a_history_that_is_none_is_refused_with_the_field(history: str) -> None:
     with pytest.raises(errors.InvalidRequest, match="option history: 0") as refused:
         read_history(read_options(f'{{"history": {history}}}', 4_000_000)["history"])
-    with pytest.raises(errors.InvalidRequest) as over_http:
-        gateway.read_options(f'{{"history": {history}}}')
-    assert over_http.value.where and over_http.value.where.startswith("options.history.0")
     assert "answers" in str(refused.value)
 
 
-def test_a_conversation_arrives_as_it_was_sent_by_a_client_and_over_http() -> None:
+def test_a_conversation_arrives_as_it_was_sent() -> None:
     history = [Step("Who directed UHF?", ("Jay Levey",)), Step('And "Jaws"?', ())]
     _, options = wire.build_request("And where was he born?", 60.0, history=history)["inputs"]
     [text] = deserialize_bytes_tensor(options._get_content())
     assert read_history(read_options(text.decode(), 4_000_000)["history"]) == tuple(history)
-    assert gateway.read_options(text.decode())["history"] == history
 
 
 WRITTEN = trace_of([Node("1", "atomic", "?", documents=[Passage("1", "t", "x")], answers=["a"], detail={"count": 1})])

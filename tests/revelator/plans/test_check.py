@@ -93,3 +93,9 @@ def test_an_unknown_rule_set_is_refused():
 def test_what_a_plan_that_checks_does_in_vain(text, doubted):
     assert not check(parse(text))
     assert [(found.code, text[found.start : found.end]) for found in doubts(parse(text))] == doubted
+
+
+@pytest.mark.parametrize("text", ["A * Where was {b born?", "A * Where was b} born?"])
+def test_a_brace_without_partner_is_called_that(text: str) -> None:
+    [found] = check(parse(text))
+    assert "brace" in found.message and (found.start, found.end) == (4, len(text))
