@@ -27,9 +27,9 @@ DOCUMENTS_SHOWN = 5
 
 
 def print_trace(trace: Trace, console: Console, *, documents: int = DOCUMENTS_SHOWN) -> None:
-    """Prints route, plan (quoted for a shell), the tree, and the answer with its marks. `documents`: titles shown a node.
+    """Prints route, plan (quoted for a shell), the tree, and the answer with its marks.
 
-    Control characters in any text are shown as dots.
+    `documents`: titles shown a node. Control characters in any text are shown as dots.
     """
     trace = _printable_trace(trace)
     for line in _head(trace):
