@@ -110,7 +110,7 @@ def prompt(text: bytes, task: bytes = b"end", temperature: float = 0.0) -> list[
         ("retriever", [tensor("query", [BAD], [1, 1]), tensor("k", [np.int32(1)], [1, 1])], "query is not UTF-8"),
         ("generator", [tensor("request", [BAD], [1])], "request is not UTF-8"),
         ("generator", [tensor("request", [b"[" * 100_000], [1])], "no generator request"),
-        ("generator", [tensor("request", [b'{"mode":"read","question":5}'], [1])], "valid string"),
+        ("generator", [tensor("request", [b'{"mode":"read","question":5}'], [1])], "a text is needed"),
         ("generator", [tensor("request", [b'{"mode":"guess","question":"q"}'], [1])], "'merge' or 'write'"),
         ("revelator", prompt(BAD), "prompt is not UTF-8"),
         ("revelator", prompt(b""), "prompt is empty"),

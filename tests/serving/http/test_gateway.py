@@ -90,7 +90,7 @@ def test_it_says_that_it_lives_is_ready_and_what_it_takes(http: httpx.Client) ->
         (body(options='{"strategy": "guess"}'), 400, "no strategy"),
         (body(options='{"strategy": 5}'), 400, "strategy"),
         (body(options='{"reuse": {"nodes": 5}}'), 400, "reuse"),
-        (body(5), 400, "string"),
+        (body(5), 400, "a text is needed"),
         (body("\ud800"), 400, ""),
         (body(parameters={"deadline_ms": -1}), 400, "greater than 0"),
         (body(parameters={"deadline_ms": 1e999}), 400, ""),
