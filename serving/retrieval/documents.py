@@ -2,7 +2,7 @@
 
 Each document is read as Markdown (MarkItDown converts what is none). A passage is a run of paragraphs, items and rows
 under one heading, of at most `size` tokens of MiniLM's vocabulary; the last `overlap` tokens of a passage begin the
-next one. Its title is the document's with the headings above it, and its id names its place: the path, and where it
+next one. Its title is the headings above it, or the document's, and its id names its place: the path, and where it
 begins and ends in characters of the document's Markdown, `handbook/leave.md#120-980`.
 """
 
@@ -60,8 +60,7 @@ def read_document(path: Path, name: str, *, size: int = SIZE, overlap: int = OVE
         place = f"{name}#{run[0].start}-{run[-1].end}"
         places[place] += 1
         identity = place if places[place] == 1 else f"{place}/{places[place]}"  # the parts of one long paragraph
-        above = run[0].headings
-        headings = above if above[:1] == (title,) else (title, *above)
+        headings = run[0].headings or (title,)
         text = "\n".join(paragraph.text for paragraph in run)
         yield Passage(id=identity, title=": ".join(headings), text=text)
 
