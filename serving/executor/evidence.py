@@ -183,6 +183,27 @@ async def answer_from_documents(
         node.status, node.error = "unanswered", f"none of the documents that are relevant names {missing}"
     else:
         await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)), limits.answer_floor)
+        relevant = [p for p in judged if (p.relevance or 0.0) >= limits.relevance_threshold]
+        if namesakes := find_namesakes(node.find_evidence(), question, relevant):
+            node.detail["namesakes"] = namesakes
+
+
+def find_namesakes(chosen: Passage | None, question: str, relevant: Sequence[Passage]) -> list[str]:
+    """Titles of relevant passages that bear the name of the chosen one with another addition, where the question has
+    neither: "Mercury (element)" beside "Mercury (planet)", "Springfield, Ohio" beside "Springfield, Texas"."""
+    if chosen is None:
+        return []
+    asked, (name, addition) = _fold(question), _split_title(chosen.title)
+    others = dict.fromkeys(p.title for p in relevant if _fold(p.title) != _fold(chosen.title))
+    same = [title for title in others if name.strip() and _split_title(title)[0] == name]
+    said = [part for part in (addition, *(_split_title(title)[1] for title in same)) if part.strip() and part in asked]
+    return [] if said else same
+
+
+def _split_title(title: str) -> tuple[str, str]:
+    """A title's name and what tells it from others of the name, folded."""
+    name, _, addition = title.replace(" (", ", ", 1).partition(", ")
+    return _fold(name), _fold(addition)
 
 
 def _select_relevant(passages: list[Passage], limits: Limits) -> list[Passage]:

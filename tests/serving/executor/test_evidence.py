@@ -15,7 +15,7 @@ from revelator.plans import render
 from revelator.plans.art import Art, Relate
 from revelator.plans.art import render as render_tree
 from revelator.trace import Passage
-from serving.executor.evidence import find_missing_name
+from serving.executor.evidence import find_missing_name, find_namesakes
 from serving.executor.executor import Executor
 from serving.knowledge.sources import Sources, TextSource
 from serving.models.embedded import EmbeddedGenerator
@@ -174,3 +174,37 @@ def test_a_request_may_set_the_floors():
     assert (limits.relevance_floor, limits.answer_floor) == (0.3, 0.0)
     with pytest.raises(InvalidRequest):
         Limits().lowered({"answer_floor": "high"})
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("How large is Mercury?", ["Mercury (element)", "Mercury"]),
+        ("How large is Mercury, the planet?", []),
+        ("How large is Mercury the element?", []),
+    ],
+)
+def test_other_things_of_the_name_are_said_where_the_question_does_not_tell_them_apart(
+    question: str, said: list[str]
+) -> None:
+    titles = ("Mercury (planet)", "Mercury (element)", "Mercury", "Venus (planet)", "Mercury (planet)")
+    passages = [Passage(str(number), title, "…") for number, title in enumerate(titles)]
+    assert find_namesakes(passages[0], question, passages) == said
+    assert find_namesakes(None, question, passages) == []
+
+
+async def test_a_trace_says_which_of_two_towns_was_read() -> None:
+    world = Toy()
+    towns = [
+        Passage(state, f"Springfield, {state}", f"Springfield was founded by {state}.") for state in ("Ohio", "Iowa")
+    ]
+
+    async def search(query: str, k: int) -> list[Passage]:
+        return towns
+
+    async def answer(request: object) -> Reading:
+        return Reading("Springfield was founded by Ohio.", ("Ohio",), document="Ohio", probability=0.9)
+
+    world.search, world.answer = search, answer  # type: ignore[method-assign, assignment]
+    trace = await world.executor().run("Who founded Springfield?", strategy="single")
+    assert trace.list_notes() == ["Springfield, Ohio was read; others have the name: Springfield, Iowa"]
