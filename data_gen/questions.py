@@ -136,15 +136,16 @@ class AnnotatedQuestion:
         except ValidationError as error:
             name, reason = find_first_fault(error)
             fault = error.errors(include_url=False)[0]
-            found = (
-                ""
-                if fault["type"] == "missing"
-                else f", found {json.dumps(fault['input'], ensure_ascii=False, default=str)[:60]}"
-            )
+            found = "" if fault["type"] == "missing" else f", found {show(fault['input'])}"
             raise DataError(f"field {name!r}: {reason}{found}") from error
 
 
 CHECK = TypeAdapter(AnnotatedQuestion)
+
+
+def show(value: object) -> str:
+    """The beginning of a value as JSON writes it: errors of data show it to people who know no Python."""
+    return json.dumps(value, ensure_ascii=False, default=str)[:60]
 
 
 @contextmanager

@@ -136,16 +136,10 @@ def compare_with_plain(
     questions: Path, index: Path | None, columns: tuple[str, ...], home: Path, **given: Any
 ) -> dict[str, RunConfig]:
     """The runs of plain retrieval and of `auto` over a file of own questions."""
-    from evaluation.harness.config import RunConfig
+    from evaluation.harness.config import RunConfig, describe_own
     from revelator.config import check_config
 
-    if index is None and not given.get("url"):
-        raise ConfigError("which index is searched?", where="--index", hint="revelator index build FILES --out DIR")
-    if wrong := [text for text in columns if "=" not in text]:
-        raise ConfigError(f"not FIELD=NAME: {wrong[0]!r}", where="--column", hint="--column question=Frage")
-    sample = given.pop("sample", None)
-    benchmark: dict[str, Any] = {"format": "own", "path": str(questions), "name": questions.stem, "sample": sample}
-    benchmark["columns"] = dict(text.split("=", 1) for text in columns) or None
+    benchmark = describe_own(questions, columns, given.pop("sample", None))
     shared: dict[str, Any] = {"benchmark": benchmark, "index": str(index or ""), "home": str(home)}
     shared |= {name: value for name, value in given.items() if value is not None}
     if not given.get("url"):  # a running server has its own

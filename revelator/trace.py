@@ -97,7 +97,8 @@ class Node:
     that holds the answer), `probability` (that the passages give it), `unsupported` (why no passage holds the answer:
     it is never more than a part); of an operator of a tree `key` (a digest of what it was called with), `ids` (who its
     answers are: source, name, identifiers) and `count`; of a question of a conversation `rewritten`, as it was read;
-    `respelled` (words of a question that no document holds, with those that were searched for each).
+    `respelled` (words of a question that no document holds, with those that were searched for each), `namesakes`
+    (titles of relevant documents that bear the name of the one that was read).
     """
 
     __pydantic_config__ = STRICT

@@ -8,14 +8,10 @@ import re
 from typing import Any
 
 from data_gen.leakage import hash_question
+from data_gen.questions import show
 from revelator.errors import DataError
 
 ITEM_END = re.compile(r"(?<!\s)\s*+,\s*+(?=['\"])|(?<=['\"])\s*+,\s*+|,\s*+(?=['\"])")
-
-
-def show(value: object) -> str:
-    """The beginning of a value as it is written in JSON."""
-    return json.dumps(value, ensure_ascii=False, default=str)[:60]
 
 
 def read_text(row: dict[str, Any], *names: str) -> str:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.annotate.plan import UnplannableError
-from data_gen.questions import QUESTIONS, AnnotatedQuestion
-from data_gen.sources import fields
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, show
 from data_gen.sources.files import MalformedRow, is_dataset, read_file_rows, read_hub_rows
 from revelator.errors import DataError
 
@@ -72,7 +71,7 @@ def read_annotated(
 
 def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: Unfold) -> Iterator[Outcome]:
     if not isinstance(row, dict):
-        reason = row.reason if isinstance(row, MalformedRow) else f"expected an object, found {fields.show(row)}"
+        reason = row.reason if isinstance(row, MalformedRow) else f"expected an object, found {show(row)}"
         yield RefusedRow(place, line, reason)
         return
     try:
@@ -92,7 +91,7 @@ def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: 
 def _describe_fault(error: Exception, row: Any) -> str:
     if isinstance(error, DataError):
         return error.message
-    there = ", ".join(map(str, row)) if isinstance(row, dict) else fields.show(row)
+    there = ", ".join(map(str, row)) if isinstance(row, dict) else show(row)
     if isinstance(error, KeyError):
         return f"field {error} is missing; there are {there or 'none'}"
     return f"a field has another form than this format's; there are {there}"

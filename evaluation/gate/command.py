@@ -152,15 +152,22 @@ def promote(
     if champion and champion.version == challenger.version:
         text = f"version {challenger.version} is the champion already"
         return _print_summary(as_json, text, {"version": champion.version, "moved": False})
-    from evaluation.gate import questions as gate
+    from evaluation.gate.questions import (
+        TAG,
+        Examination,
+        find_small,
+        list_question_files,
+        open_question_file,
+        read_slices,
+    )
 
     folder, rival = _find_set(set_folder, challenger.tags), None if floors_only else champion
-    given = gate.open_question_file(questions, index, columns) if questions else None
-    slices, unread = gate.read_slices(folder, challenger, rival, split, limit)
-    files = gate.list_question_files(given, rival)
-    exam = gate.Examination(home, base, threads, limit, slices, files)
+    given = open_question_file(questions, index, columns) if questions else None
+    slices, unread = read_slices(folder, challenger, rival, split, limit)
+    files = list_question_files(given, rival)
+    exam = Examination(home, base, threads, limit, slices, files)
     counts = exam.count(challenger)
-    if (doubts := [*unread, *gate.find_small(counts, rule.minimum)]) and not force:
+    if (doubts := [*unread, *find_small(counts, rule.minimum)]) and not force:
         if as_json:
             said = {"version": challenger.version, "replaced": champion.version if champion else None, "moved": False}
             click.echo(json.dumps(said | {"refusals": doubts}))
@@ -187,7 +194,7 @@ def promote(
     if doubts:
         registry.tag_version(challenger, "forced", "; ".join(doubts))
     if files:
-        registry.tag_version(challenger, gate.TAG, next(iter(files.values())).to_tag())
+        registry.tag_version(challenger, TAG, next(iter(files.values())).to_tag())
     try:
         promotions.move(name, challenger.version, seen)
     except Conflict as conflict:

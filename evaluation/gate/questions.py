@@ -39,15 +39,13 @@ class QuestionFile:
 
 
 def open_question_file(path: Path, index: Path | None, columns: Sequence[str]) -> QuestionFile:
-    """Raises ConfigError where no index or no such file is given."""
-    if index is None:
-        raise ConfigError("which index is searched?", where="--index", hint="revelator index build FILES --out DIR")
-    if wrong := [text for text in columns if "=" not in text]:
-        raise ConfigError(f"not FIELD=NAME: {wrong[0]!r}", where="--column", hint="--column question=Frage")
+    """Raises ConfigError where there is no such file, or for columns that are not FIELD=NAME."""
+    from evaluation.harness.config import describe_own
+
     if not path.is_file():
         raise ConfigError("no such file", where=f"--questions {path}", hint="give a CSV with question and answer")
-    names = dict(text.split("=", 1) for text in columns)
-    return QuestionFile(str(path.resolve()), str(index.resolve()), names, sha256_file(path))
+    names = describe_own(path, columns)["columns"] or {}
+    return QuestionFile(str(path.resolve()), str(index.resolve()) if index else "", names, sha256_file(path))
 
 
 def list_question_files(given: QuestionFile | None, champion: Version | None) -> dict[str, QuestionFile]:
@@ -86,7 +84,7 @@ class Examination:
 
     def _prepare(self, version: Version) -> dict[str, tuple[RunConfig, Run, Benchmark]]:
         """The runs of `auto` with this version's adapter over the question files, checked."""
-        from evaluation.harness.config import RunConfig
+        from evaluation.harness.config import RunConfig, describe_own
         from evaluation.harness.run import prepare_run
         from revelator.config import check_config
 
@@ -94,9 +92,9 @@ class Examination:
         shared = {"system": {"strategy": "auto"}, "adapter": adapter, "base": self.base or "", "home": str(self.home)}
         prepared = {}
         for name, file in self.files.items():
-            columns = {"columns": dict(file.columns) or None, "sha256": file.sha256}
-            benchmark = {"format": "own", "path": file.path, "name": Path(file.path).stem, "sample": self.limit}
-            values = shared | {"benchmark": benchmark | columns, "index": file.index, "threads": self.threads}
+            columns = [f"{field}={name}" for field, name in file.columns.items()]
+            benchmark = describe_own(Path(file.path), columns, self.limit) | {"sha256": file.sha256}
+            values = shared | {"benchmark": benchmark, "index": file.index, "threads": self.threads}
             prepared[name] = prepare_run(check_config(values, RunConfig, "--questions"), "revelator model promote")
         return prepared
 

@@ -6,12 +6,14 @@ folder.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, RootModel, field_validator, model_validator
 
 from revelator.config import FilePath, Strict, check_config, read_yaml
+from revelator.errors import ConfigError
 from revelator.limits import Strategy
 from serving.protocols import Decoding
 from serving.retrieval.logic import Conjunction, Disjunction, Negation
@@ -62,6 +64,14 @@ class BenchmarkConfig(Strict):
         if self.sha256 and len(self.sha256) != len(self.path):
             raise ValueError(f"{len(self.sha256)} sha256 for {len(self.path)} files")
         return self
+
+
+def describe_own(path: Path, columns: Iterable[str], sample: int | None = None) -> dict[str, Any]:
+    """The values of a benchmark of one's own questions. Raises ConfigError for a column that is not FIELD=NAME."""
+    if wrong := [text for text in columns if "=" not in text]:
+        raise ConfigError(f"not FIELD=NAME: {wrong[0]!r}", where="--column", hint="--column question=Frage")
+    names = dict(text.split("=", 1) for text in columns) or None
+    return {"format": "own", "path": str(path), "name": path.stem, "columns": names, "sample": sample}
 
 
 class RankingConfig(Strict):
