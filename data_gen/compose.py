@@ -27,6 +27,7 @@ from data_gen.annotate.wording import list_relation_questions, name_answer, tidy
 from data_gen.augment.clauses import UNREADABLE, Clause, read_clause
 from data_gen.augment.substitution import load_names
 from data_gen.config import QuestionSource
+from data_gen.joining import Joiner
 from data_gen.leakage import Admission
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, check_place, write_questions
 from data_gen.sources.formats import READERS
@@ -60,6 +61,7 @@ class ComposeConfig(BaseModel):
     seed: int = 13
     size: Annotated[int, Field(ge=1)] = 20_000  # questions to write
     sources: tuple[SingleSource, ...] = Field(min_length=1)
+    joined: Annotated[float, Field(ge=0, le=1)] = 0.0  # the share of compound ones (data_gen.joining)
     names: FilePath
     held_out: FilePath | None = None
 
@@ -74,7 +76,12 @@ def compose(
     """
     check_place(out, force, KIND)
     dropped, licences = Counter[str](), dict[str, None]()
-    clauses = list(_read_clauses(config, dropped, licences))
+    singles = list(_read_singles(config, dropped, licences))
+    clauses = list(_read_clauses(singles, dropped))
+    joiner = Joiner(singles, Random(config.seed))
+    if config.joined and not joiner:
+        raise DataError("no two single questions about one thing", hint="give more single questions")
+    joins = Random(config.seed)
     names = load_names(Path(config.names))
     try:
         composer = Composer(clauses, names, Random(config.seed))
@@ -89,7 +96,8 @@ def compose(
             for draw in range(config.size * PATIENCE):
                 if graphs.total() == config.size:
                     break
-                question = composer.draw(f"{config.name}:{config.seed}-{draw}", config.name, ", ".join(licences))
+                drawing = joiner if joins.random() < config.joined else composer
+                question = drawing.draw(f"{config.name}:{config.seed}-{draw}", config.name, ", ".join(licences))
                 if question is None or admission.find_fault(question):
                     continue
                 write(question)
@@ -112,8 +120,10 @@ def list_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
-def _read_clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[str, None]) -> Iterator[Clause]:
-    """Of the questions of all sources, each once, those that are not held out and that the rules can read."""
+def _read_singles(
+    config: ComposeConfig, dropped: Counter[str], licences: dict[str, None]
+) -> Iterator[AnnotatedQuestion]:
+    """The questions of route single of all sources, each once, without those that are held out."""
     admission = Admission(config.held_out)
     for source in config.sources:
         read = 0
@@ -128,12 +138,17 @@ def _read_clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[s
                 continue
             read += 1
             licences[source.licence or row.licence] = None
-            if not admission.admits(row, dropped):
-                continue
-            if found := read_clause(row.question):
-                yield found
-            else:
-                dropped["no rule reads it"] += 1
+            if admission.admits(row, dropped):
+                yield row
+
+
+def _read_clauses(singles: Sequence[AnnotatedQuestion], dropped: Counter[str]) -> Iterator[Clause]:
+    """Those that the rules can take apart."""
+    for single in singles:
+        if found := read_clause(single.question):
+            yield found
+        else:
+            dropped["no rule reads it"] += 1
 
 
 # Composing

@@ -25,6 +25,7 @@ from revelator.tasks import TASKS
 from training.tokens import ends_prompts, tokenise
 
 WIDTHS = (64, 96, 160, 288, 448)  # batches are padded to one of these: torch.compile makes one graph each
+CLOSE_WIDTHS = tuple(range(32, WIDTHS[-1] + 1, 16))  # where nothing is compiled
 PROMPT_WEIGHT = 0.1
 LABEL_WEIGHT = 8.0
 TEXT_WEIGHT = 0.5

@@ -25,7 +25,7 @@ from __future__ import annotations
 import platform
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +55,7 @@ from training.checkpoints import (
     save_state,
 )
 from training.config import PretrainConfig
-from training.mixture import WIDTHS, WeightedTokens, batch_rows, learn_tokenizer, mix_rows, read_articles
+from training.mixture import CLOSE_WIDTHS, WIDTHS, WeightedTokens, batch_rows, learn_tokenizer, mix_rows, read_articles
 
 LEARNING_RATE = 2e-3
 TOKENIZER = "tokenizer"  # in the folder of checkpoints
@@ -110,7 +110,8 @@ def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: 
     half: Any = deepcopy(model)
     passing = half.to(torch.bfloat16) if config.precision == "bf16" else model
     trained = Trained(model, make_optimizers(model), passing)
-    stream = batch_rows(rows, WIDTHS, config.batch_tokens, random)
+    widths = CLOSE_WIDTHS if isinstance(model, PrefixLMForCausalLM) else WIDTHS
+    stream = batch_rows(rows, widths, config.batch_tokens, random)
     if checkpoint:
         console.print(f"going on from {checkpoint}", highlight=False, soft_wrap=True)
         trained.load(checkpoint)
@@ -141,7 +142,7 @@ def _run_steps(
         progress = max(trained.step / config.steps, trained.seconds / 60 / config.minutes)
         if progress >= 1:
             return
-        loss = compute_loss(trained.passing, *collate(batch, pad))
+        loss = compute_loss(trained.passing, *collate(batch, pad, CLOSE_WIDTHS if reads_both_ways else WIDTHS))
         trained.update(loss, config.rate * schedule_rate(max(progress, 1e-3)))
         trained.step, trained.tokens = trained.step + 1, trained.tokens + sum(len(row.tokens) for row in batch)
         trained.seconds = time.monotonic() - begun
@@ -266,9 +267,9 @@ def make_small_llama(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     )
 
 
-def collate(rows: list[WeightedTokens], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+def collate(rows: list[WeightedTokens], pad: int, widths: Sequence[int] = WIDTHS) -> tuple[torch.Tensor, torch.Tensor]:
     """Pads tokens and weights, (batch, width) each, on the right to the narrowest width that fits."""
-    width = next(w for w in WIDTHS if max(len(r.tokens) for r in rows) <= w)
+    width = next(w for w in widths if max(len(r.tokens) for r in rows) <= w)
     tokens = np.full((len(rows), width), pad, np.int64)
     weights = np.zeros((len(rows), width), np.float32)
     for i, row in enumerate(rows):

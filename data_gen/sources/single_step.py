@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from data_gen.annotate.plan import UnplannableError
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
 from data_gen.sources import fields
@@ -94,10 +95,13 @@ read_pairs = _make_reader("pairs", "own")
 
 
 def read_squad(path: Path | str) -> Iterator[Outcome]:
-    """SQuAD v1.1 (Rajpurkar et al., 2016): articles with paragraphs and questions, or the Hub's questions."""
+    """SQuAD (Rajpurkar et al., 2016 and 2018): articles with paragraphs and questions, the Hub's questions, or rows
+    for reading, which call the context a passage."""
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         asked = fields.read_question(row)
+        if not row["answers"]:
+            raise UnplannableError("the passage does not say the answer")
         answers = fields.read_texts(
             {"answers": [answer["text"] for answer in fields.list_objects(row["answers"])]}, "answers"
         )
@@ -109,7 +113,9 @@ def read_squad(path: Path | str) -> Iterator[Outcome]:
             asked,
             answers,
             _add_distractor(
-                AnnotatedPassage(title, fields.read_text(row, "context"), True), row.get("others", ()), answers
+                AnnotatedPassage(title, fields.read_text(row, "passage" if "passage" in row else "context"), True),
+                row.get("others", ()),
+                answers,
             ),
         )
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from data_gen.annotate.wording import DOERS, list_relation_questions, split_words
 from data_gen.augment.clauses import DID, DOES, read_clause
 from data_gen.compose import ComposeConfig, Composer
+from data_gen.joining import Joiner
 from data_gen.leakage import hash_question
-from data_gen.questions import AnnotatedQuestion
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.sources.rows import read_world
 from revelator import plans
 from revelator.cli import revelator
@@ -107,6 +108,36 @@ def test_what_is_drawn_depends_on_the_seed_alone() -> None:
 def test_questions_that_cannot_be_joined_are_refused() -> None:
     with pytest.raises(DataError, match="no question with two names"):
         Composer([found for found in clauses if len(found.spans) < 2], NAMES, Random(1))
+
+
+def make_single(number: int, asked: str, title: str) -> AnnotatedQuestion:
+    passages = (AnnotatedPassage(title, "", True),) if title else ()
+    return AnnotatedQuestion(str(number), "own", "own", "train", asked, "single", passages=passages)
+
+
+ABOUT = [
+    ("Who wrote Ost?", "Ost"),
+    ("Lind appeared in which year?", "Lind"),
+    ("When did Ost appear?", "Ost"),
+    ("who printed lind", "Lind"),
+    ("Where is Ost set?", "Ost"),
+    ("Who was the queen of Marn?", "Marn"),
+]
+
+
+@given(st.integers(0, 2**32))
+def test_a_compound_question_asks_its_parts_about_one_thing_in_their_own_words(seed: int) -> None:
+    joiner = Joiner((make_single(i, asked, title) for i, (asked, title) in enumerate(ABOUT)), Random(seed))
+    drawn = joiner.draw("joined:1", "joined", "own")
+    assert drawn and drawn.route == "compound" and len(drawn.parts) in (2, 3)
+    assert [leaf.text for leaf in plans.leaves(plans.parse(drawn.expression))] == list(drawn.parts)
+    [thing] = {title for asked, title in ABOUT if f"{asked.rstrip('?')}?" in drawn.parts}
+    assert thing in ("Ost", "Lind")
+    assert all(part.rstrip("?").casefold() in drawn.question.casefold() for part in drawn.parts)
+
+
+def test_questions_about_different_things_are_not_joined() -> None:
+    assert not Joiner([make_single(1, *ABOUT[0]), make_single(2, *ABOUT[5])], Random(1))
 
 
 @pytest.fixture
