@@ -19,7 +19,10 @@ SIZES = {2: 0.8, 3: 0.2}  # parts of a question, and how often
 LINKS = (" and ", ", and ", "? And ", "? ")  # before the last part
 LONGEST = 44  # words of a compound question
 DEV = 0.05  # of the things; their questions are of split dev
-OPENINGS = set("who whose what which where when why how is are was were do does did can has have in on at".split(" "))
+OPENINGS = {
+    "who", "whose", "what", "which", "where", "when", "why", "how", "is", "are", "was", "were", "do", "does",
+    "did", "can", "has", "have", "in", "on", "at",
+}  # fmt: skip
 
 
 class Joiner:
