@@ -136,6 +136,7 @@ def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
 @click.option("--dev", type=click.IntRange(0), help="Questions in the split dev.  [default: a tenth]")
 @click.option("--test", type=click.IntRange(0), help="Questions in the split test.  [default: a tenth]")
 @click.option("--route", "routes", multiple=True, type=click.Choice(ROUTES), help="Only these kinds.  [default: all]")
+@click.option("--blend", type=FOLDER, help="Also divide it among text, web and graph, in this folder.")
 @click.option("--force", is_flag=True, help="Replace OUT even if it holds something other than a world.")
 @AS_JSON
 def world(
@@ -145,17 +146,23 @@ def world(
     dev: int | None,
     test: int | None,
     routes: tuple[str, ...],
+    blend: Path | None,
     force: bool,
     as_json: bool,
 ) -> None:
     """Generate a synthetic world: documents, triples, and questions with gold plans. No two splits share an entity.
+
+    With --blend, each document also goes to one of three sources, and the questions of two steps that need two sources
+    are written beside them (examples/blend.sh measures on these).
 
     \b
     Examples:
       revelator data world --size 2000 --seed 7 --out runs/world
       revelator data world --route compound --size 60000 --dev 8000 --test 2000 --out runs/compound
       revelator data world --size 50000 --seed 1 --out runs/large --json
+      revelator data world --size 8000 --route complex --out runs/world --blend runs/blend
     """
+    from data_gen.world.blend import blend as divide
     from data_gen.world.generate import generate
 
     with _explain_write_errors(out), _show_progress() as show:
@@ -168,6 +175,9 @@ def world(
             force=force,
             progress=lambda made: show("questions", advance=made, total=size),
         )
+    if blend:
+        with _explain_write_errors(blend):
+            manifest["blend"] = divide(out, blend, force=force)
     if as_json:
         click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
         return
@@ -175,6 +185,8 @@ def world(
     click.echo(f"{out}: {size:,} questions, {manifest['passages']:,} passages, {len(counts['shape'])} plan shapes")
     for what in ("split", "route"):
         click.echo(f"  {what}: " + ", ".join(f"{name} {number:,}" for name, number in counts[what].items()))
+    if blend:
+        click.echo(f"{blend}: " + ", ".join(f"{pair} {n:,}" for pair, n in manifest["blend"]["questions"].items()))
 
 
 @click.command()

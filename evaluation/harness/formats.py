@@ -142,11 +142,12 @@ def _annotate_compound(row: dict[str, Any], file: str) -> BenchmarkQuestion:
 
 
 def _annotate_blend(row: dict[str, Any], file: str) -> BenchmarkQuestion:
-    """BlendQA (Xin et al. 2024): `question`, `answer`, perhaps `answer_aliases`. The pair of sources is in `type`, or
-    in the name of the file ("kg-web_132.jsonl")."""
+    """BlendQA (Xin et al. 2024): `question`, `answer`, perhaps `answer_aliases` and the `plan` of `data world --blend`.
+    The pair of sources is in `type`, or in the name of the file ("kg-web_132.jsonl")."""
     aliases = row.get("answer_aliases") or row.get("aliases") or []
     kind = str(row.get("type") or re.split(r"[_.]", file)[0])
-    return _make_question(row, "blendqa", [*fields.read_texts(row, "answer", "answers"), *aliases], kind=kind)
+    answers, plan = [*fields.read_texts(row, "answer", "answers"), *aliases], str(row.get("plan") or "")
+    return _make_question(row, "blendqa", answers, kind=kind, expression=plan)
 
 
 def _annotate_crag(row: dict[str, Any], file: str) -> BenchmarkQuestion:

@@ -13,11 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from data_gen.questions import OPERATIONS, AnnotatedQuestion
+from data_gen.world.blend import blend, choose_source
 from data_gen.world.generate import generate
 from data_gen.world.graph import load_relations
 from data_gen.world.terms import AskedTerm, echo_wording
 from revelator.cli import revelator
-from revelator.errors import ConfigError, RevelatorError
+from revelator.errors import ConfigError, DataError, RevelatorError
 from revelator.files import sha256_file
 from revelator.plans import Sequence, bind, check, leaves, parse, placeholders, render, substitute
 
@@ -423,3 +424,42 @@ def test_compound_questions_come_alone_in_splits_of_any_size_that_share_no_entit
     assert sum(map(len, named.values())) == len(set().union(*named.values()))
     with pytest.raises(ConfigError, match="leave questions for train"):
         generate(40, 0, tmp_path / "v", held_back={"dev": 20, "test": 20})
+
+
+# ---- divided among three sources
+
+
+@pytest.fixture(scope="module")
+def divided(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Path]:
+    folder = tmp_path_factory.mktemp("divided")
+    generate(SIZE, 12, folder / "world", routes=["complex"])
+    blend(folder / "world", folder / "blend")
+    return World(folder / "world"), folder / "blend"
+
+
+def test_each_document_goes_to_one_source(divided: tuple[World, Path]) -> None:
+    world, folder = divided
+    told = {source: [json.loads(line) for line in (folder / f"{source}.jsonl").open()] for source in ("text", "web")}
+    heads = {line.split("\t")[0] for line in (folder / "triples.tsv").read_text(encoding="utf-8").splitlines()}
+    titles = {source: {row["title"] for row in rows} for source, rows in told.items()}
+    assert titles["text"] and titles["web"] and heads
+    assert not titles["text"] & titles["web"] and not heads & (titles["text"] | titles["web"])
+    assert titles["text"] | titles["web"] <= set(world.text)
+
+
+def test_a_question_needs_the_two_sources_that_it_names(divided: tuple[World, Path]) -> None:
+    world, folder = divided
+    steps = {question.id: question.steps for question in world.questions}
+    rows = [json.loads(line) for line in (folder / "questions.jsonl").open()]
+    assert Counter(row["type"] for row in rows) == json.loads((folder / "manifest.json").read_text())["questions"]
+    assert {row["type"] for row in rows} == {"graph-text", "graph-web", "text-web"}
+    for row in rows:
+        assert sorted(choose_source(step.title) for step in steps[row["id"]]) == row["type"].split("-")
+        assert row["answer"] == list(steps[row["id"]][-1].answers)
+
+
+def test_a_world_too_small_to_be_divided_is_refused(tmp_path: Path) -> None:
+    generate(20, 3, tmp_path / "world", routes=["single"])
+    with pytest.raises(DataError, match="0 of 3 pairs"):
+        blend(tmp_path / "world", tmp_path / "blend")
+    assert not (tmp_path / "blend").exists()

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Questions that need two of three sources: a text index, a graph, and a web search.
+#
+#   examples/blend.sh                 about ten minutes on two CPU cores
+#   SAMPLE=60 examples/blend.sh       with 60 of the 450 questions
+#
+# The world's documents are divided among the sources, so each fact stands in one of them. Every system is then asked
+# with all sources, and with one left out (AtomR, table 4). Run it from the repository's root.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH=$PWD/.venv/bin:$PATH
+BLEND=runs/blend SAMPLE=${SAMPLE:-450}
+
+[ -f $BLEND/manifest.json ] ||
+  revelator data world --size 10000 --route complex --seed 23 --out runs/blend-world --blend $BLEND
+for source in text web; do
+  [ -f $BLEND/indexes/$source/manifest.json ] ||
+    revelator index build $BLEND/$source.jsonl --out $BLEND/indexes/$source
+done
+[ -d $BLEND/graph ] || revelator graph load $BLEND/triples.tsv --out $BLEND/graph
+
+python examples/search_server.py $BLEND/indexes/web --port 8899 &
+trap 'kill $!' EXIT
+curl --silent --retry 30 --retry-connrefused --retry-delay 1 '127.0.0.1:8899/search?q=ready&format=json' >/dev/null
+
+revelator eval run evaluation/configs/blend.yaml --sample "$SAMPLE" --out runs/evaluations/blend
+revelator eval report runs/evaluations/blend/* --out runs/evaluations/blend-report
