@@ -62,6 +62,9 @@ def index() -> None:
 @click.option("--out", required=True, type=FOLDER, help="Folder of the index; one that stands there is replaced.")
 @click.option("--kind", default="bm25", show_default=True, type=make_choice(Kind), help="Scores the index holds.")
 @click.option("--model", default="", help="sentence-transformers model: `minilm`, a folder or a Hub id.")
+@click.option("--embeddings", default="", metavar="URL", help="OpenAI-compatible endpoint that serves --model.")
+@click.option("--query-prefix", default="", help="What the model wants before a query.  [default: its own setting]")
+@click.option("--document-prefix", default="", help="What it wants before a passage.  [default: its own setting]")
 @click.option(
     "--max-tokens", default=0, type=click.IntRange(0), help="Tokens of a passage read.  [default: the model's]"
 )
@@ -88,6 +91,7 @@ def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) ->
       revelator index build wiki.jsonl.gz --detokenize --out runs/indexes/wiki
       revelator index build a.tsv b.parquet --kind dense --model minilm --faiss hnsw --out runs/indexes/ab
       revelator index build notes.jsonl --kind hybrid --model BAAI/bge-base-en-v1.5 --out runs/indexes/n
+      revelator index build notes/ --kind hybrid --embeddings http://127.0.0.1:8000/v1 --model NAME --out runs/n
     """
     chosen = IndexSettings(**settings)
     _make(out, as_json, lambda progress: build_index(files, out, chosen, progress=progress))

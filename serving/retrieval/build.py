@@ -30,7 +30,7 @@ from revelator.files import sha256_file, staged_folder, work_folder
 from revelator.trace import Passage
 from serving.retrieval import bm25, dense
 from serving.retrieval.corpora import find_files, is_document, measure_corpus, read_corpus
-from serving.retrieval.encoder import Encoder
+from serving.retrieval.embedders import Embedder, open_embedder
 from serving.retrieval.index import Index
 from serving.retrieval.index_folder import INDEX, IndexSettings, Shard, write_passages, write_shard
 from serving.retrieval.words import detokenize, hash_word
@@ -70,7 +70,7 @@ def build_index(
     index, and when the model cannot be read; ConfigError while another process builds there.
     """
     progress = progress or Progress(disable=True)
-    encoder = Encoder.open(settings.model, settings.max_tokens) if settings.dense else None
+    encoder = open_embedder(settings) if settings.dense else None
     old = _open_old(out, settings, encoder)
     files, left = find_files(paths, out)
     return _build(
@@ -111,7 +111,7 @@ def _change(
     gone: frozenset[str],
 ) -> dict[str, Any]:
     settings = Index.open(out).settings
-    encoder = Encoder.open(settings.model, settings.max_tokens) if settings.dense else None
+    encoder = open_embedder(settings) if settings.dense else None
     old = _open_old(out, settings, encoder)
     if not old:
         hint = "build the index anew"
@@ -126,7 +126,7 @@ def _build(
     left: dict[str, str],
     out: Path,
     settings: IndexSettings,
-    encoder: Encoder | None,
+    encoder: Embedder | None,
     progress: Progress,
     shard_size: int | None,
 ) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _build(
             return INDEX.write_manifest(stage, plan | more | {"version": version})
 
 
-def _open_old(out: Path, settings: IndexSettings, encoder: Encoder | None) -> dict[str, Part]:
+def _open_old(out: Path, settings: IndexSettings, encoder: Embedder | None) -> dict[str, Part]:
     """The parts of the index at `out` by name; none where it was built otherwise, or cannot be read."""
     try:
         old = Index.open(out)
@@ -248,7 +248,7 @@ def _write_shards(
     count: int,
     size: int,
     settings: IndexSettings,
-    encoder: Encoder | None,
+    encoder: Embedder | None,
     progress: Progress,
 ) -> list[Shard]:
     """All shards in order; those that are there already, and whole, are kept."""
@@ -273,14 +273,14 @@ def _read_passages(parts: Sequence[Part]) -> Iterator[tuple[Passage, np.ndarray 
             yield passage, None if part.vectors is None else part.vectors[number]
 
 
-def _embed(passages: Sequence[tuple[Passage, np.ndarray | None]], encoder: Encoder) -> np.ndarray:
+def _embed(passages: Sequence[tuple[Passage, np.ndarray | None]], encoder: Embedder) -> np.ndarray:
     new = [f"{passage.title}\n{passage.text}".strip() for passage, vector in passages if vector is None]
     made = iter(encoder.encode_documents(new) if new else ())
     return np.stack([next(made) if vector is None else vector for _, vector in passages])
 
 
 def _merge(
-    stage: Path, shards: list[Shard], settings: IndexSettings, encoder: Encoder | None, progress: Progress
+    stage: Path, shards: list[Shard], settings: IndexSettings, encoder: Embedder | None, progress: Progress
 ) -> dict[str, Any]:
     """The files of the index; returns what the manifest says of them."""
     task = progress.add_task("merging", total=None)

@@ -40,15 +40,24 @@ PAIRS = 16  # passages that a cross-encoder reads at a time
 class Encoder:
     """A model that is open. One caller at a time."""
 
-    def __init__(self, name: str, folder: Path, model: SentenceTransformer) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        model: SentenceTransformer,
+        query_prefix: str = "",
+        document_prefix: str = "",
+    ) -> None:
         self.name = name
+        self._prefixes = query_prefix or None, document_prefix or None  # None: as the model's own configuration says
         self.digest = _digest_model(folder)
         self._model = model
         self.dimensions = int(model.get_embedding_dimension() or 0)
 
     @classmethod
-    def open(cls, name: str, max_tokens: int = 0) -> Encoder:
-        """`max_tokens` cuts texts shorter than the model would. ArtifactError says why a model cannot be read."""
+    def open(cls, name: str, max_tokens: int = 0, query_prefix: str = "", document_prefix: str = "") -> Encoder:
+        """`max_tokens` cuts texts shorter than the model would. A prefix stands before each text, instead of the one
+        that the model's configuration has for queries or documents. ArtifactError says why a model cannot be read."""
         folder = find_model_folder(name)
         with _refuse_other_models(folder, "a sentence-transformers model"):
             model = import_sentence_transformers().SentenceTransformer(str(folder), **SAFELY)
@@ -58,19 +67,19 @@ class Encoder:
             except AttributeError:
                 hint = "leave --max-tokens out"
                 raise ConfigError("this model reads texts of any length", where=str(folder), hint=hint) from None
-        return cls(name, folder, model)
+        return cls(name, folder, model, query_prefix, document_prefix)
 
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Unit vectors of passages, shape (n, dimensions), float32."""
-        return self._encode(self._model.encode_document, texts)
+        return self._encode(self._model.encode_document, texts, self._prefixes[1])
 
     def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
         """Unit vectors of queries in one batch, shape (n, dimensions), float32."""
-        return self._encode(self._model.encode_query, texts)
+        return self._encode(self._model.encode_query, texts, self._prefixes[0])
 
-    def _encode(self, encode: Any, texts: Sequence[str]) -> np.ndarray:
+    def _encode(self, encode: Any, texts: Sequence[str], prefix: str | None) -> np.ndarray:
         readable = [text.encode(errors="replace").decode() for text in texts]  # tokenizers refuse lone surrogates
-        vectors = encode(readable, batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
+        vectors = encode(readable, prompt=prefix, batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
         return np.ascontiguousarray(vectors, np.float32)
 
 

