@@ -38,6 +38,7 @@ from serving.models.transformers_model import TransformersModel
 BATCH_TOKENS = 16_384  # prompt tokens, padding included, in one forward pass: bounds memory, not throughput
 WRITTEN_TOKENS = 32_768  # positions of all rows or beams that write together: 400 MB of the embedded base's keys
 MAX_NEW_TOKENS = 256
+ASKING = 12  # last tokens of a prompt for a label, which say what is asked: "Helps:"
 
 Runtime = Literal["auto", "transformers"]
 
@@ -97,7 +98,7 @@ class Engine:
     ) -> list[dict[str, float]]:
         """For each prompt, the probability of each label given that it is one of them: softmax over their first tokens.
 
-        Raises InvalidRequest for a prompt that is too long.
+        A prompt that is too long is read without the end of its question or document.
         """
         first = torch.tensor([self._first_token(label) for label in labels])
         answers: list[dict[str, float]] = [{} for _ in prompts]
@@ -111,7 +112,7 @@ class Engine:
         self, prompts: Sequence[str], cancelled: Callable[[], bool]
     ) -> Iterator[tuple[list[int], torch.Tensor]]:
         """Indices of prompts and the logits after their last tokens, (prompts, vocabulary), some at a time."""
-        rows = self._tokenize(prompts, reserve=1)
+        rows = [self._shorten(row) for row in self._tokenize(prompts, reserve=None)]
         packs, alone = pack(rows, self.model.pack_tokens)
         for group in packs:
             yield group.members, self.model.read_pack(group, cancelled)
@@ -175,6 +176,11 @@ class Engine:
                 end = self.tokenizer.eos_token_id
                 answers[index] = [self._decode([*text, end], prompt=prompts[index]) for text in texts]
         return answers
+
+    def _shorten(self, row: list[int]) -> list[int]:
+        """The row without what stands before its last tokens, if it leaves no room for a label."""
+        over = len(row) - (self.max_positions - 1)
+        return row if over <= 0 else row[: -ASKING - over] + row[-ASKING:]
 
     def count_tokens(self, prompts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self.tokenizer(list(prompts))["input_ids"]] if prompts else []

@@ -124,6 +124,16 @@ def test_a_prompt_that_leaves_no_room_is_an_invalid_request(engine: Engine) -> N
         engine.generate([PROMPTS[0], "Who? " * 600])
 
 
+def test_a_label_is_judged_without_the_end_of_a_document_that_is_too_long(engine: Engine) -> None:
+    relevance = TASKS["relevance"]
+    water = "\N{CJK UNIFIED IDEOGRAPH-6C34}"
+    texts = [water * 560 + end + water * 20 for end in "ab"]
+    long, other = (relevance.render(RelevanceInput("Who wrote it?", "Ost", text)) for text in texts)
+    assert min(engine.count_tokens([long, other])) > engine.max_positions
+    first, second = engine.judge_labels([long, other], relevance.labels)
+    assert first == pytest.approx(second) and sum(first.values()) == pytest.approx(1.0)
+
+
 def test_completions_are_labels_with_probabilities_or_written_text(engine: Engine) -> None:
     judged = complete(engine, "route", PROMPTS[:2])
     assert [c.text for c in judged] == [max(c.probabilities, key=c.probabilities.get) for c in judged]
