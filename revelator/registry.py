@@ -1,7 +1,8 @@
 """The model registry that training, serving and evaluation share: adapters as versions of an MLflow registered model.
 
-An adapter is a folder, registered as a LoggedModel without a flavor. The store is a SQLite file below the home folder,
-or any MLflow tracking server. MLflow is imported when it is first needed: it takes seconds.
+An adapter is a folder, registered as a LoggedModel that MLflow can load (`serving.models.flavor`). The store is a
+SQLite file below the home folder, or any MLflow tracking server. MLflow is imported when it is first needed: it takes
+seconds.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version as find_version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +31,7 @@ NAME = "revelator"
 EXPERIMENT = "revelator"
 CHAMPION = "champion"
 DIGEST_TAG = "manifest_sha256"
+LOADER = "serving.models.flavor"
 REACH_SECONDS = 5.0
 _SQLITE = "sqlite:///"
 # Where the environment says nothing else. MLflow would retry 7 times with backoff, about four minutes, before it says
@@ -168,12 +172,37 @@ def register_adapter(folder: Path, name: str = NAME, run_id: str = "", tags: dic
         model = mlflow.initialize_logged_model(name=name, source_run_id=run_id or None, model_type="adapter")
         try:
             client.log_model_artifacts(model.model_id, str(folder))
+            with tempfile.TemporaryDirectory() as place:
+                flavor = _write_flavor(Path(place) / "flavor", model.model_id, run_id)
+                client.log_model_artifacts(model.model_id, str(flavor))
         except BaseException:
             client.finalize_logged_model(model.model_id, "FAILED")
             raise
         client.finalize_logged_model(model.model_id, "READY")
         all_tags = {**(tags or {}), "run_id": run_id, DIGEST_TAG: digest}
         return int(mlflow.register_model(f"models:/{model.model_id}", name, tags=all_tags).version)
+
+
+def _write_flavor(folder: Path, model_id: str, run_id: str) -> Path:
+    """Writes what MLflow needs to load the adapter that lies beside these files: loader, signature, an example."""
+    import mlflow.pyfunc
+    from mlflow.models import Model, ModelSignature
+    from mlflow.types import ColSpec, DataType, Schema
+
+    text, truth = DataType.string, DataType.boolean
+    kinds = {"question": text, "route": text, "plan": text, "letters": text, "valid": truth, "degraded": truth}
+    written = Schema(
+        [ColSpec(kind, name, required=name != "letters") for name, kind in (kinds | {"error": text}).items()]
+    )
+    mlflow.pyfunc.save_model(
+        path=str(folder),
+        loader_module=LOADER,
+        mlflow_model=Model(model_id=model_id, run_id=run_id or None, artifact_path="."),
+        signature=ModelSignature(Schema([ColSpec(text, "question")]), written),
+        input_example={"question": ["When was the director of UHF born?"]},
+        pip_requirements=[f"revelator[serve]=={find_version('revelator')}"],
+    )
+    return folder
 
 
 def resolve(name: str, alias_or_version: str | int) -> Version:
@@ -236,8 +265,7 @@ def download(version: Version, into: Path) -> Path:
         import mlflow
 
         mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}", dst_path=str(stage))
-        (stage / "registered_model_meta").unlink(missing_ok=True)  # MLflow's own note, no file of the adapter
-        verify_files(stage)
+        _keep_adapter(stage)
         if wanted and sha256_file(stage / MANIFEST) != wanted:
             raise ArtifactError(
                 "the manifest is not the one that was registered",
@@ -245,6 +273,16 @@ def download(version: Version, into: Path) -> Path:
                 hint="register the adapter again",
             )
     return into
+
+
+def _keep_adapter(folder: Path) -> None:
+    """Verifies the adapter in a folder, and removes the files that MLflow put beside it."""
+    kept = {MANIFEST, *verify_files(folder).files}
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_file() and path.relative_to(folder).as_posix() not in kept:
+            path.unlink()
+        elif path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
 
 
 def tag_version(version: Version, key: str, value: str) -> None:
