@@ -1,15 +1,17 @@
 """OpenTelemetry spans of one question from the client to the leaf, off unless an endpoint is named:
 
     OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318     # or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, whole
+    OTEL_EXPORTER_OTLP_HEADERS=x-mlflow-experiment-id=1   # an MLflow server takes them, and lists them under Traces
 
 The W3C header `traceparent` carries the trace through gRPC. While it is off a span is one shared object that does
-nothing, and OpenTelemetry is not imported. Spans never hold a question's text.
+nothing, and OpenTelemetry is not imported. Each span has a type of MLflow's (CHAIN, RETRIEVER, LLM). Spans hold
+questions and answers only where REVELATOR_LOG_QUESTIONS=1 says so.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 ENDPOINT, TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 HEADER = "traceparent"
+QUESTIONS_VARIABLE = "REVELATOR_LOG_QUESTIONS"  # whether spans and logs hold questions, plans and answers
+SPAN_TYPE, INPUTS, OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
+TYPES = {"search": "RETRIEVER"}  # of a call; other calls ask a model
 
 Block = AbstractContextManager[Any]
 _tracer: Tracer | None = None
@@ -53,6 +58,22 @@ def are_on() -> bool:
     return _tracer is not None
 
 
+def may_hold_texts(environment: Mapping[str, str] = os.environ) -> bool:
+    return environment.get(QUESTIONS_VARIABLE, "") not in ("", "0")
+
+
+def describe(asked: str | None, answers: Sequence[str], **attributes: str) -> None:
+    """Adds attributes to the current span; what was asked and answered where spans may hold texts."""
+    if _tracer is None:
+        return
+    from opentelemetry.trace import get_current_span
+
+    span = get_current_span()
+    span.set_attributes(attributes)
+    if may_hold_texts():
+        span.set_attributes({INPUTS: asked or "", OUTPUTS: list(answers)})
+
+
 def span(name: str, kind: str = "internal", parent: str | None = None, **attributes: str) -> Block:
     """Opens a span for the block, below the current one or the one that the header `parent` names; `kind` as
     OpenTelemetry has it (internal, client, server). An exception marks it failed by its type alone."""
@@ -66,6 +87,7 @@ def _open_span(tracer: Tracer, name: str, kind: str, parent: str | None, attribu
     from opentelemetry.trace import SpanKind, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+    attributes = {SPAN_TYPE: TYPES.get(name, "LLM") if kind == "client" and name != "ask" else "CHAIN"} | attributes
     context = TraceContextTextMapPropagator().extract({HEADER: parent}) if parent else None
     with tracer.start_as_current_span(
         name, context, SpanKind[kind.upper()], attributes, record_exception=False, set_status_on_exception=False

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from revelator import spans
 from revelator.errors import ConfigError
 from revelator.options import FOLDER, HOME
 from revelator.registry import require_existing
@@ -107,7 +108,7 @@ def serve(
 
         os.environ.setdefault(telemetry.EVENTS_VARIABLE, str(home.resolve() / "logs" / "events.jsonl"))
         if log_questions:
-            os.environ[telemetry.QUESTIONS_VARIABLE] = "1"
+            os.environ[spans.QUESTIONS_VARIABLE] = "1"
         settings = Settings(**chosen, limits=dict(map(_read_limit, limits)) or None)
         exposure = Exposure(host, choose_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
         _serve(home, ports, settings, exposure, http, hosts)

@@ -177,6 +177,7 @@ class NodeTimer:
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         node = self.node
         if self.span:
+            spans.describe(node.asked or node.question, node.answers)
             self.span.__exit__(kind, error, traceback)
         node.ended_ms = self.recorder.now_ms()
         if error is None:

@@ -104,6 +104,9 @@ class Telemetry:
     def record_trace(self, trace: Trace) -> None:
         """Call it in the context of the request that the trace answers."""
         count_trace(self.model, trace)
+        spans.describe(
+            trace.question, trace.answers, **{f"revelator.version.{k}": str(v) for k, v in trace.versions.items()}
+        )
         spent: dict[str, float] = {}
         for node in trace.nodes:
             for call in node.list_calls():
@@ -145,7 +148,7 @@ def _name_request() -> dict[str, str | None]:
     return {"request": arrival.id, "trace": arrival.trace_id}
 
 
-EVENTS_VARIABLE, QUESTIONS_VARIABLE = "REVELATOR_EVENTS", "REVELATOR_LOG_QUESTIONS"
+EVENTS_VARIABLE = "REVELATOR_EVENTS"
 _OPENED = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe that nobody reads is an error
 
 
@@ -158,7 +161,7 @@ class EventLog:
 
     def __init__(self, model: str, environment: Mapping[str, str] = os.environ) -> None:
         self._model = model
-        self.writes_texts = environment.get(QUESTIONS_VARIABLE, "") not in ("", "0")
+        self.writes_texts = spans.may_hold_texts(environment)
         self._place = environment.get(EVENTS_VARIABLE)
         self._fault: str | None = None
 

@@ -1,0 +1,69 @@
+"""Spans of a question in MLflow's own trace store: a real tracking server takes what the executor tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+from revelator import registry, spans
+from tests.serving.executor.world import Toy
+
+QUESTION, PLAN = "Where was A's director born?", "Who directed A? * Where was {director} born?"
+
+
+@pytest.fixture
+def experiment(tracking_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    registry.connect(tracking_server, tmp_path)
+    number = mlflow.MlflowClient().create_experiment(f"served by {tmp_path.name}")
+    provider = TracerProvider()
+    exporter = OTLPSpanExporter(f"{tracking_server}/v1/traces", headers={"x-mlflow-experiment-id": number})
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    spans.start("test", provider.get_tracer("test"))
+    yield number
+    spans._tracer = None
+    provider.shutdown()
+
+
+async def ask(toy: type[Toy]) -> None:
+    world = toy({"Who directed A?": ["Ada Quill"], "Where was Ada Quill born?": ["Ayr"]})
+    with spans.span("executor", "server"):
+        trace = await world.executor().run(QUESTION, plan=PLAN)
+        spans.describe(trace.question, trace.answers, **{"revelator.version.revelator": "7"})
+    assert trace.answers == ["Ayr"]
+
+
+def read_trace(experiment: str) -> Any:
+    [trace] = mlflow.MlflowClient().search_traces([experiment])
+    return trace
+
+
+async def test_mlflow_lists_a_question_as_a_trace_of_typed_spans_without_its_words(
+    toy: type[Toy], experiment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(spans.QUESTIONS_VARIABLE, raising=False)
+    await ask(toy)
+    trace = read_trace(experiment)
+    found = {(span.name, span.span_type) for span in trace.data.spans}
+    assert {("executor", "CHAIN"), ("atomic", "CHAIN"), ("search", "RETRIEVER"), ("relevance", "LLM")} <= found
+    [root] = [span for span in trace.data.spans if span.parent_id is None]
+    assert root.attributes["revelator.version.revelator"] == "7"
+    told = json.dumps(trace.to_dict())
+    assert "Ada Quill" not in told and "director" not in told
+
+
+async def test_with_the_switch_spans_hold_what_was_asked_and_answered(
+    toy: type[Toy], experiment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(spans.QUESTIONS_VARIABLE, "1")
+    await ask(toy)
+    asked = {span.inputs: span.outputs for span in read_trace(experiment).data.spans if span.inputs}
+    assert asked[QUESTION] == ["Ayr"] and asked["Where was Ada Quill born?"] == ["Ayr"]
