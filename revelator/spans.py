@@ -22,8 +22,10 @@ ENDPOINT, TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_T
 HEADER = "traceparent"
 QUESTIONS_VARIABLE = "REVELATOR_LOG_QUESTIONS"  # whether spans and logs hold questions, plans and answers
 SPAN_TYPE, INPUTS, OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
+PLAN, ROUTE, VERSION = "revelator.plan", "revelator.route", "revelator.version"  # of the span of a served question
 TYPES = {"search": "RETRIEVER"}  # of a call; other calls ask a model
 
+NO_ATTRIBUTES: Mapping[str, str] = {}
 Block = AbstractContextManager[Any]
 _tracer: Tracer | None = None
 _NOTHING: Block = nullcontext()
@@ -62,16 +64,16 @@ def may_hold_texts(environment: Mapping[str, str] = os.environ) -> bool:
     return environment.get(QUESTIONS_VARIABLE, "") not in ("", "0")
 
 
-def describe(asked: str | None, answers: Sequence[str], **attributes: str) -> None:
-    """Adds attributes to the current span; what was asked and answered where spans may hold texts."""
+def describe(asked: str, answers: Sequence[str], plan: str = "", attributes: Mapping[str, str] = NO_ATTRIBUTES) -> None:
+    """Adds attributes to the current span; what was asked, planned and answered where spans may hold texts."""
     if _tracer is None:
         return
     from opentelemetry.trace import get_current_span
 
     span = get_current_span()
-    span.set_attributes(attributes)
+    span.set_attributes(dict(attributes))
     if may_hold_texts():
-        span.set_attributes({INPUTS: asked or "", OUTPUTS: list(answers)})
+        span.set_attributes({INPUTS: asked, OUTPUTS: list(answers), PLAN: plan})
 
 
 def span(name: str, kind: str = "internal", parent: str | None = None, **attributes: str) -> Block:

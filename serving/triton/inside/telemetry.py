@@ -104,9 +104,8 @@ class Telemetry:
     def record_trace(self, trace: Trace) -> None:
         """Call it in the context of the request that the trace answers."""
         count_trace(self.model, trace)
-        spans.describe(
-            trace.question, trace.answers, **{f"revelator.version.{k}": str(v) for k, v in trace.versions.items()}
-        )
+        told = {spans.ROUTE: trace.route or "", spans.VERSION: str(trace.versions.get("revelator", ""))}
+        spans.describe(trace.question, trace.answers, trace.plan or "", told)
         spent: dict[str, float] = {}
         for node in trace.nodes:
             for call in node.list_calls():

@@ -37,7 +37,7 @@ async def ask(toy: type[Toy]) -> None:
     world = toy({"Who directed A?": ["Ada Quill"], "Where was Ada Quill born?": ["Ayr"]})
     with spans.span("executor", "server"):
         trace = await world.executor().run(QUESTION, plan=PLAN)
-        spans.describe(trace.question, trace.answers, **{"revelator.version.revelator": "7"})
+        spans.describe(trace.question, trace.answers, PLAN, {spans.VERSION: "7"})
     assert trace.answers == ["Ayr"]
 
 
@@ -55,7 +55,7 @@ async def test_mlflow_lists_a_question_as_a_trace_of_typed_spans_without_its_wor
     found = {(span.name, span.span_type) for span in trace.data.spans}
     assert {("executor", "CHAIN"), ("atomic", "CHAIN"), ("search", "RETRIEVER"), ("relevance", "LLM")} <= found
     [root] = [span for span in trace.data.spans if span.parent_id is None]
-    assert root.attributes["revelator.version.revelator"] == "7"
+    assert root.attributes[spans.VERSION] == "7"
     told = json.dumps(trace.to_dict())
     assert "Ada Quill" not in told and "director" not in told
 

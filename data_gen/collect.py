@@ -1,0 +1,186 @@
+"""`revelator data collect`: questions that a deployment answered and a person judged, as annotated questions.
+
+They are read from MLflow's trace store, where served questions are spans (`revelator.spans`, with texts). A person's
+feedback on a trace says that it is right; an expectation named `plan` says what its plan should have been. The page
+Traces of MLflow takes both, and so do `mlflow.log_feedback` and `mlflow.log_expectation`.
+
+OUT/questions.jsonl   annotated questions, a source of format `world`
+OUT/manifest.json     where they come from, and what was left out and why; written last
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from data_gen.leakage import normalise
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, AnnotatedStep, check_place, write_questions
+from revelator.errors import ArtifactError, DataError, ExpressionError
+from revelator.files import sha256_file, staged_folder, write_json
+from revelator.options import AS_JSON, FOLDER, HOME, URI
+from revelator.plans import check, parse, render
+from revelator.registry import EXPERIMENT, client, connect, store_errors
+from revelator.spans import PLAN, ROUTE, VERSION
+from revelator.terminal import mask_controls
+
+KIND = "set of collected questions"
+PAGE = 100  # traces in one request
+RIGHT = (True, 1, "yes", "true", "good", "correct", "right")  # what a person's feedback says of a right trace
+Wanted = Literal["good", "corrected"]
+
+
+def collect(
+    out: Path, *, experiment: str = EXPERIMENT, since: datetime | None = None, wanted: Wanted | None = None,
+    force: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Writes OUT from the traces of an experiment and returns its manifest.
+
+    `wanted` keeps those that feedback calls right, or those whose plan was corrected (both unless given). Of two traces
+    of one question the later judged one counts. Raises ArtifactError for an unknown experiment and DataError where
+    nothing is left.
+    """
+    check_place(out, force, KIND)
+    left: Counter[str] = Counter()
+    found: dict[str, AnnotatedQuestion] = {}
+    for trace in _read_traces(experiment, since):
+        made = read_judged(trace)
+        if isinstance(made, str):
+            left[made] += 1
+        elif wanted and wanted != ("corrected" if made.teacher == "person" else "good"):
+            left[f"not {wanted}"] += 1
+        else:
+            left["asked again later"] += normalise(made.question) in found
+            found[normalise(made.question)] = made
+    if not found:
+        reasons = ", ".join(f"{reason}: {n:,}" for reason, n in left.items()) or "there is no trace"
+        raise DataError(f"nothing to collect; {reasons}", where=experiment, hint="judge traces on MLflow's page Traces")
+    with staged_folder(out) as folder:
+        with write_questions(folder / QUESTIONS) as write:
+            for question in found.values():
+                write(question)
+        manifest = {
+            "kind": KIND,
+            "experiment": experiment,
+            "since": since.isoformat() if since else None,
+            "questions": len(found),
+            "teachers": dict(Counter(question.teacher for question in found.values())),
+            "left_out": {reason: n for reason, n in sorted(left.items()) if n},
+            "sha256": sha256_file(folder / QUESTIONS),
+        }
+        write_json(folder / "manifest.json", manifest)
+    return manifest
+
+
+def _read_traces(experiment: str, since: datetime | None) -> Iterator[Any]:
+    """The traces of an experiment, the earliest first."""
+    with store_errors():
+        known = client().get_experiment_by_name(experiment)
+        if known is None:
+            raise ArtifactError("there is no such experiment", where=experiment, hint="name it: --experiment NAME")
+        after = f"timestamp_ms >= {int(since.timestamp() * 1000)}" if since else None
+        token = None
+        while True:
+            page = client().search_traces(
+                [known.experiment_id], after, PAGE, order_by=["timestamp_ms ASC"], page_token=token
+            )
+            yield from page
+            if not (token := page.token):
+                return
+
+
+def read_judged(trace: Any) -> AnnotatedQuestion | str:
+    """The question of one of MLflow's traces, or the reason why nothing can be learnt from it.
+
+    The latest word of a person counts; feedback of models does not. Steps are the answered leaves of a plan that is
+    right; those of a corrected one are not known.
+    """
+    spans = sorted(trace.data.spans, key=lambda span: span.start_time_ns)
+    served = next((span for span in spans if ROUTE in span.attributes), None)
+    if served is None or not served.inputs:
+        return "without texts: serve with --log-questions"
+    words = sorted(trace.info.assessments, key=lambda word: word.create_time_ms or 0)
+    said = [word for word in words if word.source.source_type == "HUMAN"]
+    corrected = [word.value for word in said if word.expectation and word.name == "plan"]
+    verdicts = [word.value for word in said if word.feedback]
+    if corrected:
+        return _annotate(trace, served, str(corrected[-1]), "complex", (), "person")
+    if not verdicts or verdicts[-1] not in RIGHT:
+        return "not judged by a person" if not verdicts else "judged wrong, and not corrected"
+    version = served.attributes.get(VERSION, "")
+    steps = [span for span in spans if span.name == "atomic" and span.inputs and span.outputs]
+    known = tuple(AnnotatedStep(span.inputs, tuple(span.outputs)) for span in steps)
+    plan = served.attributes.get(PLAN) or ""
+    return _annotate(trace, served, plan, served.attributes[ROUTE], known, f"served:{version}")
+
+
+def _annotate(
+    trace: Any, served: Any, plan: str, route: str, steps: Sequence[AnnotatedStep], teacher: str
+) -> AnnotatedQuestion | str:
+    try:
+        expression = parse(plan) if plan else None
+    except ExpressionError:
+        return f"the plan of {trace.info.trace_id} does not parse"
+    if expression is not None and check(expression):
+        return f"the plan of {trace.info.trace_id} cannot be run"
+    return AnnotatedQuestion.from_json(
+        AnnotatedQuestion(
+            id=f"collected:{trace.info.trace_id}",
+            source="collected",
+            licence="own",
+            split="",
+            question=served.inputs,
+            route=route,
+            expression=render(expression) if expression is not None else served.inputs if route == "single" else "",
+            steps=tuple(steps),
+            answers=tuple(served.outputs or ()) if teacher != "person" else (),
+            teacher=teacher,
+        )
+    )
+
+
+@click.command("collect")
+@click.option("--out", required=True, type=FOLDER, help="Folder of the questions; replaced.")
+@click.option("--since", type=click.DateTime(), help="Only what was asked since then (UTC).")
+@click.option("--feedback", type=click.Choice(["good", "corrected"]), help="Only these.  [default: both]")
+@click.option("--experiment", default=EXPERIMENT, show_default=True, help="MLflow experiment of the traces.")
+@click.option("--force", is_flag=True, help="Replace OUT even if it holds something else.")
+@HOME
+@URI
+@AS_JSON
+def collect_command(
+    out: Path,
+    since: datetime | None,
+    feedback: Wanted | None,
+    experiment: str,
+    force: bool,
+    home: Path,
+    tracking_uri: str | None,
+    as_json: bool,
+) -> None:
+    """Collect served questions that people judged, as annotated questions to learn from.
+
+    The server tells MLflow its traces (docs/operations.md), with texts if it is started with --log-questions. On
+    MLflow's page Traces a person gives feedback (yes or no), or an expectation named `plan` with the plan as it should
+    have been. What this command writes is a source of format `world`; a build drops held-out questions.
+
+    \b
+    Examples:
+      revelator data collect --out runs/collected
+      revelator data collect --since 2026-11-01 --feedback corrected --out runs/corrected --json
+    """
+    connect(tracking_uri, home, must_exist=True)
+    manifest = collect(
+        out, experiment=experiment, since=since and since.replace(tzinfo=UTC), wanted=feedback, force=force
+    )
+    if as_json:
+        click.echo(json.dumps(manifest, ensure_ascii=False))
+        return
+    click.echo(f"{out}: {manifest['questions']:,} questions")
+    for reason, count in manifest["left_out"].items():
+        click.echo(mask_controls(f"  left out: {reason}: {count:,}"))
