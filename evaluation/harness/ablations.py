@@ -33,7 +33,7 @@ AFFECTS = {  # strategies and baselines for which a switch changes anything
     "constraint": ("auto", "compile", "atomic", "logic", "qcompiler"),
     "deduplication": ("auto", "compound", "compile"),
     "k": ("auto", "single", "compound", "compile", "logic", "iterate", "hanrag", "qcompiler"),
-    "sources": ("atomic",),
+    "sources": ("auto", "single", "compound", "compile", "atomic", "iterate"),
     "operators": ("logic", "logical ranking"),
 }
 SERVED = ("route",)  # what can be switched from outside a running server
@@ -97,7 +97,7 @@ def keep_sources(sources: Sources, names: Sequence[str]) -> Sources:
         raise ConfigError(message, where="ablation.sources", hint=f"sources are {', '.join(there)}")
     if not names:
         raise ConfigError("no source is left", where="ablation.sources")
-    return Sources([there[name] for name in names])
+    return Sources([there[name] for name in names], sources.settings)
 
 
 async def answer_by_gold_plan(executor: Executor, gold: AnnotatedQuestion) -> Trace:

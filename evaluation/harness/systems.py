@@ -81,6 +81,10 @@ def check_system(config: RunConfig) -> None:
             message = f"{', '.join(given)}: a running server has its own"
             raise ConfigError(message, where="url", hint="leave it out of the configuration, or leave `url` out")
         return
+    if config.ablation.sources is not None and not config.sources:
+        raise ConfigError(
+            "no sources are named", where="ablation.sources", hint="name their file: sources: sources.yaml"
+        )
     if needs_index(config) and not config.index:
         raise ConfigError("which index is searched?", where="index", hint="revelator index build FILES --out DIR")
     if system.baseline and BASELINES[name].writes and config.generator is None:
@@ -248,8 +252,8 @@ def _open_executor(
 ) -> Ask:
     strategy: Any = choose_strategy(config)
     sources = logical = None
-    if strategy == "atomic":
-        sources = open_sources(Path(config.sources) if config.sources else None, services[1])
+    if config.sources:
+        sources = open_sources(Path(config.sources), services[1])
         if config.ablation.sources is not None:
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)

@@ -34,7 +34,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 @click.option("--remember", is_flag=True, help="Search --index in later runs, too, unless they name another.")
 @click.option("--generator", metavar="embedded|URL", help="Who reads passages (default: as recorded, else embedded).")
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model; its key is read from OPENAI_API_KEY.")
-@click.option("--sources", type=FOLDER, help="YAML file of knowledge sources, for the strategy atomic.")
+@click.option("--sources", type=FOLDER, help="YAML file of knowledge sources: indexes, graphs, web.")
 @click.option("--max-in-flight", type=click.IntRange(1), help="Questions at a time; the next is refused at once.")
 @click.option(
     "--cache", type=click.IntRange(0), metavar="N", help="Keep N answers for equal questions (default: none)."

@@ -157,16 +157,23 @@ async def answer_from_documents(
     P(yes) reaches the threshold, in the retriever's order; where none does, of those above the floor, and the node's
     detail says so. Where all are below the floor, nothing is read.
     """
-    question = node.asked or node.question
     logical = models.logical if query else None
-    found = await models.search(node, query or question, limits.documents, logical)
+    found = await models.search(node, query or node.asked or node.question, limits.documents, logical)
     node.documents = list(found)
     if isinstance(found, Found) and found.respelled:
         node.detail["respelled"] = found.respelled
     report("retrieved", node)
     if not found:
         node.status, node.error = "unanswered", "no document was found"
-        return
+    elif kept := await judge_documents(models, node, limits, report):
+        await read_documents(models, node, kept, limits)
+
+
+async def judge_documents(
+    models: Models, node: Node, limits: Limits, report: Report = lambda kind, node: None
+) -> list[Passage]:
+    """Judges the node's documents and returns those to be read; where there are none, the node is unanswered."""
+    question, found = node.asked or node.question, node.documents
     await models.complete(node, "relevance", [RelevanceInput(question, p.title, p.text) for p in found])
     yes = [p["yes"] for p in node.detail.pop("probabilities")]
     judged = [Passage(p.id, p.title, p.text, p.score, y) for p, y in zip(found, yes, strict=True)]
@@ -179,13 +186,19 @@ async def answer_from_documents(
     if not kept:
         likeliest = f"no document is relevant: the likeliest has P = {max(yes):.2g}"
         node.status, node.error = "unanswered", f"{likeliest}; the limit relevance_floor is {limits.relevance_floor:g}"
-    elif missing := await find_missing_name(node.question, question, kept):
+    return kept
+
+
+async def read_documents(models: Models, node: Node, kept: Sequence[Passage], limits: Limits) -> None:
+    """Reads the answer from documents that were judged, if one of them names what is asked about."""
+    question = node.asked or node.question
+    if missing := await find_missing_name(node.question, question, kept):
         node.status, node.error = "unanswered", f"none of the documents that are relevant names {missing}"
-    else:
-        await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)), limits.answer_floor)
-        relevant = [p for p in judged if (p.relevance or 0.0) >= limits.relevance_threshold]
-        if namesakes := find_namesakes(node.find_evidence(), question, relevant):
-            node.detail["namesakes"] = namesakes
+        return
+    await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)), limits.answer_floor)
+    relevant = [p for p in node.documents if (p.relevance or 0.0) >= limits.relevance_threshold]
+    if namesakes := find_namesakes(node.find_evidence(), question, relevant):
+        node.detail["namesakes"] = namesakes
 
 
 def find_namesakes(chosen: Passage | None, question: str, relevant: Sequence[Passage]) -> list[str]:
@@ -270,5 +283,6 @@ def find_reusable_nodes(trace: Trace) -> Mapping[str, Node]:
     Leaves that were computed from the answers of others are left out: the same words may mean other values now.
     """
     ended = [node for node in trace.nodes if node.kind == "atomic" and node.status == "ok" and node.answers]
-    leaves = {n.asked: n for n in ended if n.asked and n.detail.get("method", "generator") == "generator"}
-    return leaves | {n.detail["key"]: n for n in ended if "key" in n.detail and "sources" in n.detail}
+    found = [n for n in ended if n.detail.get("method", "generator") == "generator" or "sources" in n.detail]
+    leaves = {n.asked: n for n in found if n.asked}
+    return leaves | {n.detail["key"]: n for n in found if "key" in n.detail and "sources" in n.detail}

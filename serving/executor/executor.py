@@ -17,7 +17,7 @@ from serving.executor.evidence import Models, find_reusable_nodes
 from serving.executor.recording import Recorder
 from serving.executor.run import Run, merge_at_deadline
 from serving.guard import Guard
-from serving.knowledge.sources import Sources
+from serving.knowledge.sources import Sources, TextSource
 from serving.protocols import Generator, Retriever, Revelator
 
 ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
@@ -54,10 +54,10 @@ class Options(TypedDict, total=False):
 class Executor:
     """Answers questions with a revelator, a retriever and a generator.
 
-    Of earlier questions it remembers only whether a service is down. Trees of atomic operators run over `sources`;
-    `logical` takes logical queries; `on_finish` is called with each finished trace. `share_leaves` False, which only a
-    measurement wants, asks equal leaves of a plan again. `turn` is entered around the work on a question; the wait for
-    it is part of the question's time.
+    Of earlier questions it remembers only whether a service is down. With `sources`, every leaf and every operator of a
+    tree asks them; without, the retriever alone. `logical` takes logical queries; `on_finish` is called with each
+    finished trace. `share_leaves` False, which only a measurement wants, asks equal leaves of a plan again. `turn` is
+    entered around the work on a question; the wait for it is part of the question's time.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Executor:
         self.models = Models(revelator, retriever, generator, *guards, logical)
         self.limits = limits or Limits()
         self.sources = sources
+        self._tree_sources = sources or Sources([TextSource(retriever)])
         self.share_leaves = share_leaves
         self._on_finish = on_finish
         self._turn = turn
@@ -139,7 +140,8 @@ class Executor:
                     self.models,
                     limits,
                     Recorder(question, strategy, listener),
-                    sources=self.sources,
+                    sources=self._tree_sources,
+                    leaf_sources=self.sources,
                     given_plan=plan,
                     earlier_nodes=find_reusable_nodes(reuse) if reuse else {},
                     share_leaves=self.share_leaves,
@@ -159,9 +161,6 @@ class Executor:
         """Raises InvalidRequest for a strategy that is unknown or not configured, and for a deadline that is none."""
         if strategy not in STRATEGIES:
             raise InvalidRequest(f"there is no strategy {strategy!r:.60}", hint=f"one of {', '.join(STRATEGIES)}")
-        if strategy == "atomic" and self.sources is None:
-            hint = "serve with a graph, text or web source, or take another strategy: compile plans over documents"
-            raise InvalidRequest("the strategy atomic needs knowledge sources, and none is configured", hint=hint)
         if strategy == "logic" and self.models.logical is None:
             hint = "hand the executor a retriever for logical queries, or take another strategy"
             raise InvalidRequest("the strategy logic needs logical retrieval, and none is configured", hint=hint)

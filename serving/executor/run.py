@@ -25,6 +25,7 @@ from serving.executor.operations import (
 )
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
+from serving.executor.source_answers import answer_from_sources
 from serving.knowledge.sources import Sources
 from serving.pauses import offload
 from serving.protocols import GenerateRequest
@@ -45,6 +46,7 @@ class Run:
     plan: PlanRun | None = None
     steps: list[Step] = field(default_factory=list)
     sources: Sources | None = None  # those of the strategy `atomic`
+    leaf_sources: Sources | None = None  # those that leaves ask, too; None: leaves search the retriever
     given_plan: str | None = None  # the caller's own plan
     earlier_nodes: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
     share_leaves: bool = True  # whether leaves that ask the same are asked once
@@ -56,13 +58,16 @@ class Run:
         return node
 
     async def ask(self, node: Node, query: str | None = None) -> None:
-        """Answers a leaf: with its answer in the earlier trace, if it was asked there, else from documents.
+        """Answers a leaf: with its answer in the earlier trace, if it was asked there, else from the sources that the
+        deployment names, or from documents.
 
-        What a logical `query` found is never reused.
+        A logical `query` is one for documents, and what it found is never reused.
         """
         earlier = None if query else self.earlier_nodes.get(node.asked or "")
         if earlier:
             copy_answer(node, earlier, "reused_from")
+        elif self.leaf_sources and not query:
+            await answer_from_sources(self.models, self.leaf_sources, node, self.limits, self.recorder.report)
         else:
             await answer_from_documents(self.models, node, self.limits, self.recorder.report, query)
 

@@ -1,8 +1,8 @@
 """How one node of a tree gets its answer: an operator over sources, child and sibling reasoning, direct RAG.
 
 Every node ends with a sentence and a clean list (AtomR, section 3.3). A node makes at most one generator call: an
-operator that a graph answers makes none, and reasoning over children makes none where code is sure of the answer. A
-fallback to direct RAG is a node of its own, so that its cost can be seen.
+operator for which a graph alone has something makes none, and reasoning over children makes none where code is sure of
+the answer. A fallback to direct RAG is a node of its own, so that its cost can be seen.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from revelator.errors import RevelatorError
 from revelator.limits import Limits
 from revelator.plans.art import Filter
 from revelator.tasks import Step
-from revelator.trace import Node, Passage, Usage
+from revelator.trace import Node, Passage
 from serving.executor.evidence import Models, find_missing_name
 from serving.executor.operations import Member, Part, asks_count, compute, needs_judgement, size_of
+from serving.executor.source_answers import weigh_list, write_answer, write_reports
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import fold_label
-from serving.knowledge.operators import OVERLAP, PASSAGES, Query, compute_overlap
+from serving.knowledge.operators import PASSAGES, Query, compute_overlap
 from serving.knowledge.sources import Gathered, Sources
 from serving.pauses import offload
 from serving.protocols import GenerateRequest
@@ -38,37 +40,42 @@ async def run_operator(models: Models, sources: Sources, node: Node, query: Quer
     if isinstance(query.call, Filter):
         left = await offload(size, partial(exclude_named, query.call.condition, query.call.entities))
         if left is not None:
-            _write_answer(node, left, "other than", decided=True)
+            write_answer(node, left, "other than", decided=True)
             return None
     gathered = await sources.gather(query, PASSAGES)
-    node.usage += Usage(retrievals=sum(report.searches for report in gathered.reports))
-    node.detail["sources"] = [report.to_json() for report in gathered.reports]
-    node.detail["source_scores"] = dict(gathered.scores)
-    if found := gathered.typed:
-        _write_answer(node, gathered.answers, gathered.by, decided=found.decided)
-        if found.truncated:
-            node.detail["truncated"] = found.note
-        return gathered
-    if len(query.heads) > len(query.texts):
-        node.detail["truncated"] = f"{len(query.texts)} of {len(query.heads)} entities were searched for"
+    write_reports(node, gathered)
+    listed = gathered.typed
     judged = gathered.passages if isinstance(query.call, Filter) else ()
     said = sum(len(passage.text) for group in judged for passage in group)
-    passages = await offload(said, partial(_select_passages, node, query, gathered))
+    passages = await offload(said, partial(_select_passages, node, query, gathered, sources.settings.overlap))
     node.documents = passages
-    if not passages:
+    if not passages and not listed:
         is_fault = any(report.error for report in gathered.reports)
         node.status = "failed" if is_fault else "unanswered"
-        node.error = _explain_failure(gathered, node)
-        return gathered
+        node.error = _explain_failure(gathered, node, sources.settings.overlap)
+    elif not (listed and all(passage.id in gathered.triples for passage in passages)):
+        try:
+            await _read_passages(models, node, query, passages, limits)
+        except RevelatorError as error:
+            if not listed:
+                raise
+            node.detail["unread"] = str(error)
+    if listed:
+        weigh_list(node, listed, gathered)
+    return gathered
+
+
+async def _read_passages(models: Models, node: Node, query: Query, passages: Sequence[Passage], limits: Limits) -> None:
+    if len(query.heads) > len(query.texts):
+        node.detail["truncated"] = f"{len(query.texts)} of {len(query.heads)} entities were searched for"
     if not isinstance(query.call, Filter) and (
         missing := await find_missing_name(query.template, query.question, passages)
     ):
         node.status, node.error = "unanswered", f"none of the passages names {missing}"
-        return gathered
+        return
     await models.generate(node, GenerateRequest("read", query.question, passages=tuple(passages)), limits.answer_floor)
     if isinstance(query.call, Filter):
-        await offload(size, partial(_keep_entities, node, query.call))
-    return gathered
+        await offload(sum(map(len, query.heads)), partial(_keep_entities, node, query.call))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,40 +104,29 @@ async def reason(models: Models, node: Node, question: str, known: Sequence[Know
     if merged := await offload(len(question) + size_of(parts), partial(compute, question, parts)):
         counts = [one.count for one in known if one.is_last]
         exact = merged.method == "count" and len(counts) == 1 and counts[0] is not None
-        _write_answer(node, (str(counts[0]),) if exact else merged.answers, merged.method)
+        write_answer(node, (str(counts[0]),) if exact else merged.answers, merged.method)
     elif needs_judgement(question) and len(parts) > 1:
         steps = tuple(Step(one.question, one.answers) for one in known)
         await models.generate(node, GenerateRequest("merge", question, steps=steps))
     else:
-        _write_answer(node, tuple(dict.fromkeys(a for part in parts for a in part.answers)), "last step")
+        write_answer(node, tuple(dict.fromkeys(a for part in parts for a in part.answers)), "last step")
 
 
 def reason_over_none(node: Node, question: str) -> None:
     """Answers from sets that are known to be empty: a count is 0, any other answer is empty too."""
     if asks_count(question):
-        _write_answer(node, ("0",), "count")
+        write_answer(node, ("0",), "count")
     else:
-        _write_answer(node, (), "last step", decided=True)
+        write_answer(node, (), "last step", decided=True)
 
 
-def _write_answer(node: Node, answers: Sequence[str], method: str, *, decided: bool = False) -> None:
-    """Writes answers and a sentence into the node. `decided`: an empty list is an answer; `detail["none"]` says so."""
-    node.answers = list(answers)
-    node.sentence = f"{node.asked or node.question} {', '.join(answers) or 'None'}." if answers or decided else ""
-    node.detail["method"] = method
-    if not answers and decided:
-        node.detail["none"] = True
-    elif not answers:
-        node.status, node.error = "unanswered", "no answer was found"
-
-
-def _select_passages(node: Node, query: Query, gathered: Gathered) -> list[Passage]:
+def _select_passages(node: Node, query: Query, gathered: Gathered, overlap: float) -> list[Passage]:
     """Selects the passages for the generator; drops the entities of a filter whose passages share too little."""
     groups = gathered.passages
     if isinstance(query.call, Filter):
         shared = [compute_overlap(text, group) for text, group in zip(query.texts, groups, strict=True)]
         node.detail["overlap"] = {e: round(o, 3) for e, o in zip(query.call.entities, shared, strict=False)}
-        groups = tuple(group for group, o in zip(groups, shared, strict=True) if o >= OVERLAP)
+        groups = tuple(group for group, o in zip(groups, shared, strict=True) if o >= overlap)
     limit = max(PASSAGES_READ, sum(map(bool, groups)))
     turns = [
         group[place] for place in range(max(map(len, groups), default=0)) for group in groups if place < len(group)
@@ -147,9 +143,8 @@ def _keep_entities(node: Node, call: Filter) -> None:
         node.status, node.error = "unanswered", "the reply names none of the entities"
 
 
-def _explain_failure(gathered: Gathered, node: Node) -> str:
+def _explain_failure(gathered: Gathered, node: Node, overlap: float) -> str:
     if any(gathered.passages):
         best = max(node.detail["overlap"].values())
-        return f"overlap below {OVERLAP:g} between every entity's passages and its query (at most {best:g})"
-    told = [f"{report.source}: {report.error or report.note or report.outcome}" for report in gathered.reports]
-    return "nothing was found (" + "; ".join(told) + ")"
+        return f"overlap below {overlap:g} between every entity's passages and its query (at most {best:g})"
+    return f"nothing was found ({gathered.describe_reports()})"

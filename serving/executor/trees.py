@@ -18,9 +18,7 @@ from revelator.plans import Expression, bind, leaves
 from revelator.plans import substitute as substitute_names
 from revelator.plans.art import (
     Art,
-    Call,
     Numbered,
-    Relate,
     Search,
     check,
     escape,
@@ -32,7 +30,7 @@ from revelator.plans.art import (
     substitute,
     substituted_size,
 )
-from revelator.plans.names import WORD, find_name_words
+from revelator.plans.names import find_name_words
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_BNF
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor import routes
@@ -41,11 +39,10 @@ from serving.executor.operations import needs_judgement
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
 from serving.executor.tree_answers import KnownAnswer, find_names_beside, reason, reason_over_none, run_operator
-from serving.knowledge.operators import Ids, Query, build_direct_query, build_query, digest_query
+from serving.knowledge.operators import Ids, Query, build_direct_query, build_query, derive_call, digest_query
 from serving.knowledge.sources import Sources
 from serving.pauses import offload
 from serving.protocols import Completion, Generator
-from serving.retrieval import ASKING_WORDS, STOP_WORDS
 
 log = logging.getLogger(__name__)
 
@@ -205,10 +202,12 @@ class TreeRun:
     async def _operate(self, at: Numbered, query: Query) -> None:
         box = self.boxes[at.number]
         gathered = await run_operator(self.models, self.sources, box, query, self.limits)
-        if gathered and gathered.typed and gathered.typed.count is not None:
-            box.detail["count"] = gathered.typed.count
-        # without sources a part of the entities was taken: they are who they were
-        self._keep_ids(box, gathered.ids if gathered else self._ids_of(at.needs))
+        if gathered is None:  # a part of the entities was taken: they are who they were
+            self._keep_ids(box, self._ids_of(at.needs))
+        elif box.detail.get("method") == gathered.by and gathered.typed:
+            self._keep_ids(box, gathered.ids)
+            if gathered.typed.count is not None:
+                box.detail["count"] = gathered.typed.count
 
     async def _reason(self, at: Numbered) -> None:
         """Answers from the children, or, for a `[DR]` node, from the earlier nodes that it names."""
@@ -318,11 +317,4 @@ def _derive_node(text: str) -> Art:
     if len(named) > 1 or (named and needs_judgement(text)):
         return Art(text)
     head = f"[{named[0]}]" if named else " ".join(find_name_words(text))
-    return Art(text, _derive_call(text, head) if head and head in text else Search(text))
-
-
-def _derive_call(text: str, head: str) -> Call:
-    before, _, after = text.partition(head)
-    empty = STOP_WORDS | ASKING_WORDS | {"s"}
-    relation = " ".join(word for word in WORD.findall(f"{before} {after}") if word.lower() not in empty)
-    return Relate(head, relation) if relation else Search(head)
+    return Art(text, derive_call(text, head) if head and head in text else Search(text))

@@ -5,6 +5,8 @@
       - {kind: graph, name: films, folder: runs/graphs/films}
       - {kind: sparql, name: wikidata, url: "https://query.wikidata.org/sparql", timeout: 10}
       - {kind: web, name: web, api: searxng, url: "http://127.0.0.1:8080/search", timeout: 3}
+    evidence: all
+    per_leaf: 3
 
 Folders are relative to the file. There is no field for a key: keys are read from the environment.
 """
@@ -24,7 +26,7 @@ from revelator.errors import ConfigError
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore
 from serving.knowledge.operators import Source
-from serving.knowledge.sources import Sources, TextSource
+from serving.knowledge.sources import Sources, SourceSettings, TextSource
 from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, WIKIDATA_URL, SparqlEndpoint, Vocabulary
 from serving.knowledge.web import WebSource
 from serving.protocols import Retriever
@@ -81,7 +83,7 @@ class Web(Strict):
     timeout: Seconds = 5.0
 
 
-class SourcesFile(Strict):
+class SourcesFile(SourceSettings):
     sources: Annotated[list[Annotated[Text | Graph | Sparql | Web, Field(discriminator="kind")]], Field(min_length=1)]
 
 
@@ -94,13 +96,10 @@ def read_sources(path: Path) -> SourcesFile:
     return settings
 
 
-def open_sources(path: Path | None, retriever: Retriever | None = None) -> Sources:
-    """Opens every source of a file; `retriever` serves a text source that names no index, and is the only source where
-    no file is given."""
-    if path is None:
-        return Sources([_open(Text(kind="text"), Path(), retriever)])
+def open_sources(path: Path, retriever: Retriever | None = None) -> Sources:
+    """Opens every source of a file; `retriever` serves a text source that names no index."""
     settings = read_sources(path)
-    return Sources([_open(source, path.parent, retriever) for source in settings.sources])
+    return Sources([_open(source, path.parent, retriever) for source in settings.sources], settings)
 
 
 def _open(settings: Text | Graph | Sparql | Web, base: Path, retriever: Retriever | None) -> Source:

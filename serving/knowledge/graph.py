@@ -6,9 +6,10 @@ The same code runs over the embedded store and over a SPARQL endpoint: both link
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from typing import Protocol, TypeVar
 
 from pyoxigraph import NamedNode
@@ -26,7 +27,8 @@ ROWS = 10_000  # of one answer: more is counted and not listed
 HEADS = 20  # entities whose facts one query reads
 FACT_ROWS = 5_000  # of one such query; where they are more, each half of the entities is asked for by itself
 ROW_CHARACTERS = 20  # that a row counts for: a hundred take a millisecond
-SHOWN = 12  # facts of an entity that are written into its passage
+SHOWN = 12  # facts of an entity, or values of a relation, that are written into a passage
+HEAD_CHARACTERS = 200  # of the names that a passage is about
 
 Result = TypeVar("Result")
 
@@ -60,10 +62,13 @@ class GraphSource:
             case Search():
                 return await self._search(query.call)
             case Relate():
-                return await self._relate(query.call, query)
+                found = await self._relate(query.call, query)
+                return found if found.answers or not query.facts else await self._describe(query, k, found.note)
             case Filter():
                 return await self._filter(query.call, query)
-        return Found(note="a graph is asked by operators")
+        if query.facts:
+            return await self._describe(query, k, "facts")
+        return Found(note="no entity is named alone")
 
     async def close(self) -> None:
         await self.graph.close()
@@ -92,6 +97,8 @@ class GraphSource:
         heads, relations = await asyncio.gather(self._link(query.heads, query), self.graph.find_relations(call.to))
         if not heads:
             return Found(note=f"no node is called {', '.join(query.heads)}"[:200])
+        if not relations and query.facts:
+            return Found(note=f"no relation is called {call.to!r}"[:200])
         if not relations:
             return await self._relate_two(heads, call)
         predicates = [NamedNode(iri) for iri in dict.fromkeys(label.iri for label in relations)]
@@ -101,6 +108,9 @@ class GraphSource:
             if rows:
                 note = ("inverse of " if inverse else "") + relations[0].text
                 found = await _offload_rows(len(rows), partial(_collect_rows, rows[:ROWS], note))
+                named = ", ".join(query.heads)[:HEAD_CHARACTERS]
+                triples = _write_triples(named, relations[0].text, inverse, found.answers)
+                found = replace(found, passages=((triples,),))
                 if len(rows) <= ROWS:
                     return found
                 [counted] = await self.graph.select(sparql.build_count_query(heads, predicates, inverse))
@@ -146,6 +156,17 @@ class GraphSource:
             decided=whole and not unknown,
             truncated=not whole,
         )
+
+    async def _describe(self, query: Query, k: int, note: str) -> Found:
+        """What the graph knows of the heads, in at most `k` passages; no answer."""
+        heads = await self._link_each(query.heads, query)
+        nodes = list(dict.fromkeys(node for found in heads.values() for node in found))
+        if not nodes:
+            return Found(note=note)
+        facts, _ = await self._read_facts(nodes)
+        known = {name: [f for node in found for f in facts.get(node.value, [])] for name, found in heads.items()}
+        written = chain.from_iterable(_write_facts(name, said) for name, said in known.items())
+        return Found((tuple(islice(written, k)),), note=note)
 
     async def _read_facts(self, nodes: Sequence[NamedNode]) -> tuple[dict[str, list[Fact]], bool]:
         """The facts of each node, and whether they are all of them."""
@@ -223,10 +244,26 @@ def _collect_names(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found
     return Found(answers=tuple(ids), ids=named, note=note, count=len({term for term, _ in pairs}))
 
 
+def _write_triples(name: str, relation: str, inverse: bool, values: Sequence[str]) -> Passage:
+    """The triples of an entity and a relation as a passage; of many values the first."""
+    listed = ", ".join(values[:SHOWN])
+    text = f"{listed}: {relation} {name}." if inverse else f"{name}: {relation} {listed}."
+    return Passage(f"{name}#{'^' if inverse else ''}{relation}", name, text, 1.0)
+
+
+def _write_facts(name: str, facts: Sequence[Fact]) -> Iterator[Passage]:
+    """The facts of an entity, a passage a relation: those that start at it before those that point at it."""
+    values: dict[tuple[bool, str], list[str]] = {}
+    for fact in facts:
+        values.setdefault((fact.inverse, fact.relation), []).append(fact.value)
+    for inverse, relation in sorted(values, key=lambda key: key[0]):
+        yield _write_triples(name, relation, inverse, values[inverse, relation])
+
+
 def _make_passages(names: Sequence[str], known: Mapping[str, list[Fact]]) -> tuple[tuple[Passage, ...], ...]:
     """One passage an entity, in the order of the query's texts: its first facts as a line."""
     return tuple(
-        (Passage(f"graph:{name}", name, "; ".join(f"{f.relation}: {f.value}" for f in known[name][:SHOWN])),)
+        (Passage(f"{name}#facts", name, "; ".join(f"{f.relation}: {f.value}" for f in known[name][:SHOWN])),)
         if known.get(name)
         else ()
         for name in names

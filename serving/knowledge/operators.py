@@ -1,7 +1,8 @@
 """What a knowledge source is asked and what it gives back, and how a node of a tree becomes such a query.
 
 Retrieval queries are the paper's (AtomR, section 3.1). `Search`: "name descriptor". `Relate`: its arguments joined,
-once a head. `Filter`: "entity condition", once an entity. Direct RAG: the sub-question itself.
+once a head. `Filter`: "entity condition", once an entity. Direct RAG: the sub-question itself. A leaf of any other plan
+is asked for as it stands, and a graph for the one entity that it names.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from revelator.files import sha256_text
+from revelator.plans import Atomic
 from revelator.plans.art import Art, Call, Filter, Relate, Search, expand_reference, substitute
+from revelator.plans.names import WORD, find_name_words
 from revelator.trace import Passage
-from serving.retrieval import extract_terms
+from serving.executor.operations import asks_count, needs_judgement
+from serving.retrieval import ASKING_WORDS, STOP_WORDS, extract_terms
 
 SourceKind = Literal["text", "graph", "web"]
-OVERLAP = 0.5  # t: entities whose passages share less with the query are dropped (section 4.1.4)
 PASSAGES = 3  # k: passages a query and source (section 4.1.4)
 FAN_OUT = 64  # queries of one node that sources are searched with by words
 Ids = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -30,7 +33,8 @@ class Query:
     what a document said, and documents have no voice in who is asked.
     `texts` are the retrieval queries for sources that search by words: one, or one an entity for `Filter` and for a
     `Relate` from several heads. `call` is the operator (None: direct RAG), `heads` the entities that it starts from.
-    `ids` maps an entity's name to the identifiers that an earlier node found for it, by source.
+    `ids` maps an entity's name to the identifiers that an earlier node found for it, by source. `facts`: where no
+    relation leads from the heads to an answer, a graph gives what it knows of them.
     """
 
     question: str
@@ -39,15 +43,18 @@ class Query:
     call: Call | None = None
     heads: tuple[str, ...] = ()
     ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    facts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """What one source knows: passages for each of the query's texts, in their order, and, of a graph, the whole
     typed answer list. `ids` are the identifiers of the answers in that source; `note` says how the answer was found.
+    A graph's passages are its triples: an entity and a relation with all that it leads to, or an entity's facts.
 
     `decided`: the answers are all that there is, also when there are none. `truncated`: a limit cut something off.
-    `count` is how many things answer, where the source knows: names may be shared, and a list cut off.
+    `count` is how many things answer, where the source knows: names may be shared, and a list cut off. `respelled`:
+    words that a text source read as others.
     """
 
     passages: tuple[tuple[Passage, ...], ...] = ()
@@ -57,6 +64,7 @@ class Found:
     decided: bool = False
     truncated: bool = False
     count: int | None = None
+    respelled: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 class Source(Protocol):
@@ -101,6 +109,37 @@ def digest_query(query: Query) -> str:
 def build_direct_query(question: str, template: str | None = None) -> Query:
     """Direct RAG: the sub-question as it stands; `template` is given where earlier answers were put into it."""
     return Query(question, template or question, (question,))
+
+
+def build_leaf_query(template: str, asked: str) -> Query:
+    """The query of a leaf: the question for sources that search by words; for a graph the value of its one placeholder,
+    or the names that stand together in it, and the relation that the other words name.
+
+    A leaf that names nothing is no question for a graph; one that judges or compares asks it for facts alone.
+    """
+    head = _find_value(template, asked) or " ".join(find_name_words(asked))
+    if not head or head not in asked:
+        return build_direct_query(asked, template)
+    call = derive_call(asked, head)
+    lists = isinstance(call, Relate) and (asks_count(asked) or not needs_judgement(asked))
+    return Query(asked, template, (asked,), call if lists else None, (head,), facts=True)
+
+
+def _find_value(template: str, asked: str) -> str:
+    """What stands in place of a leaf's only placeholder; "" for a leaf with none or several."""
+    names = Atomic(template).placeholders
+    if len(names) != 1:
+        return ""
+    before, _, after = template.partition(f"{{{names[0]}}}")
+    return asked.removeprefix(before).removesuffix(after)
+
+
+def derive_call(text: str, head: str) -> Call:
+    """The operator of a question about one entity: `Relate` with the rest of its words, `Search` where none is left."""
+    before, _, after = text.partition(head)
+    empty = STOP_WORDS | ASKING_WORDS | {"s"}
+    relation = " ".join(word for word in WORD.findall(f"{before} {after}") if word.lower() not in empty)
+    return Relate(head, relation) if relation else Search(head)
 
 
 def compute_overlap(query: str, passages: Sequence[Passage]) -> float:

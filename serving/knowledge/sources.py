@@ -1,9 +1,8 @@
 """Several sources at once: who is asked, for how long, and what became of each.
 
-A source that fails or is late is left out and named in the reports, which the trace keeps. As soon as every graph that
-was asked has ended and one has the answer, or has decided that there is none, the searches by words are not waited
-for: a typed answer needs no passages. Which of two sources is faster never changes an answer. A call that met a source
-that is down is retried while its time lasts, and a source that stays down is left alone for a while (`serving.guard`).
+A source that fails or is late is left out and named in the reports, which the trace keeps. Which of two sources is
+faster never changes an answer. A call that met a source that is down is retried while its time lasts, and a source that
+stays down is left alone for a while (`serving.guard`).
 """
 
 from __future__ import annotations
@@ -12,21 +11,26 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from itertools import zip_longest
+from typing import Annotated, Any, Literal
 
 import yaml
+from pydantic import Field
 
+from revelator.config import Share, Strict
 from revelator.errors import DeadlineExceeded, RevelatorError
 from revelator.trace import Passage
 from serving.guard import Guard, Patience
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import Found, Query, Source, SourceKind
+from serving.protocols import Found as Respelled
 from serving.protocols import Retriever
 
+ASK_ALL = 3  # so many sources are all asked where nothing else is said
 AT_ONCE = 8  # searches by words that one query puts to a source side by side
 
 log = logging.getLogger(__name__)
@@ -54,44 +58,60 @@ class Report:
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """What all sources gave: `typed`, what the first graph in order knows that has answers or decided that there are
-    none (`ids` by source), `passages` for each text of the query, those of one source after those of another."""
+    none (`ids` by source, `by` its name, `triples` the ids of its passages), and `passages` for each text of the query:
+    the best of each source, then the second best, and so on. Where several sources are configured, a passage's id
+    begins with the name of its source."""
 
     typed: Found | None = None
     ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     by: str = ""
+    triples: frozenset[str] = frozenset()
     passages: tuple[tuple[Passage, ...], ...] = ()
     reports: tuple[Report, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
+    respelled: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
     def answers(self) -> tuple[str, ...]:
         return self.typed.answers if self.typed else ()
 
+    def describe_reports(self) -> str:
+        """What became of each source, in one line."""
+        return "; ".join(f"{report.source}: {report.error or report.note or report.outcome}" for report in self.reports)
+
+
+class SourceSettings(Strict):
+    """Which sources are asked, and what their evidence counts."""
+
+    evidence: Literal["all", "first"] = "all"  # `first`: a graph that has the answer ends the wait for the others
+    select: Literal["rules", "all"] | None = None  # who is asked (default: all of up to three, more by rules)
+    per_leaf: Annotated[int, Field(ge=1)] | None = None  # sources that are asked for one leaf, at most
+    passages: Annotated[int, Field(ge=1, le=50)] | None = (
+        None  # of each source (default: 3 for an operator of a tree, the limit `documents` for another leaf)
+    )
+    overlap: Share = 0.5  # t of AtomR: a filter drops entities whose passages share less with it
+
 
 class Sources:
     """The configured sources. Their list is fixed when it is made: nothing that is read later adds to it.
 
-    `score` gives each kind of source points for a query; sources with 1 or more are asked, all of them if none has.
+    By rules each kind of source has points for a query; sources with 1 or more are asked, all of them if none has.
     """
 
     def __init__(
-        self,
-        sources: Sequence[Source],
-        score: Callable[[Query], Mapping[str, float]] | None = None,
-        patience: Patience | None = None,
+        self, sources: Sequence[Source], settings: SourceSettings | None = None, patience: Patience | None = None
     ) -> None:
         names = [source.name for source in sources]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"one source or more, each with a name of its own, not {names}")
         self.all = tuple(sources)
-        self._score = score or score_by_rules
+        self.settings = settings or SourceSettings()
         self._guards = {source.name: Guard(source.name, patience) for source in sources}
 
     async def gather(self, query: Query, k: int) -> Gathered:
-        """Asks the selected sources, all at once."""
-        points = self._score(query)
-        scores = {source.name: points.get(source.kind, 0.0) for source in self.all}
-        chosen = [source for source in self.all if scores[source.name] >= 1.0] or list(self.all)
+        """Asks the selected sources, all at once, for at most `k` passages a text each, or as the settings say."""
+        k = self.settings.passages or k
+        chosen, scores = self._select(query)
         tasks = {
             source.name: asyncio.create_task(_ask(source, self._guards[source.name], query, k)) for source in chosen
         }
@@ -102,16 +122,30 @@ class Sources:
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
         ended = [(source, _read_outcome(source, tasks[source.name], query)) for source in chosen]
-        return _combine(ended, query, scores)
+        if len(self.all) > 1:
+            ended = [(source, (_name_source(source, found), report)) for source, (found, report) in ended]
+        return _combine(ended, query, scores, self.settings.evidence == "first")
 
     async def close(self) -> None:
         for source in self.all:
             await source.close()
 
-    @staticmethod
-    async def _until_enough(chosen: Sequence[Source], tasks: Mapping[str, asyncio.Task[tuple[Found, Report]]]) -> None:
+    def _select(self, query: Query) -> tuple[Sequence[Source], Mapping[str, float]]:
+        """The sources to ask, in their order, and the points of each; equal points go by the order."""
+        scores: dict[str, float] = {}
+        chosen: Sequence[Source] = self.all
+        if (self.settings.select or ("rules" if len(self.all) > ASK_ALL else "all")) == "rules":
+            points = score_by_rules(query)
+            scores = {source.name: points.get(source.kind, 0.0) for source in self.all}
+            chosen = [source for source in self.all if scores[source.name] >= 1.0] or self.all
+        best = sorted(chosen, key=lambda source: -scores.get(source.name, 0.0))[: self.settings.per_leaf]
+        return [source for source in self.all if source in best], scores
+
+    async def _until_enough(
+        self, chosen: Sequence[Source], tasks: Mapping[str, asyncio.Task[tuple[Found, Report]]]
+    ) -> None:
         graphs = [tasks[source.name] for source in chosen if source.kind == "graph"]
-        if graphs:
+        if graphs and self.settings.evidence == "first":
             await asyncio.wait(graphs)
             if any(_settles(task.result()[0]) for task in graphs):
                 return
@@ -180,32 +214,47 @@ def _read_outcome(source: Source, task: asyncio.Task[tuple[Found, Report]], quer
 
 
 def _count_searches(source: Source, query: Query) -> int:
-    return int(query.call is not None) if source.kind == "graph" else len(query.texts)
+    return int(bool(query.heads)) if source.kind == "graph" else len(query.texts)
+
+
+def _name_source(source: Source, found: Found) -> Found:
+    """Two sources may hold passages of one id."""
+    named = ((replace(passage, id=f"{source.name}:{passage.id}") for passage in group) for group in found.passages)
+    return replace(found, passages=tuple(map(tuple, named)))
 
 
 def _combine(
-    ended: Sequence[tuple[Source, tuple[Found, Report]]], query: Query, scores: Mapping[str, float]
+    ended: Sequence[tuple[Source, tuple[Found, Report]]], query: Query, scores: Mapping[str, float], first: bool
 ) -> Gathered:
-    passages: list[list[Passage]] = [[] for _ in query.texts]
-    for _, (found, _) in ended:
-        for place, some in zip(passages, found.passages, strict=False):
-            place += some
+    """`first`: where a graph settled the query, what other sources had found by then is left out."""
     settled = [(source.name, found) for source, (found, _) in ended if _settles(found)][:1]
+    giving = [found for _, found in settled] if first and settled else [found for _, (found, _) in ended]
+    lists = [found.passages for found in giving if found.passages]
+    passages = [
+        _take_turns([groups[place] for groups in lists if place < len(groups)]) for place in range(len(query.texts))
+    ]
     return Gathered(
         typed=settled[0][1] if settled else None,
         ids={name: found.ids for name, found in settled if found.ids},
         by=settled[0][0] if settled else "",
-        passages=tuple(map(tuple, passages)),
+        triples=frozenset(p.id for _, found in settled for group in found.passages for p in group),
+        passages=tuple(passages),
         reports=tuple(report for _, (_, report) in ended),
         scores=scores,
+        respelled={word: near for _, (found, _) in ended for word, near in found.respelled.items()},
     )
+
+
+def _take_turns(groups: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
+    return tuple(passage for turn in zip_longest(*groups) for passage in turn if passage is not None)
 
 
 def score_by_rules(query: Query) -> Mapping[str, float]:
     """Points by kind of source, for the sub-question as the plan has it and for its operator. What a document says is
     no part of it, nor an answer that repeats a document."""
     rules, asked = _load_rules(), f" {fold_label(query.template)} "
-    points = Counter(rules["operators"][type(query.call).__name__ if query.call else "direct"])
+    operator = type(query.call).__name__ if query.call else "Search" if query.heads else "direct"
+    points = Counter(rules["operators"][operator])
     for cue in rules["cues"]:
         if any(f" {fold_label(word)} " in asked for word in cue["words"]):
             points.update(cue["points"])
@@ -227,7 +276,8 @@ class TextSource:
 
     async def find(self, query: Query, k: int) -> Found:
         found = await asyncio.gather(*(self.retriever.search(text, k) for text in query.texts))
-        return Found(passages=tuple(map(tuple, found)))
+        respelled = {w: near for one in found if isinstance(one, Respelled) for w, near in one.respelled.items()}
+        return Found(passages=tuple(map(tuple, found)), respelled=respelled)
 
     async def close(self) -> None:
         """The retriever belongs to whoever made it."""

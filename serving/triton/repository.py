@@ -43,7 +43,7 @@ class Settings:
     generator_model: str | None = None
     max_in_flight: int | None = None
     decoding: str | None = None  # how the revelator writes plans: beams, grammar, names or free
-    sources: Path | None = None  # file that names the knowledge sources of the strategy `atomic`
+    sources: Path | None = None  # file that names the knowledge sources; None: the index alone
     cache: int | None = None  # answers that the executor keeps for equal questions; 0 for none
     limits: Mapping[str, float] | None = None  # of revelator.limits.Limits: lower ones than its defaults
     remember: bool = False  # `index` is that of later runs, too

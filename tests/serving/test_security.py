@@ -198,7 +198,7 @@ async def test_keys_reach_neither_a_trace_nor_a_log_nor_an_error(
     text = ToySource("text", says={"*": ["Tin Comet was made by Ada Quill."]})
 
     generator = EndpointGenerator(f"{web.url}/v1", "m", retries=0)
-    sources = Sources([*keyed, text], lambda query: {"web": 1.0, "text": 1.0})
+    sources = Sources([*keyed, text])
     run = Run("q?", Models(NoModel(), NoModel(), generator), Limits(), Recorder("q?", "atomic"), sources=sources)
     said = ""
     try:

@@ -68,10 +68,10 @@ class QuestionService:
     """Answers questions with the three other models of the server at `url`.
 
     The release of `home` answers (`serving.models.releases`). Of the `parameters` of a config.pbtxt, `sources` names
-    the knowledge sources of the strategy `atomic`, without which trees run over the served retriever; `vllm` the
-    version folder of the model `revelator_vllm`, which then plans in place of `revelator`; `limits` is JSON that
-    lowers the executor's own. `cache` holds answers; events are always new. `on_finish` is called with each finished
-    trace; `admission` says when a question may begin.
+    the knowledge sources, without which the served retriever alone is searched; `vllm` the version folder of the
+    model `revelator_vllm`, which then plans in place of `revelator`; `limits` is JSON that lowers the executor's own.
+    `cache` holds answers; events are always new. `on_finish` is called with each finished trace; `admission` says when
+    a question may begin.
     """
 
     def __init__(
@@ -102,8 +102,9 @@ class QuestionService:
             planner = routed = RoutedRevelator(RemoteRevelator(models), self.home)
             stack.push_async_callback(routed.close)
         services = planner, RemoteRetriever(models), RemoteGenerator(models, ProcessGuard("generator").call)
-        sources = open_sources(self.sources, services[1])
-        stack.push_async_callback(sources.close)
+        sources = open_sources(self.sources, services[1]) if self.sources else None
+        if sources:
+            stack.push_async_callback(sources.close)
         logical = RemoteRetriever(models, "logic")
         turn = self._admission.turn if self._admission else nullcontext
         if self._admission:

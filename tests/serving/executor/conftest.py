@@ -3,7 +3,7 @@
 import pytest
 
 from tests.serving.executor.world import Toy
-from tests.serving.knowledge.conftest import films  # noqa: F401  a fixture
+from tests.serving.knowledge.conftest import films, web  # noqa: F401  fixtures
 
 
 @pytest.fixture(scope="session")

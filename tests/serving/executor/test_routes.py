@@ -9,7 +9,6 @@ from revelator.errors import ExpressionError, InvalidRequest, PlanError, TaskOut
 from revelator.limits import Limits
 from revelator.plans.art import Art, Relate, render
 from serving.executor.executor import Executor
-from serving.knowledge.sources import Sources, TextSource
 
 
 def kinds(trace):
@@ -214,33 +213,23 @@ async def test_a_fallback_says_what_was_wrong_with_the_last_plan(toy):
     assert trace.degraded and trace.diagnostics[-1]["message"] in trace.reason
 
 
-async def test_atomic_without_knowledge_sources_is_refused_with_a_way_out(toy):
-    with pytest.raises(InvalidRequest, match="none is configured") as refused:
-        await toy().executor().run("q", strategy="atomic")
-    assert "compile" in refused.value.hint
-
-
-def with_sources(world):
-    return Executor(world, world, world, sources=Sources([TextSource(world)]))
-
-
 async def test_atomic_runs_the_models_tree_or_the_callers_over_the_sources(toy):
     outputs = {"translate_art": render(Art("Who wrote A?", Relate("A", "written by")))}
     world = toy({"Who wrote A?": ["Ann"], "Who wrote B?": ["Bob"]}, outputs)
-    trace = await with_sources(world).run("Who wrote A?", strategy="atomic")
+    trace = await world.executor().run("Who wrote A?", strategy="atomic")
     assert trace.answers == ["Ann"] and trace.plan_language == "art" and trace.outcome == "answered"
     tree = render(Art("Who wrote B?", Relate("B", "written by")))
-    trace = await with_sources(world).run("q", plan=tree, strategy="atomic")
+    trace = await world.executor().run("q", plan=tree, strategy="atomic")
     assert trace.answers == ["Bob"] and trace.plan_source == "given"
 
 
 async def test_a_tree_of_the_model_that_cannot_be_run_falls_back_and_one_of_the_caller_is_refused(toy):
     outputs = {"translate_art": "{", "translate_bnf": "A ) B", "refine": "Who wrote A?", "end": "yes"}
     world = toy({"Who wrote A?": ["Ann"]}, outputs)
-    trace = await with_sources(world).run("Who is broken?", strategy="atomic")
+    trace = await world.executor().run("Who is broken?", strategy="atomic")
     assert trace.degraded and "went through the loop" in trace.reason and trace.answers == ["Ann"]
     with pytest.raises(PlanError, match=r"names \[9\]"):
-        await with_sources(world).run("q", plan=render(Art("[9]?", Relate("[9]", "b"))), strategy="atomic")
+        await world.executor().run("q", plan=render(Art("[9]?", Relate("[9]", "b"))), strategy="atomic")
 
 
 async def test_a_generator_that_fails_at_the_merge_leaves_the_answers_of_the_parts(toy):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from serving.executor.trees import run_tree, run_tree_alone
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore, build_graph
 from serving.knowledge.operators import FAN_OUT, build_query, compute_overlap
-from serving.knowledge.sources import AT_ONCE, Sources
+from serving.knowledge.sources import AT_ONCE, Sources, SourceSettings
+from serving.protocols import GenerateRequest, Reading
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
 
 CHAIN = Art(
@@ -111,10 +113,10 @@ async def test_a_filter_whose_passages_say_too_little_of_every_entity_says_so() 
     assert "overlap below 0.5" in trace.nodes[0].detail["fallback"]["because"]
 
 
-async def test_that_a_graph_knows_of_none_is_not_overruled_by_words(films: Path) -> None:
+async def test_that_the_first_graph_knows_of_none_is_not_overruled_by_words(films: Path) -> None:
     """Nor by direct RAG; and what is drawn from nothing is nothing, or 0."""
     text = ToySource("papers", says={"*": ["Tin Comet came out before 1950."]})
-    sources = Sources([GraphSource(GraphStore(films)), text])
+    sources = Sources([GraphSource(GraphStore(films)), text], SourceSettings(evidence="first"))
     which = Filter(("Tin Comet", "Paper Moons"), "before 1950")
     trace = await run_tree_alone(
         Art("Which is old?", which), sources, generator := ToyGenerator({"Which is old?": ["Tin Comet"]})
@@ -132,6 +134,38 @@ async def test_that_a_graph_knows_of_none_is_not_overruled_by_words(films: Path)
     await sources.close()
     assert [node.answers for node in trace.nodes] == [["0"], [], [], ["0"]]
     assert (trace.outcome, generator.requests) == ("answered", [])
+
+
+@pytest.mark.parametrize(
+    ("read", "answers"),
+    [([], ["Bo Marsh", "Cy Vane"]), (["Bo Marsh"], ["Bo Marsh", "Cy Vane"]), (["Ada Quill"], ["Ada Quill"])],
+)
+async def test_the_list_of_a_graph_is_evidence_beside_passages(
+    films: Path, read: list[str], answers: list[str]
+) -> None:
+    text = ToySource("papers", says={"*": ["Ada Quill starred in Tin Comet."]})
+    sources = Sources([GraphSource(GraphStore(films), "films"), text])
+    tree = Art("Who starred in Tin Comet?", Relate("Tin Comet", "starred actors"))
+    trace = await run_tree_alone(tree, sources, generator := ToyGenerator({"Who starred in Tin Comet?": read}))
+    await sources.close()
+    [node] = trace.nodes
+    assert [p.id for p in generator.requests[0].passages] == ["films:Tin Comet#starred actors", "papers:papers:1"]
+    assert (trace.answers, trace.outcome) == (answers, "answered")
+    contradicted = read == ["Ada Quill"]
+    assert node.detail.get("contradicts") == ({"films": ["Bo Marsh", "Cy Vane"]} if contradicted else None)
+    assert ("ids" in node.detail) is not contradicted, "the identifiers are those of the answers"
+
+
+async def test_of_what_the_reader_is_unsure_is_no_contradiction(films: Path) -> None:
+    class Unsure(ToyGenerator):
+        async def answer(self, request: GenerateRequest) -> Reading:
+            return replace(await super().answer(request), probability=0.4)
+
+    sources = Sources([GraphSource(GraphStore(films)), ToySource("papers", says={"*": ["Tin Comet is by Bo."]})])
+    tree = Art("Who directed Tin Comet?", Relate("Tin Comet", "directed by"))
+    trace = await run_tree_alone(tree, sources, Unsure({"Who directed Tin Comet?": ["Bo"]}))
+    await sources.close()
+    assert (trace.answers, "probability" in trace.nodes[0].detail) == (["Ada Quill"], False)
 
 
 async def test_nothing_is_left_of_one_without_itself() -> None:

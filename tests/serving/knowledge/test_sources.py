@@ -15,15 +15,14 @@ from serving.executor.trees import run_tree_alone
 from serving.guard import Patience
 from serving.knowledge.config import open_sources, read_sources
 from serving.knowledge.operators import Found, Query, build_direct_query, build_query
-from serving.knowledge.sources import Sources, score_by_rules
+from serving.knowledge.sources import Sources, SourceSettings, score_by_rules
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 from tests.serving.knowledge.toy_web import Web
 
 TREE = Art("Who directed UHF?", Relate("UHF", "directed by"))
 
 
-def ask_everyone(query: Query) -> dict[str, float]:
-    return {"text": 1.0, "web": 1.0, "graph": 1.0}
+FIRST = SourceSettings(evidence="first")
 
 
 async def test_a_slow_and_a_failing_source_are_left_out_and_named_in_the_trace() -> None:
@@ -31,7 +30,7 @@ async def test_a_slow_and_a_failing_source_are_left_out_and_named_in_the_trace()
     slow = ToySource("web", "web", gate=asyncio.Event(), timeout=0.05)
     broken = ToySource("graph", "graph", error=Unavailable("the store is gone", where="disk"))
     generator = ToyGenerator({"Who directed UHF?": ["Jay Levey"]})
-    trace = await run_tree_alone(TREE, Sources([good, slow, broken], ask_everyone), generator)
+    trace = await run_tree_alone(TREE, Sources([good, slow, broken]), generator)
     assert trace.answers == ["Jay Levey"]
     told = {report["source"]: report for report in trace.nodes[0].detail["sources"]}
     assert told["text"]["outcome"] == "passages"
@@ -43,7 +42,7 @@ async def test_a_slow_and_a_failing_source_are_left_out_and_named_in_the_trace()
 
 async def test_any_exception_of_a_source_is_its_own() -> None:
     good, bad = ToySource("text", says={"*": ["p"]}), ToySource("web", "web", error=ZeroDivisionError("x"))
-    trace = await run_tree_alone(TREE, Sources([good, bad], ask_everyone), ToyGenerator({"Who directed UHF?": ["J"]}))
+    trace = await run_tree_alone(TREE, Sources([good, bad]), ToyGenerator({"Who directed UHF?": ["J"]}))
     assert trace.answers == ["J"]
     assert trace.nodes[0].detail["sources"][1]["error"] == "ZeroDivisionError: x"
 
@@ -86,17 +85,17 @@ async def test_a_source_that_stays_down_or_silent_is_left_alone(fault: dict[str,
 async def test_sources_are_asked_at_the_same_time() -> None:
     gate = asyncio.Event()
     both = [ToySource("text", gate=gate), ToySource("web", "web", gate=gate)]
-    gathering = asyncio.create_task(Sources(both, ask_everyone).gather(build_direct_query("q"), 3))
+    gathering = asyncio.create_task(Sources(both).gather(build_direct_query("q"), 3))
     for source in both:
         await source.asked_times(1)
     gate.set()
     await gathering
 
 
-async def test_a_typed_answer_of_a_graph_does_not_wait_for_searches_by_words() -> None:
+async def test_where_the_first_graph_decides_searches_by_words_are_not_waited_for() -> None:
     graph = ToySource("graph", "graph", answers={"UHF directed by": ["Jay Levey"]})
     slow = ToySource("text", gate=asyncio.Event())
-    gathered = await Sources([slow, graph], ask_everyone).gather(build_query(TREE, {}, {}), 3)
+    gathered = await Sources([slow, graph], FIRST).gather(build_query(TREE, {}, {}), 3)
     assert (gathered.answers, gathered.by) == (("Jay Levey",), "graph")
     assert [(r.source, r.outcome) for r in gathered.reports] == [("text", "not needed"), ("graph", "answered")]
     assert slow.live == 0
@@ -107,7 +106,7 @@ async def test_which_source_is_faster_does_not_change_the_answer() -> None:
     gate = asyncio.Event()
     first = ToySource("graph", "graph", answers={"UHF directed by": ["A"]}, gate=gate)
     second = ToySource("text", "graph", answers={"UHF directed by": ["B"]})
-    gathering = asyncio.create_task(Sources([first, second], ask_everyone).gather(build_query(TREE, {}, {}), 3))
+    gathering = asyncio.create_task(Sources([first, second]).gather(build_query(TREE, {}, {}), 3))
     await second.asked_times(1)
     await first.asked_times(1)
     gate.set()
@@ -130,10 +129,48 @@ def test_rules_choose_the_kinds_of_source(question: str, call: Call | None, kind
     assert {kind for kind, value in points.items() if value >= 1} == kinds
 
 
-async def test_where_no_source_has_a_point_all_are_asked() -> None:
+async def test_by_rules_all_are_asked_where_no_source_has_a_point() -> None:
     web = ToySource("web", "web")
-    await Sources([web]).gather(build_direct_query("Who directed UHF?"), 3)
+    await Sources([web], SourceSettings(select="rules")).gather(build_direct_query("Who directed UHF?"), 3)
     assert web.asked
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [
+        ({}, "text news web"),
+        ({"select": "rules"}, "text news"),
+        ({"select": "rules", "per_leaf": 1}, "text"),
+        ({"per_leaf": 2}, "text news"),
+    ],
+)
+async def test_settings_say_who_is_asked(settings: dict[str, Any], asked: str) -> None:
+    there = [ToySource("text"), ToySource("news"), ToySource("web", "web")]
+    gathered = await Sources(there, SourceSettings(**settings)).gather(build_direct_query("Who directed UHF?"), 3)
+    assert " ".join(report.source for report in gathered.reports) == asked
+
+
+async def test_of_more_than_three_sources_rules_choose() -> None:
+    there = [*(ToySource(f"text{n}") for n in range(3)), ToySource("web", "web")]
+    await Sources(there).gather(build_direct_query("Who directed UHF?"), 3)
+    assert [bool(source.asked) for source in there] == [True, True, True, False]
+
+
+async def test_so_many_passages_of_each_source_are_taken_as_the_settings_say() -> None:
+    text = ToySource(says={"*": ["a", "b", "c"]})
+    gathered = await Sources([text], SourceSettings(passages=2)).gather(build_direct_query("q"), 3)
+    assert [p.text for p in gathered.passages[0]] == ["a", "b"]
+
+
+async def test_what_had_been_found_by_then_is_no_evidence_where_the_first_graph_decides() -> None:
+    """Otherwise it would be chance what is read."""
+    graph = ToySource("graph", "graph", answers={"UHF directed by": ["Jay Levey"]}, gate=asyncio.Event())
+    fast = ToySource("text", says={"*": ["p"]})
+    gathering = asyncio.create_task(Sources([fast, graph], FIRST).gather(build_query(TREE, {}, {}), 3))
+    await fast.asked_times(1)
+    await graph.asked_times(1)
+    graph.gate.set()
+    assert (await gathering).passages == ((),)
 
 
 def test_two_sources_of_one_name_are_refused() -> None:
@@ -190,6 +227,11 @@ async def test_the_language_of_a_file_is_that_of_the_labels_asked_for(
         ("sources: [{kind: graph}]", "folder"),
         ("sources: [{kind: sparql, vocabulary: rdfs, label: 'no iri'}]", "label"),
         ("sources: [{kind: text}]", "no retriever"),
+        ("evidence: some\nsources: [{kind: sparql}]", "evidence: .*'all' or 'first'"),
+        ("per_leaf: 0\nsources: [{kind: sparql}]", "per_leaf: .*greater than or equal to 1"),
+        ("passages: 51\nsources: [{kind: sparql}]", "passages: .*less than or equal to 50"),
+        ("select: s3cret\nsources: [{kind: sparql}]", "select: "),
+        ("overlap: 2\nsources: [{kind: sparql}]", "overlap: "),
         ("sources: [{kind: sparql}, {kind: sparql}]", "two sources of one name"),
         ("{", "not YAML"),
     ],

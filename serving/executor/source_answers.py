@@ -1,0 +1,131 @@
+"""How a leaf of a plan is answered from several sources, and what a graph's list weighs beside what was read.
+
+All selected sources are asked at once. Their passages, those of a graph being its triples, are judged and read together
+into one answer (AtomR, section 3.3; HANRAG, algorithm 1). A source that fails or is late is named in the trace, and
+never fails a leaf for which another gave something.
+
+A graph's list is evidence as well. It is exact where the question was linked to the right relation, and whole, which
+what passages say of a list seldom is. So it is the answer
+
+* where nothing else that is relevant was found,
+* where the reader finds nothing in the passages,
+* where it finds something that is on the list: then the whole list is, and
+* where it finds something else of which it is less sure than not (P < 0.5).
+
+Where the reader is sure of something else, that is the answer, and the trace names the list that it contradicts. A
+language model, which gives no probability, counts as sure. A list whose own triples are judged irrelevant is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from revelator.errors import RevelatorError, Unavailable
+from revelator.limits import Limits
+from revelator.trace import Node, Passage, Usage
+from serving.executor.evidence import Models, Report, judge_documents, read_documents
+from serving.executor.operations import asks_count, parse_quantity
+from serving.knowledge.labels import fold_label
+from serving.knowledge.operators import Found, build_leaf_query
+from serving.knowledge.sources import Gathered, Sources
+
+SURE = 0.5  # P of an answer that the reader holds against a graph's list
+
+
+async def answer_from_sources(models: Models, sources: Sources, node: Node, limits: Limits, report: Report) -> None:
+    """Answers `node.asked` from all selected sources and fills the node, `detail["sources"]` among it.
+
+    Raises Unavailable where every source that was asked failed or was late.
+    """
+    asked = node.asked or node.question
+    gathered = await sources.gather(build_leaf_query(node.question, asked), limits.documents)
+    write_reports(node, gathered)
+    node.documents = _drop_copies(gathered.passages[0])
+    report("retrieved", node)
+    if all(one.error for one in gathered.reports):
+        raise Unavailable(f"no source answered ({gathered.describe_reports()})")
+    kept = await judge_documents(models, node, limits, report) if node.documents else []
+    if not node.documents:
+        node.status, node.error = "unanswered", f"nothing was found ({gathered.describe_reports()})"
+    listed = gathered.typed if _is_relevant(node, gathered, limits) else None
+    if listed and asks_count(asked):
+        listed = replace(listed, answers=_count(listed))
+    if kept and not (listed and all(passage.id in gathered.triples for passage in kept)):
+        try:
+            await read_documents(models, node, kept, limits)
+        except RevelatorError as error:
+            if not listed:
+                raise
+            node.detail["unread"] = str(error)
+    if listed:
+        weigh_list(node, listed, gathered)
+    elif node.status == "unanswered" and (lost := [one.source for one in gathered.reports if one.error]):
+        node.error = f"{node.error}; without {', '.join(lost)}, which failed or came too late"
+
+
+def write_reports(node: Node, gathered: Gathered) -> None:
+    """Writes into the node which sources were asked, and what became of each."""
+    node.usage += Usage(retrievals=sum(report.searches for report in gathered.reports))
+    node.detail["sources"] = [report.to_json() for report in gathered.reports]
+    node.detail["source_scores"] = dict(gathered.scores)
+    if gathered.respelled:
+        node.detail["respelled"] = dict(gathered.respelled)
+
+
+def weigh_list(node: Node, listed: Found, gathered: Gathered) -> None:
+    """Makes a graph's list the answer of a node, unless what was read contradicts it."""
+    is_sure = node.detail.get("probability", 1.0) >= SURE
+    agrees = _share_an_answer(node.answers, listed.answers)
+    if node.answers and is_sure and not agrees:
+        node.detail["contradicts"] = {gathered.by: list(listed.answers)}
+        return
+    sentence, node.status, node.error = node.sentence, "ok", None
+    if not agrees:
+        node.detail.pop("probability", None)
+        sentence, document = "", next((p.id for p in node.documents if p.id in gathered.triples), None)
+        node.detail |= {"document": document} if document else {}
+    node.detail.pop("unsupported", None)
+    write_answer(node, listed.answers, gathered.by, decided=listed.decided)
+    node.sentence = sentence or node.sentence
+    if listed.truncated:
+        node.detail["truncated"] = listed.note
+
+
+def write_answer(node: Node, answers: Sequence[str], method: str, *, decided: bool = False) -> None:
+    """Writes answers and a sentence into the node. `decided`: an empty list is an answer; `detail["none"]` says so."""
+    node.answers = list(answers)
+    node.sentence = f"{node.asked or node.question} {', '.join(answers) or 'None'}." if answers or decided else ""
+    node.detail["method"] = method
+    if not answers and decided:
+        node.detail["none"] = True
+    elif not answers:
+        node.status, node.error = "unanswered", "no answer was found"
+
+
+def _drop_copies(passages: Sequence[Passage]) -> list[Passage]:
+    """Two sources may hold the same passage: the first stays."""
+    distinct: dict[tuple[str, str], Passage] = {}
+    for passage in passages:
+        distinct.setdefault((passage.title, passage.text), passage)
+    return list(distinct.values())
+
+
+def _is_relevant(node: Node, gathered: Gathered, limits: Limits) -> bool:
+    """Whether the triples of a graph's list, if there is one, were not judged irrelevant."""
+    judged = [passage.relevance for passage in node.documents if passage.id in gathered.triples]
+    return bool(gathered.answers) and all(yes is None or yes >= limits.relevance_floor for yes in judged)
+
+
+def _count(listed: Found) -> tuple[str, ...]:
+    """How many things are on a list; a list that is one number says it itself."""
+    if len(listed.answers) == 1 and parse_quantity(listed.answers[0]) is not None:
+        return listed.answers
+    return (str(listed.count or len(listed.answers)),)
+
+
+def _share_an_answer(read: Sequence[str], listed: Sequence[str]) -> bool:
+    """Whether one of the answers that were read is on the list, or is a part of one that is, or holds it: "Quill" is
+    "Ada Quill", and 1987 the year of "12 May 1987"."""
+    said, known = ({f" {fold_label(answer)} " for answer in answers} for answers in (read, listed))
+    return any(one in other or other in one for one in said for other in known)

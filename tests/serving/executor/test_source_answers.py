@@ -1,0 +1,201 @@
+"""Every leaf of every plan asks all sources: an index, a graph and the web are read together into one answer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyoxigraph as ox
+import pytest
+
+from revelator.errors import ArtifactError, Unavailable
+from revelator.plans.art import Relate
+from revelator.trace import Node, Trace
+from serving.executor.executor import Executor
+from serving.knowledge.config import open_sources
+from serving.knowledge.operators import build_leaf_query
+from serving.knowledge.sources import Sources
+from serving.retrieval import build_index
+from tests.serving.executor.world import Toy
+from tests.serving.knowledge.toy_sources import ToySource
+from tests.serving.knowledge.toy_web import Web
+
+WHO = "Who directed Tin Comet?"
+BORN = "Where was {director} born?"
+CHAIN = f"{WHO} * {BORN}"
+PASSAGES = [
+    {"id": "1", "title": "Ada Quill", "text": "Ada Quill was born in Port Velm."},
+    {"id": "2", "title": "Tin Comet", "text": "Tin Comet is a film of 1987 with Bo Marsh."},
+]
+HITS = {"results": [{"url": "http://x.example/quill", "title": "Quill", "content": "Ada Quill was born in Orland."}]}
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def ask(tmp_path: Path, films: Path, web: Web) -> Ask:
+    """Asks over an index, a graph and the web, as a sources file names them; `settings` are added to the file."""
+    (tmp_path / "passages.jsonl").write_text("\n".join(map(json.dumps, PASSAGES)))
+    build_index([tmp_path / "passages.jsonl"], tmp_path / "papers")
+    web.replies["/search"] = HITS
+
+    async def ask(world: Toy, question: str, settings: str = "", web_timeout: float = 20, **options: Any) -> Trace:
+        (tmp_path / "sources.yaml").write_text(
+            f"{settings}\nsources:\n- {{kind: text, name: papers, index: papers}}\n"
+            f"- {{kind: graph, name: films, folder: {films}}}\n"
+            f"- {{kind: web, api: searxng, url: '{web.url}/search', timeout: {web_timeout}}}\n"
+        )
+        sources = open_sources(tmp_path / "sources.yaml")
+        trace = await Executor(world, world, world, sources=sources).run(question, **options)
+        await sources.close()
+        assert world.asked == [], "the retriever alone is not asked"
+        return Trace.from_json(json.loads(trace.to_text()))
+
+    return ask
+
+
+def find_leaf(trace: Trace, asked: str) -> Node:
+    return next(node for node in trace.nodes if node.asked == asked)
+
+
+def list_outcomes(node: Node) -> dict[str, str]:
+    return {report["source"]: report["outcome"] for report in node.detail["sources"]}
+
+
+async def test_a_plan_draws_one_step_from_a_graph_and_the_next_from_passages(ask: Ask) -> None:
+    """No passage says who directed the film, and the graph does not say where she was born."""
+    world = Toy({"Where was Ada Quill born?": ["Port Velm"]}, {"route": "complex", "translate_bnf": CHAIN})
+    trace = await ask(world, "Where was the director of Tin Comet born?")
+    assert (trace.strategy, trace.outcome, trace.answers) == ("auto", "answered", ["Port Velm"])
+    first, second = find_leaf(trace, WHO), find_leaf(trace, "Where was Ada Quill born?")
+    assert (first.answers, first.detail["method"]) == (["Ada Quill"], "films")
+    assert first.detail["document"] == "films:Tin Comet#directed by"
+    assert first.find_evidence().text == "Tin Comet: directed by Ada Quill."  # type: ignore[union-attr]
+    assert list_outcomes(first) == {"papers": "passages", "films": "answered", "web": "passages"}
+    assert {p.id for p in second.documents} == {
+        "papers:1", "films:Ada Quill#^directed by", "web:http://x.example/quill",
+    }  # fmt: skip
+    assert second.find_evidence().text == "Ada Quill was born in Port Velm."  # type: ignore[union-attr]
+    assert {evidence.passage.id for evidence in trace.list_evidence()} >= {"films:Tin Comet#directed by", "papers:1"}
+
+
+@pytest.mark.parametrize("strategy", ["single", "compound", "compile", "iterate", "auto"])
+async def test_every_strategy_that_reads_asks_every_source(ask: Ask, strategy: str) -> None:
+    outputs = {"route": "single", "decompose": f'["{WHO}"]', "translate_bnf": WHO, "refine": WHO, "end": "yes"}
+    trace = await ask(Toy(outputs=outputs), WHO, strategy=strategy)
+    assert trace.answers == ["Ada Quill"]
+    assert set(list_outcomes(find_leaf(trace, WHO))) == {"papers", "films", "web"}
+    assert trace.usage.retrievals == 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (503, "answered 503"),
+        (b"<!doctype html><title>Sign in</title>", "not the JSON that the API promises"),
+        (threading.Event(), "left out after 0.05 s"),
+    ],
+)
+async def test_a_web_that_is_down_silent_or_a_page_costs_no_leaf_its_answer(
+    ask: Ask, web: Web, fault: Any, says: str
+) -> None:
+    web.replies["/search"] = fault
+    trace = await ask(Toy(), WHO, web_timeout=0.05 if isinstance(fault, threading.Event) else 20, strategy="single")
+    assert (trace.outcome, trace.answers) == ("answered", ["Ada Quill"])
+    [told] = [report for report in trace.nodes[0].detail["sources"] if report["source"] == "web"]
+    assert told["outcome"] in ("failed", "late")
+    assert says in told["error"] and "\n" not in told["error"].partition("\n  hint")[0]
+
+
+async def test_an_unanswered_leaf_says_which_source_it_had_to_do_without(ask: Ask, web: Web) -> None:
+    web.replies["/search"] = 503
+    trace = await ask(Toy(relevance={"": 0.001}), "Where was Cy Vane born?", strategy="single")
+    assert trace.outcome == "unanswered"
+    assert trace.reason.endswith("without web, which failed or came too late")
+
+
+async def test_the_whole_list_of_a_graph_is_the_answer_where_the_reader_found_a_part_of_it(ask: Ask) -> None:
+    trace = await ask(Toy({"Who starred in Tin Comet?": ["Marsh"]}), "Who starred in Tin Comet?", strategy="single")
+    [node] = trace.nodes
+    assert (node.answers, node.status) == (["Bo Marsh", "Cy Vane"], "ok")
+    assert "contradicts" not in node.detail
+
+
+async def test_what_the_passages_say_stands_against_the_list_of_a_graph_and_the_trace_names_it(ask: Ask) -> None:
+    trace = await ask(Toy({WHO: ["Orland"]}), WHO, strategy="single")
+    [node] = trace.nodes
+    assert (node.answers, node.detail["contradicts"]) == (["Orland"], {"films": ["Ada Quill"]})
+
+
+async def test_triples_that_are_judged_irrelevant_are_no_answer(ask: Ask) -> None:
+    trace = await ask(Toy(relevance={"directed by": 0.001}), WHO, strategy="single")
+    assert (trace.outcome, trace.answers) == ("unanswered", [])
+
+
+async def test_where_only_the_graph_knows_nothing_is_read(ask: Ask) -> None:
+    world = Toy(relevance={"directed by": 0.9, "": 0.001})
+    trace = await ask(world, WHO, strategy="single")
+    assert (trace.answers, world.requests) == (["Ada Quill"], [])
+
+
+async def test_a_reader_that_is_down_leaves_the_list_of_a_graph(ask: Ask) -> None:
+    trace = await ask(Toy({WHO: Unavailable("reader restarting", final=True)}), WHO, strategy="single")
+    assert (trace.answers, trace.nodes[0].detail["unread"]) == (["Ada Quill"], "reader restarting")
+
+
+async def test_how_many_are_on_the_list_of_a_graph_is_counted(ask: Ask) -> None:
+    plan = f"{WHO} * How many films did {{director}} direct?"
+    assert (await ask(Toy(), "How many films are there?", plan=plan)).answers == ["2"]
+
+
+async def test_an_earlier_answer_of_a_graph_is_reused(ask: Ask) -> None:
+    first = await ask(Toy(), WHO, strategy="single")
+    again = await ask(Toy(), WHO, strategy="single", reuse=first)
+    assert (again.answers, again.usage.retrievals) == (["Ada Quill"], 0)
+
+
+async def test_a_question_for_which_every_source_failed_is_a_fault() -> None:
+    sources = Sources([ToySource(name, error=Unavailable("gone", final=True)) for name in ("papers", "notes")])
+    with pytest.raises(Unavailable, match="papers: gone; notes: gone"):
+        await Executor(Toy(), Toy(), Toy(), sources=sources).run(WHO, strategy="single")
+
+
+async def test_passages_of_the_sources_take_turns_and_copies_are_dropped() -> None:
+    said = {"papers": ["a", "b", "c"], "notes": ["x", "a", "y"]}
+    sources = Sources([ToySource(name, says={"*": texts}) for name, texts in said.items()])
+    world = Toy({"who?": ["a"]})
+    trace = await Executor(world, world, world, sources=sources).run("who?", strategy="single")
+    assert [p.text for p in trace.nodes[0].documents] == ["a", "x", "b", "c", "y"]
+    assert trace.nodes[0].documents[0].id == "papers:papers:1"
+
+
+def test_a_graph_that_another_program_writes_to_is_refused_in_one_line(tmp_path: Path, films: Path) -> None:
+    shutil.copytree(films, tmp_path / "graph")
+    writer = ox.Store(str(tmp_path / "graph" / "store"))
+    (tmp_path / "sources.yaml").write_text("sources: [{kind: graph, folder: graph}]")
+    with pytest.raises(ArtifactError, match="missing or of another size than when it was built") as refused:
+        open_sources(tmp_path / "sources.yaml")
+    assert "\n" not in str(refused.value).partition("\n  hint")[0]
+    del writer
+
+
+@pytest.mark.parametrize(
+    ("template", "asked", "call", "heads"),
+    [
+        (WHO, WHO, Relate("Tin Comet", "directed"), ("Tin Comet",)),
+        (BORN, "Where was ada born?", Relate("ada", "born"), ("ada",)),
+        ("Who is {x}?", "Who is Ada Quill?", None, ("Ada Quill",)),
+        ("Is {x} a comedy?", "Is Tin Comet a comedy?", None, ("Tin Comet",)),
+        ("Is Tin Comet older than Up?", "Is Tin Comet older than Up?", None, ()),
+        ("Who rules?", "Who rules?", None, ()),
+    ],
+)
+def test_a_graph_is_asked_for_the_one_entity_that_a_leaf_names(
+    template: str, asked: str, call: Relate | None, heads: tuple[str, ...]
+) -> None:
+    query = build_leaf_query(template, asked)
+    assert (query.texts, query.call, query.heads) == ((asked,), call, heads)
