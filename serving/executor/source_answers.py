@@ -112,9 +112,9 @@ def _drop_copies(passages: Sequence[Passage]) -> list[Passage]:
 
 
 def _is_relevant(node: Node, gathered: Gathered, limits: Limits) -> bool:
-    """Whether the triples of a graph's list, if there is one, were not judged irrelevant."""
+    """Whether there is a graph's list, with triples that were not judged irrelevant."""
     judged = [passage.relevance for passage in node.documents if passage.id in gathered.triples]
-    return bool(gathered.answers) and all(yes is None or yes >= limits.relevance_floor for yes in judged)
+    return bool(gathered.answers and judged) and all(yes and yes >= limits.relevance_floor for yes in judged)
 
 
 def _count(listed: Found) -> tuple[str, ...]:

@@ -6,10 +6,9 @@ The same code runs over the embedded store and over a SPARQL endpoint: both link
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
 from typing import Protocol, TypeVar
 
 from pyoxigraph import NamedNode
@@ -62,13 +61,10 @@ class GraphSource:
             case Search():
                 return await self._search(query.call)
             case Relate():
-                found = await self._relate(query.call, query)
-                return found if found.answers or not query.facts else await self._describe(query, k, found.note)
+                return await self._relate(query.call, query)
             case Filter():
                 return await self._filter(query.call, query)
-        if query.facts:
-            return await self._describe(query, k, "facts")
-        return Found(note="no entity is named alone")
+        return Found(note="a graph is asked for what one entity is related to")
 
     async def close(self) -> None:
         await self.graph.close()
@@ -97,8 +93,6 @@ class GraphSource:
         heads, relations = await asyncio.gather(self._link(query.heads, query), self.graph.find_relations(call.to))
         if not heads:
             return Found(note=f"no node is called {', '.join(query.heads)}"[:200])
-        if not relations and query.facts:
-            return Found(note=f"no relation is called {call.to!r}"[:200])
         if not relations:
             return await self._relate_two(heads, call)
         predicates = [NamedNode(iri) for iri in dict.fromkeys(label.iri for label in relations)]
@@ -156,17 +150,6 @@ class GraphSource:
             decided=whole and not unknown,
             truncated=not whole,
         )
-
-    async def _describe(self, query: Query, k: int, note: str) -> Found:
-        """What the graph knows of the heads, in at most `k` passages; no answer."""
-        heads = await self._link_each(query.heads, query)
-        nodes = list(dict.fromkeys(node for found in heads.values() for node in found))
-        if not nodes:
-            return Found(note=note)
-        facts, _ = await self._read_facts(nodes)
-        known = {name: [f for node in found for f in facts.get(node.value, [])] for name, found in heads.items()}
-        written = chain.from_iterable(_write_facts(name, said) for name, said in known.items())
-        return Found((tuple(islice(written, k)),), note=note)
 
     async def _read_facts(self, nodes: Sequence[NamedNode]) -> tuple[dict[str, list[Fact]], bool]:
         """The facts of each node, and whether they are all of them."""
@@ -249,15 +232,6 @@ def _write_triples(name: str, relation: str, inverse: bool, values: Sequence[str
     listed = ", ".join(values[:SHOWN])
     text = f"{listed}: {relation} {name}." if inverse else f"{name}: {relation} {listed}."
     return Passage(f"{name}#{'^' if inverse else ''}{relation}", name, text, 1.0)
-
-
-def _write_facts(name: str, facts: Sequence[Fact]) -> Iterator[Passage]:
-    """The facts of an entity, a passage a relation: those that start at it before those that point at it."""
-    values: dict[tuple[bool, str], list[str]] = {}
-    for fact in facts:
-        values.setdefault((fact.inverse, fact.relation), []).append(fact.value)
-    for inverse, relation in sorted(values, key=lambda key: key[0]):
-        yield _write_triples(name, relation, inverse, values[inverse, relation])
 
 
 def _make_passages(names: Sequence[str], known: Mapping[str, list[Fact]]) -> tuple[tuple[Passage, ...], ...]:

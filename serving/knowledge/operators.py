@@ -33,8 +33,7 @@ class Query:
     what a document said, and documents have no voice in who is asked.
     `texts` are the retrieval queries for sources that search by words: one, or one an entity for `Filter` and for a
     `Relate` from several heads. `call` is the operator (None: direct RAG), `heads` the entities that it starts from.
-    `ids` maps an entity's name to the identifiers that an earlier node found for it, by source. `facts`: where no
-    relation leads from the heads to an answer, a graph gives what it knows of them.
+    `ids` maps an entity's name to the identifiers that an earlier node found for it, by source.
     """
 
     question: str
@@ -43,14 +42,13 @@ class Query:
     call: Call | None = None
     heads: tuple[str, ...] = ()
     ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    facts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """What one source knows: passages for each of the query's texts, in their order, and, of a graph, the whole
     typed answer list. `ids` are the identifiers of the answers in that source; `note` says how the answer was found.
-    A graph's passages are its triples: an entity and a relation with all that it leads to, or an entity's facts.
+    A graph's passages are its triples: an entity and a relation with what it leads to, or an entity's facts.
 
     `decided`: the answers are all that there is, also when there are none. `truncated`: a limit cut something off.
     `count` is how many things answer, where the source knows: names may be shared, and a list cut off. `respelled`:
@@ -115,14 +113,13 @@ def build_leaf_query(template: str, asked: str) -> Query:
     """The query of a leaf: the question for sources that search by words; for a graph the value of its one placeholder,
     or the names that stand together in it, and the relation that the other words name.
 
-    A leaf that names nothing is no question for a graph; one that judges or compares asks it for facts alone.
+    A leaf that names nothing, that only asks who or what it is, or that judges or compares is no question for a graph.
     """
     head = _find_value(template, asked) or " ".join(find_name_words(asked))
-    if not head or head not in asked:
+    call = derive_call(asked, head) if head and head in asked else None
+    if not isinstance(call, Relate) or (needs_judgement(asked) and not asks_count(asked)):
         return build_direct_query(asked, template)
-    call = derive_call(asked, head)
-    lists = isinstance(call, Relate) and (asks_count(asked) or not needs_judgement(asked))
-    return Query(asked, template, (asked,), call if lists else None, (head,), facts=True)
+    return Query(asked, template, (asked,), call, (head,))
 
 
 def _find_value(template: str, asked: str) -> str:

@@ -86,9 +86,7 @@ class SourceSettings(Strict):
     evidence: Literal["all", "first"] = "all"  # `first`: a graph that has the answer ends the wait for the others
     select: Literal["rules", "all"] | None = None  # who is asked (default: all of up to three, more by rules)
     per_leaf: Annotated[int, Field(ge=1)] | None = None  # sources that are asked for one leaf, at most
-    passages: Annotated[int, Field(ge=1, le=50)] | None = (
-        None  # of each source (default: 3 for an operator of a tree, the limit `documents` for another leaf)
-    )
+    passages: Annotated[int, Field(ge=1, le=50)] | None = None  # of each source (default: `documents`, or 3 in a tree)
     overlap: Share = 0.5  # t of AtomR: a filter drops entities whose passages share less with it
 
 
@@ -214,7 +212,7 @@ def _read_outcome(source: Source, task: asyncio.Task[tuple[Found, Report]], quer
 
 
 def _count_searches(source: Source, query: Query) -> int:
-    return int(bool(query.heads)) if source.kind == "graph" else len(query.texts)
+    return int(query.call is not None) if source.kind == "graph" else len(query.texts)
 
 
 def _name_source(source: Source, found: Found) -> Found:
@@ -253,8 +251,7 @@ def score_by_rules(query: Query) -> Mapping[str, float]:
     """Points by kind of source, for the sub-question as the plan has it and for its operator. What a document says is
     no part of it, nor an answer that repeats a document."""
     rules, asked = _load_rules(), f" {fold_label(query.template)} "
-    operator = type(query.call).__name__ if query.call else "Search" if query.heads else "direct"
-    points = Counter(rules["operators"][operator])
+    points = Counter(rules["operators"][type(query.call).__name__ if query.call else "direct"])
     for cue in rules["cues"]:
         if any(f" {fold_label(word)} " in asked for word in cue["words"]):
             points.update(cue["points"])

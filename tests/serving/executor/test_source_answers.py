@@ -76,9 +76,7 @@ async def test_a_plan_draws_one_step_from_a_graph_and_the_next_from_passages(ask
     assert first.detail["document"] == "films:Tin Comet#directed by"
     assert first.find_evidence().text == "Tin Comet: directed by Ada Quill."  # type: ignore[union-attr]
     assert list_outcomes(first) == {"papers": "passages", "films": "answered", "web": "passages"}
-    assert {p.id for p in second.documents} == {
-        "papers:1", "films:Ada Quill#^directed by", "web:http://x.example/quill",
-    }  # fmt: skip
+    assert [p.id for p in second.documents][:2] == ["papers:1", "web:http://x.example/quill"]
     assert second.find_evidence().text == "Ada Quill was born in Port Velm."  # type: ignore[union-attr]
     assert {evidence.passage.id for evidence in trace.list_evidence()} >= {"films:Tin Comet#directed by", "papers:1"}
 
@@ -188,8 +186,9 @@ def test_a_graph_that_another_program_writes_to_is_refused_in_one_line(tmp_path:
     [
         (WHO, WHO, Relate("Tin Comet", "directed"), ("Tin Comet",)),
         (BORN, "Where was ada born?", Relate("ada", "born"), ("ada",)),
-        ("Who is {x}?", "Who is Ada Quill?", None, ("Ada Quill",)),
-        ("Is {x} a comedy?", "Is Tin Comet a comedy?", None, ("Tin Comet",)),
+        ("How many films did {x} direct?", "How many films did Bo direct?", Relate("Bo", "many films direct"), ("Bo",)),
+        ("Who is {x}?", "Who is Ada Quill?", None, ()),
+        ("Is {x} a comedy?", "Is Tin Comet a comedy?", None, ()),
         ("Is Tin Comet older than Up?", "Is Tin Comet older than Up?", None, ()),
         ("Who rules?", "Who rules?", None, ()),
     ],
