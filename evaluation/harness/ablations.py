@@ -97,7 +97,7 @@ def keep_sources(sources: Sources, names: Sequence[str]) -> Sources:
         raise ConfigError(message, where="ablation.sources", hint=f"sources are {', '.join(there)}")
     if not names:
         raise ConfigError("no source is left", where="ablation.sources")
-    return Sources([there[name] for name in names], sources.settings)
+    return sources.keep(names)
 
 
 async def answer_by_gold_plan(executor: Executor, gold: AnnotatedQuestion) -> Trace:

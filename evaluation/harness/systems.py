@@ -253,7 +253,7 @@ def _open_executor(
     strategy: Any = choose_strategy(config)
     sources = logical = None
     if config.sources:
-        sources = open_sources(Path(config.sources), services[1])
+        sources = open_sources(Path(config.sources), services[1], services[2] if config.generator else None)
         if config.ablation.sources is not None:
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)

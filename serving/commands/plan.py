@@ -173,8 +173,8 @@ async def _answer(tree: Art, path: Path, url: str | None, model: str) -> Trace:
     from serving.models.embedded import EmbeddedGenerator
     from serving.models.generators import EndpointGenerator
 
-    sources = open_sources(path)
     generator = EndpointGenerator(url, model) if url else EmbeddedGenerator()
+    sources = open_sources(path, writer=generator if url else None)
     try:
         return await run_tree_alone(tree, sources, generator)
     finally:

@@ -45,12 +45,11 @@ async def answer_from_sources(models: Models, sources: Sources, node: Node, limi
     report("retrieved", node)
     if all(one.error for one in gathered.reports):
         raise Unavailable(f"no source answered ({gathered.describe_reports()})")
-    kept = await judge_documents(models, node, limits, report) if node.documents else []
     if not node.documents:
         node.status, node.error = "unanswered", f"nothing was found ({gathered.describe_reports()})"
+        return
+    kept = await judge_documents(models, node, limits, report)
     listed = gathered.typed if _is_relevant(node, gathered, limits) else None
-    if listed and asks_count(asked):
-        listed = replace(listed, answers=_count(listed))
     if kept and not (listed and all(passage.id in gathered.triples for passage in kept)):
         try:
             await read_documents(models, node, kept, limits)
@@ -59,16 +58,23 @@ async def answer_from_sources(models: Models, sources: Sources, node: Node, limi
                 raise
             node.detail["unread"] = str(error)
     if listed:
+        if asks_count(asked):
+            listed = replace(listed, answers=_count(listed))
+            node.answers = [answer for answer in node.answers if parse_quantity(answer) is not None]
         weigh_list(node, listed, gathered)
     elif node.status == "unanswered" and (lost := [one.source for one in gathered.reports if one.error]):
         node.error = f"{node.error}; without {', '.join(lost)}, which failed or came too late"
 
 
 def write_reports(node: Node, gathered: Gathered) -> None:
-    """Writes into the node which sources were asked, and what became of each."""
+    """Writes into the node which sources were asked, who chose them, and what became of each."""
     node.usage += Usage(retrievals=sum(report.searches for report in gathered.reports))
     node.detail["sources"] = [report.to_json() for report in gathered.reports]
-    node.detail["source_scores"] = dict(gathered.scores)
+    if detail := gathered.selection.detail:
+        node.detail["selection"] = dict(detail)
+    if call := gathered.selection.call:
+        node.detail.setdefault("calls", []).append(dict(call))
+        node.usage += Usage(call.get("tokens_in", 0), call.get("tokens_out", 0), generator_calls=1)
     if gathered.respelled:
         node.detail["respelled"] = dict(gathered.respelled)
 

@@ -26,10 +26,11 @@ from revelator.errors import ConfigError
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore
 from serving.knowledge.operators import Source
-from serving.knowledge.sources import Sources, SourceSettings, TextSource
+from serving.knowledge.selection import SourceSettings
+from serving.knowledge.sources import Sources, TextSource
 from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, WIKIDATA_URL, SparqlEndpoint, Vocabulary
 from serving.knowledge.web import WebSource
-from serving.protocols import Retriever
+from serving.protocols import Generator, Retriever
 from serving.retrieval import Index, LocalRetriever
 
 Seconds = Annotated[float, Field(gt=0, le=120)]
@@ -51,21 +52,25 @@ Iri = Annotated[str, AfterValidator(_check_iri)]
 Language = Annotated[str, AfterValidator(_check_language)]
 
 
-class Text(Strict):
+class Described(Strict):
+    about: Annotated[str, Field(max_length=500)] = ""  # what it holds: a language model that selects sources reads it
+
+
+class Text(Described):
     kind: Literal["text"]
     name: Name = "text"
     index: Path | None = None  # None: the retriever that is served
     timeout: Seconds = 10.0
 
 
-class Graph(Strict):
+class Graph(Described):
     kind: Literal["graph"]
     name: Name = "graph"
     folder: Path
     timeout: Seconds = 5.0
 
 
-class Sparql(Strict):
+class Sparql(Described):
     kind: Literal["sparql"]
     name: Name = "sparql"
     url: str = WIKIDATA_URL
@@ -75,7 +80,7 @@ class Sparql(Strict):
     timeout: Seconds = 10.0
 
 
-class Web(Strict):
+class Web(Described):
     kind: Literal["web"]
     name: Name = "web"
     api: Literal["searxng", "brave", "serper"]
@@ -96,10 +101,12 @@ def read_sources(path: Path) -> SourcesFile:
     return settings
 
 
-def open_sources(path: Path, retriever: Retriever | None = None) -> Sources:
-    """Opens every source of a file; `retriever` serves a text source that names no index."""
+def open_sources(path: Path, retriever: Retriever | None = None, writer: Generator | None = None) -> Sources:
+    """Opens every source of a file; `retriever` serves a text source that names no index, and `writer` is the language
+    model of `select: model`."""
     settings = read_sources(path)
-    return Sources([_open(source, path.parent, retriever) for source in settings.sources], settings)
+    opened = [_open(source, path.parent, retriever) for source in settings.sources]
+    return Sources(opened, settings, writer=writer, about={source.name: source.about for source in settings.sources})
 
 
 def _open(settings: Text | Graph | Sparql | Web, base: Path, retriever: Retriever | None) -> Source:

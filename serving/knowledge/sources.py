@@ -10,27 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
-from importlib.resources import files
 from itertools import zip_longest
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import yaml
-from pydantic import Field
-
-from revelator.config import Share, Strict
 from revelator.errors import DeadlineExceeded, RevelatorError
 from revelator.trace import Passage
 from serving.guard import Guard, Patience
-from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import Found, Query, Source, SourceKind
+from serving.knowledge.selection import Selection, Selector, SourceSettings
 from serving.protocols import Found as Respelled
-from serving.protocols import Retriever
+from serving.protocols import Generator, Retriever
 
-ASK_ALL = 3  # so many sources are all asked where nothing else is said
 AT_ONCE = 8  # searches by words that one query puts to a source side by side
 
 log = logging.getLogger(__name__)
@@ -57,18 +49,18 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What all sources gave: `typed`, what the first graph in order knows that has answers or decided that there are
-    none (`ids` by source, `by` its name, `triples` the ids of its passages), and `passages` for each text of the query:
-    the best of each source, then the second best, and so on. Where several sources are configured, a passage's id
-    begins with the name of its source."""
+    """What all selected sources gave: `typed`, what the first graph in order knows that has answers or decided that
+    there are none (`ids` by source, `by` its name, `triples` the ids of its passages), and `passages` for each text of
+    the query: the best of each source, then the second best, and so on. Where several sources are configured, a
+    passage's id begins with the name of its source."""
 
+    selection: Selection
     typed: Found | None = None
     ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     by: str = ""
     triples: frozenset[str] = frozenset()
     passages: tuple[tuple[Passage, ...], ...] = ()
     reports: tuple[Report, ...] = ()
-    scores: Mapping[str, float] = field(default_factory=dict)
     respelled: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -80,36 +72,34 @@ class Gathered:
         return "; ".join(f"{report.source}: {report.error or report.note or report.outcome}" for report in self.reports)
 
 
-class SourceSettings(Strict):
-    """Which sources are asked, and what their evidence counts."""
-
-    evidence: Literal["all", "first"] = "all"  # `first`: a graph that has the answer ends the wait for the others
-    select: Literal["rules", "all"] | None = None  # who is asked (default: all of up to three, more by rules)
-    per_leaf: Annotated[int, Field(ge=1)] | None = None  # sources that are asked for one leaf, at most
-    passages: Annotated[int, Field(ge=1, le=50)] | None = None  # of each source (default: `documents`, or 3 in a tree)
-    overlap: Share = 0.5  # t of AtomR: a filter drops entities whose passages share less with it
-
-
 class Sources:
     """The configured sources. Their list is fixed when it is made: nothing that is read later adds to it.
 
-    By rules each kind of source has points for a query; sources with 1 or more are asked, all of them if none has.
+    `writer` and `about` are for a language model that selects (`serving.knowledge.selection`).
     """
 
     def __init__(
-        self, sources: Sequence[Source], settings: SourceSettings | None = None, patience: Patience | None = None
+        self,
+        sources: Sequence[Source],
+        settings: SourceSettings | None = None,
+        patience: Patience | None = None,
+        *,
+        writer: Generator | None = None,
+        about: Mapping[str, str] | None = None,
     ) -> None:
         names = [source.name for source in sources]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"one source or more, each with a name of its own, not {names}")
         self.all = tuple(sources)
         self.settings = settings or SourceSettings()
+        self._selector = Selector(sources, self.settings, writer, about)
         self._guards = {source.name: Guard(source.name, patience) for source in sources}
 
     async def gather(self, query: Query, k: int) -> Gathered:
         """Asks the selected sources, all at once, for at most `k` passages a text each, or as the settings say."""
         k = self.settings.passages or k
-        chosen, scores = self._select(query)
+        selection = await self._selector.choose(query)
+        chosen = selection.sources
         tasks = {
             source.name: asyncio.create_task(_ask(source, self._guards[source.name], query, k)) for source in chosen
         }
@@ -122,22 +112,16 @@ class Sources:
         ended = [(source, _read_outcome(source, tasks[source.name], query)) for source in chosen]
         if len(self.all) > 1:
             ended = [(source, (_name_source(source, found), report)) for source, (found, report) in ended]
-        return _combine(ended, query, scores, self.settings.evidence == "first")
+        return _combine(ended, query, selection, self.settings.evidence == "first")
+
+    def keep(self, names: Sequence[str]) -> Sources:
+        """The same with the named sources alone."""
+        kept = [source for source in self.all if source.name in names]
+        return Sources(kept, self.settings, writer=self._selector.writer, about=self._selector.about)
 
     async def close(self) -> None:
         for source in self.all:
             await source.close()
-
-    def _select(self, query: Query) -> tuple[Sequence[Source], Mapping[str, float]]:
-        """The sources to ask, in their order, and the points of each; equal points go by the order."""
-        scores: dict[str, float] = {}
-        chosen: Sequence[Source] = self.all
-        if (self.settings.select or ("rules" if len(self.all) > ASK_ALL else "all")) == "rules":
-            points = score_by_rules(query)
-            scores = {source.name: points.get(source.kind, 0.0) for source in self.all}
-            chosen = [source for source in self.all if scores[source.name] >= 1.0] or self.all
-        best = sorted(chosen, key=lambda source: -scores.get(source.name, 0.0))[: self.settings.per_leaf]
-        return [source for source in self.all if source in best], scores
 
     async def _until_enough(
         self, chosen: Sequence[Source], tasks: Mapping[str, asyncio.Task[tuple[Found, Report]]]
@@ -222,7 +206,7 @@ def _name_source(source: Source, found: Found) -> Found:
 
 
 def _combine(
-    ended: Sequence[tuple[Source, tuple[Found, Report]]], query: Query, scores: Mapping[str, float], first: bool
+    ended: Sequence[tuple[Source, tuple[Found, Report]]], query: Query, selection: Selection, first: bool
 ) -> Gathered:
     """`first`: where a graph settled the query, what other sources had found by then is left out."""
     settled = [(source.name, found) for source, (found, _) in ended if _settles(found)][:1]
@@ -232,35 +216,19 @@ def _combine(
         _take_turns([groups[place] for groups in lists if place < len(groups)]) for place in range(len(query.texts))
     ]
     return Gathered(
+        selection,
         typed=settled[0][1] if settled else None,
         ids={name: found.ids for name, found in settled if found.ids},
         by=settled[0][0] if settled else "",
         triples=frozenset(p.id for _, found in settled for group in found.passages for p in group),
         passages=tuple(passages),
         reports=tuple(report for _, (_, report) in ended),
-        scores=scores,
         respelled={word: near for _, (found, _) in ended for word, near in found.respelled.items()},
     )
 
 
 def _take_turns(groups: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
     return tuple(passage for turn in zip_longest(*groups) for passage in turn if passage is not None)
-
-
-def score_by_rules(query: Query) -> Mapping[str, float]:
-    """Points by kind of source, for the sub-question as the plan has it and for its operator. What a document says is
-    no part of it, nor an answer that repeats a document."""
-    rules, asked = _load_rules(), f" {fold_label(query.template)} "
-    points = Counter(rules["operators"][type(query.call).__name__ if query.call else "direct"])
-    for cue in rules["cues"]:
-        if any(f" {fold_label(word)} " in asked for word in cue["words"]):
-            points.update(cue["points"])
-    return points
-
-
-@cache
-def _load_rules() -> dict[str, Any]:
-    return yaml.safe_load(files("serving.knowledge").joinpath("selection.yaml").read_text(encoding="utf-8"))
 
 
 class TextSource:

@@ -79,7 +79,9 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
     if sources := settings.sources or asker.get("sources"):
         from serving.knowledge.config import read_sources
 
-        read_sources(Path(sources))
+        if read_sources(Path(sources)).select == "model" and endpoint == EMBEDDED:
+            hint = "give a language model with --generator URL, or take select: all or rules"
+            raise ConfigError("the embedded reader selects no sources", where=f"{sources}: select", hint=hint)
     facts = repository_folder(home) / VLLM / "1" / FACTS_FILE  # where `deploy --engine vllm` laid it out
     asking = {
         "max_in_flight": settings.max_in_flight or asker.get("max_in_flight"),

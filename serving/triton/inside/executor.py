@@ -102,7 +102,7 @@ class QuestionService:
             planner = routed = RoutedRevelator(RemoteRevelator(models), self.home)
             stack.push_async_callback(routed.close)
         services = planner, RemoteRetriever(models), RemoteGenerator(models, ProcessGuard("generator").call)
-        sources = open_sources(self.sources, services[1]) if self.sources else None
+        sources = open_sources(self.sources, services[1], services[2]) if self.sources else None
         if sources:
             stack.push_async_callback(sources.close)
         logical = RemoteRetriever(models, "logic")

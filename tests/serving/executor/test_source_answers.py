@@ -18,8 +18,11 @@ from revelator.trace import Node, Trace
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.knowledge.operators import build_leaf_query
+from serving.knowledge.selection import SourceSettings
 from serving.knowledge.sources import Sources
+from serving.models.generators import EndpointGenerator
 from serving.retrieval import build_index
+from tests.conftest import Endpoint
 from tests.serving.executor.world import Toy
 from tests.serving.knowledge.toy_sources import ToySource
 from tests.serving.knowledge.toy_web import Web
@@ -145,9 +148,12 @@ async def test_a_reader_that_is_down_leaves_the_list_of_a_graph(ask: Ask) -> Non
     assert (trace.answers, trace.nodes[0].detail["unread"]) == (["Ada Quill"], "reader restarting")
 
 
-async def test_how_many_are_on_the_list_of_a_graph_is_counted(ask: Ask) -> None:
+@pytest.mark.parametrize(("read", "answers"), [([], ["2"]), (["Port Velm"], ["2"]), (["3"], ["3"])])
+async def test_how_many_are_on_the_list_of_a_graph_is_counted(ask: Ask, read: list[str], answers: list[str]) -> None:
+    """And no reading contradicts it that is no number."""
     plan = f"{WHO} * How many films did {{director}} direct?"
-    assert (await ask(Toy(), "How many films are there?", plan=plan)).answers == ["2"]
+    world = Toy({"How many films did Ada Quill direct?": read})
+    assert (await ask(world, "How many films are there?", plan=plan)).answers == answers
 
 
 async def test_an_earlier_answer_of_a_graph_is_reused(ask: Ask) -> None:
@@ -160,6 +166,19 @@ async def test_a_question_for_which_every_source_failed_is_a_fault() -> None:
     sources = Sources([ToySource(name, error=Unavailable("gone", final=True)) for name in ("papers", "notes")])
     with pytest.raises(Unavailable, match="papers: gone; notes: gone"):
         await Executor(Toy(), Toy(), Toy(), sources=sources).run(WHO, strategy="single")
+
+
+async def test_what_choosing_the_sources_took_is_counted(endpoint: Endpoint) -> None:
+    endpoint.knowledge[WHO] = ["notes"]
+    writer = EndpointGenerator(endpoint.url, "m", retries=0)
+    there = [ToySource("papers"), ToySource("notes", says={"*": ["Tin Comet is by Ada."]})]
+    sources = Sources(there, SourceSettings(select="model"), writer=writer)
+    world = Toy({WHO: ["Ada"]})
+    trace = await Executor(world, world, world, sources=sources).run(WHO, strategy="single")
+    await writer.close()
+    assert (trace.answers, there[0].asked) == (["Ada"], [])
+    assert trace.usage.generator_calls == 2
+    assert [call["task"] for call in trace.nodes[0].list_calls()] == ["select", "relevance", "read", "search:notes"]
 
 
 async def test_passages_of_the_sources_take_turns_and_copies_are_dropped() -> None:

@@ -17,7 +17,8 @@ from serving.executor.trees import run_tree, run_tree_alone
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore, build_graph
 from serving.knowledge.operators import FAN_OUT, build_query, compute_overlap
-from serving.knowledge.sources import AT_ONCE, Sources, SourceSettings
+from serving.knowledge.selection import SourceSettings
+from serving.knowledge.sources import AT_ONCE, Sources
 from serving.protocols import GenerateRequest, Reading
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
 

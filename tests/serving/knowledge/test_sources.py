@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,12 @@ from revelator.plans.art import Art, Call, Filter, Relate, Search
 from serving.executor.trees import run_tree_alone
 from serving.guard import Patience
 from serving.knowledge.config import open_sources, read_sources
-from serving.knowledge.operators import Found, Query, build_direct_query, build_query
-from serving.knowledge.sources import Sources, SourceSettings, score_by_rules
+from serving.knowledge.operators import Found, Query, build_direct_query, build_leaf_query, build_query
+from serving.knowledge.selection import SourceSettings, score_by_rules
+from serving.knowledge.sources import Sources
+from serving.models.generators import EndpointGenerator
+from serving.triton.repository import Settings, choose_parameters
+from tests.conftest import Endpoint
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 from tests.serving.knowledge.toy_web import Web
 
@@ -150,6 +155,53 @@ async def test_settings_say_who_is_asked(settings: dict[str, Any], asked: str) -
     assert " ".join(report.source for report in gathered.reports) == asked
 
 
+@pytest.fixture
+async def choosing(endpoint: Endpoint, tmp_path: Path, films: Path, index: Path) -> AsyncIterator[Sources]:
+    """Three sources of which a language model behind a real endpoint chooses."""
+    (tmp_path / "sources.yaml").write_text(
+        f"select: model\nsources:\n- {{kind: graph, name: films, folder: {films}, about: films and who made them}}\n"
+        f"- {{kind: text, name: papers, index: {index}}}\n- {{kind: text, name: notes, index: {index}}}\n"
+    )
+    writer = EndpointGenerator(endpoint.url, "m", retries=0)
+    sources = open_sources(tmp_path / "sources.yaml", writer=writer)
+    yield sources
+    await sources.close()
+    await writer.close()
+
+
+async def test_a_language_model_names_the_sources_to_ask(choosing: Sources, endpoint: Endpoint) -> None:
+    """It sees the question of the plan, without the answers of earlier leaves."""
+    template = "Where was {director} born?"
+    endpoint.knowledge[template] = ["Films and notes"]
+    gathered = await choosing.gather(build_leaf_query(template, "Where was Ada Quill born?"), 3)
+    assert [report.source for report in gathered.reports] == ["films", "notes"]
+    assert gathered.selection.detail == {"by": "model"}
+    assert (gathered.selection.call["task"], gathered.selection.call["tokens_in"]) == ("select", 11)
+
+
+@pytest.mark.parametrize(("reply", "says"), [(["nobody"], "names no source"), ("down", "answered 503")])
+async def test_where_the_language_model_names_no_source_all_are_asked(
+    choosing: Sources, endpoint: Endpoint, reply: Any, says: str
+) -> None:
+    endpoint.knowledge["Who?"] = reply
+    endpoint.down |= {"Who?"} if reply == "down" else set()
+    gathered = await choosing.gather(build_direct_query("Who?"), 3)
+    assert len(gathered.reports) == 3
+    assert says in gathered.selection.detail["error"]
+
+
+def test_sources_that_a_language_model_selects_need_one(tmp_path: Path, index: Path) -> None:
+    path = tmp_path / "sources.yaml"
+    path.write_text("select: model\nsources: [{kind: text}]")
+    with pytest.raises(ConfigError, match="the embedded reader selects no sources"):
+        choose_parameters(tmp_path, Settings(index=index, sources=path))
+    endpoint = {"generator": "http://127.0.0.1:9/v1", "generator_model": "m"}
+    assert choose_parameters(tmp_path, Settings(index=index, sources=path, **endpoint))
+    path.write_text("select: model\nsources: [{kind: sparql}]")
+    with pytest.raises(ConfigError, match="none is served"):
+        open_sources(path)
+
+
 async def test_of_more_than_three_sources_rules_choose() -> None:
     there = [*(ToySource(f"text{n}") for n in range(3)), ToySource("web", "web")]
     await Sources(there).gather(build_direct_query("Who directed UHF?"), 3)
@@ -230,6 +282,7 @@ async def test_the_language_of_a_file_is_that_of_the_labels_asked_for(
         ("evidence: some\nsources: [{kind: sparql}]", "evidence: .*'all' or 'first'"),
         ("per_leaf: 0\nsources: [{kind: sparql}]", "per_leaf: .*greater than or equal to 1"),
         ("passages: 51\nsources: [{kind: sparql}]", "passages: .*less than or equal to 50"),
+        ("about: s3cret\nsources: [{kind: sparql}]", "about: there is no such field"),
         ("select: s3cret\nsources: [{kind: sparql}]", "select: "),
         ("overlap: 2\nsources: [{kind: sparql}]", "overlap: "),
         ("sources: [{kind: sparql}, {kind: sparql}]", "two sources of one name"),

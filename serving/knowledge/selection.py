@@ -1,0 +1,133 @@
+"""Which sources a leaf is put to: all of them, those that have points by rules, or those that a language model names.
+
+What a document says is no part of the choice, nor an answer that repeats a document: rules and model see the question
+as the plan has it, without the answers of earlier leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field
+
+from revelator.config import Share, Strict
+from revelator.errors import ConfigError, RevelatorError
+from serving.knowledge.labels import fold_label
+from serving.knowledge.operators import Query, Source
+from serving.protocols import GenerateRequest, Generator
+
+ASK_ALL = 3  # so many sources are all asked where nothing else is said
+SECONDS = 10.0  # that a language model has to choose; then all sources are asked
+PROMPT = """Which of these sources may hold the answer to the question? A graph holds exact facts and lists, text holds
+what its documents tell, the web holds news and what is known everywhere.
+
+Sources:
+{sources}
+
+Question: {question}
+
+Reply with the names of the sources, separated by commas, and nothing else."""
+
+
+class SourceSettings(Strict):
+    """Which sources are asked, and what their evidence counts."""
+
+    evidence: Literal["all", "first"] = "all"  # `first`: a graph that has the answer ends the wait for the others
+    select: Literal["all", "rules", "model"] | None = None  # who is asked (default: all of up to three, more by rules)
+    per_leaf: Annotated[int, Field(ge=1)] | None = None  # sources that are asked for one leaf, at most
+    passages: Annotated[int, Field(ge=1, le=50)] | None = None  # of each source (default: `documents`, or 3 in a tree)
+    overlap: Share = 0.5  # t of AtomR: a filter drops entities whose passages share less with it
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The sources to ask. `detail` says who chose them, and by what; `call`, what a language model took."""
+
+    sources: tuple[Source, ...]
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    call: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Selector:
+    """Chooses as the settings say; `writer` is the language model, `about` what it reads of each source by name.
+
+    Raises ConfigError where a language model is to choose and there is none.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        settings: SourceSettings,
+        writer: Generator | None = None,
+        about: Mapping[str, str] | None = None,
+    ) -> None:
+        self.way = settings.select or ("rules" if len(sources) > ASK_ALL else "all")
+        if self.way == "model" and writer is None:
+            hint = "give an endpoint with --generator, or take select: all or rules"
+            raise ConfigError(
+                "a language model is to select the sources, and none is served", where="select", hint=hint
+            )
+        self._sources = tuple(sources)
+        self._most = settings.per_leaf
+        self.writer = writer
+        self.about = about or {}
+
+    async def choose(self, query: Query) -> Selection:
+        """The sources to ask, in their order, at least one."""
+        if self.way == "rules":
+            return self._choose_by_rules(query)
+        if self.way == "model":
+            return await self._choose_by_model(query)
+        return Selection(self._sources[: self._most])
+
+    def _choose_by_rules(self, query: Query) -> Selection:
+        """Sources with a point or more, all of them if none has; those with most, where only some may be asked."""
+        points = score_by_rules(query)
+        scores = {source.name: points.get(source.kind, 0.0) for source in self._sources}
+        chosen = [source for source in self._sources if scores[source.name] >= 1.0] or self._sources
+        best = sorted(chosen, key=lambda source: -scores[source.name])[: self._most]
+        return Selection(tuple(s for s in self._sources if s in best), {"by": "rules", "points": scores})
+
+    async def _choose_by_model(self, query: Query) -> Selection:
+        """The sources that the reply names; all of them where it names none, or comes too late or not at all."""
+        assert self.writer is not None
+        listed = "\n".join(f"- {s.name} ({s.kind}) {self.about.get(s.name, '')}".rstrip() for s in self._sources)
+        prompt = PROMPT.format(sources=listed, question=json.dumps(query.template, ensure_ascii=False))
+        began, call, detail = time.perf_counter(), {"task": "select", "count": 1}, {"by": "model"}
+        chosen: list[Source] = []
+        try:
+            async with asyncio.timeout(SECONDS):
+                reading = await self.writer.answer(GenerateRequest("write", prompt))
+            call |= {"tokens_in": reading.tokens_in, "tokens_out": reading.tokens_out}
+            said = f" {fold_label(reading.sentence)} "
+            chosen = [source for source in self._sources if f" {fold_label(source.name)} " in said]
+            if not chosen:
+                detail["error"] = "the reply names no source: all were asked"
+        except (TimeoutError, RevelatorError) as error:
+            detail["error"] = f"{error or f'no reply within {SECONDS:g} s'}: all were asked"
+        call["ms"] = round((time.perf_counter() - began) * 1000, 3)
+        return Selection(tuple(chosen or self._sources)[: self._most], detail, call)
+
+
+def score_by_rules(query: Query) -> Mapping[str, float]:
+    """Points by kind of source, for the sub-question as the plan has it and for its operator."""
+    rules, asked = _load_rules(), f" {fold_label(query.template)} "
+    points = Counter(rules["operators"][type(query.call).__name__ if query.call else "direct"])
+    for cue in rules["cues"]:
+        if any(f" {fold_label(word)} " in asked for word in cue["words"]):
+            points.update(cue["points"])
+    return points
+
+
+@cache
+def _load_rules() -> dict[str, Any]:
+    return yaml.safe_load(files("serving.knowledge").joinpath("selection.yaml").read_text(encoding="utf-8"))
