@@ -104,6 +104,10 @@ def _label(node: Node, whole: str) -> Text:
         label.append(f"\n{node.error}", colour)
     if node.sentence and node.sentence not in node.answers:
         label.append(f"\n“{node.sentence}”", "italic dim")
+    if "logic" in node.detail:
+        label.append(f"\nfound by {node.detail['logic']}", "dim")
+    for source, listed in node.detail.get("contradicts", {}).items():
+        label.append(f"\n{source} says {join_answers(listed)}", "yellow")
     if passage := node.find_evidence():
         likely = f", P = {node.detail['probability']:.2f}" if "probability" in node.detail else ""
         label.append(f"\nin {passage.title or passage.id}{likely}", "dim")

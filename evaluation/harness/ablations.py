@@ -6,7 +6,6 @@ reading can fail; with the gold passages of the whole question only the reader c
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from data_gen.questions import AnnotatedQuestion
@@ -21,9 +20,6 @@ from serving.executor.recording import Recorder
 from serving.executor.run import Run
 from serving.knowledge.sources import Sources
 from serving.protocols import Completion, GenerateRequest, Revelator
-from serving.retrieval import Index
-from serving.retrieval.logic import Operators
-from serving.retrieval.logical_search import LogicalSettings, search_logical
 
 AFFECTS = {  # strategies and baselines for which a switch changes anything
     "route": ("auto",),
@@ -75,18 +71,6 @@ def _append_known_steps(prompt: str) -> str:
     known = prompt.rpartition("\nKnown: ")[2].rpartition("\n")[0]
     question = TASKS["refine"].question(prompt)
     return question if known == "nothing" else f"{question} ({known})"
-
-
-class LogicalRetriever:
-    """Searches an index in this process with logical queries and the chosen operators."""
-
-    def __init__(self, index: Index, ablation: AblationConfig) -> None:
-        chosen = ablation.operators
-        self.index = index
-        self.settings = LogicalSettings(Operators(**chosen.model_dump()) if chosen else Operators())
-
-    async def search(self, query: str, k: int) -> list[Passage]:
-        return await asyncio.to_thread(search_logical, self.index, query, k, self.settings)
 
 
 def keep_sources(sources: Sources, names: Sequence[str]) -> Sources:

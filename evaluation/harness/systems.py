@@ -13,7 +13,6 @@ from data_gen.questions import AnnotatedQuestion
 from evaluation.baselines.methods import BASELINES, run_baseline
 from evaluation.harness.ablations import (
     AblatedRevelator,
-    LogicalRetriever,
     answer_by_gold_plan,
     answer_from_gold_passages,
     check_ablation,
@@ -36,6 +35,8 @@ from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevela
 from serving.protocols import Completion, Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.index_folder import INDEX
+from serving.retrieval.logic import Operators
+from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
 from serving.triton.access import INNER, read_secret
 from serving.triton.control import control_client
 
@@ -252,13 +253,16 @@ def _open_executor(
 ) -> Ask:
     strategy: Any = choose_strategy(config)
     sources = logical = None
+    if strategy == "logic" or (config.sources and config.index):
+        chosen = config.ablation.operators
+        operators = Operators(**chosen.model_dump()) if chosen else Operators()
+        logical = LogicalRetriever(shared.open_index(Path(config.index)), LogicalSettings(operators))
     if config.sources:
-        sources = open_sources(Path(config.sources), services[1], services[2] if config.generator else None)
+        writer = services[2] if config.generator else None
+        sources = open_sources(Path(config.sources), services[1], writer, logical)
         if config.ablation.sources is not None:
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)
-    if strategy == "logic":
-        logical = LogicalRetriever(shared.open_index(Path(config.index)), config.ablation)
     share = config.ablation.deduplication is None
     executor = Executor(*services, limits, sources=sources, logical=logical, share_leaves=share)
     return lambda question: executor.run(question, strategy=strategy)

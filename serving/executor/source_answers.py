@@ -21,8 +21,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from revelator.errors import RevelatorError, Unavailable
+from revelator.errors import ExpressionError, RevelatorError, Unavailable
 from revelator.limits import Limits
+from revelator.plans import logic
+from revelator.tasks import TRANSLATE_LOGIC, TranslateInput
 from revelator.trace import Node, Passage, Usage
 from serving.executor.evidence import Models, Report, judge_documents, read_documents
 from serving.executor.operations import asks_count, parse_quantity
@@ -39,7 +41,10 @@ async def answer_from_sources(models: Models, sources: Sources, node: Node, limi
     Raises Unavailable where every source that was asked failed or was late.
     """
     asked = node.asked or node.question
-    gathered = await sources.gather(build_leaf_query(node.question, asked), limits.documents)
+    query = build_leaf_query(node.question, asked)
+    if sources.settings.logic:
+        query = replace(query, logical=await _write_logical_query(models, node, asked))
+    gathered = await sources.gather(query, limits.documents)
     write_reports(node, gathered)
     node.documents = _drop_copies(gathered.passages[0])
     report("retrieved", node)
@@ -64,6 +69,19 @@ async def answer_from_sources(models: Models, sources: Sources, node: Node, limi
         weigh_list(node, listed, gathered)
     elif node.status == "unanswered" and (lost := [one.source for one in gathered.reports if one.error]):
         node.error = f"{node.error}; without {', '.join(lost)}, which failed or came too late"
+
+
+async def _write_logical_query(models: Models, node: Node, asked: str) -> str:
+    """The model's logical query for a leaf, if it joins several terms and can be run; else ""."""
+    [output] = await models.complete(node, TRANSLATE_LOGIC.name, [TranslateInput(asked)])
+    try:
+        written = TRANSLATE_LOGIC.parse(output)
+    except ExpressionError:
+        return ""
+    if not isinstance(written, logic.And | logic.Or) or len(logic.terms(written)) < 2 or logic.check(written):
+        return ""
+    node.detail["logic"] = logic.render(written)
+    return logic.render(written)
 
 
 def write_reports(node: Node, gathered: Gathered) -> None:

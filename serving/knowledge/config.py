@@ -32,6 +32,7 @@ from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, WIKIDATA_URL, SparqlE
 from serving.knowledge.web import WebSource
 from serving.protocols import Generator, Retriever
 from serving.retrieval import Index, LocalRetriever
+from serving.retrieval.logical_search import LogicalRetriever
 
 Seconds = Annotated[float, Field(gt=0, le=120)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
@@ -101,22 +102,27 @@ def read_sources(path: Path) -> SourcesFile:
     return settings
 
 
-def open_sources(path: Path, retriever: Retriever | None = None, writer: Generator | None = None) -> Sources:
-    """Opens every source of a file; `retriever` serves a text source that names no index, and `writer` is the language
-    model of `select: model`."""
+def open_sources(
+    path: Path, retriever: Retriever | None = None, writer: Generator | None = None, logical: Retriever | None = None
+) -> Sources:
+    """Opens every source of a file; `retriever` serves a text source that names no index, `logical` its logical
+    queries, and `writer` is the language model of `select: model`."""
     settings = read_sources(path)
-    opened = [_open(source, path.parent, retriever) for source in settings.sources]
+    opened = [_open(source, path.parent, retriever, logical) for source in settings.sources]
     return Sources(opened, settings, writer=writer, about={source.name: source.about for source in settings.sources})
 
 
-def _open(settings: Text | Graph | Sparql | Web, base: Path, retriever: Retriever | None) -> Source:
+def _open(
+    settings: Text | Graph | Sparql | Web, base: Path, retriever: Retriever | None, logical: Retriever | None
+) -> Source:
     match settings:
         case Text():
             if settings.index is not None:
-                retriever = LocalRetriever(Index.open(base / settings.index))
+                index = Index.open(base / settings.index)
+                retriever, logical = LocalRetriever(index), LogicalRetriever(index)
             if retriever is None:
                 raise ConfigError("a text source without `index`, and no retriever is served", where=settings.name)
-            return TextSource(retriever, settings.name, timeout=settings.timeout)
+            return TextSource(retriever, settings.name, timeout=settings.timeout, logical=logical)
         case Graph():
             store = GraphStore(base / settings.folder, timeout=settings.timeout)
             return GraphSource(store, settings.name, timeout=settings.timeout)

@@ -33,7 +33,8 @@ class Query:
     what a document said, and documents have no voice in who is asked.
     `texts` are the retrieval queries for sources that search by words: one, or one an entity for `Filter` and for a
     `Relate` from several heads. `call` is the operator (None: direct RAG), `heads` the entities that it starts from.
-    `ids` maps an entity's name to the identifiers that an earlier node found for it, by source.
+    `ids` maps an entity's name to the identifiers that an earlier node found for it, by source. `logical` is a logical
+    query that takes the place of the texts where a text source can be asked by it.
     """
 
     question: str
@@ -42,6 +43,7 @@ class Query:
     call: Call | None = None
     heads: tuple[str, ...] = ()
     ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    logical: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ class SourceSettings(Strict):
     select: Literal["all", "rules", "model"] | None = None  # who is asked (default: all of up to three, more by rules)
     per_leaf: Annotated[int, Field(ge=1)] | None = None  # sources that are asked for one leaf, at most
     passages: Annotated[int, Field(ge=1, le=50)] | None = None  # of each source (default: `documents`, or 3 in a tree)
+    logic: bool = False  # a leaf for which the model writes a query with AND or OR finds its texts by that
     overlap: Share = 0.5  # t of AtomR: a filter drops entities whose passages share less with it
 
 

@@ -232,14 +232,21 @@ def _take_turns(groups: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
 
 
 class TextSource:
+    """A retriever as a source; `logical` takes the logical queries."""
+
     kind: SourceKind = "text"
 
-    def __init__(self, retriever: Retriever, name: str = "text", *, timeout: float = 10.0) -> None:
+    def __init__(
+        self, retriever: Retriever, name: str = "text", *, timeout: float = 10.0, logical: Retriever | None = None
+    ) -> None:
         self.retriever = retriever
+        self.logical = logical
         self.name = name
         self.timeout = timeout
 
     async def find(self, query: Query, k: int) -> Found:
+        if query.logical and self.logical:
+            return Found(passages=(tuple(await self.logical.search(query.logical, k)),))
         found = await asyncio.gather(*(self.retriever.search(text, k) for text in query.texts))
         respelled = {w: near for one in found if isinstance(one, Respelled) for w, near in one.respelled.items()}
         return Found(passages=tuple(map(tuple, found)), respelled=respelled)

@@ -9,6 +9,7 @@ A calibration turns scores into probabilities that a document is about a term: Ï
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -124,6 +125,17 @@ def search_logical(index: Index, query: Query | str, k: int, settings: LogicalSe
     """The `k` best passages for a logical query. Raises ExpressionError, InvalidRequest, ConfigError."""
     ranking = rank_logical(index, query, k, settings)
     return index.read_passages(ranking.scores, ranking.places)
+
+
+class LogicalRetriever:
+    """Searches an index of this process by logical queries, in threads."""
+
+    def __init__(self, index: Index, settings: LogicalSettings = _DEFAULTS) -> None:
+        self.index = index
+        self.settings = settings
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        return await asyncio.to_thread(search_logical, self.index, query, k, self.settings)
 
 
 def rank_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> Ranking:

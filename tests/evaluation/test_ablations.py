@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.harness.ablations import AblatedRevelator, LogicalRetriever, check_ablation, keep_sources
+from evaluation.harness.ablations import AblatedRevelator, check_ablation, keep_sources
 from evaluation.harness.config import AblationConfig, RunConfig
 from evaluation.harness.systems import choose_strategy, open_system, read_limits
 from revelator.errors import ConfigError
@@ -16,6 +16,8 @@ from revelator.trace import Trace
 from serving.executor.executor import Executor
 from serving.knowledge.sources import Sources, TextSource
 from serving.retrieval import Index
+from serving.retrieval.logic import Operators
+from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
 from tests.serving.executor.world import Toy
 
 QUESTION = "Where was the writer of Belt born?"
@@ -103,7 +105,7 @@ async def test_operators_are_those_that_were_chosen(index: Path) -> None:
     query, opened = '"film" AND "director"', Index.open(index)
     ways = [{}, {"conjunction": "sum"}, {"conjunction": "min"}, {"negation": "reciprocal"}]
     found = [
-        await LogicalRetriever(opened, AblationConfig.model_validate({"operators": way})).search(query, 6)
+        await LogicalRetriever(opened, LogicalSettings(Operators(**way))).search(query, 6)  # type: ignore[arg-type]
         for way in ways
     ]
     assert len({tuple(passage.score for passage in passages) for passages in found[:3]}) == 3

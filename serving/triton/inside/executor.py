@@ -102,10 +102,10 @@ class QuestionService:
             planner = routed = RoutedRevelator(RemoteRevelator(models), self.home)
             stack.push_async_callback(routed.close)
         services = planner, RemoteRetriever(models), RemoteGenerator(models, ProcessGuard("generator").call)
-        sources = open_sources(self.sources, services[1], services[2]) if self.sources else None
+        logical = RemoteRetriever(models, "logic")
+        sources = open_sources(self.sources, services[1], services[2], logical) if self.sources else None
         if sources:
             stack.push_async_callback(sources.close)
-        logical = RemoteRetriever(models, "logic")
         turn = self._admission.turn if self._admission else nullcontext
         if self._admission:
             stack.callback(asyncio.create_task(self._admission.watch_cores()).cancel)

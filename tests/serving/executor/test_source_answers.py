@@ -181,6 +181,33 @@ async def test_what_choosing_the_sources_took_is_counted(endpoint: Endpoint) -> 
     assert [call["task"] for call in trace.nodes[0].list_calls()] == ["select", "relevance", "read", "search:notes"]
 
 
+@pytest.mark.parametrize(
+    ("output", "found_by"),
+    [
+        ('"film" AND NOT "Velm"', '"film" AND NOT "Velm"'),
+        ('"film"', None),
+        ('"film" AND "film"', None),
+        ('NOT "Velm"', None),
+        ('"film" AND', None),
+    ],
+)
+async def test_a_leaf_with_conditions_finds_its_texts_by_a_logical_query(
+    ask: Ask, output: str, found_by: str | None
+) -> None:
+    """Where the file says so and the model's query joins several terms and can be run; else by the question's words."""
+    asked = "Which film is not of Port Velm?"
+    trace = await ask(Toy(outputs={"translate_logic": output}), asked, "logic: true", strategy="single")
+    node = find_leaf(trace, asked)
+    found = {passage.title for passage in node.documents if passage.id.startswith("papers:")}
+    assert node.detail.get("logic") == found_by
+    assert found == ({"Tin Comet"} if found_by else {"Tin Comet", "Ada Quill"})
+    assert "translate_logic" in [call["task"] for call in node.list_calls()]
+
+
+async def test_without_the_setting_no_logical_query_is_written(ask: Ask) -> None:
+    assert "logic" not in (await ask(Toy(), WHO, strategy="single")).nodes[0].detail
+
+
 async def test_passages_of_the_sources_take_turns_and_copies_are_dropped() -> None:
     said = {"papers": ["a", "b", "c"], "notes": ["x", "a", "y"]}
     sources = Sources([ToySource(name, says={"*": texts}) for name, texts in said.items()])
