@@ -23,7 +23,7 @@ from evaluation.harness.config import RunConfig
 from revelator.client import AsyncClient
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
-from revelator.limits import FREE, Limits
+from revelator.limits import FREE, Limits, Strategy
 from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
@@ -188,11 +188,13 @@ async def open_system(
         elif config.system.bound == "gold-passages":
             models, known = Models(*services), golds or {}
             yield lambda question: answer_from_gold_passages(models, limits, known[question])
-        elif config.system.bound == "gold-plan":
-            executor, known = Executor(*services, limits), golds or {}
-            yield lambda question: answer_by_gold_plan(executor, known[question])
         else:
-            yield _open_executor(config, services, stack, limits, shared)
+            executor, strategy = _open_executor(config, services, stack, limits, shared), choose_strategy(config)
+            if config.system.bound == "gold-plan":
+                known = golds or {}
+                yield lambda question: answer_by_gold_plan(executor, known[question])
+            else:
+                yield lambda question: executor.run(question, strategy=strategy)
 
 
 async def _open_client(config: RunConfig, stack: AsyncExitStack) -> Ask:
@@ -205,9 +207,9 @@ async def _open_client(config: RunConfig, stack: AsyncExitStack) -> Ask:
     return ask
 
 
-def choose_strategy(config: RunConfig) -> str:
+def choose_strategy(config: RunConfig) -> Strategy:
     """Chooses the strategy: with `route` switched off, every question is compiled."""
-    return "compile" if config.ablation.route is False else config.system.name
+    return "compile" if config.ablation.route is False else config.system.strategy or "auto"
 
 
 async def _connect_services(config: RunConfig, stack: AsyncExitStack) -> Services:
@@ -250,10 +252,9 @@ def _open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedMode
 
 def _open_executor(
     config: RunConfig, services: Services, stack: AsyncExitStack, limits: Limits, shared: SharedModels
-) -> Ask:
-    strategy: Any = choose_strategy(config)
+) -> Executor:
     sources = logical = None
-    if strategy == "logic" or (config.sources and config.index):
+    if config.system.strategy == "logic" or (config.sources and config.index):
         chosen = config.ablation.operators
         operators = Operators(**chosen.model_dump()) if chosen else Operators()
         logical = LogicalRetriever(shared.open_index(Path(config.index)), LogicalSettings(operators))
@@ -264,8 +265,7 @@ def _open_executor(
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)
     share = config.ablation.deduplication is None
-    executor = Executor(*services, limits, sources=sources, logical=logical, share_leaves=share)
-    return lambda question: executor.run(question, strategy=strategy)
+    return Executor(*services, limits, sources=sources, logical=logical, share_leaves=share)
 
 
 class AbsentService:

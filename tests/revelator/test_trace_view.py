@@ -101,3 +101,16 @@ def test_a_document_cannot_write_to_the_terminal() -> None:
     text = "\n".join(shown(trace))
     assert "·[2JGone·" in text and "·]0;mine·Port Velm" in text
     assert all(character.isprintable() for line in text.splitlines() for character in line)
+
+
+def test_a_step_says_which_source_it_went_without_and_which_list_its_answer_stands_against():
+    trace = example()
+    trace.nodes[2].detail |= {
+        "sources": [{"source": "papers", "outcome": "passages"}, {"source": "web", "error": "left out after 3 s"}],
+        "contradicts": {"films": ["Bo Marsh", "Cy Vane"]},
+        "logic": '"a" AND NOT "b"',
+    }
+    text = "\n".join(shown(trace))
+    assert 'found by "a" AND NOT "b"' in text
+    assert "without web: left out after 3 s" in text and "without papers" not in text
+    assert "films says Bo Marsh; Cy Vane" in text
