@@ -1,19 +1,22 @@
 """How a leaf of a plan is answered from several sources, and what a graph's list weighs beside what was read.
 
-All selected sources are asked at once. Their passages, those of a graph being its triples, are judged and read together
-into one answer (AtomR, section 3.3; HANRAG, algorithm 1). A source that fails or is late is named in the trace, and
-never fails a leaf for which another gave something.
+All selected sources are asked at once: those that search by words for the question, a graph for the one relation that
+the model's own operator for the leaf names (`translate_art`), or else the question's words. Their passages, those of a
+graph being its triples, are judged and read together into one answer (AtomR, section 3.3; HANRAG, algorithm 1). A
+source that fails or is late is named in the trace, and never fails a leaf for which another gave something.
 
 A graph's list is evidence as well. It is exact where the question was linked to the right relation, and whole, which
 what passages say of a list seldom is. So it is the answer
 
 * where nothing else that is relevant was found,
 * where the reader finds nothing in the passages,
-* where it finds something that is on the list: then the whole list is, and
+* where it finds something that is on the list: then the whole list is,
+* where it finds something else in the list's own triples, and
 * where it finds something else of which it is less sure than not (P < 0.5).
 
-Where the reader is sure of something else, that is the answer, and the trace names the list that it contradicts. A
-language model, which gives no probability, counts as sure. A list whose own triples are judged irrelevant is left out.
+Where the reader is sure of something else in another passage, that is the answer, and the trace names the list that it
+contradicts. A language model, which gives no probability, counts as sure. A list whose own triples are judged
+irrelevant is left out.
 """
 
 from __future__ import annotations
@@ -24,12 +27,13 @@ from dataclasses import replace
 from revelator.errors import ExpressionError, RevelatorError, Unavailable
 from revelator.limits import Limits
 from revelator.plans import logic
-from revelator.tasks import TRANSLATE_LOGIC, TranslateInput
+from revelator.plans.art import Call, spell_call
+from revelator.tasks import TRANSLATE_ART, TRANSLATE_LOGIC, TranslateInput
 from revelator.trace import Node, Passage, Usage
 from serving.executor.evidence import Models, Report, judge_documents, read_documents
 from serving.executor.operations import asks_count, parse_quantity
 from serving.knowledge.labels import fold_label
-from serving.knowledge.operators import Found, build_leaf_query
+from serving.knowledge.operators import Found, asks_graph, build_leaf_query
 from serving.knowledge.sources import Gathered, Sources
 
 SURE = 0.5  # P of an answer that the reader holds against a graph's list
@@ -41,7 +45,9 @@ async def answer_from_sources(models: Models, sources: Sources, node: Node, limi
     Raises Unavailable where every source that was asked failed or was late.
     """
     asked = node.asked or node.question
-    query = build_leaf_query(node.question, asked)
+    query = build_leaf_query(node.question, asked, await _write_operator(models, sources, node, asked))
+    if query.call:
+        node.detail["call"] = spell_call(query.call)
     if sources.settings.logic:
         query = replace(query, logical=await _write_logical_query(models, node, asked))
     gathered = await sources.gather(query, limits.documents)
@@ -69,6 +75,17 @@ async def answer_from_sources(models: Models, sources: Sources, node: Node, limi
         weigh_list(node, listed, gathered)
     elif node.status == "unanswered" and (lost := [one.source for one in gathered.reports if one.error]):
         node.error = f"{node.error}; without {', '.join(lost)}, which failed or came too late"
+
+
+async def _write_operator(models: Models, sources: Sources, node: Node, asked: str) -> Call | None:
+    """The model's operator for a leaf, where there is a graph to put it to; None where it writes none."""
+    if not asks_graph(asked) or all(source.kind != "graph" for source in sources.all):
+        return None
+    [output] = await models.complete(node, TRANSLATE_ART.name, [TranslateInput(asked)])
+    try:
+        return TRANSLATE_ART.parse(output).call
+    except ExpressionError:
+        return None
 
 
 async def _write_logical_query(models: Models, node: Node, asked: str) -> str:
@@ -99,8 +116,8 @@ def write_reports(node: Node, gathered: Gathered) -> None:
 
 def weigh_list(node: Node, listed: Found, gathered: Gathered) -> None:
     """Makes a graph's list the answer of a node, unless what was read contradicts it."""
-    is_sure = node.detail.get("probability", 1.0) >= SURE
     agrees = _share_an_answer(node.answers, listed.answers)
+    is_sure = node.detail.get("probability", 1.0) >= SURE and node.detail.get("document") not in gathered.triples
     if node.answers and is_sure and not agrees:
         node.detail["contradicts"] = {gathered.by: list(listed.answers)}
         return

@@ -61,7 +61,7 @@ class GraphSource:
             case Search():
                 return await self._search(query.call)
             case Relate():
-                return await self._relate(query.call, query)
+                return await self._relate_first(query)
             case Filter():
                 return await self._filter(query.call, query)
         return Found(note="a graph is asked for what one entity is related to")
@@ -88,6 +88,15 @@ class GraphSource:
             sum(any(is_alike(word, other) for other in said.get(one.iri, ())) for word in wanted) for one in labels
         ]
         return [label for label, count in zip(labels, shared, strict=True) if count == max(shared)]
+
+    async def _relate_first(self, query: Query) -> Found:
+        """Relates by the first call whose relation the graph has, else by the last."""
+        assert isinstance(query.call, Relate)
+        *named, last = query.call, *query.alternatives
+        for call in named:
+            if await self.graph.find_relations(call.to):
+                return await self._relate(call, query)
+        return await self._relate(last, replace(query, heads=(last.head,)) if named else query)
 
     async def _relate(self, call: Relate, query: Query) -> Found:
         heads, relations = await asyncio.gather(self._link(query.heads, query), self.graph.find_relations(call.to))

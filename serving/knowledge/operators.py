@@ -17,6 +17,7 @@ from revelator.plans.art import Art, Call, Filter, Relate, Search, expand_refere
 from revelator.plans.names import WORD, find_name_words
 from revelator.trace import Passage
 from serving.executor.operations import asks_count, needs_judgement
+from serving.knowledge.labels import fold_label
 from serving.retrieval import ASKING_WORDS, STOP_WORDS, extract_terms
 
 SourceKind = Literal["text", "graph", "web"]
@@ -34,7 +35,8 @@ class Query:
     `texts` are the retrieval queries for sources that search by words: one, or one an entity for `Filter` and for a
     `Relate` from several heads. `call` is the operator (None: direct RAG), `heads` the entities that it starts from.
     `ids` maps an entity's name to the identifiers that an earlier node found for it, by source. `logical` is a logical
-    query that takes the place of the texts where a text source can be asked by it.
+    query that takes the place of the texts where a text source can be asked by it. `alternatives` take the place of the
+    call where a graph has no relation of its name.
     """
 
     question: str
@@ -44,6 +46,7 @@ class Query:
     heads: tuple[str, ...] = ()
     ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     logical: str = ""
+    alternatives: tuple[Relate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +114,26 @@ def build_direct_query(question: str, template: str | None = None) -> Query:
     return Query(question, template or question, (question,))
 
 
-def build_leaf_query(template: str, asked: str) -> Query:
-    """The query of a leaf: the question for sources that search by words; for a graph the value of its one placeholder,
-    or the names that stand together in it, and the relation that the other words name.
+def build_leaf_query(template: str, asked: str, written: Call | None = None) -> Query:
+    """The query of a leaf: the question for sources that search by words; for a graph the relation that the model has
+    `written`, and in its place, where a graph has none of that name, the one that the question's own words name.
 
-    A leaf that names nothing, that only asks who or what it is, or that judges or compares is no question for a graph.
+    The entity must stand in the question. A leaf that names nothing, that only asks who or what it is, or that judges
+    or compares is no question for a graph.
     """
-    head = _find_value(template, asked) or " ".join(find_name_words(asked))
-    call = derive_call(asked, head) if head and head in asked else None
-    if not isinstance(call, Relate) or (needs_judgement(asked) and not asks_count(asked)):
+    if not asks_graph(asked):
         return build_direct_query(asked, template)
-    return Query(asked, template, (asked,), call, (head,))
+    head = _find_value(template, asked) or _find_name(asked)
+    calls = [call for call in (written, derive_call(asked, head) if head else None) if isinstance(call, Relate)]
+    calls = [call for call in calls if f" {fold_label(call.head)} " in f" {fold_label(asked)} "]
+    if not calls:
+        return build_direct_query(asked, template)
+    return Query(asked, template, (asked,), calls[0], (calls[0].head,), alternatives=tuple(calls[1:]))
+
+
+def asks_graph(asked: str) -> bool:
+    """Whether what a question asks for may stand in a graph; what it judges or compares does not."""
+    return asks_count(asked) or not needs_judgement(asked)
 
 
 def _find_value(template: str, asked: str) -> str:
@@ -131,6 +143,12 @@ def _find_value(template: str, asked: str) -> str:
         return ""
     before, _, after = template.partition(f"{{{names[0]}}}")
     return asked.removeprefix(before).removesuffix(after)
+
+
+def _find_name(asked: str) -> str:
+    """The question from its first name word to its last: "Carry Me Toward the Morning"."""
+    words = find_name_words(asked)
+    return asked[asked.find(words[0]) : asked.rfind(words[-1]) + len(words[-1])] if words else ""
 
 
 def derive_call(text: str, head: str) -> Call:

@@ -13,7 +13,7 @@ import pyoxigraph as ox
 import pytest
 
 from revelator.errors import ArtifactError, Unavailable
-from revelator.plans.art import Relate
+from revelator.plans.art import Art, Relate, Search, render
 from revelator.trace import Node, Trace
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
@@ -53,6 +53,7 @@ def ask(tmp_path: Path, films: Path, web: Web) -> Ask:
             f"- {{kind: web, api: searxng, url: '{web.url}/search', timeout: {web_timeout}}}\n"
         )
         sources = open_sources(tmp_path / "sources.yaml")
+        world.outputs = {"translate_art": "{"} | dict(world.outputs)
         trace = await Executor(world, world, world, sources=sources).run(question, **options)
         await sources.close()
         assert world.asked == [], "the retriever alone is not asked"
@@ -82,6 +83,29 @@ async def test_a_plan_draws_one_step_from_a_graph_and_the_next_from_passages(ask
     assert [p.id for p in second.documents][:2] == ["papers:1", "web:http://x.example/quill"]
     assert second.find_evidence().text == "Ada Quill was born in Port Velm."  # type: ignore[union-attr]
     assert {evidence.passage.id for evidence in trace.list_evidence()} >= {"films:Tin Comet#directed by", "papers:1"}
+
+
+async def test_a_graph_is_asked_by_the_operator_that_the_model_writes_for_a_leaf(ask: Ask) -> None:
+    """The question's own words name no relation of the graph."""
+    asked = "Who made Tin Comet?"
+    operator = render(Art(asked, Relate("Tin Comet", "director")))
+    [node] = (await ask(Toy(outputs={"translate_art": operator}), asked, strategy="single")).nodes
+    assert (node.answers, node.detail["call"]) == (["Ada Quill"], 'Relate("Tin Comet", "director")')
+    assert (await ask(Toy(), asked, strategy="single")).answers == []
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        Art("q", Relate("Tin Comet", "maker")),  # no relation of the graph
+        Art("q", Relate("Paper Moons", "directed by")),  # not what was asked about
+        Art("q", Search("Tin Comet")),
+        Art("q", children=(Art("a", Search("a")), Art("b", Search("b")))),
+    ],
+)
+async def test_an_operator_that_does_not_fit_leaves_the_words_of_the_question(ask: Ask, written: Art) -> None:
+    trace = await ask(Toy(outputs={"translate_art": render(written)}), WHO, strategy="single")
+    assert trace.answers == ["Ada Quill"]
 
 
 @pytest.mark.parametrize("strategy", ["single", "compound", "compile", "iterate", "auto"])
@@ -130,6 +154,11 @@ async def test_what_the_passages_say_stands_against_the_list_of_a_graph_and_the_
     trace = await ask(Toy({WHO: ["Orland"]}), WHO, strategy="single")
     [node] = trace.nodes
     assert (node.answers, node.detail["contradicts"]) == (["Orland"], {"films": ["Ada Quill"]})
+
+
+async def test_what_is_misread_in_the_triples_themselves_contradicts_nothing(ask: Ask) -> None:
+    trace = await ask(Toy({WHO: ["directed by"]}), WHO, strategy="single")
+    assert (trace.answers, trace.outcome) == (["Ada Quill"], "answered")
 
 
 async def test_triples_that_are_judged_irrelevant_are_no_answer(ask: Ask) -> None:
@@ -233,6 +262,7 @@ def test_a_graph_that_another_program_writes_to_is_refused_in_one_line(tmp_path:
         (WHO, WHO, Relate("Tin Comet", "directed"), ("Tin Comet",)),
         (BORN, "Where was ada born?", Relate("ada", "born"), ("ada",)),
         ("How many films did {x} direct?", "How many films did Bo direct?", Relate("Bo", "many films direct"), ("Bo",)),
+        ("Who sang Up the Long Hill?",) * 2 + (Relate("Up the Long Hill", "sang"), ("Up the Long Hill",)),
         ("Who is {x}?", "Who is Ada Quill?", None, ()),
         ("Is {x} a comedy?", "Is Tin Comet a comedy?", None, ()),
         ("Is Tin Comet older than Up?", "Is Tin Comet older than Up?", None, ()),
