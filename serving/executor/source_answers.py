@@ -23,12 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from revelator.errors import ExpressionError, RevelatorError, Unavailable
 from revelator.limits import Limits
 from revelator.plans import logic
 from revelator.plans.art import Call, spell_call
-from revelator.tasks import TRANSLATE_ART, TRANSLATE_LOGIC, TranslateInput
+from revelator.tasks import TRANSLATE_ART, TRANSLATE_LOGIC, Task, TranslateInput
 from revelator.trace import Node, Passage, Usage
 from serving.executor.evidence import Models, Report, judge_documents, read_documents
 from serving.executor.operations import asks_count, parse_quantity
@@ -81,24 +82,28 @@ async def _write_operator(models: Models, sources: Sources, node: Node, asked: s
     """The model's operator for a leaf, where there is a graph to put it to; None where it writes none."""
     if not asks_graph(asked) or all(source.kind != "graph" for source in sources.all):
         return None
-    [output] = await models.complete(node, TRANSLATE_ART.name, [TranslateInput(asked)])
-    try:
-        return TRANSLATE_ART.parse(output).call
-    except ExpressionError:
-        return None
+    written = await _translate(models, node, TRANSLATE_ART, asked)
+    return written.call if written else None
 
 
 async def _write_logical_query(models: Models, node: Node, asked: str) -> str:
     """The model's logical query for a leaf, if it joins several terms and can be run; else ""."""
-    [output] = await models.complete(node, TRANSLATE_LOGIC.name, [TranslateInput(asked)])
-    try:
-        written = TRANSLATE_LOGIC.parse(output)
-    except ExpressionError:
-        return ""
+    written = await _translate(models, node, TRANSLATE_LOGIC, asked)
     if not isinstance(written, logic.And | logic.Or) or len(logic.terms(written)) < 2 or logic.check(written):
         return ""
     node.detail["logic"] = logic.render(written)
     return logic.render(written)
+
+
+async def _translate(models: Models, node: Node, task: Task, asked: str) -> Any:
+    """What the model writes for a leaf; None where it cannot be read: the question's own words stand in for it."""
+    [output] = await models.complete(node, task.name, [TranslateInput(asked)])
+    if node.detail.pop("degraded", False):
+        return None
+    try:
+        return task.parse(output)
+    except ExpressionError:
+        return None
 
 
 def write_reports(node: Node, gathered: Gathered) -> None:
