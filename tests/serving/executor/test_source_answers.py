@@ -136,6 +136,14 @@ async def test_a_web_that_is_down_silent_or_a_page_costs_no_leaf_its_answer(
     assert says in told["error"] and "\n" not in told["error"].partition("\n  hint")[0]
 
 
+async def test_where_the_first_evidence_counts_a_graph_that_has_the_answer_ends_the_wait(ask: Ask, web: Web) -> None:
+    web.replies["/search"] = threading.Event()
+    world = Toy({WHO: ["Orland"]})
+    trace = await ask(world, WHO, "evidence: first", strategy="single")
+    assert (trace.answers, world.requests) == (["Ada Quill"], [])
+    assert list_outcomes(trace.nodes[0])["web"] == "not needed"
+
+
 async def test_an_unanswered_leaf_says_which_source_it_had_to_do_without(ask: Ask, web: Web) -> None:
     web.replies["/search"] = 503
     trace = await ask(Toy(relevance={"": 0.001}), "Where was Cy Vane born?", strategy="single")
