@@ -1,7 +1,7 @@
 """The chats that a teacher is asked in: a prompt of our own for each task, examples from the synthetic world, the data.
 
-Everything that others wrote travels as JSON between `<data>` marks, in which `<` is escaped: no question and no
-document can close the mark. The last line of a reply is its output, so that a model may think before it.
+The prompts of the tasks are those that a language model plans with (`revelator.tasks.chat_prompts`). The last line of a
+reply is its output, so that a model may think before it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from data_gen.questions import AnnotatedQuestion
 from data_gen.records import Example, make_examples, shuffle_by_hash
 from data_gen.sources.logic_questions import read_logic
 from data_gen.sources.rows import read_world
-from data_gen.teacher.client import Message
 from data_gen.world.generate import generate
 from revelator.tasks import TASKS, TRANSLATE_ART, TRANSLATE_BNF, TRANSLATE_LOGIC
+from revelator.tasks.chat_prompts import Message, load_chat_prompt, make_data_message
 
 WORLD_SIZE = 240  # questions of the world that examples are drawn from
 LOGICAL = 60  # logical questions over its documents
@@ -52,8 +52,8 @@ class Prompts:
             self._shown[prompt] = self._draw(prompt)
         messages = [{"role": "system", "content": f"{load_prompt('system')}\n\n{load_prompt(prompt)}"}]
         for shown, output in self._shown[prompt]:
-            messages += [_make_message(shown), {"role": "assistant", "content": output}]
-        return [*messages, _make_message(data)]
+            messages += [make_data_message(shown), {"role": "assistant", "content": output}]
+        return [*messages, make_data_message(data)]
 
     def _draw(self, prompt: str) -> list[Shown]:
         if prompt in TASKS:
@@ -64,19 +64,10 @@ class Prompts:
         return [shown for question in self.questions for shown in makers[prompt](question)][: self.each]
 
 
-def read_last_line(reply: str) -> str:
-    """The output in a reply: its last line that holds something, code fences aside; "" if there is none."""
-    lines = [line.strip() for line in reply.splitlines()]
-    return next((line for line in reversed(lines) if line and not line.startswith("```")), "")
-
-
-def _make_message(data: Mapping[str, Any]) -> Message:
-    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
-    return {"role": "user", "content": f"<data>\n{text}\n</data>"}
-
-
 @cache
 def load_prompt(name: str) -> str:
+    if name in TASKS:
+        return load_chat_prompt(name)
     return files("data_gen.teacher").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8").rstrip()
 
 

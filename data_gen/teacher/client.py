@@ -27,6 +27,7 @@ from data_gen.teacher.config import BudgetConfig, EndpointConfig
 from revelator.endpoints import check_key, mask_key
 from revelator.errors import DataError, RevelatorError, ServingError, Unavailable
 from revelator.files import sha256_text
+from revelator.tasks.chat_prompts import Message
 
 WAIT = 30.0  # seconds for another process that is writing
 
@@ -144,8 +145,6 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 MESSAGE_CHARACTERS = 300  # of a server's own error text
 RETRYABLE = frozenset({408, 409, 425, 429})
 ONE_REQUEST = frozenset({400, 413, 422})  # refusals of this prompt; the next one may pass
-
-Message = dict[str, str]
 
 
 class RefusedError(RevelatorError):

@@ -17,13 +17,14 @@ from data_gen.annotate.names import find_mention
 from data_gen.annotate.validation import check_coverage
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
-from data_gen.teacher.chats import Prompts, read_last_line
+from data_gen.teacher.chats import Prompts
 from data_gen.teacher.client import Client
 from data_gen.teacher.config import SamplingConfig
 from revelator.errors import ExpressionError, RevelatorError, TaskOutputError
 from revelator.plans import leaves, parse, placeholders
 from revelator.plans.language import PlanLanguage
 from revelator.tasks import TASKS
+from revelator.tasks.chat_prompts import read_last_line
 
 
 class DroppedError(RevelatorError):

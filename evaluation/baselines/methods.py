@@ -19,12 +19,12 @@ from revelator.limits import Limits
 from revelator.plans import Atomic, Expression, bind, check, leaves, render, substitute
 from revelator.plans.bnf import unbrace_placeholders
 from revelator.tasks import TRANSLATE_BNF, Step
+from revelator.tasks.chat_prompts import quote_data
 from revelator.trace import Kind, Node, Passage, Trace, join_answers
 from serving.executor import routes
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
-from serving.models.generators import quote_data
 from serving.protocols import GenerateRequest
 
 FOLLOW_UP_PASSAGES = 3  # Self-Ask, of one follow-up question

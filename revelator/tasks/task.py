@@ -108,6 +108,11 @@ class Task:
         before, _, _ = self.template.partition("$question")
         return prompt[len(before) :].partition("\n")[0]
 
+    def values(self, prompt: str) -> dict[str, str]:
+        """Reads the named lines of a prompt that `render` made: its question, and what is known or the document."""
+        lines = [line.partition(": ") for line in prompt.split("\n")[1:-1]]
+        return {name.lower(): value for name, _, value in lines}
+
     def completion(self, gold: Any) -> str:
         """Writes what follows the prompt in training: one space, then the output that `parse` reads back as `gold`."""
         return " " + (self.language.spell if self.language else self.write)(gold)

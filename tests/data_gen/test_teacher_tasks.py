@@ -15,12 +15,13 @@ from click.testing import CliRunner
 from data_gen.annotate.validation import find_fault
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from data_gen.sources.rows import read_world
-from data_gen.teacher.chats import Prompts, read_last_line
+from data_gen.teacher.chats import Prompts
 from data_gen.teacher.config import CompoundConfig, TeachConfig
 from revelator.cli import revelator
 from revelator.config import read_config
 from revelator.rows import SPLITS, Row, stream_rows
 from revelator.tasks import TASKS
+from revelator.tasks.chat_prompts import read_last_line
 from tests.chat_server import Server, running
 from tests.data_gen.toy_teacher import PROMPTS, Teacher
 

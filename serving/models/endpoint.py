@@ -1,0 +1,197 @@
+"""One OpenAI-compatible endpoint and model: the connection, what its replies hold, and its errors.
+
+Only the configured address is asked: redirects are not followed, and proxies of the environment are not used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import openai
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+from revelator.endpoints import check_key, check_url, mask_key
+from revelator.errors import DeadlineExceeded, ServingError, Unavailable
+from revelator.tasks.chat_prompts import Message
+
+MESSAGE_CHARACTERS = 500  # of a server's own error text
+REPLY_CHARACTERS = 200_000  # of an endpoint's reply; the executor takes half as many of its answers
+KEY_VARIABLE = "OPENAI_API_KEY"
+ONE_REQUEST = frozenset({400, 413, 422})  # refusals of this one request; another may pass
+NO_TEXT = "the reply is not what the protocol promises: no choices with a text"
+
+
+class RefusedError(ServingError):
+    """The endpoint refuses this one request: a part of it that it does not know, or its prompt."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A text and why it ended: `stop`, or `length` if it was cut. `model` is the name that the endpoint reports.
+
+    `tokens` are the tokens of the text, each with the log probabilities of the likeliest tokens in its place; () where
+    the endpoint gave none that can be read.
+    """
+
+    text: str
+    finish: str = ""
+    model: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens: tuple[tuple[str, dict[str, float]], ...] = field(default=(), repr=False)
+
+
+class Endpoint:
+    """`timeout` is in seconds and covers one answer, retries included. The key is `api_key` or the environment variable
+    OPENAI_API_KEY; servers that want none ignore it. The openai client makes the retries, after a pause as long as a
+    server asks for with Retry-After.
+
+    Raises ConfigError for an address that is none or carries a user, and for a key that no header can hold. Calls
+    raise Unavailable (no connection, 429 or 5xx after the retries, no reply of the protocol), DeadlineExceeded,
+    RefusedError (400, 413, 422), and ServingError with the server's message for any other refusal.
+    """
+
+    def __init__(
+        self, base_url: str, model: str, *, api_key: str | None = None, timeout: float = 60.0, retries: int = 2
+    ) -> None:
+        self.base_url = check_url(base_url)
+        self.model = model
+        self.timeout = timeout
+        self.retries = retries
+        key = api_key or os.environ.get(KEY_VARIABLE, "")
+        self._key = check_key(key, KEY_VARIABLE) if key.strip() else None
+        self._client = AsyncOpenAI(
+            base_url=base_url,
+            api_key=self._key or "none",
+            timeout=timeout,
+            max_retries=retries,
+            http_client=DefaultAsyncHttpxClient(follow_redirects=False, trust_env=False),
+        )
+
+    async def chat(self, messages: Sequence[Message], **options: Any) -> Reply:
+        """The reply to a chat; `options` are fields of the protocol, and `extra_body` those of a server's own."""
+        create: Any = self._client.chat.completions.create
+        return self._read(
+            await self._call(lambda: create(model=self.model, messages=list(messages), **options)),
+            lambda choice: choice.message.content,
+            _read_chat_tokens,
+        )
+
+    async def continue_text(self, prompt: str, **options: Any) -> Reply:
+        """What the model writes behind a prompt, without a chat template (`/completions`)."""
+        create: Any = self._client.completions.create
+        return self._read(
+            await self._call(lambda: create(model=self.model, prompt=prompt, **options)),
+            lambda choice: choice.text,
+            _read_text_tokens,
+        )
+
+    async def list_models(self) -> dict[str, str]:
+        """The names of the endpoint's models, each with its owner ("vllm" says who serves it)."""
+
+        async def read() -> dict[str, str]:
+            page = await self._client.models.list()
+            return {str(model.id): str(getattr(model, "owned_by", "")) for model in page.data}
+
+        try:
+            return await self._call(read)
+        except (AttributeError, TypeError) as error:
+            raise Unavailable("the list of models is not what the protocol promises", where=self.base_url) from error
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _call(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await ask()
+        except (TimeoutError, openai.APITimeoutError) as error:
+            raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.base_url) from error
+        except openai.APIConnectionError as error:
+            hint = "is the server running, and is the address its OpenAI-compatible base (often ending in /v1)?"
+            message = mask_key(f"no connection: {error.__cause__ or error}", self._key)
+            raise Unavailable(message, where=self.base_url, hint=hint, final=self.retries > 0) from error
+        except openai.APIStatusError as error:
+            raise self._make_error(error) from error
+        except (openai.OpenAIError, ValueError, RecursionError) as error:
+            raise Unavailable("the reply is not what the protocol promises", where=self.base_url) from error
+
+    def _make_error(self, error: openai.APIStatusError) -> ServingError:
+        said = mask_key(error.message, self._key)[:MESSAGE_CHARACTERS]
+        message = f"the endpoint answered {error.status_code}: {said}"
+        if error.status_code == 429 or error.status_code >= 500:
+            return Unavailable(message, where=self.base_url, hint="try again later", final=self.retries > 0)
+        hint = f"check the model name {self.model!r} and the key in {KEY_VARIABLE}"
+        if error.status_code in ONE_REQUEST:
+            return RefusedError(message, where=self.base_url, hint=hint)
+        if error.status_code < 400:
+            hint = "a redirect is not followed: give the address that answers"
+        return ServingError(message, where=self.base_url, hint=hint)
+
+    def _read(self, reply: Any, read_text: Callable[[Any], Any], read_tokens: Callable[[Any], Any]) -> Reply:
+        """The openai client checks no reply, so any JSON may be in this one. Half of a surrogate pair in the text
+        becomes a question mark, for nothing could write it down."""
+        try:
+            choice = reply.choices[0]
+            text = read_text(choice) or ""
+            if not isinstance(text, str):
+                raise TypeError("the text is none")
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            raise Unavailable(NO_TEXT, where=self.base_url) from error
+        if len(text) > REPLY_CHARACTERS:
+            message = f"the reply has {len(text)} characters; at most {REPLY_CHARACTERS} are read"
+            raise ServingError(message, where=self.base_url)
+        finish, model = getattr(choice, "finish_reason", ""), getattr(reply, "model", "")
+        usage = getattr(reply, "usage", None)
+        counts = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
+        tokens_in, tokens_out = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
+        try:
+            tokens = tuple(read_tokens(choice.logprobs))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            tokens = ()
+        return Reply(
+            text.encode("utf-8", "replace").decode(),
+            finish if isinstance(finish, str) else "",
+            model if isinstance(model, str) else "",
+            tokens_in,
+            tokens_out,
+            tokens,
+        )
+
+
+def _read_chat_tokens(logprobs: Any) -> list[tuple[str, dict[str, float]]]:
+    """Of a chat: `content` holds an entry a token, which lists the likeliest ones in its place. What is not of that
+    form raises AttributeError, TypeError or ValueError."""
+    return [
+        (_text(entry.token), {_text(one.token): _number(one.logprob) for one in [*(entry.top_logprobs or ()), entry]})
+        for entry in (logprobs.content or () if logprobs else ())
+    ]
+
+
+def _read_text_tokens(logprobs: Any) -> list[tuple[str, dict[str, float]]]:
+    """Of a continued text: parallel lists of tokens, their log probabilities, and maps of the likeliest ones."""
+    if not logprobs:
+        return []
+    tops = logprobs.top_logprobs or [None] * len(logprobs.tokens)
+    rows = zip(logprobs.tokens, logprobs.token_logprobs, tops, strict=True)
+    return [
+        (_text(token), {_text(other): _number(value) for other, value in {**(top or {}), token: own}.items()})
+        for token, own, top in rows
+    ]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a token is no text")
+    return value
+
+
+def _number(value: Any) -> float:
+    """A log probability: a number that is not above 0, but for rounding."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 1e-3:
+        raise ValueError("this is no log probability")
+    return min(float(value), 0.0)
