@@ -18,10 +18,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import grpc
+from pydantic import AfterValidator
 from tritonclient.grpc import InferenceServerClientPlugin
 
 from revelator.errors import ConfigError
@@ -46,6 +47,17 @@ def check_url(url: str) -> str:
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ConfigError("an endpoint has no user, query or fragment", where=f"url {parts.hostname}", hint=hint)
     return url
+
+
+def _read_address(url: str) -> str:
+    try:
+        return check_url(url).rstrip("/")
+    except ConfigError as error:
+        raise ValueError(error.message) from error
+
+
+Address = Annotated[str, AfterValidator(_read_address)]
+"""An address in a configuration: what `check_url` takes, without a slash at its end."""
 
 
 def check_key(key: str, variable: str) -> str:

@@ -8,9 +8,9 @@ leaves which start together travel together.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from revelator.errors import DeadlineExceeded, Overloaded, ServingError, Unavailable
 
@@ -87,3 +87,13 @@ class Batcher(Generic[Key, Row, Result]):
             for call in waiting:
                 if not call.done.done():
                     await self._run_batch(key, [call])
+
+
+async def gather_all(calls: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """Makes the calls at the same time; their results in order. The first error ends the others."""
+    tasks = [asyncio.create_task(call) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -12,6 +12,10 @@ from revelator.trace import Passage
 
 Decoding = Literal["beams", "grammar", "names", "free"]  # how plans are written: docs/plans.md
 DECODINGS: tuple[Decoding, ...] = get_args(Decoding)
+PlannerPrompt = Literal["chat", "trained"]  # a chat with examples, or the prompt that an adapter was trained with
+PLANNER_PROMPTS: tuple[PlannerPrompt, ...] = get_args(PlannerPrompt)
+Structure = Literal["auto", "vllm", "schema", "none"]  # what holds an endpoint's replies to their form: docs/serving.md
+STRUCTURES: tuple[Structure, ...] = get_args(Structure)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from data_gen.config import QuestionSource, SplitConfig, TaskConfig
 from revelator.config import FilePath, Share, Strict
-from revelator.endpoints import check_url
-from revelator.errors import ConfigError
+from revelator.endpoints import Address
 
 Teachable = Literal[
     "route", "translate_bnf", "decompose", "refine", "end", "relevance", "translate_logic", "translate_art"
 ]
 DEFAULT: tuple[Teachable, ...] = ("route", "translate_bnf", "decompose", "refine", "end", "relevance")
-
-
-def _address(url: str) -> str:
-    try:
-        return check_url(url).rstrip("/")
-    except ConfigError as error:
-        raise ValueError(error.message) from error
 
 
 class EndpointConfig(Strict):
@@ -32,7 +24,7 @@ class EndpointConfig(Strict):
     the environment variable OPENAI_API_KEY alone.
     """
 
-    url: Annotated[str, AfterValidator(_address)]
+    url: Address
     model: str = Field(min_length=1)
     concurrency: int = Field(8, ge=1, le=1000)
     requests_per_minute: float | None = Field(None, gt=0)

@@ -15,6 +15,7 @@ from pydantic import Field, RootModel, field_validator, model_validator
 from revelator.config import FilePath, Strict, check_config, read_yaml
 from revelator.errors import ConfigError
 from revelator.limits import Strategy
+from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import Decoding
 from serving.retrieval.logic import Conjunction, Disjunction, Negation
 
@@ -156,8 +157,8 @@ class GeneratorConfig(Strict):
 
 class RunConfig(Strict):
     """One run. Without `url`, everything runs in this process: `adapter` (a folder, a version, an alias, or `base`) on
-    its base, `index`, and the embedded reader or `generator`. With `url`, the run asks a running Triton; a baseline
-    asks the inner models, with the token in the server's home folder `home`.
+    its base, or the endpoint `planner` in its place; `index`; and the embedded reader or `generator`. With `url`, the
+    run asks a running Triton; a baseline asks the inner models, with the token in the server's home folder `home`.
 
     `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
     `corpora` are the files from which the index must have been built. `limits` are those of `revelator.limits.Limits`.
@@ -174,6 +175,7 @@ class RunConfig(Strict):
     decoding: Decoding = "beams"
     threads: Count | None = None
     generator: GeneratorConfig | None = None
+    planner: PlannerConfig | None = None
     sources: FilePath = ""
     limits: dict[str, float] = Field(default_factory=dict)
     url: str = ""

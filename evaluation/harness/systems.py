@@ -30,6 +30,7 @@ from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.models.adapters import find_adapter
 from serving.models.embedded import EmbeddedGenerator
+from serving.models.endpoint_revelator import EndpointRevelator
 from serving.models.generators import EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import Completion, Generator, Retriever, Revelator
@@ -39,6 +40,7 @@ from serving.retrieval.logic import Operators
 from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
 from serving.triton.access import INNER, read_secret
 from serving.triton.control import control_client
+from serving.triton.repository import read_planner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +80,7 @@ def check_system(config: RunConfig) -> None:
     if config.url:
         if system.bound:
             raise ConfigError("a bound is measured in this process", where="url", hint="leave `url` out")
-        if given := [key for key in ("index", "generator", "sources", "base") if getattr(config, key)]:
+        if given := [key for key in ("index", "generator", "planner", "sources", "base") if getattr(config, key)]:
             message = f"{', '.join(given)}: a running server has its own"
             raise ConfigError(message, where="url", hint="leave it out of the configuration, or leave `url` out")
         return
@@ -120,7 +122,9 @@ def describe_system(config: RunConfig) -> dict[str, Any]:
 
 def _describe_local(config: RunConfig) -> dict[str, Any]:
     adapter = {}
-    if needs_revelator(config):
+    if needs_revelator(config) and config.planner:
+        adapter = {"planner": str(config.planner)}
+    elif needs_revelator(config):
         found = find_adapter(config.adapter, Path(config.home))
         version = str(found.version.version) if found.version else "" if found.folder else "base"
         made = sha256_file(found.folder / "manifest.json") if found.folder else ""
@@ -141,10 +145,15 @@ def _describe_served(config: RunConfig) -> dict[str, Any]:
     """Asks the server about its models; reads its index if that is on this machine."""
     with control_client(config.url) as client:
         parameters: dict[str, str] = {}
-        for model in ("retriever", "generator"):
+        for model in ("retriever", "generator", "executor"):
             found = client.get_model_config(model, as_json=True)["config"].get("parameters", {})
             parameters |= {name: value["string_value"] for name, value in found.items()}
-        versions = client.get_model_metadata("revelator", as_json=True).get("versions", [])
+        planner = read_planner(parameters)
+        if planner:
+            adapter = {"planner": str(planner)}
+        else:
+            versions = client.get_model_metadata("revelator", as_json=True).get("versions", [])
+            adapter = {"version": ", ".join(versions)}
     folder = Path(parameters.get("index", ""))
     index: dict[str, Any] = {"folder": str(folder)}
     if (folder / "manifest.json").is_file():
@@ -152,7 +161,7 @@ def _describe_served(config: RunConfig) -> dict[str, Any]:
     elif config.corpora:
         raise ConfigError(f"the server's index lies elsewhere: {folder}", where="corpora", hint="leave corpora out")
     generator = " at ".join(filter(None, [parameters.get("model", ""), parameters.get("endpoint", "")]))
-    return {"adapter": {"version": ", ".join(versions)}, "index": index, "generator": generator}
+    return {"adapter": adapter, "index": index, "generator": generator}
 
 
 class SharedModels:
@@ -238,6 +247,11 @@ def _open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
 
 
 def _open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Revelator:
+    if config.planner:
+        free = {"structure": "none"} if config.ablation.constraint is False else {}
+        endpoint = EndpointRevelator(config.planner.model_copy(update=free))
+        stack.push_async_callback(endpoint.close)
+        return endpoint
     import torch
 
     from serving.models.local import LocalRevelator

@@ -151,6 +151,8 @@ def _deploy_version(
 
 
 def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
+    from serving.triton.repository import read_parameters, read_planner
+
     release = done.release
     if as_json:
         value = {
@@ -167,7 +169,9 @@ def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
         click.echo(f"removed, beyond the {keep} that are kept: {', '.join(map(str, done.removed))}")
     if done.registry_error:
         click.echo(f"warning: the registry was not told: {done.registry_error}", err=True)
-    if done.url:
+    if planner := read_planner(read_parameters(home, "executor")):
+        click.echo(f"{planner} plans until the next revelator serve --planner deployed --home {home}")
+    elif done.url:
         click.echo(f"in service at {done.url}")
     else:
         click.echo(f"no server runs; next: revelator serve --home {home}")

@@ -5,26 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 
 from revelator.errors import ArtifactError, ConfigError, DataError, PlanError
 from revelator.options import AS_JSON, BASE, HOME, REGISTERED, THREADS, URI
 from revelator.plans import bnf, checking
 from revelator.plans.art import Art, parse
-from revelator.plans.language import LANGUAGES
+from revelator.plans.language import LANGUAGES, PlanLanguage
 from revelator.registry import CHAMPION
 from revelator.terminal import mask_controls
 from revelator.trace import Trace
-from serving.protocols import DECODINGS, Decoding
+from serving.commands.planner import planner_options, read_planner_options
+from serving.protocols import DECODINGS, Decoding, PlannerPrompt, Revelator, Structure
 
 if TYPE_CHECKING:
     from serving.models.adapters import Adapter
+    from serving.models.endpoint_revelator import PlannerConfig
     from serving.models.planning import PlannedQuestion
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -36,6 +39,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @BASE
 @click.option("--language", type=click.Choice(list(LANGUAGES)), default="bnf", show_default=True, help="Of the plans.")
 @click.option("--decoding", type=click.Choice(DECODINGS), default="beams", show_default=True, help="Of plans.")
+@planner_options("A language model that plans, in place of MODEL: the base URL of an OpenAI-compatible endpoint.")
 @THREADS
 @REGISTERED
 @HOME
@@ -47,6 +51,10 @@ def make(
     base: str | None,
     language: str,
     decoding: Decoding,
+    planner: str | None,
+    planner_model: str | None,
+    planner_prompt: PlannerPrompt | None,
+    planner_structure: Structure | None,
     threads: int | None,
     name: str,
     home: Path,
@@ -56,7 +64,8 @@ def make(
     """Plan questions, without a server: one question a line of FILE, or of standard input (`-`).
 
     MODEL is the champion of the registry unless given, or, where there is none, the embedded base. Each question gets
-    its route, with the probability of each, and a plan, also where its route needs none.
+    its route, with the probability of each, and a plan, also where its route needs none. With --planner, any language
+    model plans, or an adapter on a vLLM server; its key is read from OPENAI_API_KEY.
 
     \b
     Exit status: 0 all plans valid, 1 some not, or a question refused, 2 wrong usage.
@@ -66,22 +75,51 @@ def make(
       echo "When was the director of UHF born?" | revelator plan make
       revelator plan make questions.txt --model base --json > plans.jsonl
       revelator plan make questions.txt --model runs/adapters/mine --language art
+      revelator plan make questions.txt --planner http://127.0.0.1:11434/v1 --planner-model llama3.2
     """
-    from serving.models.adapters import find_adapter, open_engine
-    from serving.models.planning import plan_questions
-
+    if planner and (model or base):
+        hint = "leave out --model and --base, or --planner"
+        raise ConfigError("an endpoint plans in place of a model", where="--planner", hint=hint)
+    chosen = read_planner_options(planner, planner_model, planner_prompt, planner_structure)
     questions = _read(path).splitlines()
     if not questions:
         raise DataError("there is no question", where=str(path), hint="give one question a line")
-    chosen = find_adapter(model, home, name, tracking_uri) if model else _find_champion(home, name, tracking_uri)
-    engine = open_engine(chosen, base, threads)
-    planned = plan_questions(engine, questions, LANGUAGES[language], decoding)
-    shown = Console(stderr=True)
-    sound = True
-    for one in track(planned, "planning", len(questions), console=shown, transient=True, disable=not shown.is_terminal):
-        sound = sound and one.valid
-        click.echo(json.dumps(asdict(one), ensure_ascii=False) if as_json else _describe(one))
+    if chosen:
+        sound = asyncio.run(_make_at_endpoint(chosen, questions, LANGUAGES[language], as_json))
+    else:
+        from serving.models.adapters import find_adapter, open_engine
+        from serving.models.local import LocalRevelator
+
+        adapter = find_adapter(model, home, name, tracking_uri) if model else _find_champion(home, name, tracking_uri)
+        local = LocalRevelator(open_engine(adapter, base, threads), decoding)
+        sound = asyncio.run(_make(local, questions, LANGUAGES[language], as_json))
     sys.exit(0 if sound else 1)
+
+
+async def _make_at_endpoint(
+    config: PlannerConfig, questions: Sequence[str], language: PlanLanguage, as_json: bool
+) -> bool:
+    from serving.models.endpoint_revelator import EndpointRevelator
+
+    revelator = EndpointRevelator(config)
+    try:
+        return await _make(revelator, questions, language, as_json)
+    finally:
+        await revelator.close()
+
+
+async def _make(revelator: Revelator, questions: Sequence[str], language: PlanLanguage, as_json: bool) -> bool:
+    """Shows the plan of each question; whether all are valid."""
+    from serving.models.planning import plan_questions
+
+    sound = True
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        bar = progress.add_task("planning", total=len(questions))
+        async for one in plan_questions(revelator, questions, language):
+            sound = sound and one.valid
+            click.echo(json.dumps(asdict(one), ensure_ascii=False) if as_json else _describe(one))
+            progress.advance(bar)
+    return sound
 
 
 def _find_champion(home: Path, name: str, tracking_uri: str | None) -> Adapter:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from rich.console import Console
@@ -15,9 +16,11 @@ from revelator import spans
 from revelator.errors import ConfigError
 from revelator.options import FOLDER, HOME
 from revelator.registry import require_existing
-from serving.protocols import DECODINGS
+from serving.commands.planner import planner_options, read_planner_options
+from serving.protocols import DECODINGS, PlannerPrompt, Structure
 
 if TYPE_CHECKING:
+    from serving.models.endpoint_revelator import PlannerConfig
     from serving.triton.access import Exposure
     from serving.triton.repository import Settings
 
@@ -34,6 +37,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 @click.option("--remember", is_flag=True, help="Search --index in later runs, too, unless they name another.")
 @click.option("--generator", metavar="embedded|URL", help="Who reads passages (default: as recorded, else embedded).")
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model; its key is read from OPENAI_API_KEY.")
+@planner_options("Who plans: the release, or a language model (default: as recorded).", "deployed|URL")
 @click.option("--sources", type=FOLDER, help="YAML file of knowledge sources: indexes, graphs, web.")
 @click.option("--max-in-flight", type=click.IntRange(1), help="Questions at a time; the next is refused at once.")
 @click.option(
@@ -60,6 +64,10 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 def serve(
     home: Path,
     ports: str,
+    planner: str | None,
+    planner_model: str | None,
+    planner_prompt: PlannerPrompt | None,
+    planner_structure: Structure | None,
     limits: tuple[str, ...],
     host: str,
     tls_cert: Path | None,
@@ -74,7 +82,8 @@ def serve(
 ) -> None:
     """Serve the deployed version until Ctrl-C or SIGTERM, on this machine's loopback unless --host says otherwise.
 
-    Where nothing was deployed, the embedded base answers without an adapter, as release 0.
+    Where nothing was deployed, the embedded base plans without an adapter, as release 0. With --planner, any language
+    model plans at an OpenAI-compatible endpoint, or an adapter at a vLLM server; its key is read from OPENAI_API_KEY.
 
     Addresses are written to serve.json below --home, the server's log to logs/triton.log, a JSON line a question to
     logs/events.jsonl (or where REVELATOR_EVENTS says). A model whose process dies is loaded again.
@@ -87,6 +96,8 @@ def serve(
       revelator serve --http --ports 9000,9001,9002
       revelator serve --sources sources.yaml
       revelator serve --generator http://127.0.0.1:11434/v1 --generator-model llama3.2
+      revelator serve --planner http://127.0.0.1:11434/v1 --planner-model llama3.2
+      revelator serve --planner http://127.0.0.1:8000/v1 --planner-model mine --planner-prompt trained
       revelator serve --limit question_characters=500 --limit leaves=8
       revelator serve --host 0.0.0.0 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
     """
@@ -104,16 +115,30 @@ def serve(
     try:
         from serving.triton.access import Exposure, choose_tls
         from serving.triton.inside import telemetry
-        from serving.triton.repository import Settings
+        from serving.triton.repository import DEPLOYED, Settings
 
         os.environ.setdefault(telemetry.EVENTS_VARIABLE, str(home.resolve() / "logs" / "events.jsonl"))
         if log_questions:
             os.environ[spans.QUESTIONS_VARIABLE] = "1"
-        settings = Settings(**chosen, limits=dict(map(_read_limit, limits)) or None)
+        asked = planner_model, planner_prompt, planner_structure
+        plans: PlannerConfig | Literal["deployed"] | None = DEPLOYED
+        if planner != DEPLOYED or any(asked):
+            plans = read_planner_options(planner, *asked)
+        settings = Settings(**chosen, planner=plans, limits=dict(map(_read_limit, limits)) or None)
         exposure = Exposure(host, choose_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
         _serve(home, ports, settings, exposure, http, hosts)
     except KeyboardInterrupt:
         click.echo("stopped")
+
+
+async def _check_planner(planner: PlannerConfig) -> None:
+    from serving.models.endpoint_revelator import EndpointRevelator
+
+    revelator = EndpointRevelator(planner)
+    try:
+        await revelator.check()
+    finally:
+        await revelator.close()
 
 
 def _read_limit(text: str) -> tuple[str, float]:
@@ -134,16 +159,19 @@ def _stop(*_: object) -> None:
 def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http: bool, hosts: tuple[str, ...]) -> None:
     from serving.deploy.deploy import release_embedded_base
     from serving.models.releases import EMBEDDED_VERSION, read_release
-    from serving.triton.repository import MODELS, choose_parameters, read_parameters
+    from serving.triton.repository import MODELS, PLAIN_MODELS, choose_parameters, read_planner
     from serving.triton.serve import Watchdog, serve_home
     from serving.triton.server import read_ports
 
-    if read_release(home) is None:
-        choose_parameters(home, settings)  # what cannot be served leaves no release behind
+    parameters = choose_parameters(home, settings)  # what cannot be served leaves no release behind
+    planner = read_planner(parameters["executor"])
+    if planner:
+        asyncio.run(_check_planner(planner))
+    elif read_release(home) is None:
         release_embedded_base(home)
         click.echo(f"nothing is deployed: the embedded base plans. A champion: revelator model deploy --home {home}")
     with Console(stderr=True).status("start the server") as status:
-        waiting = set(MODELS)
+        waiting = set(PLAIN_MODELS if planner else MODELS)
 
         def report(model: str) -> None:
             waiting.discard(model)
@@ -154,8 +182,10 @@ def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http:
             for name, version in running.models.items():
                 which = "release 0, the embedded base" if version == EMBEDDED_VERSION else f"version {version}"
                 click.echo(f"{name} {which}: ready")
-            generator = read_parameters(home, "generator")
-            click.echo(f"index   {read_parameters(home, 'retriever')['index']}")
+            if planner:
+                click.echo(f"planner {planner} (release 0: no adapter is loaded)")
+            generator = parameters["generator"]
+            click.echo(f"index   {parameters['retriever']['index']}")
             click.echo(f"reader  {generator['endpoint']} {generator['model']}".rstrip())
             click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http or 'off (--http)'}\nmetrics {running.metrics}")
             click.echo(f'log     {running.log}\nask: revelator ask "…" --home {home}   stop: Ctrl-C')

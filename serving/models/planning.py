@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from revelator.errors import InvalidRequest
 from revelator.plans.language import PlanLanguage
 from revelator.tasks import TASKS, RouteInput, TranslateInput
-from serving.models.local import complete
-from serving.protocols import Decoding
-
-if TYPE_CHECKING:
-    from serving.models.engine import Engine
+from serving.protocols import Revelator
 
 BATCH = 32  # questions that the model is given at once
 
@@ -35,36 +31,35 @@ class PlannedQuestion:
     error: str = ""
 
 
-def plan_questions(
-    engine: Engine, questions: Sequence[str], language: PlanLanguage, decoding: Decoding
-) -> Iterator[PlannedQuestion]:
+async def plan_questions(
+    revelator: Revelator, questions: Sequence[str], language: PlanLanguage
+) -> AsyncIterator[PlannedQuestion]:
     """Plans each question whatever its route, in order. One that the model cannot read is refused alone."""
     for first in range(0, len(questions), BATCH):
         batch = questions[first : first + BATCH]
         asked = [question for question in batch if question.strip()]
         try:
-            planned: Iterator[PlannedQuestion] = iter(_plan_batch(engine, asked, language, decoding))
+            planned = await _plan_batch(revelator, asked, language)
         except InvalidRequest:  # one of them is too long
-            planned = (_plan_alone(engine, question, language, decoding) for question in asked)
+            planned = [await _plan_alone(revelator, question, language) for question in asked]
+        done = iter(planned)
         for question in batch:
-            yield next(planned) if question.strip() else PlannedQuestion(question, error="the question is empty")
+            yield next(done) if question.strip() else PlannedQuestion(question, error="the question is empty")
 
 
-def _plan_alone(engine: Engine, question: str, language: PlanLanguage, decoding: Decoding) -> PlannedQuestion:
+async def _plan_alone(revelator: Revelator, question: str, language: PlanLanguage) -> PlannedQuestion:
     try:
-        return _plan_batch(engine, [question], language, decoding)[0]
+        return (await _plan_batch(revelator, [question], language))[0]
     except InvalidRequest as error:
         return PlannedQuestion(question, error=f"{error.message}; {error.hint}")
 
 
-def _plan_batch(
-    engine: Engine, questions: Sequence[str], language: PlanLanguage, decoding: Decoding
-) -> list[PlannedQuestion]:
+async def _plan_batch(revelator: Revelator, questions: Sequence[str], language: PlanLanguage) -> list[PlannedQuestion]:
     route = TASKS["route"]
     translate = next(task for task in TASKS.values() if task.language is language)
-    routes = complete(engine, route.name, [route.render(RouteInput(question)) for question in questions])
+    routes = await revelator.complete(route.name, [route.render(RouteInput(question)) for question in questions])
     prompts = [translate.render(TranslateInput(question)) for question in questions]
-    plans = complete(engine, translate.name, prompts, decoding=decoding)
+    plans = await revelator.complete(translate.name, prompts)
     planned = []
     for question, routed, plan in zip(questions, routes, plans, strict=True):
         verdict = language.verdict(plan.text)

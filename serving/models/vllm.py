@@ -10,7 +10,6 @@ is replaced by the fallback of the language, degraded, as with the engine.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ import numpy as np
 
 from revelator.errors import ConfigError
 from revelator.tasks import TASKS
+from serving.batching import gather_all
 from serving.models.triton import TritonModels, make_strings
 from serving.protocols import Completion
 
@@ -66,12 +66,7 @@ class VllmRevelator:
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         """One stream a prompt, all at once; the first error ends the others."""
-        rows = [asyncio.create_task(self._complete_one(task, prompt, temperature)) for prompt in prompts]
-        try:
-            return await asyncio.gather(*rows)
-        finally:
-            for row in rows:
-                row.cancel()
+        return await gather_all([self._complete_one(task, prompt, temperature) for prompt in prompts])
 
     async def _complete_one(self, task: str, prompt: str, temperature: float) -> Completion:
         labels = TASKS[task].labels

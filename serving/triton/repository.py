@@ -1,8 +1,8 @@
 """The live model repository of a home folder: the packaged models laid out with version folders.
 
 `config.pbtxt` says what is loaded: its version policy names the version (and a canary beside it), its parameters the
-index, the generator and the admission limit. Every file is replaced as a whole, so a server that starts at any moment
-finds one state or the next.
+index, the generator, an endpoint that plans and the admission limit. Every file is replaced as a whole, so a server
+that starts at any moment finds one state or the next.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import py_compile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from google.protobuf import json_format, text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -21,6 +22,7 @@ from revelator import files
 from revelator.endpoints import check_url
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.limits import Limits
+from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.vllm import FACTS_FILE
 from serving.models.vllm import MODEL as VLLM
 
@@ -28,6 +30,8 @@ EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
 MODELS = (*PLAIN_MODELS, "revelator")
 EMBEDDED = "embedded"
+DEPLOYED: Literal["deployed"] = "deployed"
+PLANNER = "planner"  # parameter of the executors: the endpoint that plans, as JSON; without it the release does
 REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
 REMEMBERED = "remembered"  # parameter of the retriever: the index of runs that name none
@@ -41,6 +45,7 @@ class Settings:
     index: Path | None = None
     generator: str | None = None  # `embedded` or the base URL of an OpenAI-compatible endpoint
     generator_model: str | None = None
+    planner: PlannerConfig | Literal["deployed"] | None = None  # an endpoint, or the release
     max_in_flight: int | None = None
     decoding: str | None = None  # how the revelator writes plans: beams, grammar, names or free
     sources: Path | None = None  # file that names the knowledge sources; None: the index alone
@@ -88,6 +93,7 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
         "sources": Path(sources).resolve() if sources else None,
         "limits": asker.get("limits") if settings.limits is None else _write_limits(settings.limits),
         "vllm": facts.parent.resolve() if facts.is_file() else None,
+        PLANNER: _choose_planner(home, settings),
     }
     cache = asker.get("cache") if settings.cache is None else settings.cache or None
     chosen: dict[str, dict[str, object]] = {
@@ -100,6 +106,17 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
         name: {key: str(value) for key, value in parameters.items() if value is not None}
         for name, parameters in chosen.items()
     }
+
+
+def _choose_planner(home: Path, settings: Settings) -> str | None:
+    if settings.planner is None:
+        return read_parameters(home, "executor").get(PLANNER)
+    return settings.planner.model_dump_json() if isinstance(settings.planner, PlannerConfig) else None
+
+
+def read_planner(parameters: Mapping[str, str]) -> PlannerConfig | None:
+    """The endpoint that plans, by the parameters of an executor; None where the release does."""
+    return PlannerConfig.model_validate_json(parameters[PLANNER]) if PLANNER in parameters else None
 
 
 def _choose_index(home: Path, settings: Settings) -> dict[str, object]:

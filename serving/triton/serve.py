@@ -38,7 +38,10 @@ PORTS_HINT = "name other ports with --ports"
 
 
 def choose_models(home: Path) -> dict[str, int]:
-    """The version to serve of each model. Raises ArtifactError when no version of the revelator was deployed."""
+    """The version to serve of each model; none of the revelator while an endpoint plans. Raises ArtifactError when no
+    version of the revelator was deployed."""
+    if repository.read_planner(repository.read_parameters(home, "executor")):
+        return dict.fromkeys(PLAIN_MODELS, 1)
     promoted = read_release(home)
     version = promoted.version if promoted else None
     if version is None or version not in repository.list_versions(home, REVELATOR):
@@ -70,12 +73,12 @@ def serve_home(
         if not mine:
             raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON))
         (home / SERVE_JSON).unlink(missing_ok=True)
-        models = choose_models(home)
         repository.lay_out(home, settings)
-        repository.write_code(home, REVELATOR, models[REVELATOR])
-        # the promoted version alone: one that does not load would keep the others from loading
-        parameters = repository.read_parameters(home, REVELATOR)
-        repository.write_config(home, REVELATOR, models[REVELATOR], parameters)
+        models = choose_models(home)
+        if version := models.get(REVELATOR):
+            repository.write_code(home, REVELATOR, version)
+            # the promoted version alone: one that does not load would keep the others from loading
+            repository.write_config(home, REVELATOR, version, repository.read_parameters(home, REVELATOR))
         server = TritonServer(
             find_installation(home / "triton"),
             repository.repository_folder(home),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,8 @@ from revelator.minilm import read_vocabulary
 from revelator.trace import Event, Trace
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
-from serving.models.releases import Traffic, current_choice
+from serving.models.endpoint_revelator import EndpointRevelator
+from serving.models.releases import Choice, Traffic, current_choice, use_choice
 from serving.models.routing import RoutedRevelator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.models.vllm import VllmRevelator, read_facts
@@ -30,6 +31,7 @@ from serving.triton.access import INNER, read_secret
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.options import read_history, read_options, read_trace
 from serving.triton.inside.processes import ProcessGuard
+from serving.triton.repository import read_planner
 
 CACHE_SECONDS = 3600.0  # what a graph or the web says may change
 Lookup = Literal["hit", "miss"]
@@ -54,8 +56,9 @@ class AnswerCache:
         return found
 
     def store(self, question: str, options: str, version: str, trace: Trace) -> None:
-        """Stores a whole answer, unless it is degraded or another version helped because `version` was unloaded."""
-        is_own = trace.versions.get("revelator", version) == version and not trace.degraded
+        """Stores a whole answer, unless it is degraded or another version helped because `version` was unloaded. An
+        endpoint that plans has no version, "", but that which its replies report."""
+        is_own = version in ("", trace.versions.get("revelator", version)) and not trace.degraded
         if trace.outcome == "answered" and is_own:
             self._traces[_make_key(question, options, version)] = trace
 
@@ -69,9 +72,9 @@ class QuestionService:
 
     The release of `home` answers (`serving.models.releases`). Of the `parameters` of a config.pbtxt, `sources` names
     the knowledge sources, without which the served retriever alone is searched; `vllm` the version folder of the
-    model `revelator_vllm`, which then plans in place of `revelator`; `limits` is JSON that lowers the executor's own.
-    `cache` holds answers; events are always new. `on_finish` is called with each finished trace; `admission` says when
-    a question may begin.
+    model `revelator_vllm`, and `planner` (JSON) an endpoint, which then plans in place of `revelator`; `limits` is
+    JSON that lowers the executor's own. `cache` holds answers; events are always new. `on_finish` is called with each
+    finished trace; `admission` says when a question may begin.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class QuestionService:
         self.url = url
         self.home = home
         self.sources, self.vllm = (Path(parameters[n]) if n in parameters else None for n in ("sources", "vllm"))
+        self.planner = read_planner(parameters)
         self.cache = cache
         self.limits = Limits().lowered(json.loads(parameters.get("limits", "{}")))
         self._on_finish = on_finish
@@ -96,7 +100,10 @@ class QuestionService:
         await asyncio.to_thread(read_vocabulary)  # half a second, which the first question would wait
         models = await stack.enter_async_context(TritonModels(self.url, read_secret(self.home, INNER)))
         planner: Revelator
-        if self.vllm:
+        if self.planner:
+            planner = endpoint = EndpointRevelator(self.planner)
+            stack.push_async_callback(endpoint.close)
+        elif self.vllm:
             planner = VllmRevelator(models, read_facts(self.vllm))
         else:
             planner = routed = RoutedRevelator(RemoteRevelator(models), self.home)
@@ -121,7 +128,7 @@ class QuestionService:
         """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
         wanted = await self._read_options(question, options, deadline_ms)
         cache = None if "reuse" in wanted else self.cache  # its key would be megabytes
-        with self._traffic.route_question(request_id or question) as choice:
+        with self._choose_version(request_id or question) as choice:
             if cache and (cached := cache.find(question, options, choice.version)):
                 return cached
             trace = await self._executor.run(question, **wanted)
@@ -135,12 +142,16 @@ class QuestionService:
     ) -> AsyncGenerator[Event, None]:
         """The same question's events, each when it happens. Closing the generator cancels the question."""
         wanted = await self._read_options(question, options, deadline_ms)
-        with self._traffic.route_question(request_id or question) as choice:
+        with self._choose_version(request_id or question) as choice:
             async with aclosing(self._executor.stream(question, **wanted)) as events:
                 async for event in events:
                     if event.kind == "finished":
                         event.changes["versions"] = {**event.changes.get("versions", {}), **choice.versions()}
                     yield event
+
+    def _choose_version(self, request: str) -> AbstractContextManager[Choice]:
+        """The release's version, or that of an endpoint, "": only its replies tell what it is."""
+        return use_choice(Choice(request=request)) if self.planner else self._traffic.route_question(request)
 
     async def _read_options(self, question: str, options: str, deadline_ms: object) -> dict[str, Any]:
         """What the options say; a trace of 4 MB takes 50 ms to read. Raises DeadlineExceeded and InvalidRequest,

@@ -1,0 +1,299 @@
+"""The revelator behind an OpenAI-compatible endpoint: a language model that plans, or a fine-tuned adapter on a server.
+
+Both are one class with another prompt. `chat` describes a task in plain words, with examples, to any model
+(`revelator.tasks.chat_prompts`; the few-shot prompts of QCompiler, appendix J, in words of our own). `trained` is the
+prompt that an adapter was trained with, put to `/completions` without a chat template; the adapter's name is the model.
+
+What holds a reply to its form (`structure`): the field `structured_outputs` of vLLM (a choice, a regular expression or
+a JSON schema), a JSON schema in `response_format`, or nothing. What a server refuses is left out of the same call, made
+again, and of later calls for the task. Whatever wrote it, a reply is read and checked like any other model's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from revelator.config import Strict
+from revelator.endpoints import Address
+from revelator.errors import DeadlineExceeded, InvalidRequest, ServingError, Unavailable
+from revelator.plans.grammar import read_grammar_file
+from revelator.tasks import TASKS, RouteInput, Task
+from revelator.tasks.chat_prompts import build_chat, read_last_line
+from serving.batching import gather_all
+from serving.models.endpoint import Endpoint, RefusedError, Reply
+from serving.models.releases import current_choice
+from serving.protocols import Completion, PlannerPrompt, Structure
+
+CALLS = 32  # to one endpoint at a time: ten documents of each of some questions
+CHAT_TOKENS = 1024  # of a reply to a chat: a model may think first
+TEXT_TOKENS = 256  # of a trained model's sub-question or list of parts
+LIKELIEST = 5  # tokens in each place whose probabilities are asked for: what every server gives
+ONE_LINE = "[^\\n]+"
+OWNER = "vllm"  # of the models that vLLM lists
+WAIVABLE = ("logprobs", "max_tokens", "temperature")  # fields that some models refuse
+FIELDS = {"decompose": "questions", "refine": "question"}  # of the JSON object of a reply; a label or a plan elsewhere
+
+
+class PlannerConfig(Strict):
+    """An OpenAI-compatible endpoint that plans; its key is read from OPENAI_API_KEY."""
+
+    url: Address
+    model: str = Field(min_length=1)  # with `trained` the name of the adapter
+    prompt: PlannerPrompt = "chat"  # a chat with examples, or the prompt that an adapter was trained with
+    structure: Structure = "auto"  # what holds replies to their form; auto: vllm on vLLM, else a JSON schema
+    timeout: Annotated[float, Field(gt=0)] = 60.0  # seconds of an answer, retries included
+
+    def __str__(self) -> str:
+        return f"{self.model} at {self.url}, {self.prompt} prompt"
+
+
+class EndpointRevelator:
+    """`serving.protocols.Revelator` of an OpenAI-compatible endpoint; its key and retries are those of `Endpoint`.
+
+    A label task has the probabilities of the labels by the log probabilities of their tokens. Where the endpoint gives
+    none, or wrong ones, the label that was said has 1. A reply that says no label is `degraded`: all labels are equally
+    likely, and the last one, after which most is looked up, stands for it.
+
+    A plan that the endpoint cut off is replaced by the question itself, `degraded`; one that does not check is returned
+    as it is, for the executor to see why and to ask again at a higher temperature.
+
+    `complete` raises the errors of `Endpoint`, and InvalidRequest for a prompt that the endpoint refuses.
+    """
+
+    def __init__(self, config: PlannerConfig, *, api_key: str | None = None, retries: int = 2) -> None:
+        self.config = config
+        self._endpoint = Endpoint(config.url, config.model, api_key=api_key, timeout=config.timeout, retries=retries)
+        self._refused: dict[str, frozenset[str]] = defaultdict(frozenset)  # by kind of task
+        self._calls = asyncio.Semaphore(CALLS)
+        self._is_vllm: bool | None = None
+
+    async def check(self) -> None:
+        """Asks for the model, and puts a question to it where no list of models names it. Raises what `complete` does,
+        with the names of the models that there are."""
+        names = await self._list_models()
+        if self.config.model in names:
+            return
+        try:
+            await self.complete("route", [TASKS["route"].render(RouteInput("Who built the Hollow Bell Bridge?"))])
+        except ServingError as error:
+            if names and not isinstance(error, Unavailable):
+                error.hint = f"its models are {', '.join(sorted(names))}"[:500]
+            raise
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        """One call a prompt, `CALLS` at once; the first error ends the others."""
+        return await gather_all([self._complete_one(TASKS[task], prompt, temperature) for prompt in prompts])
+
+    async def _complete_one(self, task: Task, prompt: str, temperature: float) -> Completion:
+        reply = await self._ask(task, prompt, temperature)
+        current_choice().answered["revelator"].add(reply.model or self.config.model)
+        used = reply.tokens_in, reply.tokens_out
+        text = read_output(task, reply.text)
+        if task.labels:
+            said = read_label(text, task.labels)
+            if said is None:
+                equal = dict.fromkeys(task.labels, 1 / len(task.labels))
+                return Completion(task.labels[-1], equal, *used, degraded=True)
+            shares = read_probabilities(said, task.labels, reply.tokens)
+            return Completion(max(shares, key=shares.__getitem__), shares, *used)
+        if reply.finish != "length":
+            return Completion(text, {}, *used)
+        if task.language:
+            return Completion(task.fallback(prompt), {}, *used, degraded=True)
+        return Completion("", {}, *used)
+
+    async def _ask(self, task: Task, prompt: str, temperature: float) -> Reply:
+        """The reply to the fullest request that the endpoint takes."""
+        kind = "label" if task.labels else task.name
+        refused = self._refused[kind]
+        async with self._calls:
+            structures = await self._list_structures(task)
+            while True:
+                structure = next((each for each in structures if each not in refused), "none")
+                options = self._make_options(task, structure, temperature, refused)
+                try:
+                    reply = await self._send(task, prompt, structure, options)
+                except RefusedError as error:
+                    left_out = _find_refused(error.message, structure, options)
+                    if left_out is None:
+                        raise InvalidRequest(error.message, where=error.where, hint=error.hint) from error
+                    refused |= {left_out}
+                else:
+                    self._refused[kind] |= refused
+                    return reply
+
+    async def _list_structures(self, task: Task) -> tuple[str, ...]:
+        """What to ask for, the tightest first. A trained model writes no JSON around its output."""
+        wanted = self.config.structure
+        if self.config.prompt == "trained":
+            has_one = task.labels or (task.language and task.language.regular_expression)
+            return ("vllm",) if wanted in ("auto", "vllm") and has_one else ()
+        if wanted == "auto":
+            if self._is_vllm is None:
+                self._is_vllm = OWNER in (await self._list_models()).values()
+            wanted = "vllm" if self._is_vllm else "schema"
+        return {"vllm": ("vllm", "schema"), "schema": ("schema",)}.get(wanted, ())
+
+    async def _list_models(self) -> dict[str, str]:
+        """The endpoint's models, each with its owner; none where it has no list. Whether it is down, or the key is
+        wrong, a first question tells."""
+        try:
+            return await self._endpoint.list_models()
+        except DeadlineExceeded:
+            raise
+        except ServingError:
+            return {}
+
+    def _make_options(self, task: Task, structure: str, temperature: float, refused: frozenset[str]) -> dict[str, Any]:
+        trained = self.config.prompt == "trained"
+        most = task.language.most_tokens if task.language else TEXT_TOKENS
+        options: dict[str, Any] = {"temperature": temperature, "max_tokens": most if trained else CHAT_TOKENS}
+        if task.labels:
+            options["logprobs"] = LIKELIEST if trained else True
+        options = {name: value for name, value in options.items() if name not in refused}
+        if "logprobs" in options and not trained:
+            options["top_logprobs"] = LIKELIEST
+        if trained:
+            options["stop"] = ["\n"]
+        if structure == "vllm":
+            lead = " " if trained else ""  # a completion of the training set begins with a space
+            options["extra_body"] = {"structured_outputs": _make_vllm_structure(task, lead)}
+        elif structure == "schema":
+            options["response_format"] = {"type": "json_schema", "json_schema": _make_object_schema(task)}
+        return options
+
+    async def _send(self, task: Task, prompt: str, structure: str, options: Mapping[str, Any]) -> Reply:
+        if self.config.prompt == "trained":
+            return await self._endpoint.continue_text(prompt, **options)
+        if structure != "schema":
+            return await self._endpoint.chat(build_chat(task, prompt), **options)
+        name = _name_field(task)
+        note = f'Write it as a JSON object with the one field "{name}".'
+        chat = build_chat(task, prompt, lambda output: _wrap(task, name, output), note)
+        return await self._endpoint.chat(chat, **options)
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+
+def _find_refused(message: str, structure: str, options: Mapping[str, Any]) -> str | None:
+    """What to leave out of a request that was refused: the field that the message names, else the structure, else the
+    log probabilities; None where nothing is left, so that it is the prompt that is refused."""
+    for name in WAIVABLE:
+        if name in options and name in message:
+            return name
+    if structure != "none":
+        return structure
+    return "logprobs" if "logprobs" in options else None
+
+
+def _make_vllm_structure(task: Task, lead: str) -> dict[str, Any]:
+    """vLLM's own constraint; the default back end cannot read our grammars, but the regular expression of one."""
+    if task.labels:
+        return {"choice": [f"{lead}{label}" for label in task.labels]}
+    if task.language and task.language.regular_expression:
+        return {"regex": f"{lead}{task.language.regular_expression()}"}
+    if (schema := _find_schema(task)) is not None:
+        return {"json": schema}
+    return {"regex": ONE_LINE}
+
+
+def _make_object_schema(task: Task) -> dict[str, Any]:
+    """A JSON object with the one field that holds the output. A tree has fields that may be left out, which OpenAI's
+    own `strict` does not allow."""
+    name, schema = _name_field(task), _find_schema(task) or {"type": "string"}
+    if task.labels:
+        schema = {"type": "string", "enum": list(task.labels)}
+    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    inner = {key: value for key, value in schema.items() if key in ("type", "enum", "items", "$ref")}
+    whole = {"type": "object", "properties": {name: inner}, "required": [name], "additionalProperties": False}
+    return {"name": task.name, "strict": not definitions, "schema": whole | definitions}
+
+
+def _find_schema(task: Task) -> dict[str, Any] | None:
+    """The JSON schema of an output that is JSON."""
+    if task.name == "decompose":
+        return {"type": "array", "items": {"type": "string"}}
+    if task.language and task.language.file.endswith(".json"):
+        schema: dict[str, Any] = json.loads(read_grammar_file(task.language.file))
+        return schema
+    return None
+
+
+def _name_field(task: Task) -> str:
+    return "label" if task.labels else FIELDS.get(task.name, "plan")
+
+
+def _wrap(task: Task, name: str, output: str) -> str:
+    """An output as the JSON object that is asked for."""
+    return json.dumps({name: json.loads(output) if _find_schema(task) else output}, ensure_ascii=False)
+
+
+def read_output(task: Task, reply: str) -> str:
+    """The output in a reply: the value in the JSON object that was asked for, else the JSON that it is, else its last
+    line; what was thought before does not count. Never fails."""
+    text = reply.rpartition("</think>")[2].strip()
+    last = read_last_line(text)
+    for part in (text, re.sub(r"^```\w*\n|\n```$", "", text), last):
+        try:
+            value = json.loads(part)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and value.keys() == {_name_field(task)}:
+            [value] = value.values()
+            if isinstance(value, str):
+                return " ".join(value.encode("utf-8", "replace").decode().split())
+        if isinstance(value, dict | list):
+            return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
+    return last
+
+
+def read_label(text: str, labels: Sequence[str]) -> str | None:
+    """The label that a text is, or begins with; None where it says none."""
+    word = re.match(r"\w+", text.lower().strip(" .'\"`*"))
+    return word[0] if word and word[0] in labels else None
+
+
+def read_probabilities(
+    said: str, labels: Sequence[str], tokens: Sequence[tuple[str, Mapping[str, float]]]
+) -> dict[str, float]:
+    """The probability of each label by the log probabilities in the places of the tokens that spell `said`, or 1 for
+    `said` where the tokens tell nothing.
+
+    Labels may share their first tokens. In each place, a token after which one label alone is possible gives that label
+    its probability, times those of the tokens before; a token that leaves several open decides in the next place.
+    """
+    text = "".join(token for token, _ in tokens)
+    found = [*re.finditer(rf"\b{said}\b", text, re.IGNORECASE)]
+    shares, before, end = dict.fromkeys(labels, 0.0), 1.0, 0
+    start = found[-1].start() if found else len(text)
+    for token, likely in tokens:
+        begin, end = end, end + len(token)
+        if end <= start:
+            continue
+        lead, spelt = token[: max(0, start - begin)], text[start : max(start, begin)]
+        for other, logprob in likely.items():
+            rest = other.removeprefix(lead)
+            possible = _find_possible(spelt + (rest if spelt else rest.lstrip()), labels)
+            if other.startswith(lead) and len(possible) == 1:
+                shares[possible[0]] += before * math.exp(logprob)
+        if len(_find_possible(text[start:end], labels)) == 1:
+            break
+        before *= math.exp(likely[token])
+    total = sum(shares.values())
+    return {label: share / total for label, share in shares.items()} if total > 0 else shares | {said: 1.0}
+
+
+def _find_possible(begun: str, labels: Sequence[str]) -> list[str]:
+    """The labels that a text begins, or that begin it as a whole word."""
+    begun = begun.lower()
+    word = re.match(r"\w+", begun)
+    return [label for label in labels if begun and (label.startswith(begun) or (word and word[0] == label))]
