@@ -16,10 +16,16 @@ Reply = Callable[["Handler"], None]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers each request with the next reply of the server's list; the last one stays."""
+    """Answers each request with the next reply of the server's list; the last one stays. `models` are listed on
+    request, each with its owner; without them the server has no list."""
 
     server: Server
     body: dict[str, Any]
+
+    def do_GET(self) -> None:
+        models = self.server.models
+        rows = [{"id": name, "object": "model", "owned_by": owner} for name, owner in (models or {}).items()]
+        self.send(200 if models else 404, json.dumps({"object": "list", "data": rows}).encode())
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -46,6 +52,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.requests: list[dict[str, Any]] = []
         self.replies: list[Reply] = []
+        self.models: dict[str, str] = {}
         self.choosing = threading.Lock()
         self.release = threading.Event()
 
@@ -54,25 +61,37 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/v1"
 
 
-def says(content: str | None) -> Reply:
+def says(content: str | None, **choice: Any) -> Reply:
     body = {
         "id": "x",
         "object": "chat.completion",
         "created": 0,
         "model": "m",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}],
+        "choices": [
+            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}, **choice}
+        ],
         "usage": {"prompt_tokens": 31, "completion_tokens": 7, "total_tokens": 38},
     }
     return lambda handler: handler.send(200, json.dumps(body).encode())
 
 
-def fails(status: int, message: str = "no") -> Reply:
+def fails(status: int, message: str = "no", **headers: str) -> Reply:
     body = json.dumps({"error": {"message": message}}).encode()
-    return lambda handler: handler.send(status, body, retry_after_ms="1")
+    return lambda handler: handler.send(status, body, **(headers or {"retry_after_ms": "1"}))
 
 
 def cuts(handler: Handler) -> None:
     handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+def cuts_inside(handler: Handler) -> None:
+    """Breaks the connection in the middle of a reply."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"choices": [{"mess')
+    handler.wfile.flush()
+    cuts(handler)
 
 
 def running() -> AbstractContextManager[Server]:

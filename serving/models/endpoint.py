@@ -121,7 +121,8 @@ class Endpoint:
             raise Unavailable("the reply is not what the protocol promises", where=self.base_url) from error
 
     def _make_error(self, error: openai.APIStatusError) -> ServingError:
-        said = mask_key(error.message, self._key)[:MESSAGE_CHARACTERS]
+        own = error.body.get("message") if isinstance(error.body, dict) else None
+        said = mask_key(own if isinstance(own, str) else error.message, self._key)[:MESSAGE_CHARACTERS]
         message = f"the endpoint answered {error.status_code}: {said}"
         if error.status_code == 429 or error.status_code >= 500:
             return Unavailable(message, where=self.base_url, hint="try again later", final=self.retries > 0)

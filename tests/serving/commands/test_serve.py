@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,14 @@ pytest.importorskip("pytriton", reason="no Triton server is installed: `pip inst
 
 from evaluation.chain import serve_locally
 from revelator.client import Client
+from revelator.errors import RevelatorError, Unavailable
 from serving.commands.serve import serve
+from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import EMBEDDED_VERSION, read_release
 from serving.retrieval import build_index
+from serving.triton.repository import Settings, lay_out, read_parameters, read_planner
+from tests.chat_server import Reply, cuts, fails, running
+from tests.planner_server import ASKED, PLAN, Planner
 
 GUIDE = """# The Lomvi
 
@@ -52,3 +58,62 @@ def test_without_an_index_nothing_is_left_behind(tmp_path: Path) -> None:
     done = CliRunner().invoke(serve, ["--home", str(tmp_path)])
     assert done.exception is not None and "which index is to be searched?" in str(done.exception)
     assert not list(tmp_path.iterdir())
+
+
+KEY = "key-of-the-test"
+
+
+def test_a_language_model_plans_on_the_server_and_no_adapter_is_loaded(
+    tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with running() as server:
+        Planner(server).logprobs = True
+        options = ("--planner", server.url, "--planner-model", "m", "--cache", "4")
+        home = tmp_path / "home"
+        with serve_locally(home, ("serve", "--home", str(home), "--index", str(index), *options)) as url:
+            with Client(url) as client:
+                answer = client.ask(ASKED)
+                trace = answer.trace
+                assert (answer.answers, trace.plan, trace.versions["revelator"]) == (("Port Velm",), PLAN, "m")
+                assert trace.usage.tokens_in == 31 * trace.usage.model_calls > 0
+                calls = len(server.requests)
+                assert client.ask(ASKED).trace.wall_ms == trace.wall_ms  # from the cache
+                assert len(server.requests) == calls
+                server.replies = [fails(503, f"down, {KEY}")]
+                with pytest.raises(Unavailable, match="503: down"):
+                    client.ask("Who directed The Glass Orchard?")
+            assert {request["key"] for request in server.requests} == {f"Bearer {KEY}"}
+        logs = "".join(path.read_text() for path in (home / "logs").iterdir())
+    assert f"planner m at {server.url}, chat prompt (release 0: no adapter is loaded)" in logs
+    assert "revelator version" not in logs and read_release(home) is None
+    assert KEY not in logs + json.dumps(trace.to_json())
+    assert KEY not in (home / "model_repo" / "executor" / "config.pbtxt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (fails(401, "wrong key"), "401: wrong key"),
+        (fails(404, "no model m"), "404: no model m"),
+        (None, "no connection"),
+    ],
+)
+def test_a_planner_that_cannot_answer_ends_the_start(
+    tmp_path: Path, index: Path, fault: Reply | None, said: str
+) -> None:
+    with running() as server:
+        server.replies = [fault] if fault else [cuts]
+        options = ["--planner", server.url, "--planner-model", "m"]
+        done = CliRunner().invoke(serve, ["--home", str(tmp_path / "home"), "--index", str(index), *options])
+    assert isinstance(done.exception, RevelatorError) and said in str(done.exception)
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+def test_the_release_plans_again_when_it_is_asked_for(tmp_path: Path, index: Path) -> None:
+    endpoint = PlannerConfig(url="http://127.0.0.1:9/v1", model="m")
+    lay_out(tmp_path, Settings(index=index, planner=endpoint))
+    lay_out(tmp_path, Settings(index=index))
+    assert read_planner(read_parameters(tmp_path, "executor_stream")) == endpoint
+    lay_out(tmp_path, Settings(index=index, planner="deployed"))
+    assert read_planner(read_parameters(tmp_path, "executor")) is None
