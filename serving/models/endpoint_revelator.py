@@ -221,7 +221,7 @@ def _make_object_schema(task: Task) -> dict[str, Any]:
 def _find_schema(task: Task) -> dict[str, Any] | None:
     """The JSON schema of an output that is JSON."""
     if task.name == "decompose":
-        return {"type": "array", "items": {"type": "string"}}
+        return {"type": "array", "minItems": 1, "items": {"type": "string"}}
     if task.language and task.language.file.endswith(".json"):
         schema: dict[str, Any] = json.loads(read_grammar_file(task.language.file))
         return schema

@@ -1,70 +1,27 @@
 """The endpoint teacher against `transformers serve` on the embedded base: a server that is not ours, and real plans.
 
-The base knows no chat: its template turns the data of the last message into the prompt of `translate_bnf`. Faults come
-from a proxy on loopback before that server.
+Faults come from a proxy on loopback before that server.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 import yaml
 from click.testing import CliRunner
 
-from revelator.artifact import base_folder
 from revelator.cli import revelator
 from revelator.rows import stream_rows
-from revelator.tasks import TASKS
 from tests.chat_server import Handler, Reply, cuts, running
 
-TEMPLATE = "{% set asked = messages[-1]['content'].split('\"question\": \"')[1].split('\"}')[0] %}"
 WRITTEN = [
     "Who is the mother of the director of Copper Rain?",
     "When was the director of film Tin Comet born?",
     "What is the place of birth of the performer of Lantern Row?",
 ]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("served") / "tiny"
-    shutil.copytree(base_folder("tiny"), folder)
-    prompt = TASKS["translate_bnf"].template.replace("$question", "{{ asked }}")
-    (folder / "chat_template.jinja").write_text(TEMPLATE + prompt)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def url(model: Path) -> Iterator[str]:
-    """`transformers serve` on a free port, once it answers."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [str(Path(sys.executable).with_name("transformers")), "serve", "--host", "127.0.0.1", "--port", str(port)]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen([*command, "--device", "cpu"], env=environment) as process:
-        try:
-            until = time.monotonic() + 240
-            while time.monotonic() < until and process.poll() is None:
-                try:
-                    if httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).status_code == 200:
-                        break
-                except httpx.TransportError:
-                    time.sleep(0.2)  # no event tells of a port that opens
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            process.kill()
 
 
 Taught = tuple[dict[str, Any], dict[str, str]]
@@ -93,26 +50,28 @@ def taught(folder: Path, endpoint: dict[str, Any], temperatures: tuple[float, ..
     return manifest, {record.question: json.loads(record.gold) for record in records}
 
 
-def test_a_server_of_others_writes_plans_and_a_finished_run_needs_none(url: str, model: Path, tmp_path: Path) -> None:
-    manifest, plans = taught(tmp_path, {"url": url, "model": str(model)})
+def test_a_server_of_others_writes_plans_and_a_finished_run_needs_none(
+    transformers_url: str, served_base: Path, tmp_path: Path
+) -> None:
+    manifest, plans = taught(tmp_path, {"url": transformers_url, "model": str(served_base)})
     assert plans and all(" * " in plan and "{" in plan for plan in plans.values())
     assert float(manifest["teaching"]["cost"]) > 0
-    again, _ = taught(tmp_path, {"url": "http://127.0.0.1:9/v1", "model": str(model)})
+    again, _ = taught(tmp_path, {"url": "http://127.0.0.1:9/v1", "model": str(served_base)})
     assert again["digest"] == manifest["digest"]
 
 
 def test_faults_on_the_way_to_a_server_of_others_change_nothing_in_the_set(
-    url: str, model: Path, tmp_path: Path
+    transformers_url: str, served_base: Path, tmp_path: Path
 ) -> None:
     told: list[int] = []  # what the server itself said, of each request that reached it
 
     def passes(handler: Handler) -> None:
-        answer = httpx.post(f"{url}/chat/completions", json=handler.body, timeout=120, trust_env=False)
+        answer = httpx.post(f"{transformers_url}/chat/completions", json=handler.body, timeout=120, trust_env=False)
         told.append(answer.status_code)
         handler.send(answer.status_code, answer.content)
 
     def passes_and_is_cut(handler: Handler) -> None:
-        httpx.post(f"{url}/chat/completions", json=handler.body, timeout=120, trust_env=False)
+        httpx.post(f"{transformers_url}/chat/completions", json=handler.body, timeout=120, trust_env=False)
         cuts(handler)
 
     faults: list[Reply] = [
@@ -123,10 +82,10 @@ def test_faults_on_the_way_to_a_server_of_others_change_nothing_in_the_set(
         passes_and_is_cut,
         lambda handler: handler.send(503, b"{}", Retry_After="0"),
     ]
-    straight = taught(tmp_path / "straight", {"url": url, "model": str(model)}, (0.0,))
+    straight = taught(tmp_path / "straight", {"url": transformers_url, "model": str(served_base)}, (0.0,))
     with running() as proxy:
         proxy.replies = [*faults[:4], passes, *faults[4:], passes]
-        endpoint = {"url": proxy.url, "model": str(model), "retries": len(faults)}
+        endpoint = {"url": proxy.url, "model": str(served_base), "retries": len(faults)}
         met = taught(tmp_path / "met", endpoint, (0.0,))
         assert len(proxy.requests) == len(told) + len(faults) and told == [200] * 6  # two samples of three questions
     assert met[0]["digest"] == straight[0]["digest"] and met[1] == straight[1] != {}

@@ -18,7 +18,9 @@ from evaluation.harness.folder import METRICS, QUESTIONS, read_metrics, read_que
 from evaluation.harness.systems import SharedModels
 from evaluation.run import evaluate
 from revelator.errors import ArtifactError, ConfigError, DataError, RevelatorError, Unavailable
+from tests.chat_server import fails, running
 from tests.conftest import Endpoint
+from tests.planner_server import PLAN, Planner
 
 ASKED = {
     "Who directed Lantern Row?": "Ines Calloway",
@@ -251,3 +253,22 @@ def test_the_template_benchmark_of_itlr_is_a_run_with_its_negations(tmp_path: Pa
     with pytest.raises(ConfigError, match="changes nothing for random ranking"):
         path.write_text(yaml.safe_dump(made | {"ablation": {"operators": {"negation": "reciprocal"}}}))
         call(path, "--check")
+
+
+def test_a_planner_at_an_endpoint_is_a_run_like_any_other_and_is_named(tmp_path: Path, index: Path) -> None:
+    with running() as server:
+        Planner(server)
+        at_endpoint = {"url": server.url, "model": "m"}
+        path = config(tmp_path, index, system={"strategy": "compile"}, planner=at_endpoint)
+        call(path, "--out", str(tmp_path / "run"))
+        assert read_run(tmp_path / "run").adapter == {"planner": f"m at {server.url}, chat prompt"}
+        rows = read_questions(tmp_path / "run")
+        assert len(rows) == len(ASKED) and {row.plan for row in rows} == {PLAN}
+        assert all(row.cost.tokens_in >= 31 for row in rows)
+        server.replies = [fails(500)]
+        with pytest.raises(Unavailable, match=f"{server.url}.*answered 500"):
+            call(path, "--out", str(tmp_path / "down"))
+    wrong = config(
+        tmp_path, index, system={"strategy": "compile"}, planner=at_endpoint, url="127.0.0.1:1", adapter="base"
+    )
+    assert "a running server has its own" in str(refused(wrong, tmp_path / "refused"))

@@ -1,0 +1,79 @@
+"""The embedded base at servers of others, `transformers serve` and the real vLLM.
+
+The base knows no chat: its template turns the data of the last message into the prompt of `translate_bnf`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from revelator.artifact import base_folder
+from revelator.tasks import TASKS
+
+TEMPLATE = "{% set asked = messages[-1]['content'].split('\"question\": \"')[1].split('\"}')[0] %}"
+VLLM = "REVELATOR_VLLM"  # names the folder of an environment with vLLM for the CPU
+START_SECONDS = 240
+
+
+@pytest.fixture(scope="module")
+def served_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "tiny"
+    shutil.copytree(base_folder("tiny"), folder)
+    prompt = TASKS["translate_bnf"].template.replace("$question", "{{ asked }}")
+    (folder / "chat_template.jinja").write_text(TEMPLATE + prompt)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def transformers_url(served_base: Path) -> Iterator[str]:
+    """`transformers serve`, once it answers."""
+    program = Path(sys.executable).with_name("transformers")
+    with serve([str(program), "serve", "--device", "cpu"], {"OMP_NUM_THREADS": "1"}) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def vllm_url(served_base: Path) -> Iterator[str]:
+    """vLLM over the base, under the name `tiny`, once it answers."""
+    if not (folder := os.environ.get(VLLM)):
+        pytest.skip(f"{VLLM} names no environment with vLLM")
+    program = Path(folder) / "bin"
+    command = [str(program / "vllm"), "serve", str(served_base), "--served-model-name", "tiny", "--dtype", "float32"]
+    paths = f"{program}{os.pathsep}{os.environ['PATH']}"
+    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "PATH": paths}
+    with serve([*command, "--enforce-eager", "--max-model-len", "1024"], environment) as url:
+        yield url
+
+
+@contextmanager
+def serve(command: list[str], environment: Mapping[str, str]) -> Iterator[str]:
+    """The address of a server on a free port, once it answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [*command, "--host", "127.0.0.1", "--port", str(port)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", **environment}
+    with subprocess.Popen(command, env=environment, process_group=0) as process:
+        try:
+            until = time.monotonic() + START_SECONDS
+            while time.monotonic() < until and process.poll() is None:
+                try:
+                    if httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).status_code == 200:
+                        break
+                except httpx.TransportError:
+                    time.sleep(0.2)  # no event tells of a port that opens
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,66 @@
+"""A planner at servers that are not ours: the embedded base, whose plans its engine writes too, at `transformers serve`
+and at the real vLLM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from revelator.artifact import base_folder
+from revelator.tasks import TASKS, Task
+from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
+from serving.models.engine import Engine
+from serving.models.local import complete
+from tests.serving.models.test_endpoint_revelator import PROMPTS
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine(base_folder("tiny"), threads=1)
+
+
+def planner(url: str, model: str, **settings: str) -> EndpointRevelator:
+    return EndpointRevelator(PlannerConfig.model_validate({"url": url, "model": model, "timeout": 300, **settings}))
+
+
+@pytest.mark.parametrize("structure", ["auto", "vllm", "schema", "none"])
+async def test_transformers_serve_is_asked_in_a_form_that_it_takes(
+    transformers_url: str,
+    served_base: Path,
+    engine: Engine,
+    structure: str,
+) -> None:
+    revelator = planner(transformers_url, str(served_base), structure=structure)
+    await revelator.check()
+    [plan] = await revelator.complete("translate_bnf", [PROMPTS["translate_bnf"]])
+    [ours] = complete(engine, "translate_bnf", [PROMPTS["translate_bnf"]], decoding="grammar")
+    assert plan.text == ours.text
+    assert plan.tokens_in > 0 and plan.tokens_out > 0
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+async def test_vllm_answers_a_training_prompt_as_the_engine_does(
+    vllm_url: str,
+    engine: Engine,
+    task: Task,
+) -> None:
+    revelator = planner(vllm_url, "tiny", prompt="trained")
+    await revelator.check()
+    [theirs] = await revelator.complete(task.name, [PROMPTS[task.name]])
+    [ours] = complete(engine, task.name, [PROMPTS[task.name]], decoding="grammar")
+    assert theirs.text == ours.text
+    assert theirs.probabilities == pytest.approx(ours.probabilities, abs=0.01)
+
+
+@pytest.mark.parametrize("structure", ["vllm", "schema"])
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+async def test_vllm_holds_a_chat_to_the_form_of_each_task(vllm_url: str, task: Task, structure: str) -> None:
+    """The base sees the question alone, so only the form of a reply is right. A logical query is any line, and by a
+    schema a question and a plan are any text."""
+    [reply] = await planner(vllm_url, "tiny", structure=structure).complete(task.name, [PROMPTS[task.name]])
+    loose = {"vllm": ["translate_logic"], "schema": ["translate_logic", "translate_bnf", "refine"]}
+    if task.name not in loose[structure]:
+        assert reply.degraded or task.sound(reply.text) is not None
+    if task.labels:
+        assert not reply.degraded and sum(reply.probabilities.values()) == pytest.approx(1)
