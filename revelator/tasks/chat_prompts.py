@@ -26,7 +26,7 @@ def build_chat(task: Task, prompt: str, spell: Callable[[str], str] = str, note:
     """
     rules = "\n".join(filter(None, [load_chat_prompt("system"), "", load_chat_prompt(task.name), note]))
     messages = [{"role": "system", "content": rules}]
-    for shown, output in read_examples(task.name):
+    for shown, output in read_examples()[task.name]:
         messages += [make_data_message(shown), {"role": "assistant", "content": spell(output)}]
     return [*messages, make_data_message(task.values(prompt))]
 
@@ -52,10 +52,13 @@ def load_chat_prompt(name: str) -> str:
 
 
 @cache
-def read_examples(task: str) -> tuple[tuple[dict[str, str], str], ...]:
-    """The examples of a task: the values of a prompt, and the output."""
-    rows = yaml.safe_load(_folder().joinpath("examples.yaml").read_text(encoding="utf-8"))[task]
-    return tuple(({name: text for name, text in row.items() if name != "output"}, row["output"]) for row in rows)
+def read_examples() -> dict[str, list[tuple[dict[str, str], str]]]:
+    """The examples of each task: the values of a prompt, and the output."""
+    tasks = yaml.safe_load(_folder().joinpath("examples.yaml").read_text(encoding="utf-8"))
+    return {
+        task: [({name: text for name, text in row.items() if name != "output"}, row["output"]) for row in rows]
+        for task, rows in tasks.items()
+    }
 
 
 def _folder() -> Any:

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from revelator import spans
-from revelator.errors import ConfigError
+from revelator.errors import ConfigError, RevelatorError
 from revelator.options import FOLDER, HOME
 from revelator.registry import require_existing
 from serving.commands.planner import planner_options, read_planner_options
@@ -137,6 +137,9 @@ async def _check_planner(planner: PlannerConfig) -> None:
     revelator = EndpointRevelator(planner)
     try:
         await revelator.check()
+    except RevelatorError as error:
+        error.hint = f"{error.hint}; --planner deployed lets the release plan"
+        raise
     finally:
         await revelator.close()
 

@@ -26,7 +26,7 @@ from revelator.endpoints import Address
 from revelator.errors import DeadlineExceeded, InvalidRequest, ServingError, Unavailable
 from revelator.plans.grammar import read_grammar_file
 from revelator.tasks import TASKS, RouteInput, Task
-from revelator.tasks.chat_prompts import build_chat, read_last_line
+from revelator.tasks.chat_prompts import build_chat, read_examples, read_last_line
 from serving.batching import gather_all
 from serving.models.endpoint import Endpoint, RefusedError, Reply
 from serving.models.releases import current_choice
@@ -74,6 +74,8 @@ class EndpointRevelator:
         self._refused: dict[str, frozenset[str]] = defaultdict(frozenset)  # by kind of task
         self._calls = asyncio.Semaphore(CALLS)
         self._is_vllm: bool | None = None
+        if config.prompt == "chat":
+            read_examples()  # 50 ms, which the event loop would stand still
 
     async def check(self) -> None:
         """Asks for the model, and puts a question to it where no list of models names it. Raises what `complete` does,

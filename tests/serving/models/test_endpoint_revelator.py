@@ -82,10 +82,10 @@ async def test_all_eight_tasks_are_answered(
 
 def test_examples_are_sound_and_hold_what_a_prompt_holds() -> None:
     for name, task in TASKS.items():
-        for values, output in read_examples(name):
+        for values, output in read_examples()[name]:
             assert values.keys() == task.values(PROMPTS[name]).keys()
             assert task.sound(output) is not None, output
-        assert not task.labels or {output for _, output in read_examples(name)} == set(task.labels)
+        assert not task.labels or {output for _, output in read_examples()[name]} == set(task.labels)
 
 
 @given(st.text(max_size=80))
