@@ -6,6 +6,7 @@ A further language is a module with these functions and a value here, with a tas
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -49,6 +50,7 @@ class PlanLanguage:
         None
     )  # the shape for people, in a language that has such a spelling
     regular_expression: Callable[[], str] | None = None  # the part of it for servers that take no grammar of ours
+    json_schema: Callable[[], dict[str, Any]] | None = None  # of a language that is JSON
     counts_in_merge: bool = False  # a plan says nothing of what its question counts by: the merge compares with it
 
     @property
@@ -154,6 +156,7 @@ ART = PlanLanguage(
     beam_tokens=448,
     spell=art.render,
     locate=art.locate,
+    json_schema=lambda: json.loads(read_grammar_file("art.schema.json")),
 )
 
 LANGUAGES: dict[str, PlanLanguage] = {language.name: language for language in (BNF, LOGIC, ART)}

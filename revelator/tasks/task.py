@@ -74,7 +74,8 @@ class TranslateInput:
 class Task:
     """One task. `labels` are told apart by their first token in every tokenizer used; None where text is generated.
 
-    `write` gives canonical text, `read` reads it. `language` is that of the plans which a translate task writes.
+    `write` gives canonical text, `read` reads it. `language` is that of the plans which a translate task writes, and
+    `json_schema` describes an output that is JSON.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Task:
     write: Callable[[Any], str]
     labels: tuple[str, ...] | None = None
     language: PlanLanguage | None = None
+    json_schema: Callable[[], dict[str, Any]] | None = None
 
     @property
     def template(self) -> str:
@@ -196,7 +198,8 @@ def _plan_reader(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 def _translate_task(language: PlanLanguage) -> Task:
     name = f"translate_{language.name}"
-    return Task(name, TranslateInput, _plan_reader(language.parse), language.render, language=language)
+    read = _plan_reader(language.parse)
+    return Task(name, TranslateInput, read, language.render, language=language, json_schema=language.json_schema)
 
 
 def _label_task(name: str, input: type, *labels: str) -> Task:
@@ -211,7 +214,13 @@ TASKS: dict[str, Task] = {
     task.name: task
     for task in (
         _label_task("route", RouteInput, "straightforward", "single", "compound", "complex"),
-        Task("decompose", DecomposeInput, _read_parts, lambda parts: json.dumps(parts, ensure_ascii=False)),
+        Task(
+            "decompose",
+            DecomposeInput,
+            _read_parts,
+            lambda parts: json.dumps(parts, ensure_ascii=False),
+            json_schema=lambda: {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        ),
         Task("refine", RefineInput, _read_question, str),
         _label_task("relevance", RelevanceInput, "yes", "no"),
         _label_task("end", EndInput, "yes", "no"),

@@ -20,6 +20,7 @@ from revelator.tasks.chat_prompts import Message
 
 MESSAGE_CHARACTERS = 500  # of a server's own error text
 REPLY_CHARACTERS = 200_000  # of an endpoint's reply; the executor takes half as many of its answers
+NAME_CHARACTERS = 200  # of the model that an endpoint reports
 KEY_VARIABLE = "OPENAI_API_KEY"
 ONE_REQUEST = frozenset({400, 413, 422})  # refusals of this one request; another may pass
 NO_TEXT = "the reply is not what the protocol promises: no choices with a text"
@@ -147,6 +148,7 @@ class Endpoint:
             message = f"the reply has {len(text)} characters; at most {REPLY_CHARACTERS} are read"
             raise ServingError(message, where=self.base_url)
         finish, model = getattr(choice, "finish_reason", ""), getattr(reply, "model", "")
+        name = model[:NAME_CHARACTERS] if isinstance(model, str) else ""
         usage = getattr(reply, "usage", None)
         counts = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
         tokens_in, tokens_out = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
@@ -157,7 +159,7 @@ class Endpoint:
         return Reply(
             text.encode("utf-8", "replace").decode(),
             finish if isinstance(finish, str) else "",
-            model if isinstance(model, str) else "",
+            name.encode("utf-8", "replace").decode(),
             tokens_in,
             tokens_out,
             tokens,

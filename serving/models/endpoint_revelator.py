@@ -24,7 +24,6 @@ from pydantic import Field
 from revelator.config import Strict
 from revelator.endpoints import Address
 from revelator.errors import DeadlineExceeded, InvalidRequest, ServingError, Unavailable
-from revelator.plans.grammar import read_grammar_file
 from revelator.tasks import TASKS, RouteInput, Task
 from revelator.tasks.chat_prompts import build_chat, read_examples, read_last_line
 from serving.batching import gather_all
@@ -39,7 +38,7 @@ LIKELIEST = 5  # tokens in each place whose probabilities are asked for: what ev
 ONE_LINE = "[^\\n]+"
 OWNER = "vllm"  # of the models that vLLM lists
 WAIVABLE = ("logprobs", "max_tokens", "temperature")  # fields that some models refuse
-FIELDS = {"decompose": "questions", "refine": "question"}  # of the JSON object of a reply; a label or a plan elsewhere
+FIELD = "output"  # of the JSON object of a reply
 
 
 class PlannerConfig(Strict):
@@ -98,7 +97,7 @@ class EndpointRevelator:
         reply = await self._ask(task, prompt, temperature)
         current_choice().answered["revelator"].add(reply.model or self.config.model)
         used = reply.tokens_in, reply.tokens_out
-        text = read_output(task, reply.text)
+        text = read_output(reply.text)
         if task.labels:
             said = read_label(text, task.labels)
             if said is None:
@@ -177,9 +176,8 @@ class EndpointRevelator:
             return await self._endpoint.continue_text(prompt, **options)
         if structure != "schema":
             return await self._endpoint.chat(build_chat(task, prompt), **options)
-        name = _name_field(task)
-        note = f'Write it as a JSON object with the one field "{name}".'
-        chat = build_chat(task, prompt, lambda output: _wrap(task, name, output), note)
+        note = f'Write it as a JSON object with the one field "{FIELD}".'
+        chat = build_chat(task, prompt, lambda output: _wrap(task, output), note)
         return await self._endpoint.chat(chat, **options)
 
     async def close(self) -> None:
@@ -203,43 +201,29 @@ def _make_vllm_structure(task: Task, lead: str) -> dict[str, Any]:
         return {"choice": [f"{lead}{label}" for label in task.labels]}
     if task.language and task.language.regular_expression:
         return {"regex": f"{lead}{task.language.regular_expression()}"}
-    if (schema := _find_schema(task)) is not None:
-        return {"json": schema}
+    if task.json_schema:
+        return {"json": task.json_schema()}
     return {"regex": ONE_LINE}
 
 
 def _make_object_schema(task: Task) -> dict[str, Any]:
     """A JSON object with the one field that holds the output. A tree has fields that may be left out, which OpenAI's
     own `strict` does not allow."""
-    name, schema = _name_field(task), _find_schema(task) or {"type": "string"}
+    schema = task.json_schema() if task.json_schema else {"type": "string"}
     if task.labels:
         schema = {"type": "string", "enum": list(task.labels)}
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     inner = {key: value for key, value in schema.items() if key in ("type", "enum", "items", "$ref")}
-    whole = {"type": "object", "properties": {name: inner}, "required": [name], "additionalProperties": False}
+    whole = {"type": "object", "properties": {FIELD: inner}, "required": [FIELD], "additionalProperties": False}
     return {"name": task.name, "strict": not definitions, "schema": whole | definitions}
 
 
-def _find_schema(task: Task) -> dict[str, Any] | None:
-    """The JSON schema of an output that is JSON."""
-    if task.name == "decompose":
-        return {"type": "array", "minItems": 1, "items": {"type": "string"}}
-    if task.language and task.language.file.endswith(".json"):
-        schema: dict[str, Any] = json.loads(read_grammar_file(task.language.file))
-        return schema
-    return None
-
-
-def _name_field(task: Task) -> str:
-    return "label" if task.labels else FIELDS.get(task.name, "plan")
-
-
-def _wrap(task: Task, name: str, output: str) -> str:
+def _wrap(task: Task, output: str) -> str:
     """An output as the JSON object that is asked for."""
-    return json.dumps({name: json.loads(output) if _find_schema(task) else output}, ensure_ascii=False)
+    return json.dumps({FIELD: json.loads(output) if task.json_schema else output}, ensure_ascii=False)
 
 
-def read_output(task: Task, reply: str) -> str:
+def read_output(reply: str) -> str:
     """The output in a reply: the value in the JSON object that was asked for, else the JSON that it is, else its last
     line; what was thought before does not count. Never fails."""
     text = reply.rpartition("</think>")[2].strip()
@@ -249,7 +233,7 @@ def read_output(task: Task, reply: str) -> str:
             value = json.loads(part)
         except (ValueError, RecursionError):
             continue
-        if isinstance(value, dict) and value.keys() == {_name_field(task)}:
+        if isinstance(value, dict) and value.keys() == {FIELD}:
             [value] = value.values()
             if isinstance(value, str):
                 return " ".join(value.encode("utf-8", "replace").decode().split())

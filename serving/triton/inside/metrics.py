@@ -60,8 +60,9 @@ def count_trace(model: str, trace: Trace) -> None:
         DEGRADED.labels(model, route).inc()
     if trace.deadline_exceeded:
         DEADLINE_EXCEEDED.labels(model).inc()
-    for name, number in trace.versions.items():
-        ACTIVE_VERSION.labels(name).set(float(number.split(", ")[-1]))
+    for name, versions in trace.versions.items():
+        if (number := versions.split(", ")[-1]).isdecimal():  # an endpoint that plans reports the name of a model
+            ACTIVE_VERSION.labels(name).set(float(number))
     for node in trace.nodes:
         if node.kind == "translate":
             PLANS.labels(model, route, trace.plan_language, _judge_plan(node)).inc()

@@ -67,6 +67,7 @@ def test_a_language_model_plans_on_the_server_and_no_adapter_is_loaded(
     tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("REVELATOR_EVENTS", str(tmp_path / "events.jsonl"))
     with running() as server:
         Planner(server).logprobs = True
         options = ("--planner", server.url, "--planner-model", "m", "--cache", "4")
@@ -87,6 +88,7 @@ def test_a_language_model_plans_on_the_server_and_no_adapter_is_loaded(
         logs = "".join(path.read_text() for path in (home / "logs").iterdir())
     assert f"planner m at {server.url}, chat prompt (release 0: no adapter is loaded)" in logs
     assert "revelator version" not in logs and read_release(home) is None
+    assert "Traceback" not in logs and '"revelator": "m"' in (tmp_path / "events.jsonl").read_text()
     assert KEY not in logs + json.dumps(trace.to_json())
     assert KEY not in (home / "model_repo" / "executor" / "config.pbtxt").read_text()
 

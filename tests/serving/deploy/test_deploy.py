@@ -28,10 +28,11 @@ from revelator.files import sha256_folder, try_lock
 from serving.commands.deploy import deploy as command
 from serving.deploy.deploy import deploy, release_embedded_base, roll_back
 from serving.models import releases
+from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import read_release
 from serving.triton import repository
 from serving.triton.repository import Settings
-from serving.triton.serve import serve_home
+from serving.triton.serve import choose_models, serve_home
 from serving.triton.server import Ports
 from tests.serving.deploy import kill_deploys
 from tests.serving.toy_model import write_adapter
@@ -237,6 +238,7 @@ import mlflow.store.model_registry.sqlalchemy_store, mlflow.store.tracking.sqlal
 from revelator import registry
 from serving.commands.deploy import deploy as command
 from serving.models import releases
+from serving.models.endpoint_revelator import PlannerConfig
 from serving.deploy.deploy import deploy, release_embedded_base, roll_back
 
 home, store, registered = sys.argv[1:]
@@ -345,3 +347,12 @@ def test_deploys_killed_while_a_server_answers_cost_no_question_and_are_finished
     assert sum(json.loads(line)["killed"] for line in result.stdout.splitlines()) == KILLS
     assert {answer.outcome for answer in answers} == {"answered"}
     assert {answer.trace.versions["revelator"] for answer in answers} == {"1", "2"}
+
+
+def test_a_deploy_says_that_an_endpoint_plans_meanwhile(registered, index, tmp_path):
+    endpoint = PlannerConfig(url="http://127.0.0.1:9/v1", model="m")
+    repository.lay_out(tmp_path, Settings(index=index, planner=endpoint))
+    store = f"sqlite:///{registered / 'mlflow.db'}"
+    done = CliRunner().invoke(command, ["--home", str(tmp_path), "--tracking-uri", store], catch_exceptions=False)
+    assert "m at http://127.0.0.1:9/v1, chat prompt plans until" in done.output
+    assert choose_models(tmp_path).keys() == {"retriever", "generator", "executor", "executor_stream"}
