@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import track
 
 from revelator.errors import ArtifactError, ConfigError, DataError, PlanError
 from revelator.options import AS_JSON, BASE, HOME, REGISTERED, THREADS, URI
@@ -23,7 +24,7 @@ from revelator.registry import CHAMPION
 from revelator.terminal import mask_controls
 from revelator.trace import Trace
 from serving.commands.planner import planner_options, read_planner_options
-from serving.protocols import DECODINGS, Decoding, PlannerPrompt, Revelator, Structure
+from serving.protocols import DECODINGS, Decoding, PlannerPrompt, Structure
 
 if TYPE_CHECKING:
     from serving.models.adapters import Adapter
@@ -85,40 +86,40 @@ def make(
     if not questions:
         raise DataError("there is no question", where=str(path), hint="give one question a line")
     if chosen:
-        sound = asyncio.run(_make_at_endpoint(chosen, questions, LANGUAGES[language], as_json))
+        sound = _make_at_endpoint(chosen, questions, LANGUAGES[language], as_json)
     else:
         from serving.models.adapters import find_adapter, open_engine
-        from serving.models.local import LocalRevelator
+        from serving.models.local import complete
+        from serving.models.planning import plan_questions
 
         adapter = find_adapter(model, home, name, tracking_uri) if model else _find_champion(home, name, tracking_uri)
-        local = LocalRevelator(open_engine(adapter, base, threads), decoding)
-        sound = asyncio.run(_make(local, questions, LANGUAGES[language], as_json))
+        at_once = partial(complete, open_engine(adapter, base, threads), decoding=decoding)
+        sound = _show(plan_questions(at_once, questions, LANGUAGES[language]), len(questions), as_json)
     sys.exit(0 if sound else 1)
 
 
-async def _make_at_endpoint(
-    config: PlannerConfig, questions: Sequence[str], language: PlanLanguage, as_json: bool
-) -> bool:
+def _make_at_endpoint(config: PlannerConfig, questions: Sequence[str], language: PlanLanguage, as_json: bool) -> bool:
     from serving.models.endpoint_revelator import EndpointRevelator
-
-    revelator = EndpointRevelator(config)
-    try:
-        return await _make(revelator, questions, language, as_json)
-    finally:
-        await revelator.close()
-
-
-async def _make(revelator: Revelator, questions: Sequence[str], language: PlanLanguage, as_json: bool) -> bool:
-    """Shows the plan of each question; whether all are valid."""
     from serving.models.planning import plan_questions
 
+    revelator = EndpointRevelator(config)
+    with asyncio.Runner() as runner:
+        try:
+            planned = plan_questions(
+                lambda task, prompts: runner.run(revelator.complete(task, prompts)), questions, language
+            )
+            return _show(planned, len(questions), as_json)
+        finally:
+            runner.run(revelator.close())
+
+
+def _show(planned: Iterable[PlannedQuestion], count: int, as_json: bool) -> bool:
+    """Shows each plan as it comes; whether all are valid."""
+    shown = Console(stderr=True)
     sound = True
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        bar = progress.add_task("planning", total=len(questions))
-        async for one in plan_questions(revelator, questions, language):
-            sound = sound and one.valid
-            click.echo(json.dumps(asdict(one), ensure_ascii=False) if as_json else _describe(one))
-            progress.advance(bar)
+    for one in track(planned, "planning", count, console=shown, transient=True, disable=not shown.is_terminal):
+        sound = sound and one.valid
+        click.echo(json.dumps(asdict(one), ensure_ascii=False) if as_json else _describe(one))
     return sound
 
 

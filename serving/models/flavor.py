@@ -9,6 +9,7 @@ question, with the fields of `serving.models.planning.PlannedQuestion` but for i
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pandas as pd
 
 from revelator.plans.language import LANGUAGES
 from serving.models.adapters import Adapter, open_engine
+from serving.models.local import complete
 from serving.models.planning import plan_questions
 
 COLUMNS = ("question", "route", "plan", "letters", "valid", "degraded", "error")
@@ -27,7 +29,7 @@ class Planner:
 
     def predict(self, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         questions = [str(question) for question in model_input["question"]]
-        planned = plan_questions(self._engine, questions, LANGUAGES["bnf"], "beams")
+        planned = plan_questions(partial(complete, self._engine), questions, LANGUAGES["bnf"])
         return pd.DataFrame([{name: getattr(row, name) for name in COLUMNS} for row in planned], columns=COLUMNS)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from revelator.errors import InvalidRequest
 from revelator.plans.language import PlanLanguage
 from revelator.tasks import TASKS, RouteInput, TranslateInput
-from serving.protocols import Revelator
+from serving.protocols import Completion
 
 BATCH = 32  # questions that the model is given at once
+Complete = Callable[[str, Sequence[str]], list[Completion]]  # of a task, one completion a prompt, in order
 
 
 @dataclass(frozen=True)
@@ -31,35 +32,32 @@ class PlannedQuestion:
     error: str = ""
 
 
-async def plan_questions(
-    revelator: Revelator, questions: Sequence[str], language: PlanLanguage
-) -> AsyncIterator[PlannedQuestion]:
+def plan_questions(complete: Complete, questions: Sequence[str], language: PlanLanguage) -> Iterator[PlannedQuestion]:
     """Plans each question whatever its route, in order. One that the model cannot read is refused alone."""
     for first in range(0, len(questions), BATCH):
         batch = questions[first : first + BATCH]
         asked = [question for question in batch if question.strip()]
         try:
-            planned = await _plan_batch(revelator, asked, language)
+            planned: Iterator[PlannedQuestion] = iter(_plan_batch(complete, asked, language))
         except InvalidRequest:  # one of them is too long
-            planned = [await _plan_alone(revelator, question, language) for question in asked]
-        done = iter(planned)
+            planned = (_plan_alone(complete, question, language) for question in asked)
         for question in batch:
-            yield next(done) if question.strip() else PlannedQuestion(question, error="the question is empty")
+            yield next(planned) if question.strip() else PlannedQuestion(question, error="the question is empty")
 
 
-async def _plan_alone(revelator: Revelator, question: str, language: PlanLanguage) -> PlannedQuestion:
+def _plan_alone(complete: Complete, question: str, language: PlanLanguage) -> PlannedQuestion:
     try:
-        return (await _plan_batch(revelator, [question], language))[0]
+        return _plan_batch(complete, [question], language)[0]
     except InvalidRequest as error:
         return PlannedQuestion(question, error=f"{error.message}; {error.hint}")
 
 
-async def _plan_batch(revelator: Revelator, questions: Sequence[str], language: PlanLanguage) -> list[PlannedQuestion]:
+def _plan_batch(complete: Complete, questions: Sequence[str], language: PlanLanguage) -> list[PlannedQuestion]:
     route = TASKS["route"]
     translate = next(task for task in TASKS.values() if task.language is language)
-    routes = await revelator.complete(route.name, [route.render(RouteInput(question)) for question in questions])
+    routes = complete(route.name, [route.render(RouteInput(question)) for question in questions])
     prompts = [translate.render(TranslateInput(question)) for question in questions]
-    plans = await revelator.complete(translate.name, prompts)
+    plans = complete(translate.name, prompts)
     planned = []
     for question, routed, plan in zip(questions, routes, plans, strict=True):
         verdict = language.verdict(plan.text)
