@@ -147,7 +147,7 @@ def _describe_served(config: RunConfig) -> dict[str, Any]:
         parameters: dict[str, str] = {}
         for model in ("retriever", "generator", "executor"):
             found = client.get_model_config(model, as_json=True)["config"].get("parameters", {})
-            parameters |= {name: value["string_value"] for name, value in found.items()}
+            parameters |= {name: value.get("string_value", "") for name, value in found.items()}  # JSON leaves out ""
         planner = read_planner(parameters)
         if planner:
             adapter = {"planner": str(planner)}

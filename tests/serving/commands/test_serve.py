@@ -11,6 +11,8 @@ from click.testing import CliRunner
 pytest.importorskip("pytriton", reason="no Triton server is installed: `pip install 'revelator[server]'`")
 
 from evaluation.chain import serve_locally
+from evaluation.harness.config import RunConfig
+from evaluation.harness.systems import describe_system
 from revelator.client import Client
 from revelator.errors import RevelatorError, Unavailable
 from serving.commands.serve import serve
@@ -81,6 +83,9 @@ def test_a_language_model_plans_on_the_server_and_no_adapter_is_loaded(
                 calls = len(server.requests)
                 assert client.ask(ASKED).trace.wall_ms == trace.wall_ms  # from the cache
                 assert len(server.requests) == calls
+                asked = {"benchmark": {"format": "nq", "path": "x"}, "system": {"strategy": "auto"}, "url": url}
+                described = describe_system(RunConfig.model_validate(asked))
+                assert described["adapter"] == {"planner": f"m at {server.url}, chat prompt"}
                 server.replies = [fails(503, f"down, {KEY}")]
                 with pytest.raises(Unavailable, match="503: down"):
                     client.ask("Who directed The Glass Orchard?")
