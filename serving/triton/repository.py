@@ -88,12 +88,13 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
             hint = "give a language model with --generator URL, or take select: all or rules"
             raise ConfigError("the embedded reader selects no sources", where=f"{sources}: select", hint=hint)
     facts = repository_folder(home) / VLLM / "1" / FACTS_FILE  # where `deploy --engine vllm` laid it out
+    planner = choose_planner(home, settings)
     asking = {
         "max_in_flight": settings.max_in_flight or asker.get("max_in_flight"),
         "sources": Path(sources).resolve() if sources else None,
         "limits": asker.get("limits") if settings.limits is None else _write_limits(settings.limits),
         "vllm": facts.parent.resolve() if facts.is_file() else None,
-        PLANNER: _choose_planner(home, settings),
+        PLANNER: planner.model_dump_json() if planner else None,
     }
     cache = asker.get("cache") if settings.cache is None else settings.cache or None
     chosen: dict[str, dict[str, object]] = {
@@ -108,10 +109,11 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
     }
 
 
-def _choose_planner(home: Path, settings: Settings) -> str | None:
+def choose_planner(home: Path, settings: Settings) -> PlannerConfig | None:
+    """The endpoint that plans: the one given, else the recorded one; None where the release does."""
     if settings.planner is None:
-        return read_parameters(home, "executor").get(PLANNER)
-    return settings.planner.model_dump_json() if isinstance(settings.planner, PlannerConfig) else None
+        return read_planner(read_parameters(home, "executor"))
+    return settings.planner if isinstance(settings.planner, PlannerConfig) else None
 
 
 def read_planner(parameters: Mapping[str, str]) -> PlannerConfig | None:

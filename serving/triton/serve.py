@@ -37,10 +37,10 @@ GATEWAY_SECONDS = 120.0  # that a question over HTTP is waited for; its own dead
 PORTS_HINT = "name other ports with --ports"
 
 
-def choose_models(home: Path) -> dict[str, int]:
+def choose_models(home: Path, settings: Settings) -> dict[str, int]:
     """The version to serve of each model; none of the revelator while an endpoint plans. Raises ArtifactError when no
     version of the revelator was deployed."""
-    if repository.read_planner(repository.read_parameters(home, "executor")):
+    if repository.choose_planner(home, settings):
         return dict.fromkeys(PLAIN_MODELS, 1)
     promoted = read_release(home)
     version = promoted.version if promoted else None
@@ -73,8 +73,8 @@ def serve_home(
         if not mine:
             raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON))
         (home / SERVE_JSON).unlink(missing_ok=True)
+        models = choose_models(home, settings)
         repository.lay_out(home, settings)
-        models = choose_models(home)
         if version := models.get(REVELATOR):
             repository.write_code(home, REVELATOR, version)
             # the promoted version alone: one that does not load would keep the others from loading

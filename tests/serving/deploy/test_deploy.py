@@ -355,4 +355,4 @@ def test_a_deploy_says_that_an_endpoint_plans_meanwhile(registered, index, tmp_p
     store = f"sqlite:///{registered / 'mlflow.db'}"
     done = CliRunner().invoke(command, ["--home", str(tmp_path), "--tracking-uri", store], catch_exceptions=False)
     assert "m at http://127.0.0.1:9/v1, chat prompt plans until" in done.output
-    assert choose_models(tmp_path).keys() == {"retriever", "generator", "executor", "executor_stream"}
+    assert choose_models(tmp_path, Settings()).keys() == {"retriever", "generator", "executor", "executor_stream"}
