@@ -32,7 +32,7 @@ from pathlib import Path
 import click
 
 from revelator import registry
-from revelator.artifact import EMBEDDED_BASE
+from revelator.artifact import EMBEDDED_BASES
 from revelator.client import AsyncClient
 from revelator.errors import RevelatorError
 from serving.deploy.deploy import deploy
@@ -71,7 +71,7 @@ def make_home(home: Path) -> str:
     """Registers two adapters, deploys the first, builds an index; the store's URI."""
     store = registry.connect(f"sqlite:///{home / 'mlflow.db'}", home)
     for seed in (1, 2):
-        registry.register_adapter(write_adapter(home / "adapters" / str(seed), EMBEDDED_BASE, seed))
+        registry.register_adapter(write_adapter(home / "adapters" / str(seed), EMBEDDED_BASES["tiny"], seed))
     deploy(home, registry.resolve(registry.NAME, 1))
     rows = [{"id": str(n), "title": title, "text": text} for n, (title, text) in enumerate(PASSAGES)]
     (home / "passages.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -23,7 +23,8 @@ from revelator.tasks import prompt_hash
 FORMAT = 1
 MANIFEST = "manifest.json"
 _TRAINING = Path(__file__).resolve().parents[1] / "training"
-EMBEDDED_BASE = _TRAINING / "bases" / "tiny"
+EMBEDDED_BASES = {name: _TRAINING / "bases" / name for name in ("mini", "tiny")}
+DEFAULT_BASE = "mini"
 EMBEDDED_READER = _TRAINING / "readers" / "minilm"
 WEIGHTS = "*.safetensors"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -63,33 +64,34 @@ class AdapterManifest:
 
 
 def base_folder(name: str) -> Path:
-    """The folder of a base: `tiny` is the embedded one, a path is itself, anything else is an id on the model hub.
+    """The folder of a base: `mini` and `tiny` are embedded, a path is itself, anything else is an id on the model hub.
 
     From the hub only safetensors, tokenizer and configuration are fetched. Raises ArtifactError when there is no base.
     """
-    folder = EMBEDDED_BASE if name == "tiny" else Path(name).expanduser()
+    folder = EMBEDDED_BASES.get(name) or Path(name).expanduser()
     if not folder.is_dir():
         folder = _from_hub(name)
     if not (folder / "config.json").is_file() or not list(folder.glob(WEIGHTS)):
         raise ArtifactError(
             "no config.json with *.safetensors beside it: this is no base model",
             where=str(folder),
-            hint="give --base a folder written by save_pretrained, a Hub id, or `tiny`; only safetensors are read",
+            hint="give a folder written by save_pretrained, a Hub id, `mini` or `tiny`; only safetensors are read",
         )
     return folder
 
 
 def make_lasting_name(name: str) -> str:
-    """How a manifest names a base: `tiny`, an absolute path, or a Hub id, so that it is found from any folder."""
+    """How a manifest names a base: `mini`, an absolute path, or a Hub id, so that it is found from any folder."""
     folder = Path(name).expanduser()
     if not folder.is_dir():
         return name
-    return "tiny" if folder.resolve() == EMBEDDED_BASE else str(folder.resolve())
+    embedded = {place: known for known, place in EMBEDDED_BASES.items()}
+    return embedded.get(folder.resolve(), str(folder.resolve()))
 
 
 def _from_hub(name: str) -> Path:
-    hint = "give --base an existing folder, a Hub id that this machine can reach or has cached, or `tiny`"
-    if name == "tiny" or name.startswith((".", "/", "~")) or name.count("/") > 1:
+    hint = "give --base an existing folder, a Hub id that this machine can reach or has cached, `mini` or `tiny`"
+    if name in EMBEDDED_BASES or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ArtifactError("the base model does not exist", where=name, hint=hint)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError

@@ -46,7 +46,7 @@ MADE = {  # by stage: what it makes, and a file by which that is known
 @click.option(
     "--rows", type=FOLDER, multiple=True, help="stage: reader: files of rows for reading; override the file's."
 )
-@click.option("--base", help="`tiny`, a folder, or a Hub id; overrides the file's.")
+@click.option("--base", help="`mini`, `tiny`, a folder, or a Hub id; overrides the file's.")
 @click.option("--adapter", type=FOLDER, help="stage: grpo: the adapter that it begins with; overrides the file's.")
 @click.option("--world", type=FOLDER, help="stage: grpo: the world whose answers reward plans; overrides the file's.")
 @click.option("--seed", type=int, help="Overrides the file's.")

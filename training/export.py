@@ -63,7 +63,9 @@ def register_version(config: Run, manifest: AdapterManifest) -> int:
 
 @click.command()
 @click.argument("adapter", default=CHAMPION)
-@click.option("--base", help="`tiny`, a folder, or a Hub id.  [default: the base that the adapter's manifest names]")
+@click.option(
+    "--base", help="`mini`, `tiny`, a folder, or a Hub id.  [default: the base that the adapter's manifest names]"
+)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the merged model.")
 @HOME
 @URI

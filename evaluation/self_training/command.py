@@ -31,7 +31,7 @@ PATIENCE = 3_600_000.0  # milliseconds for a plan: on a busy machine, too, the p
 @click.command(name="round")
 @click.argument("questions", type=FOLDER)
 @click.option("--adapter", type=FOLDER, help="The model's adapter folder; without it the base alone plans.")
-@click.option("--base", help="Base model.  [default: the one that the adapter names, else tiny]")
+@click.option("--base", help="Base model.  [default: the one that the adapter names, else mini]")
 @click.option(
     "--index", "index_folder", type=FOLDER, help="Where the leaves' passages are looked for; without it, not."
 )
@@ -76,7 +76,7 @@ def make_round(
         --index runs/real/indexes/real --limit 300 --out runs/self/1
     """
     from evaluation.self_training import rounds
-    from revelator.artifact import read_manifest
+    from revelator.artifact import DEFAULT_BASE, read_manifest
     from revelator.limits import Limits
     from serving.executor.executor import Executor
     from serving.models.embedded import EmbeddedGenerator
@@ -88,7 +88,7 @@ def make_round(
     if not questions.is_file():
         raise ConfigError("there is no such file", where=str(questions), hint="rows with `question` and `answer`")
     index = Index.open(index_folder) if index_folder else None
-    engine = Engine(base or (read_manifest(adapter).base_name if adapter else "tiny"), adapter, threads=threads)
+    engine = Engine(base or (read_manifest(adapter).base_name if adapter else DEFAULT_BASE), adapter, threads=threads)
     settings = rounds.Settings(
         questions=str(questions),
         source=source or questions.name.partition(".")[0],

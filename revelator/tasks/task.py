@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
 from string import Template
@@ -85,6 +85,10 @@ class Task:
     labels: tuple[str, ...] | None = None
     language: PlanLanguage | None = None
     json_schema: Callable[[], dict[str, Any]] | None = None
+
+    @property
+    def reads_document(self) -> bool:
+        return "text" in {field.name for field in fields(self.input)}
 
     @property
     def template(self) -> str:

@@ -21,7 +21,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from revelator import files
-from revelator.artifact import MANIFEST, base_digest, base_folder, disk_errors, read_manifest, verify_adapter
+from revelator.artifact import (
+    DEFAULT_BASE,
+    MANIFEST,
+    base_digest,
+    base_folder,
+    disk_errors,
+    read_manifest,
+    verify_adapter,
+)
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.files import try_lock
 from revelator.registry import DIGEST_TAG, Version, download, tag_version
@@ -102,8 +110,8 @@ def release_embedded_base(home: Path) -> None:
     with deploy_lock(home):
         if read_release(home):
             return
-        base = base_folder("tiny").resolve()
-        described = {"name": "tiny", "digest": base_digest(base), "folder": str(base)}
+        base = base_folder(DEFAULT_BASE).resolve()
+        described = {"name": DEFAULT_BASE, "digest": base_digest(base), "folder": str(base)}
         contents = VersionContents("embedded base", EMBEDDED_VERSION, "", described, {})
         with files.staged_folder(version_folder(home, EMBEDDED_VERSION)) as staging:
             _write_version(staging, contents)

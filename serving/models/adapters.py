@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from revelator import registry
-from revelator.artifact import read_manifest
+from revelator.artifact import DEFAULT_BASE, read_manifest
 from revelator.registry import NAME, Version
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Adapter:
     @property
     def base_name(self) -> str:
         """The base that the adapter was trained on; without an adapter, the embedded base."""
-        return read_manifest(self.folder).base_name if self.folder else "tiny"
+        return read_manifest(self.folder).base_name if self.folder else DEFAULT_BASE
 
 
 def find_adapter(adapter: str, home: Path, name: str = NAME, tracking_uri: str | None = None) -> Adapter:

@@ -56,7 +56,7 @@ def never_cancelled() -> bool:
 
 
 class Engine:
-    """A base, by folder, Hub id or `tiny`, and an adapter folder. Not safe for threads: one caller at a time.
+    """A base, by folder, Hub id, `mini` or `tiny`, and an adapter folder. Not safe for threads: one caller at a time.
 
     `cancelled` is asked before each pass over prompts and after each token, by what runs the model: once it says yes,
     the work ends with Cancelled.
@@ -94,25 +94,30 @@ class Engine:
         self.model = OnnxModel(model, threads) if on_onnx else TransformersModel(model)
 
     def judge_labels(
-        self, prompts: Sequence[str], labels: Sequence[str], cancelled: Callable[[], bool] = never_cancelled
+        self,
+        prompts: Sequence[str],
+        labels: Sequence[str],
+        cancelled: Callable[[], bool] = never_cancelled,
+        shorten: bool = False,
     ) -> list[dict[str, float]]:
         """For each prompt, the probability of each label given that it is one of them: softmax over their first tokens.
 
-        A prompt that is too long is read without the end of its question or document.
+        Raises InvalidRequest for a prompt that is too long; with `shorten`, the end of its document is not read.
         """
         first = torch.tensor([self._first_token(label) for label in labels])
         answers: list[dict[str, float]] = [{} for _ in prompts]
-        for indices, logits in self._read_last_logits(prompts, cancelled):
+        for indices, logits in self._read_last_logits(prompts, cancelled, shorten):
             probabilities = logits.index_select(1, first.to(logits.device)).float().softmax(-1).tolist()
             for index, row in zip(indices, probabilities, strict=True):
                 answers[index] = dict(zip(labels, row, strict=True))
         return answers
 
     def _read_last_logits(
-        self, prompts: Sequence[str], cancelled: Callable[[], bool]
+        self, prompts: Sequence[str], cancelled: Callable[[], bool], shorten: bool
     ) -> Iterator[tuple[list[int], torch.Tensor]]:
         """Indices of prompts and the logits after their last tokens, (prompts, vocabulary), some at a time."""
-        rows = [self._shorten(row) for row in self._tokenize(prompts, reserve=None)]
+        rows = self._tokenize(prompts, reserve=None if shorten else 1)
+        rows = [self._shorten(row) for row in rows] if shorten else rows
         packs, alone = pack(rows, self.model.pack_tokens)
         for group in packs:
             yield group.members, self.model.read_pack(group, cancelled)

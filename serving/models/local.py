@@ -45,7 +45,7 @@ def complete(
     asked = TASKS[task]
     lengths = engine.count_tokens(prompts)
     if asked.labels:
-        judged = engine.judge_labels(prompts, asked.labels, cancelled)
+        judged = engine.judge_labels(prompts, asked.labels, cancelled, shorten=asked.reads_document)
         return [Completion(max(p, key=p.__getitem__), p, n) for p, n in zip(judged, lengths, strict=True)]
     if asked.language:
         written = _write_plans(engine, asked, prompts, temperature, max_new_tokens, decoding, cancelled)

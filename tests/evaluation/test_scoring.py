@@ -20,7 +20,9 @@ class Recited:
     def __init__(self, answers: dict[str, str]) -> None:
         self.answers = answers
 
-    def judge_labels(self, prompts: Sequence[str], labels: Sequence[str], *_: object) -> list[dict[str, float]]:
+    def judge_labels(
+        self, prompts: Sequence[str], labels: Sequence[str], *_: object, **__: object
+    ) -> list[dict[str, float]]:
         rest = 0.1 / (len(labels) - 1)
         return [{label: 0.9 if label == self.answers[p] else rest for label in labels} for p in prompts]
 

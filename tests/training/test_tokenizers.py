@@ -20,7 +20,7 @@ from transformers import (
 )
 from transformers.convert_slow_tokenizer import TikTokenConverter
 
-from revelator.artifact import EMBEDDED_BASE
+from revelator.artifact import EMBEDDED_BASES
 from revelator.tasks import TASKS
 from serving.models.engine import Engine
 from tests.training.toy import toy_rows
@@ -30,7 +30,7 @@ PUBLISHED = ("Qwen/Qwen2.5-0.5B", "meta-llama/Llama-3.2-1B")
 
 
 def own() -> PreTrainedTokenizerBase:
-    return AutoTokenizer.from_pretrained(EMBEDDED_BASE)
+    return AutoTokenizer.from_pretrained(EMBEDDED_BASES["tiny"])
 
 
 def published(name: str) -> PreTrainedTokenizerBase:

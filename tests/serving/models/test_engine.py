@@ -130,7 +130,7 @@ def test_a_label_is_judged_without_the_end_of_a_document_that_is_too_long(engine
     texts = [water * 560 + end + water * 20 for end in "ab"]
     long, other = (relevance.render(RelevanceInput("Who wrote it?", "Ost", text)) for text in texts)
     assert min(engine.count_tokens([long, other])) > engine.max_positions
-    first, second = engine.judge_labels([long, other], relevance.labels)
+    first, second = engine.judge_labels([long, other], relevance.labels, shorten=True)
     assert first == pytest.approx(second) and sum(first.values()) == pytest.approx(1.0)
 
 
