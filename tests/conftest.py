@@ -187,6 +187,6 @@ def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served
 
     registry.connect(f"sqlite:///{registered / 'mlflow.db'}", registered)
     deploy(registered, registry.resolve(registry.NAME, registry.CHAMPION))
-    settings = Settings(index, endpoint.url, "m", MAX_IN_FLIGHT)
+    settings = Settings(index, endpoint.url, "m", max_in_flight=MAX_IN_FLIGHT)
     with serve_home(registered, read_ports("auto"), settings, http=True) as (server, running):
         yield Served(registered, running.grpc, running.metrics, server.pid, endpoint, index)

@@ -124,11 +124,17 @@ def test_squad_gives_each_question_its_paragraph_and_one_that_does_not_help(writ
     assert [(p.text[:8], p.relevant) for p in first.passages] == [("Una Vard", True), ("The fell", False)]
 
 
-def test_a_row_of_squad_that_cannot_be_read_is_refused_and_the_others_are_kept(write) -> None:
+@pytest.mark.parametrize(
+    ("answers", "kind", "reason"),
+    [([{"text": 7}], RefusedRow, "'answers' must be a text or a list of texts"), ([], SkippedRow, "does not say")],
+)
+def test_a_row_of_squad_without_an_answer_that_can_be_read_is_left_out(
+    write, answers: list, kind: type, reason: str
+) -> None:
     article = json.loads(json.dumps(ROWS["squad"]))
-    article["paragraphs"][0]["qas"][0]["answers"] = []
-    refused, kept = READERS["squad"](write("s.json", [article]))
-    assert isinstance(refused, RefusedRow) and "'answers' must be a text or a list of texts" in refused.reason
+    article["paragraphs"][0]["qas"][0]["answers"] = answers
+    left, kept = READERS["squad"](write("s.json", [article]))
+    assert isinstance(left, kind) and reason in left.reason
     assert kept.id == "squad:s2"
 
 
