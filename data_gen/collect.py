@@ -24,7 +24,7 @@ from data_gen.questions import QUESTIONS, AnnotatedQuestion, AnnotatedStep, chec
 from revelator.errors import ArtifactError, DataError, ExpressionError
 from revelator.files import sha256_file, staged_folder, write_json
 from revelator.options import AS_JSON, FOLDER, HOME, URI
-from revelator.plans import check, parse, render
+from revelator.plans import Atomic, check, leaves, parse, render
 from revelator.registry import EXPERIMENT, client, connect, store_errors
 from revelator.spans import PLAN, ROUTE, VERSION
 from revelator.terminal import mask_controls
@@ -36,9 +36,13 @@ Wanted = Literal["good", "corrected"]
 
 
 def collect(
-    out: Path, *, experiment: str = EXPERIMENT, since: datetime | None = None, wanted: Wanted | None = None,
+    out: Path,
+    *,
+    experiment: str = EXPERIMENT,
+    since: datetime | None = None,
+    wanted: Wanted | None = None,
     force: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Writes OUT from the traces of an experiment and returns its manifest.
 
     `wanted` keeps those that feedback calls right, or those whose plan was corrected (both unless given). Of two traces
@@ -98,7 +102,8 @@ def read_judged(trace: Any) -> AnnotatedQuestion | str:
     """The question of one of MLflow's traces, or the reason why nothing can be learnt from it.
 
     The latest word of a person counts; feedback of models does not. Steps are the answered leaves of a plan that is
-    right; those of a corrected one are not known.
+    right; those of a corrected one are not known. A corrected plan of one leaf makes the question a single one; another
+    one leaves the route as it was, if that has plans, for `A + B` may be two questions or a comparison.
     """
     spans = sorted(trace.data.spans, key=lambda span: span.start_time_ns)
     served = next((span for span in spans if ROUTE in span.attributes), None)
@@ -109,18 +114,18 @@ def read_judged(trace: Any) -> AnnotatedQuestion | str:
     corrected = [word.value for word in said if word.expectation and word.name == "plan"]
     verdicts = [word.value for word in said if word.feedback]
     if corrected:
-        return _annotate(trace, served, str(corrected[-1]), "complex", (), "person")
+        return _annotate(trace, served, str(corrected[-1]), (), "person")
     if not verdicts or verdicts[-1] not in RIGHT:
         return "not judged by a person" if not verdicts else "judged wrong, and not corrected"
     version = served.attributes.get(VERSION, "")
     steps = [span for span in spans if span.name == "atomic" and span.inputs and span.outputs]
     known = tuple(AnnotatedStep(span.inputs, tuple(span.outputs)) for span in steps)
     plan = served.attributes.get(PLAN) or ""
-    return _annotate(trace, served, plan, served.attributes[ROUTE], known, f"served:{version}")
+    return _annotate(trace, served, plan, known, f"served:{version}")
 
 
 def _annotate(
-    trace: Any, served: Any, plan: str, route: str, steps: Sequence[AnnotatedStep], teacher: str
+    trace: Any, served: Any, plan: str, steps: Sequence[AnnotatedStep], teacher: str
 ) -> AnnotatedQuestion | str:
     try:
         expression = parse(plan) if plan else None
@@ -128,6 +133,11 @@ def _annotate(
         return f"the plan of {trace.info.trace_id} does not parse"
     if expression is not None and check(expression):
         return f"the plan of {trace.info.trace_id} cannot be run"
+    route = served.attributes[ROUTE]
+    if isinstance(expression, Atomic):
+        route = "single"
+    elif expression is not None and route not in ("compound", "complex"):
+        route = "complex"
     return AnnotatedQuestion.from_json(
         AnnotatedQuestion(
             id=f"collected:{trace.info.trace_id}",
@@ -137,6 +147,7 @@ def _annotate(
             question=served.inputs,
             route=route,
             expression=render(expression) if expression is not None else served.inputs if route == "single" else "",
+            parts=tuple(leaf.text for leaf in leaves(expression)) if expression and route == "compound" else (),
             steps=tuple(steps),
             answers=tuple(served.outputs or ()) if teacher != "person" else (),
             teacher=teacher,

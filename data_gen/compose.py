@@ -78,13 +78,11 @@ def compose(
     dropped, licences = Counter[str](), dict[str, None]()
     singles = list(_read_singles(config, dropped, licences))
     clauses = list(_read_clauses(singles, dropped))
-    joiner = Joiner(singles, Random(config.seed))
-    if config.joined and not joiner:
-        raise DataError("no two single questions about one thing", hint="give more single questions")
     joins = Random(config.seed)
     names = load_names(Path(config.names))
     try:
-        composer = Composer(clauses, names, Random(config.seed))
+        joiner = Joiner(singles, Random(config.seed)) if config.joined > 0 else None
+        composer = Composer(clauses, names, Random(config.seed)) if config.joined < 1 else None
     except DataError as error:
         raise DataError(
             error.message, hint=f"{error.hint}; left out of these: {list_counts(dropped) or 'none'}"
@@ -96,7 +94,8 @@ def compose(
             for draw in range(config.size * PATIENCE):
                 if graphs.total() == config.size:
                     break
-                drawing = joiner if joins.random() < config.joined else composer
+                drawing = joiner if composer is None or (joiner and joins.random() < config.joined) else composer
+                assert drawing  # for a share of 0 there is a composer, for 1 a joiner
                 question = drawing.draw(f"{config.name}:{config.seed}-{draw}", config.name, ", ".join(licences))
                 if question is None or admission.find_fault(question):
                     continue

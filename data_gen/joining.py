@@ -13,6 +13,7 @@ from random import Random
 from data_gen.augment.clauses import read_clause
 from data_gen.questions import AnnotatedQuestion
 from data_gen.records import hash_fraction
+from revelator.errors import DataError
 from revelator.plans import Atomic, Sequence, doubts, render
 
 SIZES = {2: 0.8, 3: 0.2}  # parts of a question, and how often
@@ -36,9 +37,8 @@ class Joiner:
             for thing in _name_things(single):
                 about[thing][asked.casefold()] = asked
         self._groups = [(thing, list(asked.values())) for thing, asked in about.items() if len(asked) > 1]
-
-    def __bool__(self) -> bool:
-        return bool(self._groups)
+        if not self._groups:
+            raise DataError("no two single questions about one thing", hint="give more single questions")
 
     def draw(self, identity: str, source: str, licence: str) -> AnnotatedQuestion | None:
         """A compound question with its parts and its plan; None where it came out too long or its plan is doubtful."""

@@ -46,6 +46,33 @@ class Reply:
     tokens: tuple[tuple[str, dict[str, float]], ...] = field(default=(), repr=False)
 
 
+def explain_failure(error: Exception, url: str, model: str, key: str | None, *, final: bool) -> ServingError:
+    """The error of an endpoint as one of ours, in which the key is blanked. `final`: the client has tried again."""
+    if isinstance(error, openai.APIConnectionError):
+        hint = "is the server running, and is the address its OpenAI-compatible base (often ending in /v1)?"
+        message = mask_key(f"no connection: {error.__cause__ or error}", key)
+        return Unavailable(message, where=url, hint=hint, final=final)
+    if not isinstance(error, openai.APIStatusError):
+        return Unavailable("the reply is not what the protocol promises", where=url)
+    own = error.body.get("message") if isinstance(error.body, dict) else None
+    said = mask_key(own if isinstance(own, str) else error.message, key)[:MESSAGE_CHARACTERS]
+    message = f"the endpoint answered {error.status_code}: {said}"
+    if error.status_code == 429 or error.status_code >= 500:
+        return Unavailable(message, where=url, hint="try again later", final=final)
+    hint = f"check the model name {model!r} and the key in {KEY_VARIABLE}"
+    if error.status_code in ONE_REQUEST:
+        return RefusedError(message, where=url, hint=hint)
+    if error.status_code < 400:
+        hint = "a redirect is not followed: give the address that answers"
+    return ServingError(message, where=url, hint=hint)
+
+
+def read_key(given: str | None = None) -> str | None:
+    """The key that is given, else that of the environment; None without one."""
+    key = given or os.environ.get(KEY_VARIABLE, "")
+    return check_key(key, KEY_VARIABLE) if key.strip() else None
+
+
 class Endpoint:
     """`timeout` is in seconds and covers one answer, retries included. The key is `api_key` or the environment variable
     OPENAI_API_KEY; servers that want none ignore it. The openai client makes the retries, after a pause as long as a
@@ -63,8 +90,7 @@ class Endpoint:
         self.model = model
         self.timeout = timeout
         self.retries = retries
-        key = api_key or os.environ.get(KEY_VARIABLE, "")
-        self._key = check_key(key, KEY_VARIABLE) if key.strip() else None
+        self._key = read_key(api_key)
         self._client = AsyncOpenAI(
             base_url=base_url,
             api_key=self._key or "none",
@@ -112,27 +138,8 @@ class Endpoint:
                 return await ask()
         except (TimeoutError, openai.APITimeoutError) as error:
             raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.base_url) from error
-        except openai.APIConnectionError as error:
-            hint = "is the server running, and is the address its OpenAI-compatible base (often ending in /v1)?"
-            message = mask_key(f"no connection: {error.__cause__ or error}", self._key)
-            raise Unavailable(message, where=self.base_url, hint=hint, final=self.retries > 0) from error
-        except openai.APIStatusError as error:
-            raise self._make_error(error) from error
         except (openai.OpenAIError, ValueError, RecursionError) as error:
-            raise Unavailable("the reply is not what the protocol promises", where=self.base_url) from error
-
-    def _make_error(self, error: openai.APIStatusError) -> ServingError:
-        own = error.body.get("message") if isinstance(error.body, dict) else None
-        said = mask_key(own if isinstance(own, str) else error.message, self._key)[:MESSAGE_CHARACTERS]
-        message = f"the endpoint answered {error.status_code}: {said}"
-        if error.status_code == 429 or error.status_code >= 500:
-            return Unavailable(message, where=self.base_url, hint="try again later", final=self.retries > 0)
-        hint = f"check the model name {self.model!r} and the key in {KEY_VARIABLE}"
-        if error.status_code in ONE_REQUEST:
-            return RefusedError(message, where=self.base_url, hint=hint)
-        if error.status_code < 400:
-            hint = "a redirect is not followed: give the address that answers"
-        return ServingError(message, where=self.base_url, hint=hint)
+            raise explain_failure(error, self.base_url, self.model, self._key, final=self.retries > 0) from error
 
     def _read(self, reply: Any, read_text: Callable[[Any], Any], read_tokens: Callable[[Any], Any]) -> Reply:
         """The openai client checks no reply, so any JSON may be in this one. Half of a surrogate pair in the text

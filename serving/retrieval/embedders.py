@@ -6,25 +6,22 @@ followed and proxies of the environment are not used, as for the generator.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import openai
 from openai import DefaultHttpxClient, OpenAI
 
-from revelator.endpoints import check_key, check_url, mask_key
-from revelator.errors import RevelatorError, ServingError, Unavailable
+from revelator.endpoints import check_url
+from revelator.errors import ServingError, Unavailable
 from revelator.files import sha256_text
+from serving.models.endpoint import explain_failure, read_key
 from serving.retrieval.encoder import Encoder
 from serving.retrieval.index_folder import IndexSettings
 
-KEY_VARIABLE = "OPENAI_API_KEY"
 BATCH = 64  # texts in one request
 TIMEOUT = 60.0  # seconds of one request
-MESSAGE_CHARACTERS = 500  # of a server's own error text
 
 
 class Embedder(Protocol):
@@ -54,8 +51,7 @@ class EndpointEmbedder:
         self.name = settings.model
         self.url = check_url(settings.embeddings)
         self._settings = settings
-        key = os.environ.get(KEY_VARIABLE, "")
-        self._key = check_key(key, KEY_VARIABLE) if key.strip() else None
+        self._key = read_key()
         self._client = OpenAI(
             base_url=self.url,
             api_key=self._key or "none",
@@ -86,25 +82,14 @@ class EndpointEmbedder:
             reply = self._client.embeddings.create(model=self.name, input=asked, encoding_format="float")
             vectors = np.array([row.embedding for row in sorted(reply.data, key=lambda row: row.index)], np.float32)
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        except (openai.OpenAIError, json.JSONDecodeError) as error:
-            raise self._explain(error) from error
+        except openai.OpenAIError as error:
+            raise explain_failure(error, self.url, self.name, self._key, final=True) from error
         except (AttributeError, TypeError, ValueError) as error:
             raise self._refuse_reply() from error
         if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all() or not lengths.all():
             raise self._refuse_reply()
         return vectors / lengths
 
-    def _refuse_reply(self) -> RevelatorError:
+    def _refuse_reply(self) -> Unavailable:
         hint = "is this the OpenAI-compatible base (often ending in /v1) of a server that serves embeddings?"
         return Unavailable("the reply is not what the protocol promises: no vector a text", where=self.url, hint=hint)
-
-    def _explain(self, error: Exception) -> RevelatorError:
-        if isinstance(error, openai.APIStatusError):
-            said = mask_key(error.message, self._key)[:MESSAGE_CHARACTERS]
-            hint = f"check the model name {self.name!r} and the key in {KEY_VARIABLE}"
-            kind: Any = Unavailable if error.status_code == 429 or error.status_code >= 500 else ServingError
-            return kind(f"the endpoint answered {error.status_code}: {said}", where=self.url, hint=hint)
-        if isinstance(error, openai.APIConnectionError):
-            message = mask_key(f"no connection: {error.__cause__ or error}", self._key)
-            return Unavailable(message, where=self.url, hint="is the server running, and is the address right?")
-        return self._refuse_reply()

@@ -95,6 +95,23 @@ def test_a_question_that_was_asked_twice_is_one_row_of_the_later_verdict(
     assert [row.expression for row in read_questions(tmp_path).values()] == ["Who sold it?"]
 
 
+@pytest.mark.parametrize(
+    ("served", "plan", "route", "parts"),
+    [
+        ("complex", "Who made it?", "single", ()),
+        ("compound", "Who made it? + Who sold it?", "compound", ("Who made it?", "Who sold it?")),
+        ("single", "Who made it? + Who sold it?", "complex", ()),
+    ],
+)
+def test_a_corrected_plan_corrects_the_route(
+    ask: Ask, tmp_path: Path, tracking_server: str, served: str, plan: str, route: str, parts: tuple[str, ...]
+) -> None:
+    mlflow.log_expectation(trace_id=ask("A question?", route=served), name="plan", value=plan, source=PERSON)
+    collect(tmp_path, tracking_server)
+    [row] = read_questions(tmp_path).values()
+    assert (row.route, row.parts, row.expression) == (route, parts, plan)
+
+
 def test_a_correction_that_cannot_be_run_is_named_and_left_out(ask: Ask, tmp_path: Path, tracking_server: str) -> None:
     trace = ask("A question?")
     mlflow.log_expectation(trace_id=trace, name="plan", value="Where was {director} born?", source=PERSON)

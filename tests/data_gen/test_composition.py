@@ -137,7 +137,8 @@ def test_a_compound_question_asks_its_parts_about_one_thing_in_their_own_words(s
 
 
 def test_questions_about_different_things_are_not_joined() -> None:
-    assert not Joiner([make_single(1, *ABOUT[0]), make_single(2, *ABOUT[5])], Random(1))
+    with pytest.raises(DataError, match="no two single questions about one thing"):
+        Joiner([make_single(1, *ABOUT[0]), make_single(2, *ABOUT[5])], Random(1))
 
 
 @pytest.fixture
