@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -50,6 +51,20 @@ def ports_of_its_own(worker_id: str) -> Iterator[None]:
             with suppress(OSError):  # taken by another program: as good
                 taken.bind(("127.0.0.1", Ports().http))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def environment_of_its_own() -> Iterator[None]:
+    """Commands that a test calls in this process set variables, and MLflow keeps its store in one and in itself: what a
+    file of tests has set ends with it."""
+    before = dict(os.environ)
+    yield
+    if "mlflow" in sys.modules:
+        import mlflow
+
+        mlflow.set_tracking_uri(None)
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="session")

@@ -103,13 +103,13 @@ def value(reconciler: Reconciler, name: str) -> float | None:
     return reconciler.metrics.registry.get_sample_value(f"revelator_deploy_{name}")
 
 
-def test_a_look_deploys_what_the_alias_names_once_and_finishes_what_a_killed_one_left(followed):
+def test_a_look_deploys_what_the_alias_names_once_and_finishes_what_a_killed_one_left(followed, tracking_server):
     made = followed.reconcile()
     assert made is not None and made.version == 1 and (value(followed, "live_version"), made.previous) == (1, None)
     files = {path: path.stat().st_mtime_ns for path in followed.home.rglob("*")}
     assert followed.reconcile() is None
     assert {path: path.stat().st_mtime_ns for path in followed.home.rglob("*")} == files
-    again = Reconciler(followed.home, NAME, "champion", 3, None)  # a new process: it cannot know, so it goes through it
+    again = Reconciler(followed.home, NAME, "champion", 3, tracking_server)  # a new process goes through it once more
     assert again.reconcile() == made and again.reconcile() is None
     promotions.move(NAME, 2, promotions.read_standing(NAME))
     moved = followed.reconcile()
