@@ -32,7 +32,7 @@ def reading(
 
     FILES are recognised by their rows: SQuAD-like ones, QED, MuSiQue with paragraphs, HotpotQA and 2WikiMultiHopQA with
     context, annotated questions (of `data world`), and, with --corpus, questions and answers alone (Natural Questions,
-    TriviaQA; with --lists WebQuestions).
+    TriviaQA; with --lists WebQuestions). Triples of 2WikiMultiHopQA without context are read in the --corpus as well.
 
     \b
     Example:
@@ -93,9 +93,13 @@ class Bm25:
         import bm25s
 
         self._passages = [(passage["title"], passage["text"]) for passage in passages]
+        self._texts = dict(self._passages)
         self._index = bm25s.BM25()
         texts = [f"{title} {text}" for title, text in self._passages]
         self._index.index(bm25s.tokenize(texts, stopwords="en", show_progress=False), show_progress=False)
+
+    def find(self, title: str) -> str | None:
+        return self._texts.get(title)
 
     def search(self, questions: Sequence[str], k: int) -> list[list[tuple[str, str]]]:
         import bm25s

@@ -9,6 +9,8 @@ Recognised by the fields of a row:
   in; its passage is the supporting paragraph, and another paragraph of the question gives a row without an answer.
 * `context` and `supporting_facts`: HotpotQA and 2WikiMultiHopQA. Questions of yes and no have all supporting paragraphs
   as one passage; of the others that paragraph which alone says the answer, and one that supports nothing.
+* `evidences`, with a context or a corpus: 2WikiMultiHopQA's triples. Each is a question about its subject in one of the
+  relation's wordings; its passage is the one of that title. A lead that gives both dates of a life is asked for either.
 * `steps` and `passages`: our own annotated questions. Each step is a question, its passage that which states its
   answers; another passage of the question gives a row without an answer.
 * `question` and `answer` alone (Natural Questions, TriviaQA, WebQuestions): BM25 finds passages in a corpus. Of the
@@ -22,18 +24,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from data_gen.annotate.wording import ask
 from revelator.files import sha256_text
 from revelator.reading import Answer, ReadingRow
 
 DEPTH = 8  # passages looked at for an answer of a question that comes without one
 LONGEST = 8  # words of an answer that is looked for in passages
-KNOWN = {"question", "answer", "answers", "passage", "context", "paragraphs", "paragraph_text"}
+KNOWN = {"question", "answer", "answers", "passage", "context", "paragraphs", "paragraph_text", "evidences"}
 PLACEHOLDER = re.compile(r"#(\d+)")
 
 
 class Corpus(Protocol):
     def search(self, questions: Sequence[str], k: int) -> list[list[tuple[str, str]]]:
         """For each question its `k` best passages, title and text, best first."""
+
+    def find(self, title: str) -> str | None:
+        """The text of the passage of this title."""
 
 
 def convert(
@@ -50,14 +56,19 @@ def convert(
     for row in rows:
         if isinstance(row.get("passage"), str) and row.get("title"):
             articles.setdefault(row["title"], {})[row["passage"]] = None
+    seen: set[tuple[str, str]] = set()  # a triple belongs to many questions
     for row in rows:
         try:
-            yield from _read_published(row, articles)
+            found = [each for each in _read_published(row, articles, corpus) if (each.id, each.question) not in seen]
+            seen |= {(each.id, each.question) for each in found}
+            yield from found
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             dropped["not a row of the file's kind"] += 1
 
 
-def _read_published(row: Mapping[str, Any], articles: Mapping[str, Iterable[str]]) -> list[ReadingRow]:
+def _read_published(
+    row: Mapping[str, Any], articles: Mapping[str, Iterable[str]], corpus: Corpus | None
+) -> list[ReadingRow]:
     if "steps" in row and "passages" in row:
         return list(_read_annotated(row))
     if "original_nq_answers" in row:
@@ -65,7 +76,8 @@ def _read_published(row: Mapping[str, Any], articles: Mapping[str, Iterable[str]
     if "question_decomposition" in row:
         return list(_read_musique(row))
     if "supporting_facts" in row:
-        return list(_read_hotpot(row))
+        triples = list(_read_triples(row, corpus))
+        return triples if "evidences" in row and "context" not in row else [*_read_hotpot(row), *triples]
     return list(_read_row(row, articles))
 
 
@@ -137,7 +149,7 @@ def word_step(question: str, answered: Sequence[str]) -> str | None:
 
 def _read_hotpot(row: Mapping[str, Any]) -> Iterator[ReadingRow]:
     supporting = {title for title, _ in row["supporting_facts"]}
-    paragraphs = [(title, " ".join("".join(f"{part} " for part in parts).split())) for title, parts in row["context"]]
+    paragraphs = _join_paragraphs(row["context"])
     identity, answer, question = str(row.get("_id", row.get("id"))), row["answer"], row["question"]
     facts = [(title, text) for title, text in paragraphs if title in supporting and text]
     if answer.lower() in ("yes", "no"):
@@ -150,6 +162,25 @@ def _read_hotpot(row: Mapping[str, Any]) -> Iterator[ReadingRow]:
         yield ReadingRow(identity, question, text, title, found)
         others = [(title, text) for title, text in paragraphs if title not in supporting]
         yield from _without_answer(identity, question, [answer], others)
+
+
+def _join_paragraphs(context: Iterable[tuple[str, Sequence[str]]]) -> list[tuple[str, str]]:
+    """Title and text of HotpotQA's paragraphs, which are lists of sentences."""
+    return [(title, " ".join("".join(f"{part} " for part in parts).split())) for title, parts in context]
+
+
+def _read_triples(row: Mapping[str, Any], corpus: Corpus | None) -> Iterator[ReadingRow]:
+    context = {
+        title: " ".join("".join(f"{part} " for part in parts).split()) for title, parts in row.get("context", ())
+    }
+    for subject, relation, answer in row.get("evidences", ()):
+        text = context.get(subject) or (corpus.find(subject) if corpus else None)
+        if text and (found := find_answers(text, [answer])):
+            identity = f"triple-{sha256_text(f'{subject}|{relation}|{answer}')[:12]}"
+            question = ask(relation, subject, answer, row["question"], 0.5, (), identity).question
+            yield ReadingRow(identity, question, text, subject, found)
+            others = [each for each in context.items() if each[0] != subject]
+            yield from _without_answer(identity, question, [answer], others)
 
 
 def _without_answer(
