@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from revelator.rows import Row
+from revelator.rows import Row, read_batches
 from revelator.tasks import TASKS
 from training.tokens import ends_prompts, tokenise
 
@@ -54,6 +55,24 @@ def _join_punctuation(text: str) -> str:
     for mark in (" ,", " .", " ;", " :", " ?", " !", " )", " 's"):
         text = text.replace(mark, mark[1:])
     return text.replace("( ", "(")
+
+
+def draw_rows(folders: Sequence[Path], shares: Mapping[str, float], total: int, random: Random) -> list[Sequence[Row]]:
+    """The training rows of each set, of a task no more than a mixture of `total` rows could take; which ones, chance
+    decides. A set that is named twice is read once."""
+    drawn: dict[Path, list[Row]] = {}
+    for folder in dict.fromkeys(folders):
+        pools: dict[str, list[Row]] = {task: [] for task in TASKS if shares.get(task)}
+        seen = Counter[str]()
+        for row in (row for batch in read_batches(folder, "train", pools) for row in batch):
+            pool, most = pools[row.task], int(total * shares[row.task])
+            seen[row.task] += 1
+            if len(pool) < most:
+                pool.append(row)
+            elif (place := random.randrange(seen[row.task])) < most:
+                pool[place] = row
+        drawn[folder] = [row for pool in pools.values() for row in pool]
+    return [drawn[folder] for folder in folders]
 
 
 def mix_rows(

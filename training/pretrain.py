@@ -55,7 +55,16 @@ from training.checkpoints import (
     save_state,
 )
 from training.config import PretrainConfig
-from training.mixture import CLOSE_WIDTHS, WIDTHS, WeightedTokens, batch_rows, learn_tokenizer, mix_rows, read_articles
+from training.mixture import (
+    CLOSE_WIDTHS,
+    WIDTHS,
+    WeightedTokens,
+    batch_rows,
+    draw_rows,
+    learn_tokenizer,
+    mix_rows,
+    read_articles,
+)
 
 LEARNING_RATE = 2e-3
 TOKENIZER = "tokenizer"  # in the folder of checkpoints
@@ -95,7 +104,7 @@ def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: 
     `dev` is what it is scored on."""
     torch.manual_seed(config.seed)
     random = Random(config.seed)
-    sets = [read_split(folder, "train") for folder in config.sets]
+    sets = draw_rows(config.sets, config.shares, config.rows, random)
     Random(1).shuffle(dev)
     articles = list(read_articles(Path(config.text))) if config.text else []
     tokenizer = _prepare_tokenizer(config, base, checkpoint, [row for rows in sets for row in rows], articles)
@@ -106,6 +115,7 @@ def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: 
     console.print(
         f"{sum(map(len, sets)):,} training and {len(dev):,} dev rows; mixture {len(rows):,}, {mean:.0f} tokens"
     )
+    del sets  # gigabytes, which the steps do not need
     model = _start_model(config, base, tokenizer)
     half: Any = deepcopy(model)
     passing = half.to(torch.bfloat16) if config.precision == "bf16" else model
