@@ -21,11 +21,13 @@ from revelator.config import find_first_fault
 from revelator.errors import DataError
 from revelator.plans.language import LanguageName
 
-# 2 adds plan_language, 3 `unanswered`; a trace of an earlier schema is read with the defaults of what it lacks
-SCHEMA_VERSION = 3
+# 2 adds plan_language, 3 `unanswered`, 4 `text`; earlier traces are read with the defaults of what they lack
+SCHEMA_VERSION = 4
 STRICT = ConfigDict(extra="forbid")
 
-Kind = Literal["route", "translate", "decompose", "refine", "end", "direct", "atomic", "dependent", "sequence", "merge"]
+Kind = Literal[
+    "route", "translate", "decompose", "refine", "end", "direct", "atomic", "dependent", "sequence", "merge", "write"
+]
 Status = Literal["waiting", "running", "ok", "unanswered", "failed", "skipped"]  # the first two only while it runs
 Outcome = Literal["answered", "partial", "unanswered", "failed"]  # unanswered: no evidence; failed: a fault
 PlanSource = Literal["model", "given", "fallback", "none"]
@@ -156,7 +158,9 @@ class Evidence:
 class Trace:
     """One question from arrival to answer.
 
-    `usage` is the sum over nodes, `critical_path_ms` the time along the longest dependent chain.
+    `answers` are bare values, `answer` joins them. `text` says them in sentences, as a language model wrote them, with
+    `[n]` for the n-th of `list_evidence()`; "" where none did. `usage` is the sum over nodes, `critical_path_ms` the
+    time along the longest dependent chain.
     """
 
     __pydantic_config__ = STRICT
@@ -174,6 +178,7 @@ class Trace:
     outcome: Outcome = "answered"
     answer: str = ""
     answers: list[str] = field(default_factory=list)
+    text: str = ""
     nodes: list[Node] = field(default_factory=list)
     usage: Usage = Usage()
     wall_ms: float = 0.0
@@ -184,13 +189,11 @@ class Trace:
 
     def list_evidence(self) -> list[Evidence]:
         """The evidence of every step that was answered from a passage, in their order."""
-        found = []
-        for node in self.nodes:
-            passage = node.find_evidence() if node.status == "ok" else None
-            if passage:
-                asked, said = node.asked or node.question, node.detail.get("probability")
-                found.append(Evidence(asked, tuple(node.answers), node.sentence, passage, said))
-        return found
+        return list_evidence(self.nodes)
+
+    def list_sources(self) -> list[str]:
+        """What the numbers in `text` stand for: "[1] Ana Berg"."""
+        return [f"[{number}] {e.passage.title or e.passage.id}" for number, e in enumerate(self.list_evidence(), 1)]
 
     def list_notes(self) -> list[str]:
         """How the question was read, where it could have been read otherwise."""
@@ -229,6 +232,17 @@ class Trace:
             reason = ": ".join(filter(None, find_first_fault(error)))
             raise DataError(f"this is no trace: {reason}", hint="`revelator ask --json` writes one") from error
         return replace(trace, schema=SCHEMA_VERSION)
+
+
+def list_evidence(nodes: Iterable[Node]) -> list[Evidence]:
+    """The evidence of every node that was answered from a passage, in their order."""
+    found = []
+    for node in nodes:
+        passage = node.find_evidence() if node.status == "ok" else None
+        if passage:
+            asked, said = node.asked or node.question, node.detail.get("probability")
+            found.append(Evidence(asked, tuple(node.answers), node.sentence, passage, said))
+    return found
 
 
 _NODE, _TRACE = TypeAdapter(Node), TypeAdapter(Trace)

@@ -151,6 +151,10 @@ def _answer(trace: Trace) -> Text:
         text.append("  (time ran out)", "yellow")
     if trace.outcome != "answered" and trace.reason and not trace.degraded:
         text.append(f"\n{'reason':<9}", "dim").append(trace.reason, OUTCOMES[trace.outcome])
+    if trace.text:
+        text.append(f"\n{'text':<9}", "dim").append(trace.text)
+        for source in trace.list_sources():
+            text.append(f"\n{'':<9}{source}", "dim")
     for note in trace.list_notes():
         text.append(f"\n{'note':<9}", "dim").append(note, "yellow")
     return text.append(f"\n{'cost':<9}{_cost(trace)}", "dim")

@@ -39,14 +39,18 @@ class GenerateRequest:
     `rewrite`: the one answer is the question itself, as it can be understood without the conversation before it, whose
     questions and answers are the steps.
 
-    `write`: `question` is a whole prompt, and the text written for it is sentence and only answer; without a language
-    model there is none.
+    `compose`: the answer in sentences, from sub-questions, their answers and the passages that hold them, which the
+    text cites by their numbers. `write`: `question` is a whole prompt. The text of both is sentence and only answer;
+    without a language model there is none.
+
+    `operator`: of `read`, the operator that the passages were found for, as a tree spells it.
     """
 
-    mode: Literal["direct", "read", "merge", "rewrite", "write"]
+    mode: Literal["direct", "read", "merge", "rewrite", "compose", "write"]
     question: str
     passages: tuple[Passage, ...] = ()
     steps: tuple[Step, ...] = ()
+    operator: str = ""
 
 
 @dataclass(frozen=True, slots=True)

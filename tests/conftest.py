@@ -193,7 +193,8 @@ MAX_IN_FLIGHT = 4
 
 @pytest.fixture(scope="session")
 def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served]:
-    """One Triton server for the whole session: version 1 of the revelator, `MAX_IN_FLIGHT` questions at a time."""
+    """One Triton server for the whole session: version 1 of the revelator, `MAX_IN_FLIGHT` questions at a time. The
+    endpoint reads and merges nothing, so that a test can count what it was asked."""
     from revelator import registry
     from serving.deploy.deploy import deploy
     from serving.triton.repository import Settings
@@ -202,6 +203,6 @@ def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served
 
     registry.connect(f"sqlite:///{registered / 'mlflow.db'}", registered)
     deploy(registered, registry.resolve(registry.NAME, registry.CHAMPION))
-    settings = Settings(index, endpoint.url, "m", max_in_flight=MAX_IN_FLIGHT)
+    settings = Settings(index, endpoint.url, "m", max_in_flight=MAX_IN_FLIGHT, merge="code")
     with serve_home(registered, read_ports("auto"), settings, http=True) as (server, running):
         yield Served(registered, running.grpc, running.metrics, server.pid, endpoint, index)

@@ -15,6 +15,7 @@ from pydantic import Field, RootModel, field_validator, model_validator
 from revelator.config import FilePath, Strict, check_config, read_yaml
 from revelator.errors import ConfigError
 from revelator.limits import Strategy
+from serving.executor.writing import MergePolicy
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import Decoding
 from serving.retrieval.logic import Conjunction, Disjunction, Negation
@@ -162,6 +163,7 @@ class RunConfig(Strict):
 
     `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
     `corpora` are the files from which the index must have been built. `limits` are those of `revelator.limits.Limits`.
+    `merge` and `own_knowledge` say what the language model `generator` writes beyond the reading of passages.
     """
 
     benchmark: BenchmarkConfig
@@ -175,6 +177,8 @@ class RunConfig(Strict):
     decoding: Decoding = "beams"
     threads: Count | None = None
     generator: GeneratorConfig | None = None
+    merge: MergePolicy = "auto"
+    own_knowledge: bool = False
     planner: PlannerConfig | None = None
     sources: FilePath = ""
     limits: dict[str, float] = Field(default_factory=dict)

@@ -27,6 +27,7 @@ from revelator.limits import FREE, Limits, Strategy
 from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
+from serving.executor.writing import Writing
 from serving.knowledge.config import open_sources
 from serving.models.adapters import find_adapter
 from serving.models.embedded import EmbeddedGenerator
@@ -88,6 +89,9 @@ def check_system(config: RunConfig) -> None:
         raise ConfigError(
             "no sources are named", where="ablation.sources", hint="name their file: sources: sources.yaml"
         )
+    if config.generator is None and (config.merge == "generator" or config.own_knowledge):
+        field = "own_knowledge" if config.own_knowledge else "merge"
+        raise ConfigError("the embedded reader writes no answers", where=field, hint="name a `generator`")
     if needs_index(config) and not config.index:
         raise ConfigError("which index is searched?", where="index", hint="revelator index build FILES --out DIR")
     if system.baseline and BASELINES[name].writes and config.generator is None:
@@ -279,7 +283,8 @@ def _open_executor(
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)
     share = config.ablation.deduplication is None
-    return Executor(*services, limits, sources=sources, logical=logical, share_leaves=share)
+    writing = Writing(config.merge, bool(config.generator) and config.merge != "code", config.own_knowledge)
+    return Executor(*services, limits, sources=sources, logical=logical, share_leaves=share, writing=writing)
 
 
 class AbsentService:

@@ -17,6 +17,7 @@ from revelator.errors import ConfigError, RevelatorError
 from revelator.options import FOLDER, HOME
 from revelator.registry import require_existing
 from serving.commands.planner import planner_options, read_planner_options
+from serving.executor.writing import MERGE_POLICIES
 from serving.protocols import DECODINGS, PlannerPrompt, Structure
 
 if TYPE_CHECKING:
@@ -37,6 +38,17 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 @click.option("--remember", is_flag=True, help="Search --index in later runs, too, unless they name another.")
 @click.option("--generator", metavar="embedded|URL", help="Who reads passages (default: as recorded, else embedded).")
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model; its key is read from OPENAI_API_KEY.")
+@click.option(
+    "--merge",
+    type=click.Choice(MERGE_POLICIES),
+    help="Who makes one answer of the parts': code where it is sure, else the language model (auto), code alone, or"
+    " always the language model. Unless it is code alone, the answer is also written as text that cites what was read.",
+)
+@click.option(
+    "--own-knowledge/--no-own-knowledge",
+    default=None,
+    help="Let the language model answer from what it knows where no document does; such an answer is marked.",
+)
 @planner_options("Who plans: the release, or a language model (default: as recorded).", "deployed|URL")
 @click.option("--sources", type=FOLDER, help="YAML file of knowledge sources: indexes, graphs, web.")
 @click.option("--max-in-flight", type=click.IntRange(1), help="Questions at a time; the next is refused at once.")

@@ -201,6 +201,18 @@ async def read_documents(models: Models, node: Node, kept: Sequence[Passage], li
         node.detail["namesakes"] = namesakes
 
 
+async def answer_from_own_knowledge(models: Models, node: Node) -> None:
+    """Asks a language model what no document answered; where it knows nothing either, the node's reason stays."""
+    reason = node.error
+    await models.generate(node, GenerateRequest("direct", node.asked or node.question))
+    if node.answers:
+        node.status, node.error = "ok", None
+        node.detail |= {"unsupported": f"from the language model's own knowledge: {reason}", "method": "own knowledge"}
+        node.detail.pop("document", None)
+    else:
+        node.error = reason
+
+
 def find_namesakes(chosen: Passage | None, question: str, relevant: Sequence[Passage]) -> list[str]:
     """Titles of relevant passages that bear the name of the chosen one with another addition, where the question has
     neither: "Mercury (element)" beside "Mercury (planet)", "Springfield, Ohio" beside "Springfield, Texas"."""

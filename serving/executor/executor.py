@@ -13,9 +13,11 @@ from revelator.plans import Expression
 from revelator.tasks import Step
 from revelator.trace import Event, Trace
 from serving.executor import routes, trees
+from serving.executor.answer_text import write_text
 from serving.executor.evidence import Models, find_reusable_nodes
 from serving.executor.recording import Recorder
 from serving.executor.run import Run, merge_at_deadline
+from serving.executor.writing import Writing
 from serving.guard import Guard
 from serving.knowledge.sources import Sources, TextSource
 from serving.protocols import Generator, Retriever, Revelator
@@ -55,9 +57,10 @@ class Executor:
     """Answers questions with a revelator, a retriever and a generator.
 
     Of earlier questions it remembers only whether a service is down. With `sources`, every leaf and every operator of a
-    tree asks them; without, the retriever alone. `logical` takes logical queries; `on_finish` is called with each
-    finished trace. `share_leaves` False, which only a measurement wants, asks equal leaves of a plan again. `turn` is
-    entered around the work on a question; the wait for it is part of the question's time.
+    tree asks them; without, the retriever alone. `writing` says what a language model writes. `logical` takes logical
+    queries; `on_finish` is called with each finished trace. `share_leaves` False, which only a measurement wants, asks
+    equal leaves of a plan again. `turn` is entered around the work on a question; the wait for it is part of the
+    question's time.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Executor:
         sources: Sources | None = None,
         logical: Retriever | None = None,
         share_leaves: bool = True,
+        writing: Writing | None = None,
         on_finish: Callable[[Trace], object] = lambda trace: None,
         turn: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> None:
@@ -81,6 +85,7 @@ class Executor:
         self.sources = sources
         self._tree_sources = sources or Sources([TextSource(retriever)])
         self.share_leaves = share_leaves
+        self.writing = writing or Writing()
         self._on_finish = on_finish
         self._turn = turn
 
@@ -145,14 +150,18 @@ class Executor:
                     given_plan=plan,
                     earlier_nodes=find_reusable_nodes(reuse) if reuse else {},
                     share_leaves=self.share_leaves,
+                    writing=self.writing,
                 )
                 async with self._turn():
                     if plan is not None or not history or await routes.read_in_conversation(run, history):
                         await _take_route(run, expression, strategy)
+                        if self.writing.text:
+                            await write_text(run)
         except TimeoutError:
             if not scope.expired():
                 raise
-            run = await _answer_at_deadline(run, deadline)
+            if run is None or not run.recorder.trace.answers:  # else its text alone is missing
+                run = await _answer_at_deadline(run, deadline)
         trace = run.recorder.finish()
         self._on_finish(trace)
         return trace

@@ -12,7 +12,7 @@ from functools import partial
 from revelator.limits import Limits
 from revelator.tasks import Step
 from revelator.trace import Kind, Node
-from serving.executor.evidence import Models, answer_from_documents, copy_answer
+from serving.executor.evidence import Models, answer_from_documents, answer_from_own_knowledge, copy_answer
 from serving.executor.operations import (
     Member,
     Merged,
@@ -26,6 +26,7 @@ from serving.executor.operations import (
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 from serving.executor.source_answers import answer_from_sources
+from serving.executor.writing import Writing
 from serving.knowledge.sources import Sources
 from serving.pauses import offload
 from serving.protocols import GenerateRequest
@@ -50,6 +51,7 @@ class Run:
     given_plan: str | None = None  # the caller's own plan
     earlier_nodes: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
     share_leaves: bool = True  # whether leaves that ask the same are asked once
+    writing: Writing = field(default_factory=Writing)
 
     def open(self, kind: Kind, question: str | None = None) -> Node:
         """Opens a node of the trace that comes after the last one."""
@@ -70,6 +72,8 @@ class Run:
             await answer_from_sources(self.models, self.leaf_sources, node, self.limits, self.recorder.report)
         else:
             await answer_from_documents(self.models, node, self.limits, self.recorder.report, query)
+        if self.writing.own_knowledge and node.status == "unanswered":
+            await answer_from_own_knowledge(self.models, node)
 
     def answer(self, answers: Sequence[str]) -> None:
         """Makes these the answers of the question."""
@@ -91,10 +95,13 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
     """
     node = run.open("merge")
     with run.recorder.record(node):
-        parts = make_parts(plan, find_branches(plan.expression))
-        merged = await _answer_by_code(run.question, parts)
-        if merged is None and run.route != "compound" and needs_judgement(run.question):
+        parts, policy = make_parts(plan, find_branches(plan.expression)), run.writing.merge
+        merged = await _answer_by_code(run.question, parts) if policy != "generator" else None
+        is_open = run.route != "compound" and needs_judgement(run.question)
+        if merged is None and (policy == "generator" or (policy == "auto" and is_open)):
             merged = await _answer_by_generator(run, node, _answered_steps(plan))
+        if merged is None and policy == "generator":
+            merged = await _answer_by_code(run.question, parts)
         _write_answer(run, node, merged or _list_answers(parts))
 
 
@@ -108,8 +115,10 @@ async def merge_steps(run: Run) -> None:
     parts = [Part((step.question,), (Member({}, step.answers),)) for step in known]
     whole = known[-1:] == run.steps[-1:]
     with run.recorder.record(node):
-        merged = await _try_operations(run.question, parts) if whole and len(parts) > 1 else None
-        merged = merged or await _answer_by_generator(run, node, tuple(known))
+        sure = whole and len(parts) > 1 and run.writing.merge != "generator"
+        merged = await _try_operations(run.question, parts) if sure else None
+        if merged is None and run.writing.merge != "code":
+            merged = await _answer_by_generator(run, node, tuple(known))
         _write_answer(run, node, merged or _list_answers(parts[-1:] if whole else []))
 
 

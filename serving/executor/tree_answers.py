@@ -14,7 +14,7 @@ from functools import partial
 
 from revelator.errors import RevelatorError
 from revelator.limits import Limits
-from revelator.plans.art import Filter
+from revelator.plans.art import Filter, spell_call
 from revelator.tasks import Step
 from revelator.trace import Node, Passage
 from serving.executor.evidence import Models, find_missing_name
@@ -73,7 +73,9 @@ async def _read_passages(models: Models, node: Node, query: Query, passages: Seq
     ):
         node.status, node.error = "unanswered", f"none of the passages names {missing}"
         return
-    await models.generate(node, GenerateRequest("read", query.question, passages=tuple(passages)), limits.answer_floor)
+    operator = spell_call(query.call) if query.call else ""
+    request = GenerateRequest("read", query.question, passages=tuple(passages), operator=operator)
+    await models.generate(node, request, limits.answer_floor)
     if isinstance(query.call, Filter):
         await offload(sum(map(len, query.heads)), partial(_keep_entities, node, query.call))
 

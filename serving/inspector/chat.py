@@ -4,8 +4,9 @@ The question is the text of the last message, which must be the user's. What was
 a language model that the server reads with writes it out in full; without one, a question that names nothing is
 unanswered, and says why. Sampling parameters are accepted and change nothing: a plan is written greedily and run. The
 model `revelator` is the first server; with several, `revelator@NAME` is one of them. The plan and each step's answer
-come as `reasoning_content`, which front ends show as thinking; the answer comes as `content`, and below it how the
-question was read where it could have been read otherwise. Every run is kept; a completion's id is `chatcmpl-ID`.
+come as `reasoning_content`, which front ends show as thinking; the answer comes as `content`, as a text that cites its
+sources where a language model wrote one, and below it how the question was read where it could have been read
+otherwise. Every run is kept; a completion's id is `chatcmpl-ID`.
 """
 
 from __future__ import annotations
@@ -169,7 +170,8 @@ def _describe_progress(event: Event, node: Mapping[str, Any]) -> str | None:
 
 def _show_answer(trace: Trace) -> str:
     why = f" ({trace.reason})" if trace.outcome == "unanswered" and trace.reason else ""
-    return "\n\n".join([trace.answer or f"{NO_ANSWER}{why}", *trace.list_notes()])
+    parts = [trace.text, "\n".join(trace.list_sources())] if trace.text else [trace.answer or f"{NO_ANSWER}{why}"]
+    return "\n\n".join([*parts, *trace.list_notes()])
 
 
 def _make_head(inquiry: Inquiry, wanted: CompletionRequest, kind: str) -> dict[str, Any]:

@@ -33,7 +33,8 @@ class EndpointGenerator:
 
     async def answer(self, request: GenerateRequest) -> Reading:
         reply = await self._endpoint.chat(build_messages(request), temperature=0)
-        sentence, answers, method = read_reply(reply.text) if request.mode != "write" else take_text(reply.text)
+        read = take_text if request.mode in ("compose", "write") else read_reply
+        sentence, answers, method = read(reply.text)
         return Reading(sentence, answers, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, method=method)
 
     async def close(self) -> None:
@@ -41,16 +42,24 @@ class EndpointGenerator:
 
 
 def build_messages(request: GenerateRequest) -> list[Message]:
-    """The chat of one request: a system prompt, and one user message with everything foreign as JSON."""
+    """The chat of one request: a system prompt, and one user message with everything foreign as JSON. Passages that an
+    operator was asked for are read by its own prompt (AtomR, section 3.3)."""
     if request.mode == "write":
         return [{"role": "user", "content": request.question}]
-    passages = [{"title": p.title, "text": p.text[:PASSAGE_CHARACTERS]} for p in request.passages]
-    user = Template(_load_prompt(request.mode)).substitute(
+    passages: list[dict[str, object]] = [
+        {"title": p.title, "text": p.text[:PASSAGE_CHARACTERS]} for p in request.passages
+    ]
+    if request.mode == "compose":
+        passages = [{"number": number, **passage} for number, passage in enumerate(passages, 1)]
+    name = request.operator.partition("(")[0].lower() if request.operator else request.mode
+    user = Template(_load_prompt(name)).substitute(
         question=quote_data(request.question),
         passages=quote_data(passages),
         steps=quote_data([asdict(step) for step in request.steps]),
+        operator=quote_data(request.operator),
     )
-    return [{"role": "system", "content": _load_prompt("system")}, {"role": "user", "content": user}]
+    system = _load_prompt("system_text" if request.mode == "compose" else "system")
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
 @cache

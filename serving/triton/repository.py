@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import py_compile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +22,7 @@ from revelator import files
 from revelator.endpoints import check_url
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.limits import Limits
+from serving.executor.writing import MergePolicy, Writing
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.vllm import FACTS_FILE
 from serving.models.vllm import MODEL as VLLM
@@ -32,6 +33,7 @@ MODELS = (*PLAIN_MODELS, "revelator")
 EMBEDDED = "embedded"
 DEPLOYED: Literal["deployed"] = "deployed"
 PLANNER = "planner"  # parameter of the executors: the endpoint that plans, as JSON; without it the release does
+WRITING = "writing"  # there too: `serving.executor.writing.Writing` as JSON
 REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
 REMEMBERED = "remembered"  # parameter of the retriever: the index of runs that name none
@@ -51,6 +53,8 @@ class Settings:
     sources: Path | None = None  # file that names the knowledge sources; None: the index alone
     cache: int | None = None  # answers that the executor keeps for equal questions; 0 for none
     limits: Mapping[str, float] | None = None  # of revelator.limits.Limits: lower ones than its defaults
+    merge: MergePolicy | None = None  # who makes the answer of the answers of parts
+    own_knowledge: bool | None = None  # whether a language model answers what no document does
     remember: bool = False  # `index` is that of later runs, too
 
 
@@ -95,6 +99,7 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
         "limits": asker.get("limits") if settings.limits is None else _write_limits(settings.limits),
         "vllm": facts.parent.resolve() if facts.is_file() else None,
         PLANNER: planner.model_dump_json() if planner else None,
+        WRITING: json.dumps(asdict(_choose_writing(settings, asker, endpoint))),
     }
     cache = asker.get("cache") if settings.cache is None else settings.cache or None
     chosen: dict[str, dict[str, object]] = {
@@ -107,6 +112,25 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
         name: {key: str(value) for key, value in parameters.items() if value is not None}
         for name, parameters in chosen.items()
     }
+
+
+def _choose_writing(settings: Settings, recorded: Mapping[str, str], endpoint: str) -> Writing:
+    """What the language model writes; the embedded reader writes nothing. Raises ConfigError where it would have to."""
+    chosen = read_writing(recorded)
+    merge = settings.merge or chosen.merge
+    own = chosen.own_knowledge if settings.own_knowledge is None else settings.own_knowledge
+    if endpoint == EMBEDDED:
+        asked = [("--merge generator", settings.merge == "generator"), ("--own-knowledge", settings.own_knowledge)]
+        if wrong := [option for option, is_asked in asked if is_asked]:
+            hint = "give a language model with --generator URL"
+            raise ConfigError("the embedded reader writes no answers", where=wrong[0], hint=hint)
+        return Writing()
+    return Writing(merge, merge != "code", own)
+
+
+def read_writing(parameters: Mapping[str, str]) -> Writing:
+    """What the language model writes, by the parameters of an executor."""
+    return Writing(**json.loads(parameters.get(WRITING, "{}")))
 
 
 def choose_planner(home: Path, settings: Settings) -> PlannerConfig | None:

@@ -67,6 +67,8 @@ function head({ id, server, trace, reuse, error }, going) {
   return [
     h("p", { class: "asked" }, trace.question),
     h("p", { class: "answer" }, trace.answer || (going ? "…" : "no answer"), " ", h("span", { class: `badge ${outcome}` }, outcome)),
+    !going && trace.text && h("p", { class: "text" }, trace.text),
+    !going && trace.text && h("ol", { class: "sources" }, sources(trace).map((title) => h("li", {}, title))),
     trace.degraded && h("p", { class: "notice warn" }, trace.reason || "the model's own plan could not be used"),
     !going && !error && !trace.degraded && trace.outcome !== "answered" && trace.reason && h("p", { class: "notice warn" }, trace.reason),
     trace.deadline_exceeded && h("p", { class: "notice warn" }, "time ran out: the answer is made of what had been found by then"),
@@ -83,4 +85,12 @@ function head({ id, server, trace, reuse, error }, going) {
       h("button", { type: "button", onclick: () => download(id) }, "Export JSON"),
       reuse && h("a", { class: "button", href: `/?run=${reuse}&with=${id}` }, "Compare with the run before the edit")),
   ].filter(Boolean);
+}
+
+// What the numbers in the answer's text stand for: the passage of each step that was answered from one.
+function sources({ nodes }) {
+  return nodes.filter(({ status }) => status === "ok").flatMap(({ documents, detail }) => {
+    const held = documents.find(({ id }) => id === detail.document);
+    return held ? [held.title || held.id] : [];
+  });
 }

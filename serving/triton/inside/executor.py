@@ -31,7 +31,7 @@ from serving.triton.access import INNER, read_secret
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.options import read_history, read_options, read_trace
 from serving.triton.inside.processes import ProcessGuard
-from serving.triton.repository import read_planner
+from serving.triton.repository import read_planner, read_writing
 
 CACHE_SECONDS = 3600.0  # what a graph or the web says may change
 Lookup = Literal["hit", "miss"]
@@ -73,8 +73,8 @@ class QuestionService:
     The release of `home` answers (`serving.models.releases`). Of the `parameters` of a config.pbtxt, `sources` names
     the knowledge sources, without which the served retriever alone is searched; `vllm` the version folder of the
     model `revelator_vllm`, and `planner` (JSON) an endpoint, which then plans in place of `revelator`; `limits` is
-    JSON that lowers the executor's own. `cache` holds answers; events are always new. `on_finish` is called with each
-    finished trace; `admission` says when a question may begin.
+    JSON that lowers the executor's own, `writing` JSON that says what a language model writes. `cache` holds answers;
+    events are always new. `on_finish` is called with each finished trace; `admission` says when a question may begin.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class QuestionService:
         self.home = home
         self.sources, self.vllm = (Path(parameters[n]) if n in parameters else None for n in ("sources", "vllm"))
         self.planner = read_planner(parameters)
+        self.writing = read_writing(parameters)
         self.cache = cache
         self.limits = Limits().lowered(json.loads(parameters.get("limits", "{}")))
         self._on_finish = on_finish
@@ -117,7 +118,13 @@ class QuestionService:
         if self._admission:
             stack.callback(asyncio.create_task(self._admission.watch_cores()).cancel)
         self._executor = Executor(
-            *services, self.limits, sources=sources, logical=logical, on_finish=self._report_finish, turn=turn
+            *services,
+            self.limits,
+            sources=sources,
+            logical=logical,
+            writing=self.writing,
+            on_finish=self._report_finish,
+            turn=turn,
         )
 
     def seconds_allowed(self, deadline_ms: object) -> float:

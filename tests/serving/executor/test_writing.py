@@ -1,0 +1,114 @@
+"""What a language model writes beyond the reading of passages: who merges, the text with citations, own knowledge."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revelator.errors import Unavailable
+from revelator.limits import Limits
+from serving.executor.answer_text import CITATION, drop_unknown_citations
+from serving.executor.executor import Executor
+from serving.executor.writing import Writing
+
+PLAN = "Who wrote A? * Where was {author} born?"
+CHAIN = {"Who wrote A?": ["Ann"], "Where was Ann born?": ["Ayr"]}
+WHOLE = "Where was the author of A born?"
+
+
+def open_executor(world, **writing):
+    return Executor(world, world, world, Limits(), writing=Writing(**writing))
+
+
+async def test_the_text_is_written_from_all_steps_and_cites_what_was_read(toy):
+    world = toy({**CHAIN, f"compose: {WHOLE}": ["Ann [1], who wrote A, was born in Ayr [2][7]."]})
+    trace = await open_executor(world, text=True).run(WHOLE, plan=PLAN)
+    assert trace.answers == ["Ayr"] and trace.outcome == "answered"
+    assert trace.text == "It is Ann [1], who wrote A, was born in Ayr [2].."  # there is no passage 7
+    assert trace.nodes[-1].kind == "write" and trace.nodes[-1].answers == []
+    [asked] = [request for request in world.requests if request.mode == "compose"]
+    assert [passage.id for passage in asked.passages] == [one.passage.id for one in trace.list_evidence()]
+    assert [(step.question, step.answers) for step in asked.steps] == [
+        ("Who wrote A?", ("Ann",)),
+        ("Where was Ann born?", ("Ayr",)),
+        (WHOLE, ("Ayr",)),
+    ]
+    assert trace.list_sources() == [f"[1] {asked.passages[0].title}", f"[2] {asked.passages[1].title}"]
+
+
+async def test_the_sentence_of_one_step_is_the_text_at_no_further_call(toy):
+    world = toy({"Who wrote A?": ["Ann"]}, {"route": "single"})
+    trace = await open_executor(world, text=True).run("Who wrote A?")
+    assert trace.text == "It is Ann. [1]" and [request.mode for request in world.requests] == ["read"]
+
+
+async def test_without_evidence_nothing_is_written(toy):
+    world = toy({"direct: What is 2 + 2?": ["4"]}, {"route": "straightforward"})
+    trace = await open_executor(world, text=True).run("What is 2 + 2?")
+    assert trace.answers == ["4"] and trace.text == ""
+
+
+async def test_an_answer_whose_text_fails_stays_whole(toy):
+    world = toy({**CHAIN, f"compose: {WHOLE}": Unavailable("gone")})
+    trace = await open_executor(world, text=True).run(WHOLE, plan=PLAN)
+    assert (trace.answers, trace.text, trace.outcome) == (["Ayr"], "", "answered")
+    assert trace.nodes[-1].kind == "write" and trace.nodes[-1].status == "failed"
+
+
+async def test_an_answer_whose_text_comes_too_late_stays_whole(toy, monkeypatch):
+    world = toy(CHAIN)
+    reads = world.answer
+
+    async def answer(request):
+        if request.mode == "compose":
+            await asyncio.Event().wait()
+        return await reads(request)
+
+    monkeypatch.setattr(world, "answer", answer)
+    trace = await open_executor(world, text=True).run(WHOLE, plan=PLAN, deadline_ms=1500)
+    assert (trace.answers, trace.text, trace.deadline_exceeded) == (["Ayr"], "", False)
+
+
+@given(st.text(alphabet="[]0123456789 ab", max_size=60), st.integers(0, 30))
+def test_no_citation_is_left_that_names_no_passage(text, count):
+    left = drop_unknown_citations(text, count)
+    assert all(1 <= int(number) <= count for number in CITATION.findall(left))
+
+
+DATES = {"When was A made?": ["1950"], "When was B made?": ["1960"]}
+OLDER = "Which was made earlier, A or B?"
+
+
+@pytest.mark.parametrize(
+    ("policy", "answers", "method"),
+    [
+        ("auto", ["A"], "comparison: earlier"),
+        ("code", ["A"], "comparison: earlier"),
+        ("generator", ["the first"], "generator"),
+    ],
+)
+async def test_code_merges_where_it_is_sure_unless_the_language_model_always_does(toy, policy, answers, method):
+    world = toy({**DATES, f"merge: {OLDER}": ["the first"]})
+    trace = await open_executor(world, merge=policy).run(OLDER, plan="When was A made? + When was B made?")
+    assert trace.answers == answers and trace.nodes[-1].detail["method"] == method
+
+
+@pytest.mark.parametrize(("policy", "answers"), [("auto", ["yes"]), ("code", ["a story", "a tale"])])
+async def test_what_code_is_not_sure_of_is_judged_or_listed(toy, policy, answers):
+    question = "Is the plot of A stranger than that of B?"
+    world = toy({"What is A about?": ["a story"], "What is B about?": ["a tale"], f"merge: {question}": ["yes"]})
+    trace = await open_executor(world, merge=policy).run(question, plan="What is A about? + What is B about?")
+    assert trace.answers == answers
+
+
+async def test_own_knowledge_answers_what_no_document_does_and_is_marked(toy):
+    known = {"Who wrote A?": ["Ann"], "direct: Where was Ann born?": ["Ayr"]}
+    closed = await open_executor(toy(known)).run(WHOLE, plan=PLAN)
+    assert (closed.answers, closed.outcome) == ([], "unanswered")
+    opened = await open_executor(toy(known), own_knowledge=True, text=True).run(WHOLE, plan=PLAN)
+    assert (opened.answers, opened.outcome) == (["Ayr"], "partial")
+    leaf = [node for node in opened.nodes if node.kind == "atomic"][-1]
+    assert leaf.answers == ["Ayr"] and "own knowledge" in leaf.detail["unsupported"] and not leaf.find_evidence()

@@ -1,0 +1,55 @@
+"""What the language model of a deployment writes is a setting that is kept, and comes over the wire."""
+
+from __future__ import annotations
+
+import pytest
+
+from revelator.client import Client
+from revelator.errors import ConfigError
+from serving.executor.writing import Writing
+from serving.triton import control, repository
+from serving.triton.repository import Settings, choose_parameters, read_writing
+
+PLAN = "Who directed Lantern Row? * Where was {director} born?"
+QUESTION = "Where was the director of Lantern Row born?"
+
+
+def chosen(home, **settings) -> Writing:
+    return read_writing(choose_parameters(home, Settings(**settings))["executor"])
+
+
+def test_what_was_chosen_is_kept_until_something_else_is(served, tmp_path):
+    url = {"index": served.index, "generator": "http://127.0.0.1:9/v1", "generator_model": "m"}
+    assert chosen(tmp_path, index=served.index) == Writing()
+    assert chosen(tmp_path, **url) == Writing("auto", text=True)
+    repository.lay_out(tmp_path, Settings(**url, merge="generator", own_knowledge=True))
+    assert chosen(tmp_path, index=served.index) == Writing("generator", text=True, own_knowledge=True)
+    assert chosen(tmp_path, index=served.index, merge="code", own_knowledge=False) == Writing("code")
+
+
+@pytest.mark.parametrize(("wrong", "option"), [({"merge": "generator"}, "--merge"), ({"own_knowledge": True}, "--own")])
+def test_the_embedded_reader_writes_nothing_and_nobody_may_wait_for_it(served, tmp_path, wrong, option):
+    with pytest.raises(ConfigError, match="writes no answers") as refused:
+        choose_parameters(tmp_path, Settings(index=served.index, generator="embedded", **wrong))
+    assert refused.value.where.startswith(option) and "--generator URL" in refused.value.hint
+
+
+@pytest.fixture
+def writing(served):
+    """The served executor with a language model that writes."""
+    repository.lay_out(served.home, Settings(index=served.index, merge="auto"))
+    control.load(served.home, served.url, "executor", 1)
+    yield served
+    repository.lay_out(served.home, Settings(index=served.index, merge="code"))
+    control.load(served.home, served.url, "executor", 1)
+
+
+def test_the_text_comes_with_the_trace_and_numbers_what_was_read(writing):
+    writing.endpoint.knowledge |= {
+        "Who directed Lantern Row?": ["Ines Calloway"],
+        "Where was Ines Calloway born?": ["Port Velm"],
+    }
+    with Client(writing.url) as client:
+        trace = client.ask(QUESTION, plan=PLAN).trace
+    assert trace.answers == ["Port Velm"] and trace.nodes[-1].kind == "write"
+    assert trace.text and len(trace.list_sources()) == 2 and trace.list_sources()[0].startswith("[1] ")
