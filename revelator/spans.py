@@ -112,6 +112,11 @@ def headers() -> dict[str, str]:
     return {HEADER: carrier[HEADER]} if HEADER in carrier else {}
 
 
+def find_trace_id() -> str:
+    """The id of the current trace, 32 hexadecimal digits; "" without one. MLflow calls the trace `tr-` and the id."""
+    return headers().get(HEADER, "--").split("-")[1]
+
+
 class Traced:
     """A plugin of a tritonclient (which need not be installed here): adds the header to each request."""
 

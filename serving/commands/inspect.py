@@ -46,6 +46,9 @@ def inspect(
     Serves one page, and /v1/chat/completions for chat front ends. With REVELATOR_INSPECT_TOKEN in the environment both
     ask for that token; beyond loopback there must be one. Runs are kept below --home, in `inspected`.
 
+    Where OTEL_EXPORTER_OTLP_ENDPOINT names an MLflow server, what you say of an answer and of its plan is kept there,
+    on the question's trace, and `revelator data collect` makes training questions of it.
+
     \b
     Examples:
       revelator inspect
@@ -79,10 +82,11 @@ async def _serve(
     import uvicorn
 
     from serving.inspector import Runs, create_app
+    from serving.inspector.judging import find_tracking_server
 
     async with AsyncExitStack() as stack:
         servers = [await _connect(url, patience, stack) for url in urls]
-        app = create_app(servers, Runs(folder, keep), hosts=hosts, token=token)
+        app = create_app(servers, Runs(folder, keep), hosts=hosts, token=token, tracking_uri=find_tracking_server())
         host, port = listening.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         click.echo(f"page    {address}/\nOpenAI  {address}/v1\nruns    {folder}\nstop: Ctrl-C")

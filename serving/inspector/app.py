@@ -6,6 +6,7 @@
     POST /api/runs                  `inquiry.QuestionBody` → JSON lines: the events, then {"kind": "saved", "run": id}
     GET  /api/runs                  the stored runs, newest first
     GET  /api/runs/{id}             one of them
+    POST /api/runs/{id}/judgement   `judging.Judgement`, kept in MLflow; gives the run
     GET  /api/runs/{id}/trace.json  its trace alone, as `revelator ask --reuse` takes it
     POST /v1/chat/completions, GET /v1/models       OpenAI's (`serving.inspector.chat`)
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ from revelator.wire import write_error
 from serving.http.protection import LOOPBACK, Protection, describe_error, make_retry_headers, read_body
 from serving.inspector.chat import Chat
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
+from serving.inspector.judging import Judgement, judge
 from serving.inspector.runs import Runs
 from serving.pauses import write_json
 
@@ -54,11 +57,17 @@ class Plan(BaseModel):
 
 
 def create_app(
-    servers: Sequence[Server], runs: Runs, *, hosts: Collection[str] = LOOPBACK, token: str | None = None
+    servers: Sequence[Server],
+    runs: Runs,
+    *,
+    hosts: Collection[str] = LOOPBACK,
+    token: str | None = None,
+    tracking_uri: str | None = None,
 ) -> Starlette:
-    """The ASGI application. `hosts` and `token` are those of `serving.http.protection`."""
+    """The ASGI application. `hosts` and `token` are those of `serving.http.protection`; `tracking_uri` is the MLflow
+    server that is told of the questions and keeps what people say of them."""
     by_name = {server.name: server for server in servers}
-    pages = Pages(by_name, runs)
+    pages = Pages(by_name, runs, tracking_uri)
     chat = Chat(by_name, runs)
     routes = [
         Route("/", pages.page),
@@ -68,6 +77,7 @@ def create_app(
         Route("/api/runs", pages.list_runs),
         Route("/api/runs", pages.ask, methods=["POST"]),
         Route("/api/runs/{id}", pages.read_run),
+        Route("/api/runs/{id}/judgement", pages.judge, methods=["POST"]),
         Route("/api/runs/{id}/trace.json", pages.download_trace),
         Route("/v1/models", chat.models),
         Route("/v1/chat/completions", chat.complete, methods=["POST"]),
@@ -82,9 +92,10 @@ def create_app(
 class Pages:
     """What the page asks for."""
 
-    def __init__(self, servers: Mapping[str, Server], runs: Runs) -> None:
+    def __init__(self, servers: Mapping[str, Server], runs: Runs, tracking_uri: str | None) -> None:
         self._servers = servers
         self._runs = runs
+        self._tracking_uri = tracking_uri
 
     async def page(self, request: Request) -> Response:
         return FileResponse(WEB / "index.html")
@@ -117,6 +128,14 @@ class Pages:
     async def read_run(self, request: Request) -> Response:
         run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
         return JSONResponse(run.to_json())
+
+    async def judge(self, request: Request) -> Response:
+        said = await read_body(request, Judgement)
+        run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
+        await asyncio.to_thread(judge, run, said, self._tracking_uri)
+        judged = replace(run, judged={**(run.judged or {}), **said.model_dump(exclude_unset=True)})
+        await asyncio.to_thread(self._runs.save, judged)
+        return JSONResponse(judged.to_json())
 
     async def download_trace(self, request: Request) -> Response:
         run = await asyncio.to_thread(self._runs.read, request.path_params["id"])

@@ -12,6 +12,7 @@ from typing import Any, Protocol, Unpack
 
 from pydantic import BaseModel, ConfigDict
 
+from revelator import spans
 from revelator.client import Options
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.tasks import Step
@@ -70,6 +71,7 @@ class Inquiry:
         self.saved = False
         self._runs = runs
         self._replay = Replay()
+        self._trace_id = ""
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Raises what the server raises; a run that had begun is stored, one that its client abandoned is not."""
@@ -82,12 +84,16 @@ class Inquiry:
         begun = False
         try:
             async with aclosing(asked) as events:
-                async for event in events:
+                with spans.span("ask", "client"):  # the request carries it; what happens then is told by the server
+                    self._trace_id = spans.find_trace_id()
+                    event = await anext(events, None)
+                while event:
                     begun = True
                     self._replay.add(event)
                     if event.kind == "finished":
                         await self._save(None)
                     yield event
+                    event = await anext(events, None)
         except RevelatorError as error:
             if begun and not self.run:
                 await self._save(error)
@@ -95,7 +101,8 @@ class Inquiry:
 
     async def _save(self, error: RevelatorError | None) -> None:
         described = json.loads(write_error(error)) if error else None
-        self.run = Run(self.id, self.server.name, self._replay.trace(), self.wanted.reuse, described)
+        trace = self._replay.trace()
+        self.run = Run(self.id, self.server.name, trace, self.wanted.reuse, described, self._trace_id)
         try:
             await asyncio.to_thread(self._runs.save, self.run)
             self.saved = True

@@ -31,7 +31,8 @@ class Run:
     """One question and what came of it.
 
     `server` is the address that was asked, `reuse` the id of the run whose answers stood in for what had not changed,
-    `error` (JSON of `revelator.wire.write_error`) what ended the question before its trace was finished.
+    `error` (JSON of `revelator.wire.write_error`) what ended the question before its trace was finished; `trace_id`
+    names its spans where they are told, `judged` what a person said of it last (`serving.inspector.judging`).
     """
 
     id: str
@@ -39,6 +40,8 @@ class Run:
     trace: Trace
     reuse: str | None = None
     error: dict[str, Any] | None = None
+    trace_id: str = ""
+    judged: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "trace": self.trace.to_json()}
@@ -50,7 +53,8 @@ class Run:
         outcome = "failed" if self.error else trace.outcome
         version = trace.versions.get("revelator")
         times = {"started_at": trace.started_at, "wall_ms": trace.wall_ms}
-        return {**found, "answer": trace.answer, "outcome": outcome, "version": version, **times}
+        judged = self.judged and self.judged["right"]
+        return {**found, "answer": trace.answer, "outcome": outcome, "version": version, "right": judged, **times}
 
 
 _RUN = TypeAdapter(Run)

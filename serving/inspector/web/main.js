@@ -55,6 +55,7 @@ async function follow(view, wanted, signal) {
   try {
     record.id = await api.ask(wanted, hear, signal);
     clearInterval(clock);
+    if (record.id) record.trace_id = (await api.run(record.id)).trace_id;
     view.show(record);
     if (!record.id) view.fail({ message: "this run could not be kept", hint: "the inspector's log says why" });
     say(`Answer: ${record.trace.answer || "none"}`);

@@ -1,7 +1,7 @@
 // One run: its answer and figures, its tree, and the node that is selected.
 
-import { download } from "./api.js";
-import { h, milliseconds } from "./element.js";
+import { download, judge } from "./api.js";
+import { h, milliseconds, say as announce } from "./element.js";
 import { cost, facts, nodeDetail } from "./node.js";
 import { Tree } from "./tree.js";
 
@@ -22,8 +22,31 @@ export class RunView {
   show(record, atMs) {
     this.record = record;
     this.atMs = atMs;
-    this.head.replaceChildren(...head(record, atMs !== undefined));
+    this.head.replaceChildren(...head(record, atMs !== undefined), this.#judging(atMs !== undefined));
     this.#draw();
+  }
+
+  // What a person says of a run that MLflow was told of: right, wrong, why, and that its plan is the right one.
+  #judging(going) {
+    const { id, trace, trace_id: told, judged } = this.record;
+    if (going || !id || !told) return "";
+    const comment = h("input", { class: "comment", placeholder: "Why? (optional)", "aria-label": "Comment", maxlength: 2000, value: judged?.comment ?? "" });
+    const button = (text, said, pressed) =>
+      h("button", { type: "button", "aria-pressed": String(Boolean(pressed)), onclick: () => this.#judge(said()) }, text);
+    const verdict = (right) => () => ({ right, comment: comment.value });
+    return h("p", { class: "judging", role: "group", "aria-label": "What do you say?" },
+      button("👍 Right", verdict(true), judged?.right === true), button("👎 Wrong", verdict(false), judged?.right === false), comment,
+      trace.plan && trace.plan_language === "bnf" && button("This plan is right", () => ({ plan: trace.plan }), judged?.plan === trace.plan));
+  }
+
+  async #judge(said) {
+    try {
+      const { judged } = await judge(this.record.id, said);
+      this.show({ ...this.record, judged });
+      announce("Kept.");
+    } catch (error) {
+      this.fail(error);
+    }
   }
 
   mark(marks, words) {

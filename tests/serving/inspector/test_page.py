@@ -14,7 +14,8 @@ from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (apt-get install chromium)")
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (apt-get install chromium)")
+pytestmark = needs_browser
 expect = sync_api.expect
 expect.set_options(timeout=20_000)
 
