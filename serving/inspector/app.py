@@ -3,7 +3,7 @@
     GET  /                          the page; /web/… its files
     GET  /api/servers               the servers that can be asked, and the versions they serve
     POST /api/check                 {"text", "language"} → what `revelator plan check` says, each fault with its excerpt
-    POST /api/runs                  `inquiry.QuestionBody` → JSON lines: the events, then {"kind": "saved", "run": id}
+    POST /api/runs                  `inquiry.QuestionBody` → JSON lines: the events, then {"kind": "saved", "run": id, "trace_id"}
     GET  /api/runs                  the stored runs, newest first
     GET  /api/runs/{id}             one of them
     POST /api/runs/{id}/judgement   `judging.Judgement`, kept in MLflow; gives the run
@@ -115,7 +115,9 @@ class Pages:
             try:
                 async for event in events:
                     yield await write_json(event.to_json()) + "\n"
-                yield _format_line({"kind": "saved", "run": inquiry.id if inquiry.saved else None})
+                kept = inquiry.run if inquiry.saved else None
+                told = {"run": kept.id, "trace_id": kept.trace_id} if kept else {"run": None}
+                yield _format_line({"kind": "saved", **told})
             except Exception as error:
                 run = inquiry.id if inquiry.saved else None
                 yield _format_line({"kind": "error", "run": run, **json.loads(write_error(describe_error(error)[0]))})

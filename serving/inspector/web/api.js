@@ -60,7 +60,7 @@ export async function download(id) {
   URL.revokeObjectURL(url);
 }
 
-// Puts a question; `hear` is called with each event as it comes. Gives the id of the run that was kept, or null.
+// Puts a question; `hear` is called with each event as it comes. Gives the `run` that was kept, or null, and its `trace_id`.
 export async function ask(wanted, hear, signal) {
   const response = await send("/api/runs", { body: wanted, signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -73,7 +73,7 @@ export async function ask(wanted, hear, signal) {
     for (const line of lines) {
       const event = JSON.parse(line);
       if (event.kind === "error") throw new Fault(event);
-      if (event.kind === "saved") return event.run;
+      if (event.kind === "saved") return event;
       hear(event);
     }
   }

@@ -15,7 +15,7 @@ export class Editor {
   // `run(plan, language, reuse)` runs the text; `reuse` says whether what has not changed is to be taken over.
   constructor(run) {
     this.language = "bnf";
-    this.text = h("textarea", { id: "plan-text", rows: "2", maxlength: "8000", spellcheck: "false", autocomplete: "off", autocapitalize: "off",
+    this.text = h("textarea", { id: "plan-text", rows: "1", maxlength: "8000", spellcheck: "false", autocomplete: "off", autocapitalize: "off",
       "aria-label": "Plan", "aria-describedby": "faults",
       placeholder: "The plan stands here as soon as it is compiled. You can also write one: Who directed UHF? * When was {director} born?",
       oninput: () => this.#changed(), onkeydown: (event) => this.#key(event),

@@ -53,9 +53,9 @@ async function follow(view, wanted, signal) {
     if (event.kind === "planned" && wanted.plan === null && shown.length === 1) editor.show(record.trace.plan, record.trace.plan_language, false);
   };
   try {
-    record.id = await api.ask(wanted, hear, signal);
+    const kept = await api.ask(wanted, hear, signal);
+    Object.assign(record, { id: kept.run, trace_id: kept.trace_id });
     clearInterval(clock);
-    if (record.id) record.trace_id = (await api.run(record.id)).trace_id;
     view.show(record);
     if (!record.id) view.fail({ message: "this run could not be kept", hint: "the inspector's log says why" });
     say(`Answer: ${record.trace.answer || "none"}`);

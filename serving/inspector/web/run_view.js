@@ -35,7 +35,7 @@ export class RunView {
       h("button", { type: "button", "aria-pressed": String(Boolean(pressed)), onclick: () => this.#judge(said()) }, text);
     const verdict = (right) => () => ({ right, comment: comment.value });
     return h("p", { class: "judging", role: "group", "aria-label": "What do you say?" },
-      button("👍 Right", verdict(true), judged?.right === true), button("👎 Wrong", verdict(false), judged?.right === false), comment,
+      button("✓ Right", verdict(true), judged?.right === true), button("✗ Wrong", verdict(false), judged?.right === false), comment,
       trace.plan && trace.plan_language === "bnf" && button("This plan is right", () => ({ plan: trace.plan }), judged?.plan === trace.plan));
   }
 
@@ -76,17 +76,15 @@ export class RunView {
 
   #drawDetail() {
     const node = this.record.trace.nodes.find(({ id }) => id === this.selected);
-    const drawn = JSON.stringify(node ?? null);
+    const drawn = JSON.stringify(node ?? [this.record.trace, this.atMs === undefined]);
     if (drawn === this.drawn) return; // what has been unfolded stays so
     this.drawn = drawn;
-    this.detail.replaceChildren(node ? nodeDetail(node, (id) => this.choose(id)) : h("p", { class: "empty" }, "Select a step to see what it asked, found and cost."));
+    this.detail.replaceChildren(...(node ? [nodeDetail(node, (id) => this.choose(id))] : whole(this.record, this.atMs !== undefined)));
   }
 }
 
-function head({ id, server, trace, reuse, error }, going) {
+function head({ id, trace, reuse, error }, going) {
   const outcome = going ? "running" : error ? "failed" : trace.outcome;
-  const version = trace.versions?.revelator;
-  const route = trace.nodes.find(({ kind }) => kind === "route")?.detail.probabilities?.[0][trace.route];
   return [
     h("p", { class: "asked" }, trace.question),
     h("p", { class: "answer" }, trace.answer || (going ? "…" : "no answer"), " ", h("span", { class: `badge ${outcome}` }, outcome)),
@@ -96,13 +94,6 @@ function head({ id, server, trace, reuse, error }, going) {
     !going && !error && !trace.degraded && trace.outcome !== "answered" && trace.reason && h("p", { class: "notice warn" }, trace.reason),
     trace.deadline_exceeded && h("p", { class: "notice warn" }, "time ran out: the answer is made of what had been found by then"),
     error && h("p", { class: "notice bad" }, error.message, error.hint && h("span", { class: "hint" }, error.hint)),
-    facts([
-      ["route", trace.route && (route === undefined ? trace.route : `${trace.route}, P = ${route.toFixed(2)}`)],
-      ["time", !going && trace.usage && `${milliseconds(trace.wall_ms)}, longest chain ${milliseconds(trace.critical_path_ms)}`],
-      ["cost", !going && trace.usage && cost(trace.usage)],
-      ["server", `${server}${version ? `, revelator version ${version}` : ""}`],
-      ["asked", trace.started_at && new Date(trace.started_at * 1000).toLocaleString()],
-    ]),
     id && h("p", { class: "buttons" },
       h("a", { class: "button", href: `/?run=${id}` }, "Link to this run"),
       h("button", { type: "button", onclick: () => download(id) }, "Export JSON"),
@@ -116,4 +107,20 @@ function sources({ nodes }) {
     const held = documents.find(({ id }) => id === detail.document);
     return held ? [held.title || held.id] : [];
   });
+}
+
+// How the question went as a whole, while no step is selected.
+function whole({ server, trace }, going) {
+  const version = trace.versions?.revelator;
+  const route = trace.nodes.find(({ kind }) => kind === "route")?.detail.probabilities?.[0][trace.route];
+  return [
+    facts([
+      ["route", trace.route && (route === undefined ? trace.route : `${trace.route}, P = ${route.toFixed(2)}`)],
+      ["time", !going && trace.usage && `${milliseconds(trace.wall_ms)}, longest chain ${milliseconds(trace.critical_path_ms)}`],
+      ["cost", !going && trace.usage && cost(trace.usage)],
+      ["server", `${server}${version ? `, revelator version ${version}` : ""}`],
+      ["asked", trace.started_at && new Date(trace.started_at * 1000).toLocaleString()],
+    ]),
+    h("p", { class: "empty" }, "Select a step to see what it asked, found and cost."),
+  ];
 }

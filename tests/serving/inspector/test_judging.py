@@ -102,7 +102,7 @@ def test_the_page_says_it_by_buttons_and_shows_what_was_said(page: Any) -> None:
     ask(page)
     page.get_by_label("Comment").fill("as the book has it")
     page.get_by_role("button", name="Right", exact=False).first.click()
-    expect(page.locator(".judging [aria-pressed=true]")).to_have_text("👍 Right")
+    expect(page.locator(".judging [aria-pressed=true]")).to_have_text("✓ Right")
     page.get_by_role("button", name="This plan is right").click()
     expect(page.locator(".judging [aria-pressed=true]")).to_have_count(2)
     page.reload()

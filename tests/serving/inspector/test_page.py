@@ -177,7 +177,7 @@ def test_two_model_versions_answer_side_by_side(page):
     page.get_by_label("beside").select_option(index=2)
     ask(page)
     expect(page.locator(".differences")).to_contain_text("The answers are equal.")
-    expect(page.locator(".head")).to_have_text([re.compile("version 7"), re.compile("version 8")])
+    expect(page.locator(".detail")).to_have_text([re.compile("version 7"), re.compile("version 8")])
 
 
 def test_a_plan_fills_in_while_it_runs_and_escape_stops_it(browser, tmp_path):
