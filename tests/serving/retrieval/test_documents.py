@@ -11,12 +11,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from revelator.errors import DataError
 from revelator.minilm import TOKENIZER, fetch_minilm
+from serving.commands.index import add
 from serving.retrieval import INDEX, Index, add_to_index, build_index, remove_from_index
 from serving.retrieval.documents import CHARACTERS, Paragraph, pack, read_document
 
@@ -256,6 +258,20 @@ def test_a_changed_document_replaces_what_it_said(library: Path, tmp_path: Path)
     assert index.search("Sunday sold", 1)[0].id.startswith("log.txt")
     build_index([library], tmp_path / "fresh")
     assert INDEX.read_manifest(tmp_path / "ix")["files"] == INDEX.read_manifest(tmp_path / "fresh")["files"]
+
+
+def test_what_is_in_the_index_under_another_name_is_not_added_again(library: Path, tmp_path: Path) -> None:
+    before = build_index([library], tmp_path / "ix")
+    manifest = add_to_index([library / "ships"], tmp_path / "ix")
+    assert manifest["corpora"] == before["corpora"]
+    assert manifest["unread"] == {"lomvi.md": "it is in the index as ships/lomvi.md"}
+
+
+def test_a_changed_file_that_is_named_otherwise_than_before_is_pointed_at(library: Path, tmp_path: Path) -> None:
+    build_index([library], tmp_path / "ix")
+    (library / "ships" / "lomvi.md").write_text("# The Lomvi\n\nThe captain is Bo Dahl.")
+    done = CliRunner().invoke(add, [str(tmp_path / "ix"), str(library / "ships")])
+    assert "note: lomvi.md is new, and ships/lomvi.md stays as it was" in done.stderr
 
 
 def test_a_folder_s_name_removes_all_below_it(library: Path, tmp_path: Path) -> None:
