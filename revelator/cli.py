@@ -205,6 +205,10 @@ def run(command: Callable[[], object]) -> None:
         command()
     except RevelatorError as error:
         _exit(error)
+    except OSError as error:
+        if not error.filename or not error.strerror:
+            raise
+        _exit(ConfigError(error.strerror, where=str(error.filename)))
     except ModuleNotFoundError as error:
         extra = find_extra(error)
         if extra is None:

@@ -225,7 +225,9 @@ def read_error(code: str, message: str) -> RevelatorError:
         value = json.loads(message)
         kind = value["error"]
     except (ValueError, KeyError, TypeError):
-        return Unavailable(message) if _GONE.match(message) else _BY_CODE.get(code, ServingError)(message)
+        if _GONE.match(message):
+            return Unavailable(message, hint="ask again: `revelator serve` loads a model anew whose process died")
+        return _BY_CODE.get(code, ServingError)(message)
     own = {name: value[name] for name in ("message", "where", "hint")}
     if kind == "PlanError":
         return PlanError(**own, diagnostics=tuple(Diagnostic(**each) for each in value["diagnostics"]))

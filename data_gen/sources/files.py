@@ -18,6 +18,7 @@ import re
 import zlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import parse_qs
@@ -44,7 +45,8 @@ def find_encoding_fault(text: str) -> str | None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        return f"not UTF-8 text: byte 0x{ord(text[error.start]) & 0xFF:02x} at character {error.start + 1}"
+        byte = f"byte 0x{ord(text[error.start]) & 0xFF:02x} at character {error.start + 1}"
+        return f"not UTF-8 text: {byte}; save the file as UTF-8"
     return None
 
 
@@ -209,7 +211,10 @@ def _open_binary(path: str) -> Any:
 
 def _read_csv(file: IO[str], path: str, delimiter: str) -> Iterator[tuple[int, Any]]:
     csv.field_size_limit(CELL)
-    reader = csv.reader(file, delimiter=delimiter, strict=True)
+    first = file.readline()
+    if delimiter == "," and "," not in first and ";" in first:  # as spreadsheets write it in many countries
+        delimiter = ";"
+    reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
     header = next(reader, [])
     if twice := sorted({name for name in header if header.count(name) > 1}):
         raise DataError(f"two columns are called {twice[0]!r}", where=f"{path}, line 1", hint="rename or remove one")

@@ -179,7 +179,7 @@ def begin_run(folder: Path, run: Run) -> list[QuestionRow]:
         raise ArtifactError(
             f"another run stands there:{lines}",
             where=str(folder),
-            hint="name another folder for this run, or ask with what that one was begun with",
+            hint="name another folder: --out DIR; or ask again with what the run in this one began with",
         )
     read_lines(folder / QUESTIONS)  # drops a last line that a kill cut short
     return read_questions(folder, there, whole=False)

@@ -214,7 +214,7 @@ def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[Benchmark
             raise DataError(f"there is no column {missing[0]!r}; columns are {there} (--column question=NAME)")
         asked, answers = fields.read_question(row, names.question), _list_values(row[names.answer])
         if not answers:
-            raise DataError("the answer is empty")
+            raise DataError("the answer is empty: leave out a question that has none")
         plan, route = (str(row.get(name) or "").strip() for name in (names.plan, names.route))
         try:
             expression = render(parse(plan)) if plan else ""

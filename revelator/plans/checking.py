@@ -38,6 +38,8 @@ Rules = Literal["scoped", "paper"]
 
 ASKED_TWICE = "another question asks this of the same results"
 UNUSED = "no question uses the result of this one, and it is none of the plan's"
+LONE_BRACE = "a brace of this question has no partner"
+CLOSE_IT = "close it: {name} takes the earlier result; a brace that means itself is doubled"
 
 
 def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, ...]:
@@ -70,10 +72,17 @@ def doubts(expression: Expression) -> tuple[Diagnostic, ...]:
         reach.append(max((max(later[producer], reach[producer]) for producer in taken.values()), default=0))
         if asks[index] < index:
             found.append(Diagnostic("asked-twice", ASKED_TWICE, *leaf.span, "leave it out, or ask what else is needed"))
+        if has_lone_brace(leaf.text):
+            found.append(Diagnostic("lone-brace", LONE_BRACE, *leaf.span, CLOSE_IT))
         if index not in results and index not in later and reach[index] <= index:
             found.append(Diagnostic("unused-result", UNUSED, *leaf.span, "use its result in a later question"))
         found += _used_twice(leaf, taken)
     return sort_faults(found)
+
+
+def has_lone_brace(text: str) -> bool:
+    bare = text.replace("{{", "").replace("}}", "")
+    return bare.count("{") != bare.count("}")
 
 
 def _with_spans(expression: Expression) -> Expression:
@@ -123,8 +132,8 @@ def _missing_dependency(node: Expression) -> Diagnostic:
     message = "this question stands after * but uses no earlier result"
     hint = "write {name} where the earlier result belongs, or join the questions with + if they are independent"
     texts = [leaf.text for leaf in leaves(node)]
-    if any(text.count("{") != text.count("}") for text in texts):
-        message, hint = "a brace of this question has no partner", "close it: {name} takes the earlier result"
+    if any(map(has_lone_brace, texts)):
+        message, hint = LONE_BRACE, CLOSE_IT
     assert node.span is not None
     return Diagnostic("missing-dependency", message, *node.span, hint)
 

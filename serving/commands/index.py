@@ -41,7 +41,8 @@ def index() -> None:
 
     Documents (Markdown, text, HTML, PDF, DOCX) and folders of them are cut into passages at headings and paragraphs.
     Files of rows hold passages: JSON lines, {"id": …, "title": …, "text": …}, CSV or TSV with a header of these
-    columns, gzipped or not, or parquet; the id may be left out.
+    columns, gzipped or not, or parquet; the id may be left out. CSV and TSV with other columns are tables: a row is a
+    passage that says each column and its value.
 
     \b
     Examples:
@@ -104,13 +105,22 @@ def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) ->
 def add(folder: Path, files: tuple[Path, ...], as_json: bool) -> None:
     """Add files and folders to the index DIR; those in it that have changed are read anew.
 
-    Whoever has the index open goes on reading it as it was. If the command is killed, the index stays as it was.
+    A file of a folder is known by its path from there: to have one read anew, name the folder that the index was built
+    from. Whoever has the index open goes on reading it as it was. If the command is killed, the index stays as it was.
 
     \b
     Example:
       revelator index add runs/indexes/mine handbook/ minutes-2026.pdf
     """
-    _make(folder, as_json, lambda progress: add_to_index(files, folder, progress=progress))
+    before = _list_names(INDEX.read_manifest(folder))
+    manifest = _make(folder, as_json, lambda progress: add_to_index(files, folder, progress=progress))
+    new = _list_names(manifest) - before
+    for name, old in sorted((name, old) for name in new for old in before if old.endswith(f"/{name}"))[:LISTED]:
+        click.echo(mask_controls(f"note: {name} is new, and {old} stays as it was: are they the same file?"), err=True)
+
+
+def _list_names(manifest: dict[str, Any]) -> set[str]:
+    return {corpus["name"] for corpus in manifest["corpora"]}
 
 
 @index.command()
@@ -127,7 +137,7 @@ def remove(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     _make(folder, as_json, lambda progress: remove_from_index(names, folder, progress=progress))
 
 
-def _make(out: Path, as_json: bool, make: Callable[[Progress], dict[str, Any]]) -> None:
+def _make(out: Path, as_json: bool, make: Callable[[Progress], dict[str, Any]]) -> dict[str, Any]:
     started = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
@@ -139,9 +149,12 @@ def _make(out: Path, as_json: bool, make: Callable[[Progress], dict[str, Any]]) 
         click.echo(f"left out: {len(unread) - LISTED} more; --json lists them", err=True)
     if as_json:
         click.echo(json.dumps({"out": str(out), **manifest}, ensure_ascii=False))
-        return
+        return manifest
     click.echo(f"{_describe_contents(manifest)} in {time.perf_counter() - started:.1f} s: {out}")
+    if manifest["version"] > 1:
+        click.echo("a server that searches it reads the version before until `revelator serve` is started again")
     click.echo(f'next: revelator index search {out} "…"')
+    return manifest
 
 
 @index.command()

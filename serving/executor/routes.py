@@ -7,6 +7,7 @@ model's own can be run.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
 from revelator.limits import Limits
-from revelator.plans import Atomic, Diagnostic, Expression, check, leaves, logic, parse, render
+from revelator.plans import Atomic, Diagnostic, Expression, check, doubts, leaves, logic, parse, render
 from revelator.plans import Sequence as ListOf
 from revelator.plans.bnf import unbrace_placeholders
 from revelator.plans.names import find_name_words
@@ -39,9 +40,14 @@ from serving.protocols import GenerateRequest
 log = logging.getLogger(__name__)
 
 TURNS, TURN_CHARACTERS = 10, 500  # of a conversation: what a language model reads to see what a question refers to
-NAMES_NOTHING = (
-    "the question names nothing, and what was said before is read by a language model alone ({reason}): "
-    "ask the whole question, with its names (Where was Ana Berg born?)"
+UNCLEAR = (
+    "the question can only be understood from what was said before, which takes a language model ({reason}): "
+    'ask the whole question, with its names ("Where was Ana Berg born?", not "Where was she born?")'
+)
+FRAGMENT = re.compile(  # "And the other one?", but not "And who founded it?"
+    r"\s*(?:and\s+)?(?:what|how) about\b"
+    r"|\s*(?:and|or|but)\b(?!\W+(?:wh\w+|how|is|are|was|were|did|do|does|has|have|can)\b)",
+    re.IGNORECASE,
 )
 TEMPERATURES = (0.0, 0.5, 0.8, 1.0)  # the first valid plan is taken (QCompiler, section 3.3)
 
@@ -50,8 +56,8 @@ async def read_in_conversation(run: Run, history: Sequence[Step]) -> bool:
     """Makes the question one that can be understood without the conversation; returns whether there is one to answer.
 
     A language model writes it. Where there is none, or it cannot, a question that names something is asked as it
-    stands, and one that names nothing ("And where was she born?") is unanswered: the embedded base takes the last
-    answer for whatever a pronoun means, and is often wrong.
+    stands. One that names nothing ("And where was she born?") or is no whole question ("And the Harbour Office?") is
+    unanswered: the embedded base takes the last answer for whatever is missing, and is often wrong.
     """
     steps = tuple(
         Step(step.question[:TURN_CHARACTERS], tuple(answer[:TURN_CHARACTERS] for answer in step.answers))
@@ -65,11 +71,11 @@ async def read_in_conversation(run: Run, history: Sequence[Step]) -> bool:
             node.answers = [written]
             if written != run.question:
                 run.question = node.detail["rewritten"] = written
-        elif find_name_words(run.question):
+        elif find_name_words(run.question) and not FRAGMENT.match(run.question):
             node.answers, node.status, node.error = [run.question], "ok", None
         else:
             reason = node.error or "it gave no question"
-            run.recorder.trace.reason = NAMES_NOTHING.format(reason=reason)
+            run.recorder.trace.reason = UNCLEAR.format(reason=reason)
             node.answers, node.status, node.error = [], "unanswered", reason
             return False
     return True
@@ -179,11 +185,14 @@ async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None
 
 
 async def read_plan(text: str, limits: Limits) -> Expression:
-    """Reads a caller's plan. Raises ExpressionError (syntax) or PlanError (diagnostics, or a limit that it exceeds)."""
+    """Reads a caller's plan. Raises ExpressionError (syntax) or PlanError (diagnostics, a brace without a partner, or a
+    limit that it exceeds)."""
 
     def read() -> Expression:
         expression = parse(text)
         require_valid(expression, limits)
+        if lone := [doubt for doubt in doubts(expression) if doubt.code == "lone-brace"]:
+            raise _make_plan_error(lone)
         return expression
 
     return await offload(len(text), read)

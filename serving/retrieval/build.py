@@ -85,8 +85,15 @@ def build_index(
 
 
 def add_to_index(paths: Sequence[Path], out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
-    """Adds files and folders to an index, or reads those anew that have changed, as `build_index` would."""
+    """Adds files and folders to an index, or reads those anew that have changed, as `build_index` would. What the index
+    holds already under another name is left out."""
     files, left = find_files(paths, out)
+    known = {corpus["sha256"]: corpus["name"] for corpus in INDEX.read_manifest(out)["corpora"]}
+    for name, path in list(files.items()):
+        other = known.get(sha256_file(path), name)
+        if other not in files:
+            left[name] = f"it is in the index as {other}"
+            del files[name]
     return _change(out, progress or Progress(disable=True), files, frozenset(paths), left, frozenset())
 
 
@@ -238,7 +245,8 @@ def _refuse_duplicate_ids(parts: Sequence[Part], suspects: frozenset[int]) -> No
         for where, passage in part.read():
             if hash_word(passage.id) in suspects:
                 if passage.id in places:
-                    raise DataError(f"id {passage.id!r} was used already at {places[passage.id]}", where=where)
+                    message = f"id {passage.id!r} was used already at {places[passage.id]}"
+                    raise DataError(message, where=where, hint="leave the ids out, or make each the only one")
                 places[passage.id] = where
 
 

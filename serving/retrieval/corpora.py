@@ -1,7 +1,9 @@
 """What an index is made of: files of rows (JSON lines, CSV, TSV, parquet), documents, and folders of both.
 
 A row is a passage: `title`, `text` and, if it likes, `id`. JSON lines, CSV and TSV may be gzipped; CSV and TSV have a
-header. A document (`serving.retrieval.documents`) becomes as many passages as its length asks for.
+header. A header without `title` and `text` is that of a table of something else: the text of a row is each column with
+its value, as in a table of Markdown, and its title the first value. A document (`serving.retrieval.documents`) becomes
+as many passages as its length asks for.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,9 +25,10 @@ GZIP_MAGIC = b"\x1f\x8b"
 COLUMNS = ("id", "title", "text")
 ROWS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 HINTS = {
-    "jsonl": 'each line is one JSON object: {"id": …, "title": …, "text": …}',
-    "tsv": "the first line names the columns, tab-separated: id, title, text; a field is written as it is, unquoted",
-    "csv": "the first line names the columns: id, title, text (the id may be absent)",
+    "jsonl": 'each line is one JSON object: {"id": …, "title": …, "text": …}; the name of a document ends in '
+    ".md, .txt, .html, .pdf or .docx",
+    "tsv": "the first line names the columns, tab-separated: id, title, text, or your own; a field is unquoted",
+    "csv": "the first line names the columns: id, title, text (the id may be absent), or columns of your own",
     "parquet": "the columns are id (may be absent), title and text",
 }
 ROWS_AT_ONCE = 1024  # of a parquet file held in memory
@@ -81,16 +85,17 @@ def read_corpus(
 ) -> Iterator[tuple[str, Passage]]:
     """The passages of a file, each with its place for messages (file and line; of a document the file).
 
-    A row without `id` gets `<file stem>:<line>`, an empty line none. The ending of the name tells documents, parquet,
-    CSV and TSV (gzipped or not) from JSON lines. `progress` is told the position in the file, in bytes, or in rows of
-    parquet. Raises DataError (file, line, reason).
+    A row without `id` gets `<name without its ending>:<line>`, an empty line none. The ending of the name tells
+    documents, parquet, CSV and TSV (gzipped or not) from JSON lines. `progress` is told the position in the file, in
+    bytes, or in rows of parquet. Raises DataError (file, line, reason).
     """
     if is_document(path):
         yield from (
             (str(path), passage) for passage in read_document(path, name or path.name, size=chunk, overlap=overlap)
         )
         return
-    stem, kind = path.name.split(".")[0], find_kind(path)
+    folder, _, last = (name or path.name).rpartition("/")
+    stem, kind = f"{folder}/".lstrip("/") + last.split(".")[0], find_kind(path)
     try:
         for number, row in (
             _read_parquet_rows(path, progress) if kind == "parquet" else _read_text_rows(path, kind, progress)
@@ -141,26 +146,41 @@ def _read_text_rows(path: Path, kind: str, progress: Callable[[int], object]) ->
 
 
 def _read_header(path: Path, line: bytes) -> tuple[str, ...]:
-    columns = tuple(name.strip().lower() for name in line.decode(errors="replace").lstrip("\ufeff").split("\t"))
-    if not {"title", "text"} <= set(columns):
-        raise DataError("the header names no `title` and `text`", where=f"{path}:1", hint=HINTS["tsv"])
-    return columns
+    columns = line.decode("utf-8-sig", "replace").rstrip("\r\n").split("\t")
+    return _check_columns(path, columns, HINTS["tsv"])
+
+
+def _check_columns(path: Path, columns: Sequence[str], hint: str) -> tuple[str, ...]:
+    """The names of the columns, those of passages in lower case."""
+    lower = tuple(name.strip().lower() for name in columns)
+    if {"title", "text"} <= set(lower):
+        return lower
+    if not any(lower):
+        raise DataError("the header names no column", where=f"{path}:1", hint=hint)
+    return tuple(name.strip() for name in columns)
+
+
+def _name_fields(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str]:
+    """A row as a passage; of a table of other columns, what the row says."""
+    if {"title", "text"} <= set(columns):
+        return {name: field for name, field in zip(columns, fields, strict=True) if name != "id" or field}
+    values = [(name, field.strip()) for name, field in zip(columns, fields, strict=True) if field.strip()]
+    text = ", ".join(f"{name}: {value}" if name else value for name, value in values)
+    return {"title": values[0][1] if values else "", "text": text}
 
 
 def _read_csv_rows(path: Path, lines: IO[bytes], tell: Callable[[], object]) -> Iterator[tuple[int, dict[str, str]]]:
     csv.field_size_limit(FIELD_SIZE)
-    reader = csv.DictReader(
-        (line.decode("utf-8-sig" if not at else "utf-8", "replace") for at, line in enumerate(lines))
-    )
-    reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
-    if not {"title", "text"} <= set(reader.fieldnames):
-        found = ", ".join(reader.fieldnames) or "none"
-        raise DataError(f"the header names no `title` and `text`, but {found}", where=f"{path}:1", hint=HINTS["csv"])
+    first = next(iter(lines), b"").decode("utf-8-sig", "replace")
+    delimiter = "," if "," in first else max(";\t", key=first.count)  # as spreadsheets write it in many countries
+    reader = csv.reader(chain([first], (line.decode("utf-8", "replace") for line in lines)), delimiter=delimiter)
     try:
-        for row in reader:
-            if None in row or None in row.values():
+        columns = _check_columns(path, next(reader, []), HINTS["csv"])
+        for fields in reader:
+            if fields and len(fields) != len(columns):
                 raise DataError("fields do not match the header", where=f"{path}:{reader.line_num}", hint=HINTS["csv"])
-            yield reader.line_num, {name: field for name, field in row.items() if name != "id" or field}
+            if any(field.strip() for field in fields):
+                yield reader.line_num, _name_fields(columns, fields)
             if reader.line_num % 1000 == 0:
                 tell()
     except csv.Error as error:
@@ -172,7 +192,7 @@ def _read_tsv_row(line: bytes, columns: tuple[str, ...], where: str) -> dict[str
     fields = line.decode(errors="replace").rstrip("\r\n").split("\t")
     if len(fields) != len(columns):
         raise DataError(f"{len(fields)} fields under {len(columns)} columns", where=where, hint=HINTS["tsv"])
-    return {name: field for name, field in zip(columns, fields, strict=True) if name != "id" or field}
+    return _name_fields(columns, fields)
 
 
 def _read_parquet_rows(path: Path, progress: Callable[[int], object]) -> Iterator[tuple[int, Any]]:

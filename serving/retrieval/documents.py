@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from bisect import bisect_left
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +30,9 @@ from revelator.trace import Passage
 
 MARKDOWN = (".md", ".markdown")
 DOCUMENTS = (*MARKDOWN, ".txt", ".text", ".html", ".htm", ".pdf", ".docx")
+BINARY = (".pdf", ".docx")
 LARGEST = 100_000_000  # bytes of a file
+CHARACTERS = 20  # of a token, at most: MiniLM counts a word of any length that it does not know as one
 SIZE, OVERLAP = 200, 40
 SENTENCE_END = re.compile(r"[.!?。！？]\s|\n")
 PARSER = MarkdownIt("commonmark").enable("table")
@@ -75,12 +78,17 @@ def convert_document(path: Path) -> str:
         raise DataError(f"cannot be read: {error.strerror}", where=str(path)) from error
     if len(data) > LARGEST:
         raise DataError(f"larger than {LARGEST:,} bytes", where=str(path), hint="split it")
+    if kind not in BINARY:
+        if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+            data = data.decode("utf-16", "replace").encode()
+        if b"\0" in data:
+            raise DataError("not text: it holds zero bytes", where=str(path))
     if kind in MARKDOWN:
         return data.decode("utf-8-sig", "replace")
     try:
         return _open_converter(kind)(BytesIO(data))
     except Exception as error:  # a converter's libraries raise whatever they like about a damaged file
-        reason = f"not a {kind[1:].upper()} file that can be read ({type(error).__name__})"
+        reason = f"not a {kind[1:].upper()} file that can be read: damaged, protected, or of another kind"
         raise DataError(reason, where=str(path)) from error
 
 
@@ -148,6 +156,7 @@ def pack(paragraphs: Sequence[Paragraph], size: int, overlap: int) -> Iterator[l
     counts: list[int] = []
     for paragraph in (part for each in paragraphs for part in _cut(each, size)):
         count = len(_open_tokenizer().encode(paragraph.text, add_special_tokens=False).ids)
+        count = max(count, len(paragraph.text) // CHARACTERS)
         is_new_section = bool(run) and run[0].headings != paragraph.headings
         if run and (is_new_section or sum(counts) + count > size):
             yield list(run)
@@ -161,7 +170,12 @@ def pack(paragraphs: Sequence[Paragraph], size: int, overlap: int) -> Iterator[l
 
 def _cut(paragraph: Paragraph, size: int) -> Iterator[Paragraph]:
     """Parts of at most `size` tokens. Each keeps the place of the whole."""
-    text = paragraph.text
+    longest = size * CHARACTERS
+    for part in _cut_text(paragraph.text, size):
+        yield from (replace(paragraph, text=part[at : at + longest]) for at in range(0, len(part), longest))
+
+
+def _cut_text(text: str, size: int) -> Iterator[str]:
     offsets = _open_tokenizer().encode(text, add_special_tokens=False).offsets
     starts = [start for start, _ in offsets]
     first = begin = 0
@@ -169,10 +183,10 @@ def _cut(paragraph: Paragraph, size: int) -> Iterator[Paragraph]:
         least, most = starts[first + size // 2], offsets[first + size - 1][1]
         ends = [match.end() for match in SENTENCE_END.finditer(text, least, most)]
         end = ends[-1] if ends else max(text.rfind(" ", least, most), least) if " " in text[least:most] else most
-        yield replace(paragraph, text=text[begin:end].strip())
+        yield text[begin:end].strip()
         first, begin = bisect_left(starts, end), end
     if rest := text[begin:].strip():
-        yield replace(paragraph, text=rest)
+        yield rest
 
 
 @cache

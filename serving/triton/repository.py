@@ -154,10 +154,12 @@ def _choose_index(home: Path, settings: Settings) -> dict[str, object]:
         folder = below[0]
     if folder is None:
         found = f"there {f'are {len(below)}' if below else 'is none'} below {home / 'indexes'}"
-        hint = "build one with `revelator index build FILES --out DIR` and give it as --index DIR"
+        hint = f"give one as --index DIR: {', '.join(map(str, below[:5]))}"
+        if not below:
+            hint = "build one with `revelator index build FILES --out DIR` and give it as --index DIR"
         raise ConfigError(f"which index is to be searched? {found}", where="--index", hint=hint)
     if not (folder / "manifest.json").is_file():
-        hint = "give another with --index DIR"
+        hint = "give another with --index DIR" + ("" if settings.index else "; this one was remembered (--remember)")
         raise ConfigError("not an index: it has no manifest.json", where=str(folder), hint=hint)
     return {"index": folder.resolve(), REMEMBERED: folder.resolve() if settings.remember else recorded}
 

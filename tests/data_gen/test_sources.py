@@ -111,7 +111,7 @@ def test_a_row_of_csv_that_is_not_utf8_is_one_malformed_row(tmp_path: Path) -> N
     path = tmp_path / "p.csv"
     path.write_bytes(b"question,answer\nWho?,Ren\xe9\nWho?,Ada\n")
     assert list(read_file_rows(str(path))) == [
-        (2, MalformedRow("not UTF-8 text: byte 0xe9 at character 8")),
+        (2, MalformedRow("not UTF-8 text: byte 0xe9 at character 8; save the file as UTF-8")),
         (3, {"question": "Who?", "answer": "Ada"}),
     ]
 

@@ -50,6 +50,12 @@ def test_every_form_of_file_gives_the_same_questions(tmp_path: Path, form: str) 
     ]
 
 
+def test_columns_may_stand_between_semicolons(tmp_path: Path) -> None:
+    path = tmp_path / "qa.csv"
+    path.write_text("question;answer\nWho signs, and where?;Ana\n", encoding="utf-8")
+    assert read(path) == [("Who signs, and where?", ("Ana",), "", "", [])]
+
+
 def test_columns_can_be_named(tmp_path: Path) -> None:
     path = write(tmp_path, "csv", [{"Frage": "Who?", "Antwort": "Ana", "Weg": "single"}])
     columns = {"question": "Frage", "answer": "Antwort", "route": "Weg"}

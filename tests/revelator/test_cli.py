@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from revelator.cli import COMMANDS, Group, revelator
+from revelator.cli import COMMANDS, Group, revelator, run
+from revelator.errors import ConfigError
 
 GROUPS = [name for name, entry in COMMANDS.items() if isinstance(entry, Group)]
 
@@ -66,3 +68,11 @@ def test_an_unknown_command_suggests_the_nearest(typed: str, meant: str) -> None
 def test_a_word_that_is_near_no_command_gets_no_suggestion() -> None:
     done = CliRunner().invoke(revelator, ["xyzzy"])
     assert done.exit_code == 2 and "No such command 'xyzzy'" in done.output and "Did you mean" not in done.output
+
+
+def test_a_file_that_the_system_refuses_is_named_without_a_traceback(tmp_path: Path, capsys) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as end:
+        run(lambda: (tmp_path / "file" / "below").open())
+    assert end.value.code == ConfigError.exit_status
+    assert capsys.readouterr().err == f"error: {tmp_path}/file/below: Not a directory\n"

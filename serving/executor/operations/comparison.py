@@ -10,6 +10,7 @@ from serving.executor.operations.values import Date, parse_date, parse_quantity
 from serving.executor.operations.wording import AGE, VALUE_ASKED, YES_NO, find_labels, find_order, is_described
 
 MOST_COMPARED = 500  # values that are compared, each with each
+_RATE = re.compile(r" (?:per|an?) [a-z ]+$")  # "62 crowns per square metre", "20 euros an hour"
 _LIVED = re.compile(r"\b(lived|life ?span|lifetime)\b")
 _HEAD = re.compile(
     r"\b(?:which|what)\s+(?:of (?:the )?)?(.*?)(?:['’]s\b|\b(?:whose|who|that|of|has|have|is|are|was|were|did|do)\b|$)",
@@ -68,6 +69,8 @@ def find_extreme(values: Sequence[str], word: str, direction: str, *, existed: b
         if word not in AGE:
             return None
         direction = "more" if direction == "early" else "less"  # of two ages, the older is the greater
+    if len({rate[0] if (rate := _RATE.search(value)) else "" for value in values}) == 1:  # of one rate, amounts compare
+        values = [_RATE.sub("", value) for value in values]
     quantities = [quantity for value in values if (quantity := parse_quantity(value)) is not None]
     if len(quantities) < len(values) or len({quantity.dimensionality for quantity in quantities}) > 1:
         return None

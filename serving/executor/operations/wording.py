@@ -18,7 +18,7 @@ _WORDS = {
     "more": "more most longer longest larger largest bigger biggest greater greatest higher highest taller tallest "
     "heavier heaviest deeper deepest farther farthest further furthest wider widest faster fastest",
     "less": "less least fewer fewest shorter shortest smaller smallest lower lowest lighter lightest shallower "
-    "shallowest nearer nearest closer closest narrower narrowest slower slowest",
+    "shallowest cheaper cheapest nearer nearest closer closest narrower narrowest slower slowest",
 }
 _DIRECTIONS = {word: direction for direction, words in _WORDS.items() for word in words.split()}
 AGE = frozenset(["older", "oldest", "elder", "eldest", "younger", "youngest"])

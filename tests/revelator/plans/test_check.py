@@ -99,3 +99,12 @@ def test_what_a_plan_that_checks_does_in_vain(text, doubted):
 def test_a_brace_without_partner_is_called_that(text: str) -> None:
     [found] = check(parse(text))
     assert "brace" in found.message and (found.start, found.end) == (4, len(text))
+
+
+@pytest.mark.parametrize("text", ["Who is {a?", "Who is a}?", "A * Is {x} in {b?"])
+def test_a_brace_without_partner_that_takes_nothing_is_a_doubt(text: str) -> None:
+    assert "lone-brace" in [found.code for found in doubts(parse(text))]
+
+
+def test_a_doubled_brace_means_itself() -> None:
+    assert doubts(parse("What does {{ mean in C?")) == ()

@@ -35,6 +35,13 @@ def born(name: str, value: str) -> Part:
         ("Who is older, Ann Lee or Bob Ray?", "61", "sixty", "Ann Lee"),
         ("Is Ann Lee or Bob Ray younger?", "May 3, 1950", "44 BC", "Ann Lee"),
         ("Which is taller: Ann Lee or Bob Ray?", "6 ft 2 in", "190 cm", "Bob Ray"),
+        (
+            "Which is more expensive: Ann Lee or Bob Ray?",
+            "88 crowns per square metre",
+            "71 crowns per square metre",
+            "Ann Lee",
+        ),
+        ("Which is cheaper: Ann Lee or Bob Ray?", "€20 an hour", "€25 an hour", "Ann Lee"),
         ("Of Ann Lee and Bob Ray, which one sold more copies?", "1.2 million", "900,000", "Ann Lee"),
         ("Who came out more recently, Ann Lee or Bob Ray?", "1950", "1960", "Bob Ray"),
         ("Which is shorter, Ann Lee or Bob Ray?", "2 hours 10 minutes", "125 minutes", "Bob Ray"),

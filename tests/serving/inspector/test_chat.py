@@ -75,6 +75,12 @@ def test_without_a_language_model_a_follow_up_that_names_nothing_is_unanswered_a
     assert one.world.asked == []  # nothing was searched with a question that could be about anybody
 
 
+@pytest.mark.parametrize("asked", ["And Jay Levey?", "What about Jay Levey?"])
+def test_without_a_language_model_a_follow_up_that_is_no_whole_question_is_unanswered(one, tmp_path, asked):
+    said = say(one, tmp_path, [*FOLLOW_UP[:3], {"role": "user", "content": asked}])
+    assert said.startswith(NO_ANSWER) and "ask the whole question" in said
+
+
 def test_without_a_language_model_a_follow_up_that_names_something_is_asked_as_it_stands(one, tmp_path):
     said = [*FOLLOW_UP[:3], {"role": "user", "content": "Where was Jay Levey born?"}]
     assert say(one, tmp_path, said) == "Detroit"

@@ -11,14 +11,16 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from revelator.errors import DataError
 from revelator.minilm import TOKENIZER, fetch_minilm
+from serving.commands.index import add
 from serving.retrieval import INDEX, Index, add_to_index, build_index, remove_from_index
-from serving.retrieval.documents import Paragraph, pack, read_document
+from serving.retrieval.documents import CHARACTERS, Paragraph, pack, read_document
 
 GUIDE = """---
 layout: page
@@ -128,7 +130,9 @@ def test_every_kind_of_document_in_a_folder_is_found_by_its_words(library: Path,
         ("empty.md", b"", "no text in it"),
         ("photo.png", b"\x89PNG", "not a kind of file that is read"),
         ("old.gz", b"\x1f\x8b", "not a kind of file that is read"),
-        ("costs.csv", b"part,price\nshaft,9\n", "the header names no `title` and `text`, but part, price"),
+        ("costs.csv", b"part,price\nshaft,9,4\n", "fields do not match the header"),
+        ("noise.txt", b"\x00\x01\xfe" * 99, "not text"),
+        ("noise.md", b"a word\x00", "not text"),
     ],
 )
 def test_what_cannot_be_read_is_listed_and_the_rest_is_indexed(
@@ -142,9 +146,46 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_indexed(
 
 
 def test_rows_of_a_file_that_is_named_itself_must_be_whole(library: Path, tmp_path: Path) -> None:
-    (library / "costs.csv").write_text("part,price\nshaft,9\n")
-    with pytest.raises(DataError, match="names no `title`"):
+    (library / "costs.csv").write_text("part,price\nshaft,9,4\n")
+    with pytest.raises(DataError, match="fields do not match"):
         build_index([library / "costs.csv", library / "ships"], tmp_path / "ix")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("old/parts.csv", b'\xef\xbb\xbfid,Part,Maker\n1,shaft,"Holm Works, Sund"\n,,\n2,gear,\n'),
+        ("old/parts.csv", b"id;Part;Maker\n1;shaft;Holm Works, Sund\n2;gear;\n"),
+        ("old/parts.tsv", b"id\tPart\tMaker\n1\tshaft\tHolm Works, Sund\n2\tgear\t\n"),
+    ],
+)
+def test_a_row_of_a_table_with_columns_of_its_own_says_column_and_value(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    for folder in ("old", "new"):  # two files of one name
+        (tmp_path / folder).mkdir()
+        (tmp_path / name.replace("old", folder)).write_bytes(content)
+    build_index([tmp_path], tmp_path / "ix")
+    shaft, gear = sorted(
+        (each for each in Index.open(tmp_path / "ix").search("shaft gear", 9) if each.id.startswith("old/parts:")),
+        key=lambda each: each.id,
+    )
+    assert shaft.text == "id: 1, Part: shaft, Maker: Holm Works, Sund"
+    assert gear.text == "id: 2, Part: gear"
+
+
+def test_a_text_file_in_utf_16_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "note.md"
+    path.write_text("The mooring master is Åse Lund.", encoding="utf-16")
+    assert [each.text for each in read_document(path, "note.md")] == ["The mooring master is Åse Lund."]
+
+
+def test_a_word_without_an_end_is_cut_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "blob.txt"
+    path.write_text("x" * 100_000)
+    texts = [passage.text for passage in read_document(path, "blob.txt")]
+    assert "".join(texts) == path.read_text()
+    assert max(map(len, texts)) <= 200 * CHARACTERS
 
 
 def test_an_index_inside_of_its_folder_is_no_part_of_itself(library: Path) -> None:
@@ -217,6 +258,20 @@ def test_a_changed_document_replaces_what_it_said(library: Path, tmp_path: Path)
     assert index.search("Sunday sold", 1)[0].id.startswith("log.txt")
     build_index([library], tmp_path / "fresh")
     assert INDEX.read_manifest(tmp_path / "ix")["files"] == INDEX.read_manifest(tmp_path / "fresh")["files"]
+
+
+def test_what_is_in_the_index_under_another_name_is_not_added_again(library: Path, tmp_path: Path) -> None:
+    before = build_index([library], tmp_path / "ix")
+    manifest = add_to_index([library / "ships"], tmp_path / "ix")
+    assert manifest["corpora"] == before["corpora"]
+    assert manifest["unread"] == {"lomvi.md": "it is in the index as ships/lomvi.md"}
+
+
+def test_a_changed_file_that_is_named_otherwise_than_before_is_pointed_at(library: Path, tmp_path: Path) -> None:
+    build_index([library], tmp_path / "ix")
+    (library / "ships" / "lomvi.md").write_text("# The Lomvi\n\nThe captain is Bo Dahl.")
+    done = CliRunner().invoke(add, [str(tmp_path / "ix"), str(library / "ships")])
+    assert "note: lomvi.md is new, and ships/lomvi.md stays as it was" in done.stderr
 
 
 def test_a_folder_s_name_removes_all_below_it(library: Path, tmp_path: Path) -> None:
