@@ -3,7 +3,7 @@
     GET  /                          the page; /web/… its files
     GET  /api/servers               the servers that can be asked, and the versions they serve
     POST /api/check                 {"text", "language"} → what `revelator plan check` says, each fault with its excerpt
-    POST /api/runs                  `inquiry.QuestionBody` → JSON lines: the events, then {"kind": "saved", "run": id, "trace_id"}
+    POST /api/runs                  `inquiry.QuestionBody` → JSON lines: the events, then {"kind": "saved", …}
     GET  /api/runs                  the stored runs, newest first
     GET  /api/runs/{id}             one of them
     POST /api/runs/{id}/judgement   `judging.Judgement`, kept in MLflow; gives the run
