@@ -20,10 +20,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
-from itertools import groupby
-from os.path import commonprefix
 
 from lark import Lark
 from lark.lexer import Pattern, PatternRE
@@ -34,33 +32,23 @@ from revelator.plans.logic import MAX_TERMS
 
 TEXTS = ("WORD", "QUOTATION", "TAIL", "QUOTED")  # terminals that hold what a person wrote
 CANONICAL = {"TIMES": " * "}  # of several spellings the one that `render` writes
-NESTED = 40  # groups inside one another in a regular expression: llguidance reads 62 of them, and not 99
-
-
-def make_plan_grammar(words: Iterable[str] | None = None) -> Grammar:
-    """The grammar of plans, after the one space that a completion begins with.
-
-    With `words`, a text outside placeholders is made of these words alone, whatever stands between them; a word is a
-    run of letters, digits and underscores.
-    """
-    closing = ("x", '"', "}", " {x}", "{x}", "x}", " x")
-    text = _plan_text() if words is None else _text(tuple(sorted(set(words))))
-    return Grammar(text, closing, brackets=")", opening="(", deepening="(*+")
 
 
 @cache
+def make_plan_grammar() -> Grammar:
+    """The grammar of plans, after the one space that a completion begins with."""
+    closing = ("x", '"', "}", " {x}", "{x}", "x}", " x")
+    return Grammar(_plan_text(), closing, brackets=")", opening="(", deepening="(*+")
+
+
 def _plan_text() -> str:
-    return _text(None)
-
-
-def _text(words: tuple[str, ...] | None) -> str:
     rules = _Kinds().rules("start", "unfed")
     lines = ['start: " " start_unfed', *(f"{name}: {' | '.join(alternatives)}" for name, alternatives in rules)]
-    lines += [f"{name}: /{pattern}/" for name, pattern in _pieces(words).items()]
+    lines += [f"{name}: /{pattern}/" for name, pattern in PIECES.items()]
     used = set(" ".join(lines).split())
     for terminal in _file().terminals:
         if terminal.name in TEXTS:
-            kinds = _kinds_of_text("IN_QUOTED" if terminal.name == "QUOTED" else "PLAIN", words is not None)
+            kinds = _kinds_of_text("IN_QUOTED" if terminal.name == "QUOTED" else "PLAIN")
             lines.append(f"{terminal.name}: /{expand_classes(terminal.pattern.value)}/")
             named = {f"{terminal.name}_{kind}": text for kind, text in kinds.items()}
             lines += [f"{name}: {terminal.name} & {text}" for name, text in named.items() if name in used]
@@ -136,38 +124,18 @@ def _sign(name: str, pattern: Pattern) -> str:
     return " ".join(json.dumps(piece) for piece in ([" ", value[1:]] if value[0] == " " < value else [value]))
 
 
-def _pieces(words: tuple[str, ...] | None) -> dict[str, str]:
-    """What texts are made of: placeholders, single characters, and with `words` these; then no other letter is left."""
-    letters = "" if words is None else character_class(r"\w")
-    plain = rf"[^{{}}{CONTROLS}{letters}]"
-    escape = r'\\["\\]' if letters else r'\\["\\bfnrt]'
-    pieces = {
-        "PLACEHOLDER": expand_classes(rf"\{{{NAME}\}}"),
-        "PLAIN": plain,
-        "IN_QUOTED": rf"{plain[:-1]}\\]|{escape}",
-    }
-    return pieces if words is None else pieces | {"ALLOWED": _any_of(words)}
+_PLAIN_SIGN = rf"[^{{}}{CONTROLS}]"
+PIECES = {  # of which texts are made
+    "PLACEHOLDER": expand_classes(rf"\{{{NAME}\}}"),
+    "PLAIN": _PLAIN_SIGN,
+    "IN_QUOTED": rf"{_PLAIN_SIGN[:-1]}\\]|\\[\"\\bfnrt]",
+}
 
 
-def _kinds_of_text(plain: str, named: bool) -> dict[str, str]:
-    """What a terminal is intersected with, by kind; `named`: words are allowed ones and stand apart."""
-    between = {"NONE": plain, "ANY": f"({plain} | PLACEHOLDER)"}
-    texts = {kind: f"({b}* (ALLOWED {b}+)* ALLOWED?)" if named else f"{b}*" for kind, b in between.items()}
+def _kinds_of_text(plain: str) -> dict[str, str]:
+    """What a terminal is intersected with, by kind."""
+    texts = {"NONE": f"{plain}*", "ANY": f"({plain} | PLACEHOLDER)*"}
     return texts | {"SOME": f"{texts['ANY']} & /[^{{]*\\{{(.|\\n)*/"}  # a brace is that of a placeholder
-
-
-def _any_of(words: Sequence[str], depth: int = 0) -> str:
-    """A regular expression for these words (sorted, none empty) that follows their common beginnings, each at once:
-    it nests as deep as beginnings part, not as words are long, and never deeper than `NESTED`."""
-    if depth == NESTED:
-        return f"(?:{'|'.join(words)})"
-    ways = []
-    for _, group in groupby(words, key=lambda word: word[0]):
-        alike = list(group)
-        shared = commonprefix(alike)
-        longer = [word[len(shared) :] for word in alike if word != shared]
-        ways.append(shared + (_any_of(longer, depth + 1) + "?" * (shared in alike) if longer else ""))
-    return f"(?:{'|'.join(ways)})"
 
 
 TERM = re.compile(r"^TERM: /(.*)/$", re.MULTILINE)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,7 +40,7 @@ class PlanLanguage:
     fallback: Callable[[str], Any]  # the plan that asks a question as it stands, where no better one was written
     asked_text: Callable[[Any], str]  # what its parts ask for: no placeholders, and not the question as a whole
     count_leaves: Callable[[Any], int]
-    grammar: Callable[[Iterable[str] | None], Grammar]  # what a decoder is held to; to these words too, if it can be
+    grammar: Callable[[], Grammar]  # what a decoder is held to
     most_tokens: int  # that a plan takes, decoded token by token
     beam_tokens: int  # that each beam of a search may take: one that rambles costs all rows of its batch
     spell: Callable[[Any], str]
@@ -136,7 +136,7 @@ LOGIC = PlanLanguage(
     fallback=logic.Term,
     asked_text=_term_texts,
     count_leaves=lambda query: len(logic.list_literals(query)),
-    grammar=lambda words: make_logic_grammar(),
+    grammar=make_logic_grammar,
     most_tokens=256,
     beam_tokens=128,
     spell=logic.render_spaced,
@@ -151,7 +151,7 @@ ART = PlanLanguage(
     fallback=_search_for,
     asked_text=_node_texts,
     count_leaves=lambda tree: sum(not node.children for node in art.number_nodes(tree)),
-    grammar=lambda words: make_art_grammar(),
+    grammar=make_art_grammar,
     most_tokens=448,  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
     beam_tokens=448,
     spell=art.render,

@@ -1,5 +1,4 @@
-"""The names of a question, and the words that a plan of it may use when decoding keeps to names: the question's own and
-function words."""
+"""The words of a question, and which of them are names."""
 
 from __future__ import annotations
 
@@ -33,11 +32,6 @@ def find_name_words(question: str) -> list[str]:
 
 def _bare(word: str) -> str:
     return word.rstrip(_ENDS).removesuffix("'s").rstrip(_ENDS)
-
-
-def collect_words(question: str) -> frozenset[str]:
-    """Collects runs of letters, digits and underscores, each also in lower case and with a capital."""
-    return read_function_words() | _spellings(question)
 
 
 @cache

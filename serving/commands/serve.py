@@ -58,7 +58,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 @click.option(
     "--decoding",
     type=click.Choice(DECODINGS),
-    help="How plans are written: the best of four, token by token and valid, of the question's own words, or freely"
+    help="How plans are written: the best of four, token by token and valid, or freely"
     " (default: as recorded, else beams).",
 )
 @click.option(

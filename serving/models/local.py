@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from revelator.errors import ConfigError
-from revelator.plans.names import collect_words, find_name_words
+from revelator.plans.names import find_name_words
 from revelator.tasks import TASKS, Task
 from serving.executor.operations import OF_SEVERAL
 from serving.models.engine import MAX_NEW_TOKENS, Engine, GeneratedText, never_cancelled
@@ -34,7 +34,6 @@ def complete(
     * `beams`: of the four likeliest texts that check, the one that keeps most of the question's names (`choose_plan`);
       where none checks, and at a temperature, as with `grammar`;
     * `grammar`: token by token, held to the grammar of the plan's language;
-    * `names`: held to it, with the question's own words and function words alone;
     * `free`: token by token, held to nothing.
 
     A plan that cannot be closed within `max_new_tokens` (by default as many as gold needs) is replaced by the fallback
@@ -78,10 +77,7 @@ def _write_plans(
                 plans[place] = rows[best]
     places = [place for place in range(len(prompts)) if place not in plans]
     others = [prompts[place] for place in places]
-    grammars = None
-    if decoding != "free":
-        words = [collect_words(task.question(prompt)) if decoding == "names" else None for prompt in others]
-        grammars = [task.language.grammar(own) for own in words]
+    grammars = None if decoding == "free" else [task.language.grammar()] * len(others)
     plans |= zip(places, engine.generate(others, temperature, budget, grammars, cancelled), strict=True)
     return [plans[place] for place in range(len(prompts))]
 

@@ -49,7 +49,7 @@ class Settings:
     generator_model: str | None = None
     planner: PlannerConfig | Literal["deployed"] | None = None  # an endpoint, or the release
     max_in_flight: int | None = None
-    decoding: str | None = None  # how the revelator writes plans: beams, grammar, names or free
+    decoding: str | None = None  # how the revelator writes plans: beams, grammar or free
     sources: Path | None = None  # file that names the knowledge sources; None: the index alone
     cache: int | None = None  # answers that the executor keeps for equal questions; 0 for none
     limits: Mapping[str, float] | None = None  # of revelator.limits.Limits: lower ones than its defaults

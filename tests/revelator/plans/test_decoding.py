@@ -11,7 +11,6 @@ from revelator.plans import check, logic, parse
 from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
 from revelator.plans.grammar import Grammar
 from revelator.plans.json_decoding import make_json_grammar
-from revelator.plans.names import collect_words
 
 ALPHABET = [*"ab5+*×()\"\\{} '?", " + ", " * ", "{x}", "{a_b}", "{{x}}", "é", "电", " ("]
 
@@ -92,25 +91,6 @@ def test_every_complete_text_of_random_walks_checks(bytes_only: LLTokenizer) -> 
                     complete += 1
                     assert check(parse(text)) == (), text
     assert complete > 500
-
-
-def test_keeping_to_names_refuses_a_name_that_the_question_does_not_hold(bytes_only: LLTokenizer) -> None:
-    grammar = make_plan_grammar(collect_words("Who founded the company that distributed Tin Comet (1997 film)?"))
-    assert accepts(bytes_only, grammar, "Who distributed Tin Comet (1997 film)? * Who is the founder of {company}?")
-    assert not accepts(bytes_only, grammar, "Who distributed Tin Drum? * Who founded {company}?")
-    assert not accepts(bytes_only, grammar, "WhoWho distributed Tin Comet?")
-
-
-def test_keeping_to_names_knows_letters_beyond_the_basic_plane(bytes_only: LLTokenizer) -> None:
-    asked = make_plan_grammar(collect_words("Who wrote 𠮷野家?"))
-    assert accepts(bytes_only, asked, "Who wrote 𠮷野家? * When was {𠮷} born?")
-    assert not accepts(bytes_only, make_plan_grammar(collect_words("Who wrote it?")), "Who wrote 𠮷𠮷𝐀𝐁?")
-
-
-@pytest.mark.parametrize("words", ["a" * 1990, " ".join("a" * n for n in range(1, 140))])
-def test_keeping_to_names_takes_words_of_any_length(bytes_only: LLTokenizer, words: str) -> None:
-    question = f"Who is {words}?"
-    assert accepts(bytes_only, make_plan_grammar(collect_words(question)), question)
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def test_choices_are_remembered_and_the_only_index_is_found(index, tmp_path):
 
 def test_the_way_of_decoding_is_remembered_for_the_version_that_is_served(index, tmp_path):
     repository.write_config(tmp_path, "revelator", 3)
-    for given, kept in ((None, "beams"), ("names", "names"), (None, "names"), ("free", "free")):
+    for given, kept in ((None, "beams"), ("grammar", "grammar"), (None, "grammar"), ("free", "free")):
         repository.lay_out(tmp_path, Settings(index=index, decoding=given))
         assert repository.read_parameters(tmp_path, "revelator") == {"decoding": kept}
         assert repository.read_served_version(tmp_path, "revelator") == 3
