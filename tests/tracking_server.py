@@ -14,7 +14,6 @@ import pytest
 
 MLFLOW = Path(sys.executable).with_name("mlflow")
 SETTINGS = {
-    "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http",
     "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
     "MLFLOW_WEBHOOK_CACHE_TTL": "0",  # a webhook counts from the next event on
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # its queues lie in a folder of /dev/shm that MLflow never removes

@@ -59,7 +59,7 @@ class Share(click.ParamType):
 )
 @click.option("--watch", is_flag=True, help="Follow the alias until told to stop.")
 @click.option("--interval", default=30.0, show_default=True, type=float, help="Seconds between looks at the alias.")
-@click.option("--port", default=0, metavar="PORT", help="Port for /metrics and /hint of --watch; 0: any that is free.")
+@click.option("--port", default=0, metavar="PORT", help="Port for /metrics of --watch; 0: any that is free.")
 @URI
 @AS_JSON
 def deploy(

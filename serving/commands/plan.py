@@ -15,9 +15,8 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from revelator.errors import ArtifactError, ConfigError, DataError, PlanError
+from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.options import AS_JSON, BASE, HOME, REGISTERED, THREADS, URI
-from revelator.plans import bnf, checking
 from revelator.plans.art import Art, parse
 from revelator.plans.language import LANGUAGES, PlanLanguage
 from revelator.registry import CHAMPION
@@ -155,18 +154,15 @@ def _describe(planned: PlannedQuestion) -> str:
 @click.command()
 @click.argument("path", metavar="FILE", type=FILE)
 @click.option("--sources", required=True, type=FILE, help="YAML file that names the sources.")
-@click.option("--question", metavar="TEXT", help="FILE holds a plan that answers this question, not a tree.")
 @click.option("--generator", metavar="URL", help="OpenAI-compatible endpoint (default: the embedded reader).")
 @click.option("--generator-model", "model", metavar="NAME", default="", help="Its model.")
 @click.option("--documents", default=3, show_default=True, type=click.IntRange(0), help="Titles to show for a node.")
 @AS_JSON
-def run(
-    path: Path, sources: Path, question: str | None, generator: str | None, model: str, documents: int, as_json: bool
-) -> None:
-    """Run a tree or a plan in this process, and see each node, its sources and the answer.
+def run(path: Path, sources: Path, generator: str | None, model: str, documents: int, as_json: bool) -> None:
+    """Run a tree in this process, and see each node, its sources and the answer.
 
-    A tree is a file of JSON (`revelator plan grammar --language art`); with --question the file holds a plan of the
-    language bnf, whose steps become the nodes of a tree. `-` is standard input. docs/plans.md has the sources file.
+    A tree is a file of JSON (`revelator plan grammar --language art`); `-` is standard input. docs/your-data.md has the
+    sources file.
 
     \b
     Exit status: 0 answered, 1 not.
@@ -174,14 +170,11 @@ def run(
     \b
     Examples:
       revelator plan run tree.json --sources sources.yaml
-      echo "Who directed UHF? * Where was {director} born?" |
-        revelator plan run - --question "Where was UHF's director born?" --sources sources.yaml
       OPENAI_API_KEY=… revelator plan run tree.json --sources sources.yaml --generator http://127.0.0.1:8000/v1
     """
     from revelator.trace_view import print_trace
 
-    tree = _tree_of_plan(question, _read(path)) if question else parse(_read(path))
-    trace = asyncio.run(_answer(tree, sources, generator, model))
+    trace = asyncio.run(_answer(parse(_read(path)), sources, generator, model))
     if as_json:
         click.echo(json.dumps(trace.to_json(), ensure_ascii=False))
     else:
@@ -195,15 +188,6 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise DataError(f"the plan cannot be read: {error.strerror}", where=str(path)) from error
     return data.decode(errors="replace")
-
-
-def _tree_of_plan(question: str, text: str) -> Art:
-    from serving.executor.trees import derive_tree
-
-    plan = bnf.parse(text.strip())
-    if faults := checking.check(plan):
-        raise PlanError(f"the plan cannot be run: {faults[0].message}", hint=faults[0].hint)
-    return derive_tree(question, plan)
 
 
 async def _answer(tree: Art, path: Path, url: str | None, model: str) -> Trace:

@@ -5,30 +5,22 @@ when they differ. A deploy goes on where a killed one stopped, so the loop store
 at any step and started again. What fails is tried again after a wait that doubles up to five minutes, drawn between
 half and the whole of it so that replicas do not come back together.
 
-A loopback HTTP endpoint answers GET /metrics, and POST /hint for MLflow's webhooks, which only shorten a wait. MLflow
-signs a delivery as the Standard Webhooks convention says: HMAC-SHA256 over `id.timestamp.body`, in base64 after `v1,`,
-with the webhook's secret, which is read here from REVELATOR_WEBHOOK_SECRET. A hint says only that something changed;
-the loop asks the registry what.
+A loopback HTTP endpoint answers GET /metrics.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
-import os
 import random
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from revelator import registry
@@ -43,10 +35,7 @@ from serving.triton.running import find_running_server
 FIRST_WAIT = 1.0  # seconds after the first failure
 LONGEST_WAIT = 300.0
 PREFIX = "revelator_deploy"
-SECRET = "REVELATOR_WEBHOOK_SECRET"
 LOOPBACK = "127.0.0.1"
-MOST_BYTES = 64 * 1024  # a delivery about an alias has some 300
-OLDEST_SECONDS = 300  # a delivery that is sent again later counts for nothing
 
 
 class Reconciler:
@@ -81,10 +70,8 @@ class Reconciler:
             return False
         return running is None or control.is_ready(running.grpc, REVELATOR, version)
 
-    def follow(
-        self, stop: threading.Event, hint: threading.Event, interval: float, report: Callable[[str], None]
-    ) -> None:
-        """Looks until `stop`, every `interval` seconds or when `hint` is set."""
+    def follow(self, stop: threading.Event, interval: float, report: Callable[[str], None]) -> None:
+        """Looks every `interval` seconds until `stop`."""
         failures = 0
         while not stop.is_set():
             try:
@@ -102,8 +89,7 @@ class Reconciler:
             self.metrics.in_sync.set(failures == 0)
             self.metrics.failing.set(failures)
             self.metrics.wait.set(wait)
-            hint.wait(wait)
-            hint.clear()
+            stop.wait(wait)
 
 
 def compute_wait(failures: int, draw: Callable[[], float] = random.random) -> float:
@@ -113,13 +99,12 @@ def compute_wait(failures: int, draw: Callable[[], float] = random.random) -> fl
 
 
 def follow_until_stopped(reconciler: Reconciler, interval: float, port: int, report: Callable[[str], None]) -> None:
-    """Follows in the foreground, with /metrics and /hint on loopback, until SIGINT or SIGTERM."""
+    """Follows in the foreground, with /metrics on loopback, until SIGINT or SIGTERM."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    hint = threading.Event()
-    with serve_hints(port, hint, reconciler.metrics) as url:
-        report(f"follows {reconciler.alias} of {reconciler.name}; metrics {url}/metrics, webhook {url}/hint")
+    with serve_metrics(port, reconciler.metrics) as url:
+        report(f"follows {reconciler.alias} of {reconciler.name}; metrics {url}")
         try:
-            reconciler.follow(threading.Event(), hint, interval, report)
+            reconciler.follow(threading.Event(), interval, report)
         except KeyboardInterrupt:
             report("stopped")
 
@@ -135,7 +120,6 @@ class Metrics:
         self.wait = self._gauge("wait_seconds", "Seconds between the last look and the next.")
         self.failing = self._gauge("consecutive_failures", "Failures since the last success.")
         self.failures = self._counter("failures", "Looks that ended in an error, by its kind.", "error")
-        self.hints = self._counter("hints", "Webhook deliveries.", "outcome")
 
     def _gauge(self, name: str, meaning: str) -> Gauge:
         return Gauge(name, meaning, namespace=PREFIX, registry=self.registry)
@@ -144,39 +128,14 @@ class Metrics:
         return Counter(name, meaning, (label,), namespace=PREFIX, registry=self.registry)
 
 
-def sign(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
-    signed = f"{delivery}.{timestamp}.".encode() + body
-    return "v1," + base64.b64encode(hmac.new(secret.encode(), signed, hashlib.sha256).digest()).decode()
-
-
-def is_genuine(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
-    """Whether a delivery is signed with `secret` and was signed within the last `OLDEST_SECONDS` of `now`."""
-    delivery, timestamp = headers.get("X-MLflow-Delivery-Id", ""), headers.get("X-MLflow-Timestamp", "")
-    if not (timestamp.isascii() and timestamp.isdigit()) or abs(now - int(timestamp)) > OLDEST_SECONDS:
-        return False
-    given = headers.get("X-MLflow-Signature", "")
-    return hmac.compare_digest(given.encode(), sign(secret, delivery, timestamp, body).encode())
-
-
 @contextmanager
-def serve_hints(port: int, hint: threading.Event, metrics: Metrics) -> Iterator[str]:
-    """Serves on loopback until the end of the block; the address. ConfigError when the port is taken."""
-    secret = os.environ.get(SECRET, "")
+def serve_metrics(port: int, metrics: Metrics) -> Iterator[str]:
+    """Serves /metrics on loopback until the end of the block; yields the address. ConfigError when the port is
+    taken."""
 
     async def show(_: Request) -> Response:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    async def take(request: Request) -> Response:
-        length = request.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdigit()) or int(length) > MOST_BYTES:
-            return PlainTextResponse("POST /hint with a body of at most 64 KiB\n", 400)
-        genuine = bool(secret) and is_genuine(secret, request.headers, await request.body(), time.time())
-        metrics.hints.labels("accepted" if genuine else "refused").inc()
-        if not genuine:
-            return PlainTextResponse(f"not signed with {SECRET}\n", 403)
-        hint.set()
-        return Response(status_code=204)
-
-    application = Starlette(routes=[Route("/metrics", show), Route("/hint", take, methods=["POST"])])
+    application = Starlette(routes=[Route("/metrics", show)])
     with serve_http(LOOPBACK, port, application, "name another --port, or 0 for a free one") as taken:
-        yield f"http://{LOOPBACK}:{taken}"
+        yield f"http://{LOOPBACK}:{taken}/metrics"

@@ -12,34 +12,28 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from revelator.errors import PlanError, TaskOutputError, Unavailable
+from revelator.errors import PlanError, Unavailable
 from revelator.limits import NODE_CHARACTERS, Limits
-from revelator.plans import Expression, bind, leaves
-from revelator.plans import substitute as substitute_names
 from revelator.plans.art import (
     Art,
     Numbered,
-    Search,
     check,
     escape,
     number_nodes,
     parse,
-    references,
     render,
     spell_call,
     substitute,
     substituted_size,
 )
-from revelator.plans.names import find_name_words
-from revelator.tasks import TRANSLATE_ART, TRANSLATE_BNF
+from revelator.tasks import TRANSLATE_ART
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor import routes
 from serving.executor.evidence import Models, copy_answer
-from serving.executor.operations import needs_judgement
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
 from serving.executor.tree_answers import KnownAnswer, find_names_beside, reason, reason_over_none, run_operator
-from serving.knowledge.operators import Ids, Query, build_direct_query, build_query, derive_call, digest_query
+from serving.knowledge.operators import Ids, Query, build_direct_query, build_query, digest_query
 from serving.knowledge.sources import Sources
 from serving.pauses import offload
 from serving.protocols import Completion, Generator
@@ -60,19 +54,21 @@ def require_valid_tree(art: Art, limits: Limits) -> None:
 
 
 async def answer_by_tree(run: Run) -> None:
-    """Answers by a tree: the caller's as JSON, else the model's own, else one derived from the model's plan, else the
-    loop. Raises ExpressionError and PlanError, before any source is asked, for a caller's tree that cannot be run.
+    """Answers by a tree, the caller's as JSON or the model's own; where the model writes none, by a plan.
+
+    Raises ExpressionError and PlanError, before any source is asked, for a caller's tree that cannot be run.
     """
     if run.given_plan is not None:
         await run_tree(run, await offload(len(run.given_plan), partial(parse, run.given_plan)))
         return
     run.recorder.trace.plan_language = "art"
-    try:
-        await run_tree(run, await _write_tree(run), "model")
-    except (PlanError, TaskOutputError) as error:
-        run.recorder.trace.plan_language = "bnf"
-        run.degrade(f"{error.message}: the question went through the loop")
-        await routes.answer_by_loop(run)
+    tree: Art | None = await routes.translate(run, TRANSLATE_ART, lambda art: require_valid_tree(art, run.limits))
+    if tree is not None:
+        await run_tree(run, replace(tree, question=escape(run.question)), "model")
+        return
+    run.recorder.trace.plan_language = "bnf"
+    run.degrade(f"no tree that the model wrote could be run ({routes.find_last_fault(run)}): it wrote a plan instead")
+    await routes.answer_by_plan(run)
 
 
 async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> None:
@@ -272,49 +268,3 @@ class TreeRun:
             for source, names in self.boxes[number].detail.get("ids", {}).items():
                 merged.setdefault(source, {}).update({name: tuple(iris) for name, iris in names.items()})
         return merged
-
-
-async def _write_tree(run: Run) -> Art:
-    """Returns the model's first tree that can be run, about the question as asked; else the tree of its first plan.
-
-    Raises PlanError where it writes neither.
-    """
-    tree: Art | None = await routes.translate(run, TRANSLATE_ART, lambda art: require_valid_tree(art, run.limits))
-    if tree is not None:
-        return replace(tree, question=escape(run.question))
-    wrong = routes.find_last_fault(run)
-    plan: Expression | None = await routes.translate(
-        run, TRANSLATE_BNF, lambda plan: routes.require_valid(plan, run.limits)
-    )
-    if plan is None:
-        raise PlanError(
-            f"neither a tree ({wrong}) nor a plan ({routes.find_last_fault(run)}) that the model wrote could be run"
-        )
-    run.degrade(f"no tree that the model wrote could be run ({wrong}): it was derived from the model's plan")
-    return derive_tree(run.question, plan)
-
-
-def derive_tree(question: str, expression: Expression) -> Art:
-    """Derives a tree from a valid plan: its leaves become children of the question, in order; a single leaf, one node.
-
-    A question about one entity, named or found earlier, becomes `Relate` with the rest of its words; one that only asks
-    who or what that is, `Search`; one that judges earlier answers, `[DR]`; any other is searched for as it stands.
-    """
-    found, sources = leaves(expression), bind(expression).sources
-    nodes = [
-        _derive_node(
-            substitute_names(escape(leaf.text), {name: f"[{producer + 1}]" for name, producer in needs.items()})
-        )
-        for leaf, needs in zip(found, sources, strict=True)
-    ]
-    if len(nodes) == 1:
-        return Art(escape(question), nodes[0].call)
-    return Art(escape(question), children=tuple(nodes))
-
-
-def _derive_node(text: str) -> Art:
-    named = references(text)
-    if len(named) > 1 or (named and needs_judgement(text)):
-        return Art(text)
-    head = f"[{named[0]}]" if named else " ".join(find_name_words(text))
-    return Art(text, derive_call(text, head) if head and head in text else Search(text))

@@ -43,15 +43,6 @@ def test_run_answers_over_the_sources_of_a_file(tmp_path: Path, films: Path) -> 
     assert call(*arguments)[0] == 1
 
 
-def test_a_plan_runs_over_the_same_sources_as_a_tree_of_its_steps(tmp_path: Path, films: Path) -> None:
-    (tmp_path / "sources.yaml").write_text(f"sources: [{{kind: graph, name: films, folder: {films}}}]")
-    arguments = ["run", "-", "--sources", str(tmp_path / "sources.yaml"), "--question", CHAIN.question]
-    plan = "Who directed Tin Comet? * Which films did {director} direct?"
-    status, output = call(*arguments, "--json", input=plan)
-    assert (status, sorted(json.loads(output)["answers"])) == (0, ["Glass Harbour", "Tin Comet"])
-    assert call(*arguments, input="Who directed {nobody}?")[0] != 0
-
-
 def test_what_a_limit_cuts_off_is_shown(tmp_path: Path, films: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serving.knowledge.graph.ROWS", 1)
     (tmp_path / "tree.json").write_text(render(CHAIN))
