@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from serving.executor.operations import parse_date, parse_quantity
-from serving.knowledge.labels import fold_label, is_alike
-from serving.retrieval import STOP_WORDS
+from serving.knowledge.labels import fold_label
 
 _OTHER = re.compile(r"^\s*+(?:is |are |that (?:is|are) )?(?:other than|not|except|besides)\s++(.+)$", re.IGNORECASE)
 _BOUND = re.compile(
@@ -18,20 +17,11 @@ _BOUND = re.compile(
     re.IGNORECASE,
 )
 _LISTED = re.compile(r",|\band\b|\bor\b", re.IGNORECASE)
-# of what is left of a condition when bounds, values and relations are cut out, as `fold_label` folds it ("isn t")
-_NEGATION = re.compile(
-    r"\b(?:not|never|no|non|neither|without|lack\w*|exclud\w+|except|besides|other than|unlike|cannot|[a-z]+n t)\b"
+# What says more than "all of these hold", in what is left of a condition as `fold_label` folds it ("isn t").
+_MORE = re.compile(
+    r"\b(?:not|no|non|never|none|nobody|nothing|cannot|[a-z]+n t|neither|nor|or|without|lack\w*|exclud\w+|except"
+    r"|besides|other|unlike|but|only|if|unless|rather|instead|at least|at most|hardly|barely|rarely|seldom)\b"
 )
-_OR = re.compile(r"\b(?:or|nor)\b")
-_AND = re.compile(r"\band\b")
-_BEYOND = re.compile(
-    r"\b(?:but|only|if|unless|rather than|instead of|at least|at most"
-    r"|none|nobody|nothing|hardly|barely|rarely|seldom)\b"
-)
-GRAMMAR = STOP_WORDS | frozenset(
-    "were been did does do has have had which who whose either nor any also from".split()  # noqa: SIM905
-)
-NAMED = "\0"  # stands where a bound or a value was
 UPPER = frozenset(["before", "until", "earlier than", "less than", "under", "below"])
 INCLUSIVE = frozenset(["since", "from", "until"])
 QUANTITIES = frozenset(["more than", "over", "above", "less than", "under", "below"])
@@ -62,11 +52,9 @@ def exclude_named(condition: str, entities: Sequence[str]) -> tuple[str, ...] | 
 def judge_entities(condition: str, facts: Mapping[str, Sequence[Fact]]) -> dict[str, bool | None]:
     """Whether each entity meets the condition, in order; None where its facts do not tell.
 
-    Bounds ("after 1990", "between 2000 and 2010") are held against the numbers and years among the values, and the
-    values that the condition names must be among them: all, or, with "or", one. Where the condition also names a
-    relation, its facts alone count for what can be one of its values. A negation ("not", "without", "never", …) turns
-    one of these round, for entities that have such facts at all. What is more than this (two negations, one in the
-    middle, "or" beside "and") is decided for no entity.
+    Bounds ("after 1990", "between 2000 and 2010") are held against the numbers and years among the values, and all
+    values that the condition names must be among them. Where the condition also names a relation, its facts alone count
+    for what can be one of its values. What says more, such as "not" or "or", is decided for no entity.
     """
     read = _read_condition(condition, facts)
     return {entity: read.is_met_by(known) if read else None for entity, known in facts.items()}
@@ -82,8 +70,6 @@ class _Condition:
     relations: frozenset[str]
     of: frozenset[str]
     bounds_of: bool
-    either: bool
-    negated: bool
 
     def is_met_by(self, facts: Sequence[Fact]) -> bool | None:
         own = [fact for fact in facts if fold_label(fact.relation) in self.relations]
@@ -91,9 +77,7 @@ class _Condition:
         for value in self.values:
             among = own if value in self.of else facts
             parts.append(value in {fold_label(fact.value) for fact in among} if among else None)
-        settling = self.either  # one True settles "or", one False settles "and"
-        met = settling if settling in parts else None if None in parts else not settling
-        return met if met is None else met != self.negated
+        return False if False in parts else None if None in parts else True
 
 
 def _read_condition(condition: str, facts: Mapping[str, Sequence[Fact]]) -> _Condition | None:
@@ -101,36 +85,20 @@ def _read_condition(condition: str, facts: Mapping[str, Sequence[Fact]]) -> _Con
     if len(condition) > CONDITION_CHARACTERS:
         return None
     bounds = tuple(_BOUND.finditer(condition))
-    rest = f" {f' {NAMED} '.join(map(fold_label, _BOUND.sub(NAMED, condition).split(NAMED)))} "
+    rest = f" {fold_label(_BOUND.sub(' ', condition))} "
     every = [fact for known in facts.values() for fact in known]
     names = {fold_label(fact.relation) for fact in every}
     relations = frozenset(name for name in names if f" {name} " in rest)
     own = [fact for fact in every if fold_label(fact.relation) in relations]
     said = {key for fact in every if (key := fold_label(fact.value)) and f" {key} " in rest}
     values = frozenset(v for v in said if not any(v != w and f" {v} " in f" {w} " for w in said))
-    for cut, mark in ((values, f" {NAMED} "), (relations, " ")):
-        for text in cut:
-            rest = rest.replace(f" {text} ", mark)
-    negations = list(_NEGATION.finditer(rest))
-    either = bool(_OR.search(rest))
-    if not (bounds or values) or _BEYOND.search(rest) or len(negations) > 1:
-        return None
-    if either and (bounds or _AND.search(rest)):
-        return None
-    if negations and (NAMED in rest[: negations[0].start()] or (rest.count(NAMED) > 1 and not either)):
-        return None
-    if (negations or (either and "," in condition)) and _has_unread_words(_NEGATION.sub(" ", rest), names):
+    for text in (*values, *relations):
+        rest = rest.replace(f" {text} ", " ")
+    if not (bounds or values) or _MORE.search(rest):
         return None
     of = frozenset(values & {fold_label(fact.value) for fact in own})
     bounds_of = any(_is_within(own, bound) is not None for bound in bounds)
-    return _Condition(bounds, values, relations, of, bounds_of, either, bool(negations))
-
-
-def _has_unread_words(text: str, relations: Collection[str]) -> bool:
-    """Whether a word is left that is neither grammar nor part of a relation's name."""
-    known = {word for name in relations for word in name.split()}
-    words = [word for word in text.replace(NAMED, " ").split() if word not in GRAMMAR]
-    return not all(any(is_alike(word, other) for other in known) for word in words)
+    return _Condition(bounds, values, relations, of, bounds_of)
 
 
 def _is_within(facts: Sequence[Fact], bound: re.Match[str]) -> bool | None:

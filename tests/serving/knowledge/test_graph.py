@@ -66,18 +66,10 @@ async def ask(source: GraphSource, call: Call, ids: dict[str, dict[str, tuple[st
         (Filter(("Tin Comet", "Glass Harbour"), "between 1990 and 1999"), ["Glass Harbour"]),
         (Filter(("Tin Comet", "Paper Moons"), "directed by Bo Marsh"), ["Paper Moons"]),
         (Filter(("Tin Comet", "Paper Moons"), "loved by everyone"), []),
-        (Filter(FILMS, "not directed by Bo Marsh"), ["Tin Comet", "Glass Harbour"]),
-        (Filter(FILMS, "not released before 1990"), ["Glass Harbour", "Paper Moons"]),
-        (Filter(FILMS, "no later than 1994"), ["Tin Comet", "Glass Harbour"]),
-        (Filter(FILMS, "that wasn't directed by Ada Quill"), ["Paper Moons"]),
-        (Filter(FILMS, "without Cy Vane"), ["Glass Harbour", "Paper Moons"]),
-        (Filter(FILMS, "comedy or drama"), list(FILMS)),
-        (Filter(("Tin Comet", "Paper Moons"), "neither starring Cy Vane nor Bo Marsh"), []),
         (Filter(FILMS, "after 1990 and before 2000"), ["Glass Harbour"]),
         (Filter(FILMS, "a comedy before 1990"), ["Tin Comet"]),
         (Filter(FILMS, "a comedy directed by Ada Quill"), ["Tin Comet"]),
         (Filter(FILMS, "directed by Ada Quill after 1990"), ["Glass Harbour"]),
-        (Filter(FILMS, "directed by Bo Marsh or drama"), ["Glass Harbour", "Paper Moons"]),
     ],
 )
 async def test_an_operator_gives_the_whole_typed_list(graph: GraphSource, call: Call, answers: list[str]) -> None:
@@ -108,6 +100,12 @@ async def test_a_part_of_a_name_stands_for_an_entity_only_when_it_can_be_one_alo
 @pytest.mark.parametrize(
     "condition",
     [
+        "not directed by Bo Marsh",
+        "no later than 1994",
+        "that wasn't directed by Ada Quill",
+        "without Cy Vane",
+        "comedy or drama",
+        "neither starring Cy Vane nor Bo Marsh",
         "not without Cy Vane",
         "directed by Ada Quill, not Nobody Known",
         "not by Nobody Known, starring Cy Vane",
@@ -135,10 +133,9 @@ async def test_none_is_decided_only_when_the_facts_tell_of_every_entity(films: P
     source = GraphSource(GraphStore(films))
     none = await ask(source, Filter(FILMS, "before 1950"))
     assert (none.answers, none.decided) == ((), True)
-    for condition in ("before 1950", "not before 2010"):
-        unknown = await ask(source, Filter((*FILMS, "No such film"), condition))
-        assert (unknown.answers, unknown.decided) == ((), False)
-        assert "do not tell of 1 of 4" in unknown.note
+    unknown = await ask(source, Filter((*FILMS, "No such film"), "before 1950"))
+    assert (unknown.answers, unknown.decided) == ((), False)
+    assert "do not tell of 1 of 4" in unknown.note
     await source.close()
 
 
