@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from json import decoder, scanner
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from revelator.config import find_first_fault
 from revelator.errors import DataError, InvalidRequest
@@ -55,53 +54,14 @@ def read_options(text: str, most_bytes: int) -> dict[str, Any]:
     if len(text) > most_bytes or len(text.encode()) > most_bytes:
         raise InvalidRequest(f"the options are too large; the limit options_bytes is {most_bytes}")
     try:
-        wanted = Options.model_validate(_DECODER.decode(text or "{}"))
+        wanted = Options.model_validate(from_json(text or "{}", allow_inf_nan=False))
     except ValidationError as error:
         field, reason = find_first_fault(error)
         hint = f"options are {', '.join(Options.model_fields)}"
         raise InvalidRequest(reason, where=f"options.{field}"[:200].rstrip("."), hint=hint) from error
     except ValueError as error:
         raise InvalidRequest(f"the options are not JSON: {error}") from error
-    except RecursionError as error:
-        raise InvalidRequest("the options are not JSON that can be read: they are nested too deep") from error
     return {name: given for name, given in wanted if given is not None}
-
-
-class _Decoder(json.JSONDecoder):
-    """Reads JSON in Python, so that other threads run meanwhile; the reader in C would stop the event loop until it is
-    done. Raises ValueError also for NaN, for a name that stands twice in an object, and for a number or text that no
-    float or UTF-8 can hold."""
-
-    def __init__(self) -> None:
-        super().__init__(object_pairs_hook=_refuse_duplicates, parse_float=_read_finite, parse_constant=_refuse)
-        self.parse_string = _read_string
-        self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        raise ValueError("a name stands twice in an object")
-    return value
-
-
-def _read_finite(text: str) -> float:
-    if math.isinf(number := float(text)):
-        raise ValueError(f"no number is as large as {text[:60]}")
-    return number
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
-
-
-def _read_string(text: str, start: int, strict: bool) -> tuple[str, int]:
-    value, end = decoder.scanstring(text, start, strict)  # type: ignore[attr-defined]
-    value.encode()  # UnicodeEncodeError, a ValueError, for half of a surrogate pair
-    return value, end
-
-
-_DECODER = _Decoder()
 
 
 def read_trace(value: Mapping[str, Any]) -> Trace:
