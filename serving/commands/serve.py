@@ -53,9 +53,6 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 @click.option("--sources", type=FOLDER, help="YAML file of knowledge sources: indexes, graphs, web.")
 @click.option("--max-in-flight", type=click.IntRange(1), help="Questions at a time; the next is refused at once.")
 @click.option(
-    "--cache", type=click.IntRange(0), metavar="N", help="Keep N answers for equal questions (default: none)."
-)
-@click.option(
     "--decoding",
     type=click.Choice(DECODINGS),
     help="How plans are written: the best of four, token by token and valid, or freely"

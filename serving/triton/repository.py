@@ -51,7 +51,6 @@ class Settings:
     max_in_flight: int | None = None
     decoding: str | None = None  # how the revelator writes plans: beams, grammar or free
     sources: Path | None = None  # file that names the knowledge sources; None: the index alone
-    cache: int | None = None  # answers that the executor keeps for equal questions; 0 for none
     limits: Mapping[str, float] | None = None  # of revelator.limits.Limits: lower ones than its defaults
     merge: MergePolicy | None = None  # who makes the answer of the answers of parts
     own_knowledge: bool | None = None  # whether a language model answers what no document does
@@ -93,7 +92,7 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
             raise ConfigError("the embedded reader selects no sources", where=f"{sources}: select", hint=hint)
     facts = repository_folder(home) / VLLM / "1" / FACTS_FILE  # where `deploy --engine vllm` laid it out
     planner = choose_planner(home, settings)
-    asking = {
+    asking: dict[str, object] = {
         "max_in_flight": settings.max_in_flight or asker.get("max_in_flight"),
         "sources": Path(sources).resolve() if sources else None,
         "limits": asker.get("limits") if settings.limits is None else _write_limits(settings.limits),
@@ -101,12 +100,11 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
         PLANNER: planner.model_dump_json() if planner else None,
         WRITING: json.dumps(asdict(_choose_writing(settings, asker, endpoint))),
     }
-    cache = asker.get("cache") if settings.cache is None else settings.cache or None
     chosen: dict[str, dict[str, object]] = {
         "retriever": _choose_index(home, settings),
         "generator": {"endpoint": endpoint, "model": model},
-        "executor": {**asking, "cache": cache},
-        "executor_stream": {**asking},
+        "executor": asking,
+        "executor_stream": asking,
     }
     return {
         name: {key: str(value) for key, value in parameters.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The executor behind its Triton model: a request's strings in, a trace out; answers are cached on demand."""
+"""The executor behind its Triton model: a request's strings in, a trace out."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from contextlib import AbstractContextManager, AsyncExitStack, aclosing, nullcon
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
-
-from cachetools import TTLCache
+from typing import Any
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
-from revelator.files import sha256_text
 from revelator.limits import Limits
 from revelator.minilm import read_vocabulary
 from revelator.trace import Event, Trace
@@ -33,39 +30,6 @@ from serving.triton.inside.options import read_history, read_options, read_trace
 from serving.triton.inside.processes import ProcessGuard
 from serving.triton.repository import read_planner, read_writing
 
-CACHE_SECONDS = 3600.0  # what a graph or the web says may change
-Lookup = Literal["hit", "miss"]
-
-
-class AnswerCache:
-    """Answers to the same question, with the same options, of the same version: the `entries` used last, none older
-    than an hour. `count_lookup` is called with the result of each lookup.
-
-    Triton's own response cache cannot do this: its key is the executor's inputs and version, not the revelator's, so a
-    deploy would not show, and it would keep partial answers as well.
-    """
-
-    def __init__(self, entries: int, count_lookup: Callable[[Lookup], object]) -> None:
-        self._traces: TTLCache[str, Trace] = TTLCache(entries, CACHE_SECONDS)
-        self._count_lookup = count_lookup
-
-    def find(self, question: str, options: str, version: str) -> Trace | None:
-        """The trace that this version of the revelator gave the first time, including its timings."""
-        found = self._traces.get(_make_key(question, options, version))
-        self._count_lookup("hit" if found else "miss")
-        return found
-
-    def store(self, question: str, options: str, version: str, trace: Trace) -> None:
-        """Stores a whole answer, unless it is degraded or another version helped because `version` was unloaded. An
-        endpoint that plans has no version, "", but that which its replies report."""
-        is_own = version in ("", trace.versions.get("revelator", version)) and not trace.degraded
-        if trace.outcome == "answered" and is_own:
-            self._traces[_make_key(question, options, version)] = trace
-
-
-def _make_key(*parts: str) -> str:
-    return sha256_text("\0".join(parts))
-
 
 class QuestionService:
     """Answers questions with the three other models of the server at `url`.
@@ -73,8 +37,8 @@ class QuestionService:
     The release of `home` answers (`serving.models.releases`). Of the `parameters` of a config.pbtxt, `sources` names
     the knowledge sources, without which the served retriever alone is searched; `vllm` the version folder of the
     model `revelator_vllm`, and `planner` (JSON) an endpoint, which then plans in place of `revelator`; `limits` is
-    JSON that lowers the executor's own, `writing` JSON that says what a language model writes. `cache` holds answers;
-    events are always new. `on_finish` is called with each finished trace; `admission` says when a question may begin.
+    JSON that lowers the executor's own, `writing` JSON that says what a language model writes. `on_finish` is called
+    with each finished trace; `admission` says when a question may begin.
     """
 
     def __init__(
@@ -84,14 +48,12 @@ class QuestionService:
         parameters: Mapping[str, str],
         on_finish: Callable[[Trace], object] = lambda trace: None,
         admission: Admission | None = None,
-        cache: AnswerCache | None = None,
     ) -> None:
         self.url = url
         self.home = home
         self.sources, self.vllm = (Path(parameters[n]) if n in parameters else None for n in ("sources", "vllm"))
         self.planner = read_planner(parameters)
         self.writing = read_writing(parameters)
-        self.cache = cache
         self.limits = Limits().lowered(json.loads(parameters.get("limits", "{}")))
         self._on_finish = on_finish
         self._admission = admission
@@ -134,15 +96,9 @@ class QuestionService:
     async def answer(self, question: str, options: str, deadline_ms: object, request_id: str = "") -> Trace:
         """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
         wanted = await self._read_options(question, options, deadline_ms)
-        cache = None if "reuse" in wanted else self.cache  # its key would be megabytes
         with self._choose_version(request_id or question) as choice:
-            if cache and (cached := cache.find(question, options, choice.version)):
-                return cached
             trace = await self._executor.run(question, **wanted)
-        trace = replace(trace, versions={**trace.versions, **choice.versions()})
-        if cache:
-            cache.store(question, options, choice.version, trace)
-        return trace
+        return replace(trace, versions={**trace.versions, **choice.versions()})
 
     async def stream(
         self, question: str, options: str, deadline_ms: object, request_id: str = ""

@@ -43,7 +43,6 @@ CALL_SECONDS = _histogram("call_seconds", "Time of a call with its retries, by t
 TOKENS = _counter("tokens", "Model tokens by task and direction", "task", "direction")
 RETRIES = _counter("retries", "Calls made again, by service", "service")
 ERRORS = _counter("errors", "Requests that ended with an error, by gRPC code and kind", "code", "error")
-CACHE_LOOKUPS = _counter("cache_lookups", "Questions looked for among cached answers", "result")
 ACTIVE_VERSION = _gauge("active_version", "Version of each model that answered last")
 IN_FLIGHT = _gauge("in_flight", "Requests in flight")
 IN_FLIGHT_LIMIT = _gauge("in_flight_limit", "Requests in flight beyond which the next is refused")

@@ -18,8 +18,7 @@ from serving.triton.inside.backend import (
     read_text,
     send_last,
 )
-from serving.triton.inside.executor import AnswerCache, QuestionService
-from serving.triton.inside.metrics import CACHE_LOOKUPS
+from serving.triton.inside.executor import QuestionService
 from serving.triton.inside.request_loop import Answer, RequestLoop
 from serving.triton.inside.telemetry import Telemetry
 
@@ -30,12 +29,7 @@ class TritonPythonModel:
         self._streams = args["model_name"] == "executor_stream"
         telemetry, admission = Telemetry(args["model_name"]), Admission(int(chosen["max_in_flight"]))
         home = Path(args["model_repository"]).parents[1]  # release.json there says which revelator answers
-        cache = None
-        if entries := int(chosen.get("cache", 0)):
-            cache = AnswerCache(entries, lambda result: CACHE_LOOKUPS.labels(telemetry.model, result).inc())
-        self._questions = QuestionService(
-            os.environ["REVELATOR_GRPC"], home, chosen, telemetry.record_trace, admission, cache
-        )
+        self._questions = QuestionService(os.environ["REVELATOR_GRPC"], home, chosen, telemetry.record_trace, admission)
         self._loop = RequestLoop(
             self._questions.open, admission, telemetry, self._seconds_allowed, self._reply_to_probe
         )

@@ -72,7 +72,7 @@ def test_a_language_model_plans_on_the_server_and_no_adapter_is_loaded(
     monkeypatch.setenv("REVELATOR_EVENTS", str(tmp_path / "events.jsonl"))
     with running() as server:
         Planner(server).logprobs = True
-        options = ("--planner", server.url, "--planner-model", "m", "--cache", "4")
+        options = ("--planner", server.url, "--planner-model", "m")
         home = tmp_path / "home"
         with serve_locally(home, ("serve", "--home", str(home), "--index", str(index), *options)) as url:
             with Client(url) as client:
@@ -80,9 +80,6 @@ def test_a_language_model_plans_on_the_server_and_no_adapter_is_loaded(
                 trace = answer.trace
                 assert (answer.answers, trace.plan, trace.versions["revelator"]) == (("Port Velm",), PLAN, "m")
                 assert trace.usage.tokens_in == 31 * trace.usage.model_calls > 0
-                calls = len(server.requests)
-                assert client.ask(ASKED).trace.wall_ms == trace.wall_ms  # from the cache
-                assert len(server.requests) == calls
                 asked = {"benchmark": {"format": "nq", "path": "x"}, "system": {"strategy": "auto"}, "url": url}
                 described = describe_system(RunConfig.model_validate(asked))
                 assert described["adapter"] == {"planner": f"m at {server.url}, chat prompt"}
