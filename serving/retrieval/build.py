@@ -1,7 +1,7 @@
 """Files → an index folder: surveyed, sharded, merged; resumable, and for corpora larger than memory.
 
-Held in memory are a shard, the vocabulary, 8 bytes a passage, and what FAISS trains on (`dense.TRAINING` vectors at
-most). `hnsw` is the exception: its graph is made in memory, with all vectors; of `pq` the codes are held.
+Held in memory are a shard, the vocabulary, and 8 bytes a passage. `hnsw` is the exception: its graph is made in memory,
+with all vectors.
 
 1. The files are read once for faults, ids that are used twice, digests and the number of passages: a broken last line
    is found before the first vector is made. A document that cannot be read is left out, and the manifest says why.

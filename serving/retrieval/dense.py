@@ -1,8 +1,8 @@
 """Vectors in a file that processes share by memory map, and how the nearest are found.
 
-`flat` compares a query with every vector of the file. `ivf`, `hnsw` and `pq` are FAISS indexes beside it (Douze et al.
-2024) that propose candidates; these are scored again with the file's vectors, so that a score is the inner product of
-unit vectors, the cosine, whatever found it.
+`flat` compares a query with every vector of the file. `hnsw` is a graph of FAISS beside it (Douze et al. 2024) that
+proposes candidates; these are scored again with the file's vectors, so that a score is the inner product of unit
+vectors, the cosine, whatever found it.
 
 Inner products of a few vectors with all rows come from FAISS's kernel, which takes a row for all vectors while it is
 near. FAISS's own exhaustive search reads the matrix once a vector; one that repacks it for few vectors (OpenBLAS, MKL,
@@ -11,9 +11,7 @@ ONNX Runtime) takes two to three times as long.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +19,13 @@ import faiss
 import numpy as np
 from rich.progress import Progress
 
-from revelator.errors import ConfigError
 from serving.retrieval.index_folder import IndexSettings, Shard, create_mapped
 
 KERNEL_ROWS = 65_536  # rows in one call of the kernel, which threads share
 TOGETHER = 64  # vectors at most in one reading of the matrix: a block of their products stays in the cache
 VECTORS = "vectors.npy"
 FAISS = "faiss.index"
-LISTS = "faiss.lists"  # of ivf
-TRAINING = 200_000  # vectors at most that quantizers are trained on: 300 MB at 384 dimensions
-BLOCK = 20_000  # vectors assigned to lists, or added, at a time
-PQ_SMALLEST = 256  # as many vectors as a byte has codes
+BLOCK = 20_000  # vectors added to the graph at a time
 CANDIDATES = 4  # proposed by an approximate index for each that is wanted, and 50 more
 HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 80, 128
 
@@ -87,7 +81,7 @@ class Vectors:
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.matrix = np.load(folder / VECTORS, mmap_mode="r")
-        self._faiss = None if kind == "flat" else _open_mapped(folder, kind)
+        self._faiss = None if kind == "flat" else faiss.read_index(str(folder / FAISS), faiss.IO_FLAG_MMAP_IFC)
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """(cosines, positions) of the `k` nearest of each query, best first, shapes (q, k); -1 where none was found."""
@@ -114,17 +108,10 @@ class Vectors:
 def write(
     stage: Path, shards: Sequence[Shard], settings: IndexSettings, dimensions: int, progress: Progress
 ) -> dict[str, Any]:
-    """The vectors of all shards and the FAISS index over them; returns the index's parameters.
-
-    Quantizers are trained on at most TRAINING vectors. Inverted lists are filled on disk; a graph of `hnsw` holds all
-    vectors in memory while it is made, `pq` their codes.
-    """
+    """The vectors of all shards and the graph over them; returns its parameters. `hnsw` holds all vectors in memory
+    while it is made."""
     sizes = [len(shard.read("sizes")) for shard in shards]
     count = sum(sizes)
-    if settings.faiss == "pq" and count < PQ_SMALLEST:
-        raise ConfigError(
-            f"pq needs {PQ_SMALLEST} passages or more, not {count}", where="--faiss", hint="take --faiss flat"
-        )
     matrix = create_mapped(stage / VECTORS, np.float32, (count, dimensions))
     start = 0
     for shard, size in zip(shards, sizes, strict=True):
@@ -132,72 +119,11 @@ def write(
         start += size
     if settings.faiss == "flat":
         return {"kind": "flat"}
-    index, parameters = _make_empty(settings.faiss, count, dimensions)
-    if not index.is_trained:
-        task = progress.add_task(f"training {settings.faiss}", total=None)
-        rows = np.sort(np.random.default_rng(0).permutation(count)[:TRAINING])
-        index.train(np.ascontiguousarray(matrix[rows]))
-        progress.update(task, total=1, completed=1)
-    task = progress.add_task(f"filling {settings.faiss}", total=count)
-    if settings.faiss == "ivf":
-        _fill_on_disk(index, matrix, stage / LISTS, partial(progress.advance, task))
-    else:
-        for start in range(0, count, BLOCK):
-            index.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
-            progress.advance(task, BLOCK)
-    faiss.write_index(index, str(stage / FAISS))
-    return parameters
-
-
-def _fill_on_disk(index: Any, matrix: np.ndarray, path: Path, advance: Callable[[int], object]) -> None:
-    """Writes every vector into its list, in a file of all lists that `_open_mapped` maps; holds 12 bytes a vector.
-
-    FAISS's own `merge_ondisk` does the same from partial indexes, and prints to standard output.
-    """
-    chosen = np.empty(len(matrix), np.int32)
-    for start in range(0, len(matrix), BLOCK):
-        block = np.ascontiguousarray(matrix[start : start + BLOCK])
-        chosen[start : start + BLOCK] = index.quantizer.search(block, 1)[1][:, 0]
-    sizes = np.bincount(chosen, minlength=index.nlist).astype(np.uint64)
-    lists: Any = faiss.OnDiskInvertedLists(index.nlist, index.code_size, str(path))
-    lists.set_all_lists_sizes(faiss.swig_ptr(sizes))
-    lists.totsize = len(matrix) * (index.code_size + np.dtype(np.int64).itemsize)
-    with path.open("wb") as file:
-        file.truncate(lists.totsize)
-    lists.do_mmap()
-    rows = np.argsort(chosen, kind="stable")
-    for number, ids in enumerate(np.split(rows, np.cumsum(sizes[:-1]).astype(np.int64))):
-        if len(ids):
-            codes = np.ascontiguousarray(matrix[ids]).view(np.uint8)
-            lists.update_entries(number, 0, len(ids), faiss.swig_ptr(ids), faiss.swig_ptr(codes))
-            advance(len(ids))
-    lists.filename = path.name  # the folder is renamed, and the same corpus gives the same bytes wherever it is built
-    index.replace_invlists(lists, True)
-    lists.this.disown()
-    index.ntotal = len(matrix)
-
-
-def _make_empty(kind: str, count: int, dimensions: int) -> tuple[Any, dict[str, Any]]:
-    inner = faiss.METRIC_INNER_PRODUCT
-    if kind == "hnsw":
-        graph = faiss.IndexHNSWFlat(dimensions, HNSW_LINKS, inner)
-        graph.hnsw.efConstruction, graph.hnsw.efSearch = HNSW_BUILD, HNSW_SEARCH
-        return graph, {"kind": kind, "links": HNSW_LINKS, "build": HNSW_BUILD, "search": HNSW_SEARCH}
-    if kind == "pq":
-        parts = next(parts for parts in range(max(1, dimensions // 8), 0, -1) if dimensions % parts == 0)
-        return faiss.IndexPQ(dimensions, parts, 8, inner), {"kind": kind, "bytes": parts}
-    lists = max(1, min(round(4 * math.sqrt(count)), count // 39))  # FAISS asks for 39 vectors a list to train
-    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dimensions), dimensions, lists, inner)
-    index.nprobe = min(lists, max(16, lists // 8))
-    return index, {"kind": kind, "lists": lists, "probed": index.nprobe}
-
-
-def _open_mapped(folder: Path, kind: str) -> Any:
-    """The index of a folder, mapped."""
-    if kind != "ivf":
-        return faiss.read_index(str(folder / FAISS), faiss.IO_FLAG_MMAP_IFC)
-    index: Any = faiss.read_index(str(folder / FAISS), faiss.IO_FLAG_SKIP_IVF_DATA)
-    lists: Any = faiss.downcast_InvertedLists(index.invlists)
-    lists.filename, lists.read_only = str(folder / LISTS), True
-    lists.do_mmap()
-    return index
+    graph = faiss.IndexHNSWFlat(dimensions, HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
+    graph.hnsw.efConstruction, graph.hnsw.efSearch = HNSW_BUILD, HNSW_SEARCH
+    task = progress.add_task("linking", total=count)
+    for start in range(0, count, BLOCK):
+        graph.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
+        progress.advance(task, BLOCK)
+    faiss.write_index(graph, str(stage / FAISS))
+    return {"kind": "hnsw", "links": HNSW_LINKS, "build": HNSW_BUILD, "search": HNSW_SEARCH}

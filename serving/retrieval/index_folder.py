@@ -35,7 +35,7 @@ INDEX = FolderKind(
     "revelator index build FILES --out DIR",
 )
 Kind = Literal["bm25", "dense", "hybrid"]
-Faiss = Literal["flat", "ivf", "hnsw", "pq"]
+Faiss = Literal["flat", "hnsw"]
 
 
 @dataclass(frozen=True)

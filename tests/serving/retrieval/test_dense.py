@@ -11,7 +11,6 @@ import sys
 import threading
 from pathlib import Path
 
-import faiss
 import numpy as np
 import pytest
 
@@ -69,7 +68,7 @@ def test_the_nearest_passages_come_first_with_their_cosine(encoder: str, tmp_pat
     assert isinstance(opened.vectors.matrix, np.memmap)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw", "pq"])
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
 def test_every_kind_of_faiss_index_finds_what_comparing_with_all_vectors_finds(
     encoder: str, tmp_path: Path, kind: str
 ) -> None:
@@ -86,30 +85,6 @@ def test_every_kind_of_faiss_index_finds_what_comparing_with_all_vectors_finds(
         assert all(p.score == pytest.approx(float(cosines[int(p.id)]), abs=1e-5) for p in found)
         hits += len({int(p.id) for p in found} & set(np.argsort(-cosines)[:10].tolist()))
     assert hits >= (30 if kind == "flat" else 24)
-
-
-def test_lists_filled_on_disk_are_those_that_faiss_fills_in_memory(encoder: str, tmp_path: Path) -> None:
-    corpus, indexes = write_jsonl(tmp_path / "c.jsonl", many(600)), [tmp_path / "one", tmp_path / "elsewhere" / "two"]
-    settings = IndexSettings(kind="dense", model=encoder, faiss="ivf")
-    first, second = (build_index([corpus], out, settings) for out in indexes)
-    assert first["files"] == second["files"]
-    matrix = np.load(indexes[0] / "vectors.npy")
-    assert first["sizes"]["faiss.lists"] == matrix.nbytes + 8 * len(matrix)
-    in_memory = faiss.read_index(str(indexes[0] / "faiss.index"), faiss.IO_FLAG_SKIP_IVF_DATA)
-    lists = faiss.ArrayInvertedLists(in_memory.nlist, in_memory.code_size)
-    in_memory.replace_invlists(lists, False)
-    in_memory.ntotal = 0
-    in_memory.add(matrix)
-    queries = matrix[:50] + matrix[50:100]
-    found = Index.open(indexes[1]).vectors.candidates(queries, 20)  # type: ignore[union-attr]
-    assert found.tolist() == in_memory.search(queries, 20)[1].tolist()
-
-
-def test_pq_of_a_corpus_too_small_to_train_on_is_refused_and_leaves_nothing(encoder: str, tmp_path: Path) -> None:
-    corpus = write_jsonl(tmp_path / "c.jsonl", ROWS)
-    with pytest.raises(ConfigError, match="256 passages"):
-        build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model=encoder, faiss="pq"))
-    assert not (tmp_path / "ix").exists()
 
 
 def test_a_hybrid_search_joins_both_rankings(index: Index) -> None:
@@ -291,7 +266,7 @@ def recall(opened: Index, query: str) -> float:
     return len(np.intersect1d(exact, proposed)) / len(exact) if len(exact) else 1.0
 
 
-@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw", "pq"])
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
 def test_candidates_with_exact_scores_find_most_of_the_exact_answer(encoder: str, tmp_path: Path, kind: str) -> None:
     corpus = write_jsonl(tmp_path / "c.jsonl", many(3000))
     settings = IndexSettings(kind="dense", model=encoder, faiss=kind)  # type: ignore[arg-type]
