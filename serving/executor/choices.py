@@ -16,8 +16,6 @@ from typing import NamedTuple
 from revelator.trace import Node
 
 MOST_STEPS = 1_000  # of the search for a leaf's choices: a few milliseconds
-MOST_PASSES = 4  # over the calls of all producers, to leave out those that belong to no other's
-Picks = dict[int, set[tuple[str, int]]]  # by leaf
 _GATHERS = re.compile(
     r"\b(?:(?<!each )(?<!one )of|between|among|amongst|compare)\s+(?:the\s+|these\s+|all\s+)*(?=\{)", re.IGNORECASE
 )
@@ -86,8 +84,7 @@ def choose(
     """At most `width` choices for a leaf with this text, in the order of the whole product. `sources`: producer of each
     placeholder; `outcomes`: what each producer gave; `frames`: the node id that stands for all values of a producer.
 
-    Calls that belong together with none of another producer are left out first, so that a product of disagreeing values
-    is not walked through. The search ends after `MOST_STEPS`, however many combinations there are.
+    The search ends after `MOST_STEPS`, however many combinations there are.
     """
     names: dict[int, list[str]] = {producer: [] for producer in sorted(set(sources.values()))}
     for name, producer in sources.items():
@@ -96,7 +93,6 @@ def choose(
     if not all(calls.values()):
         return Choices([], False)
     lists = {producer for producer in names if all(wants_all(text, name) for name in names[producer])}
-    kept, taken = _find_matching_calls({producer: calls[producer] for producer in names if producer not in lists})
     whole = {producer: _make_list_choice(names[producer], calls[producer], frames[producer]) for producer in lists}
     order = list(names)
     found: list[Choice] = []
@@ -111,11 +107,11 @@ def choose(
         producer = order[position]
         if producer in lists:
             return extend(choice.combine(whole[producer]), position + 1)
-        for one in kept[producer]:
+        for one in calls[producer]:
             steps += 1
             if not one.choice.agrees(choice):
                 continue
-            for number in _list_usable_answers(one, taken.get(producer)):
+            for number in range(len(one.answers)):
                 steps += 1
                 if steps > MOST_STEPS:
                     return False
@@ -126,37 +122,6 @@ def choose(
 
     is_whole = extend(NOTHING_CHOSEN, 0)
     return Choices(found[:width], not is_whole)
-
-
-def _find_matching_calls(calls: dict[int, list[EndedCall]]) -> tuple[dict[int, list[EndedCall]], Picks]:
-    """The calls of each producer whose picks every other producer shares, and the shared picks by leaf."""
-    taken: Picks = {}
-    for _ in range(MOST_PASSES):
-        taken = {}
-        for ended in calls.values():
-            for leaf in set.intersection(*(set(one.choice.picked) for one in ended)) if ended else ():
-                picks = {one.choice.picked[leaf] for one in ended}
-                taken[leaf] = taken[leaf] & picks if leaf in taken else picks
-        kept = {
-            producer: [
-                one
-                for one in ended
-                if all(pick in taken.get(leaf, (pick,)) for leaf, pick in one.choice.picked.items())
-                and _list_usable_answers(one, taken.get(producer))
-            ]
-            for producer, ended in calls.items()
-        }
-        if kept == calls or not all(kept.values()):
-            return kept, taken
-        calls = kept
-    return calls, taken
-
-
-def _list_usable_answers(one: EndedCall, taken: set[tuple[str, int]] | None) -> Sequence[int]:
-    """Indices of the answers of a call that can be used; `taken`: picks of the other producers, None without any."""
-    if taken is None:
-        return range(len(one.answers))
-    return sorted(number for id, number in taken if id == one.node.id and number < len(one.answers))
 
 
 def _make_choice(names: Sequence[str], one: EndedCall, number: int, producer: int) -> Choice:
