@@ -58,7 +58,6 @@ COMMANDS: dict[str, Command | Group] = {
         "search": Command("serving.commands.graph:search", "Which entities does a name stand for?"),
         "info": Command("serving.commands.graph:info", "What does a graph hold, and which relations does it know?"),
         "relate": Command("serving.commands.graph:relate", "What does an entity lead to along a relation?"),
-        "filter": Command("serving.commands.graph:filter_", "Which entities meet a condition?"),
     }),
     "data": Group("Questions with plans, and the instruction sets made of them.",
       "revelator data build data_gen/configs/full.yaml --out runs/sets/mine", {

@@ -12,7 +12,7 @@ import click
 from pyoxigraph import NamedNode
 
 from revelator.options import AS_JSON, FOLDER
-from revelator.plans.art import Art, Call, Filter, Relate, Search
+from revelator.plans.art import Art, Call, Relate, Search
 from revelator.terminal import mask_controls
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GRAPH, GraphStore, build_graph
@@ -32,7 +32,6 @@ def graph() -> None:
       revelator graph search runs/graphs/films "UHF"
       revelator graph relate runs/graphs/films "UHF" "directed by"
       revelator graph relate runs/graphs/films "Jay Levey" "directed by" --inverse
-      revelator graph filter runs/graphs/films "released before 1990" "UHF" "Alien"
       revelator graph info runs/graphs/films --verify
     """
 
@@ -98,21 +97,6 @@ def relate(folder: Path, head: str, relation: str, inverse: bool | None, as_json
       revelator graph relate runs/graphs/films "UHF" "Jay Levey"
     """
     _ask(folder, Relate(head, relation, inverse), as_json)
-
-
-@graph.command(name="filter")
-@click.argument("folder", metavar="DIR", type=FOLDER)
-@click.argument("condition")
-@click.argument("entities", metavar="ENTITY...", nargs=-1, required=True)
-@AS_JSON
-def filter_(folder: Path, condition: str, entities: tuple[str, ...], as_json: bool) -> None:
-    """Print those of the entities that meet CONDITION.
-
-    \b
-    Example:
-      revelator graph filter runs/graphs/films "released before 1990" "UHF" "Alien"
-    """
-    _ask(folder, Filter(entities, condition), as_json)
 
 
 @graph.command()

@@ -84,7 +84,7 @@ class Sparql(Described):
 class Web(Described):
     kind: Literal["web"]
     name: Name = "web"
-    api: Literal["searxng", "brave", "serper"]
+    api: Literal["searxng", "brave"]
     url: str | None = None
     timeout: Seconds = 5.0
 

@@ -41,9 +41,6 @@ class HttpEndpoint:
     async def get(self, parameters: Mapping[str, str]) -> bytes:
         return await self._call("GET", params=dict(parameters))
 
-    async def post_json(self, body: Any) -> bytes:
-        return await self._call("POST", json=body)
-
     async def post_form(self, fields: Mapping[str, str]) -> bytes:
         return await self._call("POST", data=dict(fields))
 

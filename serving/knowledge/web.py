@@ -1,9 +1,9 @@
-"""Web search as a knowledge source: SearXNG, Brave and Serper, whose APIs answer in JSON.
+"""Web search as a knowledge source: SearXNG and Brave, whose APIs answer in JSON.
 
 An API is two functions: what is sent for a query, and where the results stand in the reply. A result becomes a
 passage of its title and snippet, cleaned to plain text; the page behind it is never fetched, and no address in a
 reply is ever asked. A reply is read in a thread, and only as far as passages are wanted: 8 MB may hold 30,000 results.
-Keys come from the environment (`BRAVE_API_KEY`, `SERPER_API_KEY`), travel in a header, and are blanked in passages.
+Keys come from the environment (`BRAVE_API_KEY`), travel in a header, and are blanked in passages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from revelator.endpoints import check_key
@@ -43,15 +43,14 @@ class Result:
 
 @dataclass(frozen=True)
 class SearchApi:
-    """How one API is spoken: default address (None: it must be given), header and environment variable of its key,
-    whether a search is posted as JSON, its parameters, and its hits."""
+    """How one API is spoken: default address (None: it must be given), header and environment variable of its key, its
+    parameters, and its hits."""
 
     url: str | None
     parameters: Callable[[str, int], dict[str, Any]]
     results: Callable[[Any], Iterable[Result]]
     key_header: str = ""
     key_variable: str = ""
-    posts: bool = False
 
 
 def _read_hits(rows: Any, url: str, title: str, *snippets: str) -> Iterator[Result]:
@@ -65,11 +64,6 @@ def _list_texts(value: Any) -> list[str]:
     if isinstance(value, list):
         return [text for text in value if isinstance(text, str)]
     return [value] if isinstance(value, str) else []
-
-
-def _read_serper(reply: Any) -> Iterable[Result]:
-    answer = _read_hits([reply.get("answerBox")], "link", "title", "answer", "snippet")
-    return chain(answer, _read_hits(reply.get("organic"), "link", "title", "snippet"))
 
 
 def _read_brave(reply: Any) -> Iterable[Result]:
@@ -89,14 +83,6 @@ APIS: dict[str, SearchApi] = {
         _read_brave,
         key_header="X-Subscription-Token",
         key_variable="BRAVE_API_KEY",
-    ),
-    "serper": SearchApi(
-        "https://google.serper.dev/search",
-        lambda query, k: {"q": query, "num": k},
-        _read_serper,
-        key_header="X-API-KEY",
-        key_variable="SERPER_API_KEY",
-        posts=True,
     ),
 }
 
@@ -130,7 +116,7 @@ class WebSource:
 
     async def _search(self, text: str, k: int) -> tuple[Passage, ...]:
         parameters = self.api.parameters(text, k)
-        body = await (self._http.post_json(parameters) if self.api.posts else self._http.get(parameters))
+        body = await self._http.get(parameters)
         return await asyncio.to_thread(self._read_passages, body, k)
 
     def _read_passages(self, body: bytes, k: int) -> tuple[Passage, ...]:

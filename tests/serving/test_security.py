@@ -178,7 +178,7 @@ def test_an_adapter_whose_weights_are_a_pickle_is_refused(tmp_path: Path) -> Non
     assert ADAPTER_WEIGHTS not in json.loads((tmp_path / MANIFEST).read_text())["files"]
 
 
-KEYS = {"BRAVE_API_KEY": "brave-5ecret", "SERPER_API_KEY": "serper-5ecret", "OPENAI_API_KEY": "openai-5ecret"}
+KEYS = {"BRAVE_API_KEY": "brave-5ecret", "OPENAI_API_KEY": "openai-5ecret"}
 
 
 def leaked(text: str) -> list[str]:
@@ -193,8 +193,8 @@ async def test_keys_reach_neither_a_trace_nor_a_log_nor_an_error(
     for name, key in KEYS.items():
         monkeypatch.setenv(name, key)
     caplog.set_level(logging.DEBUG)
-    web.replies |= {"/brave": status, "/serper": status, "/v1/chat/completions": status}
-    keyed = [WebSource(api, api, url=f"{web.url}/{api}") for api in ("brave", "serper")]
+    web.replies |= {"/brave": status, "/v1/chat/completions": status}
+    keyed = [WebSource("brave", "brave", url=f"{web.url}/brave")]
     text = ToySource("text", says={"*": ["Tin Comet was made by Ada Quill."]})
 
     generator = EndpointGenerator(f"{web.url}/v1", "m", retries=0)

@@ -1,4 +1,4 @@
-"""Web search over a real server that speaks the formats of SearXNG, Brave and Serper, and misbehaves."""
+"""Web search over a real server that speaks the formats of SearXNG and Brave, and misbehaves."""
 
 from __future__ import annotations
 
@@ -36,10 +36,6 @@ BRAVE = {
     "web": {"results": [{"url": "http://b.example", "title": "B", "description": "one", "extra_snippets": ["two"]}]}
 }
 BOMB = gzip.compress(gzip.compress(bytes(20_000_000)))
-SERPER = {
-    "answerBox": {"title": "Box", "answer": "1987", "link": "http://c.example"},
-    "organic": [{"title": "C", "link": "http://c.example", "snippet": "three"}],
-}
 
 
 @pytest.fixture
@@ -93,7 +89,6 @@ async def test_only_the_beginning_of_a_snippet_is_read(web: Web, source: WebSour
     ("api", "variable", "header", "reply", "texts"),
     [
         ("brave", "BRAVE_API_KEY", "X-Subscription-Token", BRAVE, ["one two"]),
-        ("serper", "SERPER_API_KEY", "X-Api-Key", SERPER, ["1987", "three"]),
     ],
 )
 async def test_keyed_apis_take_the_key_from_the_environment_into_a_header(
@@ -185,9 +180,9 @@ async def test_a_server_that_echoes_the_key_does_not_get_it_into_errors_or_logs(
     web: Web, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, status: int
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setenv("SERPER_API_KEY", KEY)
+    monkeypatch.setenv("BRAVE_API_KEY", KEY)
     web.replies[PATH] = status
-    source = WebSource("serper", url=web.url + PATH)
+    source = WebSource("brave", url=web.url + PATH)
     with pytest.raises(Unavailable) as caught:
         await ask(source)
     await source.close()
