@@ -15,7 +15,7 @@ from revelator.plans.bnf import (
     substitute,
 )
 from revelator.plans.checking import check, doubts
-from revelator.plans.drawing import draw_tree, letters_key, to_json, to_letters, to_mermaid
+from revelator.plans.drawing import draw_tree, letters_key, to_json, to_letters
 from revelator.plans.faults import Diagnostic
 
 __all__ = [
@@ -38,5 +38,4 @@ __all__ = [
     "substitute",
     "to_json",
     "to_letters",
-    "to_mermaid",
 ]

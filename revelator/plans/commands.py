@@ -6,8 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,8 +15,6 @@ import click
 from revelator.errors import ConfigError, DataError
 from revelator.plans import art, drawing, logic
 from revelator.plans.bnf import MAX_CHARACTERS
-from revelator.plans.checking import Rules
-from revelator.plans.checking import check as check_bnf
 from revelator.plans.faults import excerpt
 from revelator.plans.grammar import read_grammar_file
 from revelator.plans.language import LANGUAGES
@@ -37,7 +33,6 @@ DRAWINGS: dict[str, dict[str, Draw]] = {
     "bnf": {
         "tree": drawing.draw_tree,
         "json": _indented(drawing.to_json),
-        "mermaid": drawing.to_mermaid,
         "letters": drawing.to_letters,
     },
     "logic": {"tree": logic.draw_tree},
@@ -79,9 +74,8 @@ def parse(expression: str, language: str, path: Path | None, form: str) -> None:
 @click.argument("expression", default="-")
 @language_option
 @file_option
-@click.option("--rules", type=click.Choice(["scoped", "paper"]), default="scoped", show_default=True, help="Of bnf.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a plan; always so with `-`.")
-def check(expression: str, language: str, path: Path | None, rules: Rules, as_json: bool) -> None:
+def check(expression: str, language: str, path: Path | None, as_json: bool) -> None:
     """Say whether EXPRESSION can be executed; `-`, the default, reads one plan a line from standard input.
 
     Of a valid one also what it does in vain: asks twice, uses a result twice in a question, or not at all.
@@ -92,15 +86,11 @@ def check(expression: str, language: str, path: Path | None, rules: Rules, as_js
     \b
     Examples:
       revelator plan check "Who directed UHF? * When was {director} born?"
-      revelator plan check --rules paper --json "Who is {x}?"
+      revelator plan check --json "Who is {x}?"
       revelator plan check --language art --file tree.json
       revelator plan check - < expressions.txt > verdicts.jsonl
     """
-    if rules == "paper" and language != "bnf":
-        raise click.UsageError(f"--rules paper is of bnf alone, not of {language}")
     chosen = LANGUAGES[language]
-    if rules == "paper":
-        chosen = replace(chosen, check=partial(check_bnf, rules=rules))
     many = expression == "-" and path is None
     texts = _lines() if many else iter([_one_text(expression, path)])
     valid = True

@@ -1,4 +1,4 @@
-"""Pictures of a plan: an indented tree, JSON, a Mermaid flowchart, and letters for its shape alone."""
+"""Pictures of a plan: an indented tree, JSON, and letters for its shape alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from revelator.plans import trees
 from revelator.plans.binding import bind
-from revelator.plans.bnf import Atomic, Dependent, Expression, Sequence, leaves, render
+from revelator.plans.bnf import Atomic, Dependent, Expression, Sequence, render
 
 SCHEMA_VERSION = 1
 
@@ -91,19 +91,3 @@ def _node_to_json(node: Expression, places: Iterator[tuple[int, Mapping[str, int
     if type(node) is Dependent:
         return {"kind": "dependent", "span": span, "left": parts[0], "right": parts[1]}
     return {"kind": "sequence", "span": span, "items": parts}
-
-
-def to_mermaid(expression: Expression) -> str:
-    """Draws a Mermaid flowchart: a box for each leaf, and an arrow for each placeholder, labelled with its name."""
-    lines = ["flowchart TD"]
-    for index, leaf in enumerate(leaves(expression)):
-        lines.append(f'    {letter(index)}["{letter(index)}: {_escape(leaf.text)}"]')
-    for index, inputs in enumerate(bind(expression).sources):
-        for name, source in inputs.items():
-            lines.append(f'    {letter(source)} -->|"{_escape(name)}"| {letter(index)}')
-    return "\n".join(lines)
-
-
-def _escape(text: str) -> str:
-    """Escapes text for Mermaid: signs with a meaning become character entities."""
-    return "".join(c if c.isalnum() or c in " ,.?!':()-" else f"#{ord(c)};" for c in " ".join(text.split()))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from revelator.plans import draw_tree, letters_key, parse, to_json, to_letters, to_mermaid
+from revelator.plans import draw_tree, letters_key, parse, to_json, to_letters
 
 
 @pytest.mark.parametrize("shape", ["A", "A * (B + C)", "(A + B) * C * D", "A * B + C", "A * (B * C)"])
@@ -62,13 +62,3 @@ def test_json_carries_spans_and_bindings():
             },
         },
     }
-
-
-def test_mermaid_text_cannot_end_its_own_label():
-    chart = to_mermaid(parse(r'"a\"] --> b; <i>#`|" * c {x}'))
-    assert chart.splitlines() == [
-        "flowchart TD",
-        '    A["A: a#34;#93; --#62; b#59; #60;i#62;#35;#96;#124;"]',
-        '    B["B: c #123;x#125;"]',
-        '    A -->|"x"| B',
-    ]
