@@ -14,8 +14,7 @@ Decoding = Literal["beams", "grammar", "free"]  # how plans are written: docs/pl
 DECODINGS: tuple[Decoding, ...] = get_args(Decoding)
 PlannerPrompt = Literal["chat", "trained"]  # a chat with examples, or the prompt that an adapter was trained with
 PLANNER_PROMPTS: tuple[PlannerPrompt, ...] = get_args(PlannerPrompt)
-Structure = Literal["auto", "vllm", "schema", "none"]  # what holds an endpoint's replies to their form: docs/serving.md
-STRUCTURES: tuple[Structure, ...] = get_args(Structure)
+Structure = Literal["auto", "vllm", "schema", "none"]  # what holds an endpoint's replies to their form
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from revelator.registry import CHAMPION
 from revelator.terminal import mask_controls
 from revelator.trace import Trace
 from serving.commands.planner import planner_options, read_planner_options
-from serving.protocols import DECODINGS, Decoding, PlannerPrompt, Structure
+from serving.protocols import DECODINGS, Decoding, PlannerPrompt
 
 if TYPE_CHECKING:
     from serving.models.adapters import Adapter
@@ -54,7 +54,6 @@ def make(
     planner: str | None,
     planner_model: str | None,
     planner_prompt: PlannerPrompt | None,
-    planner_structure: Structure | None,
     threads: int | None,
     name: str,
     home: Path,
@@ -80,7 +79,7 @@ def make(
     if planner and (model or base):
         hint = "leave out --model and --base, or --planner"
         raise ConfigError("an endpoint plans in place of a model", where="--planner", hint=hint)
-    chosen = read_planner_options(planner, planner_model, planner_prompt, planner_structure)
+    chosen = read_planner_options(planner, planner_model, planner_prompt)
     questions = _read(path).splitlines()
     if not questions:
         raise DataError("there is no question", where=str(path), hint="give one question a line")

@@ -9,7 +9,7 @@ import click
 
 from revelator.config import check_config
 from revelator.errors import ConfigError
-from serving.protocols import PLANNER_PROMPTS, STRUCTURES
+from serving.protocols import PLANNER_PROMPTS
 
 if TYPE_CHECKING:
     from serving.models.endpoint_revelator import PlannerConfig
@@ -25,12 +25,6 @@ def planner_options(help: str, metavar: str = "URL") -> Callable[[Any], Any]:
             type=click.Choice(PLANNER_PROMPTS),
             help="A chat with examples, or the prompt that an adapter was trained with (default: chat).",
         ),
-        click.option(
-            "--planner-structure",
-            type=click.Choice(STRUCTURES),
-            help="What holds its replies to their form: vLLM's own field, a JSON schema, nothing; what it refuses is"
-            " left out (default: auto).",
-        ),
     ]
 
     def add(command: Any) -> Any:
@@ -41,11 +35,9 @@ def planner_options(help: str, metavar: str = "URL") -> Callable[[Any], Any]:
     return add
 
 
-def read_planner_options(
-    url: str | None, model: str | None, prompt: str | None, structure: str | None
-) -> PlannerConfig | None:
+def read_planner_options(url: str | None, model: str | None, prompt: str | None) -> PlannerConfig | None:
     """The endpoint that the options name; None where they name none. Raises ConfigError."""
-    given = {name: value for name, value in (("model", model), ("prompt", prompt), ("structure", structure)) if value}
+    given = {name: value for name, value in (("model", model), ("prompt", prompt)) if value}
     if url is None:
         if given:
             hint = "give the base URL of an OpenAI-compatible endpoint with --planner"

@@ -18,7 +18,7 @@ from revelator.options import FOLDER, HOME
 from revelator.registry import require_existing
 from serving.commands.planner import planner_options, read_planner_options
 from serving.executor.writing import MERGE_POLICIES
-from serving.protocols import DECODINGS, PlannerPrompt, Structure
+from serving.protocols import DECODINGS, PlannerPrompt
 
 if TYPE_CHECKING:
     from serving.models.endpoint_revelator import PlannerConfig
@@ -76,7 +76,6 @@ def serve(
     planner: str | None,
     planner_model: str | None,
     planner_prompt: PlannerPrompt | None,
-    planner_structure: Structure | None,
     limits: tuple[str, ...],
     host: str,
     tls_cert: Path | None,
@@ -129,7 +128,7 @@ def serve(
         os.environ.setdefault(telemetry.EVENTS_VARIABLE, str(home.resolve() / "logs" / "events.jsonl"))
         if log_questions:
             os.environ[spans.QUESTIONS_VARIABLE] = "1"
-        asked = planner_model, planner_prompt, planner_structure
+        asked = planner_model, planner_prompt
         plans: PlannerConfig | Literal["deployed"] | None = DEPLOYED
         if planner != DEPLOYED or any(asked):
             plans = read_planner_options(planner, *asked)
