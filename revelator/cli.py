@@ -87,11 +87,7 @@ COMMANDS: dict[str, Command | Group] = {
         "run": Command("evaluation.run:evaluate", "How does a system do on a benchmark?"),
         "reading": Command("evaluation.reading:reading", "How well does a reader read answers from passages?"),
         "report": Command("evaluation.report.command:report", "How do several runs compare?"),
-        "cost": Group("What strategies cost on other hardware.",
-          "revelator eval cost predict runs/evaluations/auto --times runs/times.json --gpus 4", {
-            "measure": Command("evaluation.costs.command:measure_command", "How long does each service take?"),
-            "predict": Command("evaluation.costs.command:predict_command", "What would a system cost on N GPUs?"),
-        }),
+        "cost": Command("evaluation.cost:cost", "How many servers does a rate of questions need?"),
     }),
     "plan": Group("Plans in the three plan languages.",
       'revelator plan parse "Who directed UHF? * When was {director} born?"', {
