@@ -6,9 +6,8 @@ RUN/metrics.json     written last (`evaluation.harness.run_metrics`): a run with
 
 A figure is {n, value, low, high}: mean and 95 % bootstrap interval. metrics.json has `figures` by name; `groups`, the
 same by route, shape, hops, depth, negations and kind of question; `confusion`, counts of predicted routes by gold
-route; `calibration` by label task {n, ece, accuracy, bins [{low, high, n, confidence, accuracy}]}; `coverage` by the
-limit that refuses answers [{floor, coverage, accuracy}]; `normaliser`, the rule of em, acc and f1; `questions_sha256`,
-the digest of the rows.
+route; `coverage` by the limit that refuses answers [{floor, coverage, accuracy}]; `normaliser`, the rule of em, acc and
+f1; `questions_sha256`, the digest of the rows.
 
 Digests identify a run. A run that differs from the one in its folder is refused before anything is asked, and the error
 names what differs.
@@ -38,16 +37,6 @@ from revelator.files import code_digest, read_lines, sha256_file, sha256_text, w
 
 FORMAT = 1
 RUN, QUESTIONS, METRICS = "run.json", "questions.jsonl", "metrics.json"
-
-
-@dataclass(frozen=True)
-class Label:
-    """A predicted label whose gold value is known. `probability` is that of `predicted`."""
-
-    task: str
-    gold: str
-    predicted: str
-    probability: float
 
 
 @dataclass(frozen=True)
@@ -101,7 +90,6 @@ class QuestionRow:
     kind: str = ""
     gold_titles: tuple[str, ...] = ()
     retrieved: tuple[str, ...] = ()
-    labels: tuple[Label, ...] = ()
     scores: dict[str, float] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
     probability: float | None = None

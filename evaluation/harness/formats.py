@@ -17,7 +17,7 @@ from data_gen.sources.formats import READERS
 from data_gen.sources.multi_hop import annotate_hotpot
 from data_gen.sources.rows import Outcome, RefusedRow, Unfold, read_annotated
 from evaluation.harness.config import OwnColumns
-from evaluation.metrics.plan_graph import Sketch, read_sketch
+from evaluation.metrics.plans import Sketch, read_sketch
 from revelator.errors import DataError, ExpressionError
 from revelator.plans import leaves, parse, render, to_letters
 

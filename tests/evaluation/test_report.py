@@ -42,9 +42,7 @@ KINDS = {
     "by-negation",
     "by-kind",
     "confusion",
-    "reliability",
     "coverage",
-    "recall-curves",
 }
 
 

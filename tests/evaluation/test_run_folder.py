@@ -15,7 +15,6 @@ from evaluation.harness.folder import (
     QUESTIONS,
     RUN,
     Cost,
-    Label,
     QuestionRow,
     RowWriter,
     Run,
@@ -41,8 +40,7 @@ MADE = Run(
 
 
 def row(id: str, **values: Any) -> QuestionRow:
-    label = Label("route", "complex", "single", 0.75)
-    return QuestionRow(id, "musique", f"Who is {id}?", ("Ada", "A"), labels=(label,), cost=Cost(3, 4), **values)
+    return QuestionRow(id, "musique", f"Who is {id}?", ("Ada", "A"), cost=Cost(3, 4), **values)
 
 
 def write(folder: Path, *ids: str) -> None:
