@@ -41,7 +41,6 @@ class BenchmarkConfig(Strict):
 
     format: str
     path: tuple[FilePath, ...] = ()
-    version: str = ""
     sha256: tuple[str, ...] = ()
     split: str = ""
     kinds: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from evaluation.harness.folder import Cost, QuestionRow, RowWriter, Run, begin_run
+from evaluation.harness.folder import Cost, QuestionRow, Run, append_question, begin_run
 from evaluation.harness.run_metrics import write_metrics
 from revelator.plans import letters_key, parse
 from revelator.trace import Node, Passage, Trace, Usage
@@ -58,10 +58,8 @@ def _run(folder: Path, benchmark: str, system: str, skill: float, manifest: str,
         started="2026-01-02T03:04:05+00:00",
     )
     begin_run(folder, run)
-    writer = RowWriter(folder)
     for row in rows:
-        writer.append(row)
-    writer.close()
+        append_question(folder, row)
     write_metrics(folder, run)
     return folder
 

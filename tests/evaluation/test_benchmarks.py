@@ -121,16 +121,11 @@ def test_a_published_row_becomes_a_question_with_its_gold(name: str, tmp_path: P
     assert len(gold.passages) == wanted.get("titles", len(gold.passages))
 
 
-def test_squad_says_its_version_and_another_one_is_refused(tmp_path: Path) -> None:
+def test_squad_is_read_from_its_one_object(tmp_path: Path) -> None:
     path = tmp_path / "dev.json"
     path.write_text(json.dumps(SQUAD))
     [question] = read("squad", str(path)).questions
     assert question.gold.answers == ("Harrow Pictures",) and question.gold.passages[0].relevant
-    path.write_text(json.dumps(SQUAD | {"version": "v2.0"}))
-    with pytest.raises(DataError, match=r"says that it is version 2\.0, not 1\.1"):
-        read("squad", str(path))
-    with pytest.raises(ConfigError, match=r"no version '2\.0' of squad"):
-        read("squad", str(path), version="2.0")
 
 
 def test_files_may_be_compressed_as_they_are_published(tmp_path: Path) -> None:

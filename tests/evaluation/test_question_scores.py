@@ -28,7 +28,7 @@ GOLD = AnnotatedQuestion(
     "q", "own", "", "", "Where was the writer of Belt born?", "complex", PLAN, steps=STEPS, answers=("Lima",)
 )
 ASKED = BenchmarkQuestion(replace(GOLD, entities=("Belt",)), "2hop")
-BENCHMARK = Benchmark("own", "world", "1", "hotpotqa", True, (ASKED,), {})
+BENCHMARK = Benchmark("own", "world", "hotpotqa", True, (ASKED,), {})
 
 
 async def answered(plan: str | None = None, **said: Any) -> Trace:

@@ -16,8 +16,8 @@ from evaluation.harness.folder import (
     RUN,
     Cost,
     QuestionRow,
-    RowWriter,
     Run,
+    append_question,
     begin_run,
     read_metrics,
     read_questions,
@@ -44,10 +44,8 @@ def row(id: str, **values: Any) -> QuestionRow:
 
 
 def write(folder: Path, *ids: str) -> None:
-    writer = RowWriter(folder)
     for id in ids:
-        writer.append(row(id))
-    writer.close()
+        append_question(folder, row(id))
 
 
 def test_one_process_writes_in_a_folder_at_a_time(tmp_path: Path) -> None:
