@@ -25,7 +25,7 @@ from revelator.files import sha256_file, sha256_text
 from revelator.rows import read_manifest, stream_rows
 from serving.retrieval.build import build_index
 
-LEFT_BY = "see split, kinds, ids, dev_of and sample"
+LEFT_BY = "see split, kinds, dev_of and sample"
 CLOSED = "closed"  # as `index` of a run
 PREDICTION_FIELDS = ("prediction", "predicted_answer", "answer")
 
@@ -54,7 +54,7 @@ def open_benchmark(config: BenchmarkConfig) -> Benchmark:
     """Reads the questions that the configuration names.
 
     Raises ConfigError for an unknown format, ArtifactError for a file whose sha256 is not the pinned one,
-    DataError for what cannot be read and for ids that the files do not have.
+    DataError for what cannot be read.
     """
     how = FORMATS.get(config.format)
     if how is None:
@@ -78,16 +78,12 @@ def open_benchmark(config: BenchmarkConfig) -> Benchmark:
 
 
 def _select_questions(config: BenchmarkConfig, questions: list[BenchmarkQuestion]) -> list[BenchmarkQuestion]:
-    """Selects the questions of `split` and of `kinds` ("static" includes "static/comparison"), those in `ids`, those in
-    the dev split of the instruction set `dev_of`, and of these the first `sample` by the sha256 of their id."""
+    """Selects the questions of `split` and of `kinds` ("static" includes "static/comparison"), those in the dev split
+    of the instruction set `dev_of`, and of these the first `sample` by the sha256 of their id."""
     if config.split:
         questions = [q for q in questions if q.gold.split == config.split]
     if config.kinds:
         questions = [q for q in questions if any(f"{q.kind}/".startswith(f"{kind}/") for kind in config.kinds)]
-    if config.ids:
-        ids = dict.fromkeys(_read_ids(config.ids))
-        check_ids([*ids], [q.id for q in questions], "benchmark.ids", whole=False)
-        questions = [q for q in questions if q.id in ids]
     if config.dev_of:
         dev = {record.group for record in stream_rows(Path(config.dev_of), "dev")}
         questions = [q for q in questions if q.id in dev]
@@ -95,13 +91,6 @@ def _select_questions(config: BenchmarkConfig, questions: list[BenchmarkQuestion
         chosen = {q.id for q in sorted(questions, key=lambda q: sha256_text(q.id))[: config.sample]}
         questions = [q for q in questions if q.id in chosen]
     return questions
-
-
-def _read_ids(path: str) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="utf-8").split()
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=path) from error
 
 
 def _digest_file(path: str) -> str:

@@ -180,12 +180,6 @@ def test_a_sample_is_pinned_by_the_hash_of_the_ids(tmp_path: Path) -> None:
     three, five = (many(tmp_path, sample=n) for n in (3, 5))
     assert {q.id for q in three.questions} < {q.id for q in five.questions}
     assert [q.id for q in many(tmp_path).questions] == [f"nq:q{n}" for n in range(9)]  # a repeated row counts once
-    ids = tmp_path / "ids.txt"
-    ids.write_text("nq:q7\n")
-    assert [q.id for q in many(tmp_path, ids=str(ids)).questions] == ["nq:q7"]
-    ids.write_text("nq:q7\nnq:z\n")
-    with pytest.raises(DataError, match=r"1 id \(nq:z\) of no question"):
-        many(tmp_path, ids=str(ids))
     with pytest.raises(DataError, match="no question is left"):
         many(tmp_path, split="test")
 
