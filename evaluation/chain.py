@@ -1,4 +1,4 @@
-"""Runs a chain of commands that can be resumed, and serves for the length of a block.
+"""Runs a chain of commands that can be resumed.
 
 A step is skipped when the ledger `steps.json` records the same command line, inputs (by sha256) and prompts, and the
 file that the step writes last has not changed since. Any other step runs again. Steps are child processes: the chain
@@ -7,7 +7,6 @@ prints what a person would type, and torch stays out of this process.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import shlex
@@ -15,27 +14,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from revelator.errors import RevelatorError, Unavailable
+from revelator.errors import RevelatorError
 from revelator.files import sha256_file, sha256_text, write_json
 from revelator.tasks import prompt_hash
-from serving.triton.running import find_running_server
 
 # Threads that spin while they wait take the cores from the others: on two cores that something else uses too, writing
 # a plan of 24 tokens took 0.4 to 3.5 s with spinning and 0.35 s without.
 PASSIVE_WAIT = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
 STOP_SECONDS = 20  # what a command that is told to stop may take before it is killed
-SERVER_START_SECONDS = 120
-SERVER_STOP_SECONDS = 40
-LINES_SHOWN = 15  # of a server's log, where it did not become ready
-LIBC = ctypes.CDLL(None)
-PR_SET_PDEATHSIG = 1
 PROGRAM = Path(sys.executable).with_name("revelator")
 
 
@@ -164,49 +157,3 @@ class Chain:
 
 def _digest_file(path: Path | None) -> str:
     return sha256_file(path) if path and path.exists() else ""
-
-
-@contextmanager
-def serve_locally(home: Path, arguments: Sequence[str]) -> Iterator[str]:
-    """Starts `revelator serve` with `arguments` and yields the gRPC address of the ready server.
-
-    Its output goes to `logs/serve.log` below `home`. The server stops when the block ends for any reason, or when this
-    process is killed. Raises Unavailable with the end of the log if the server does not become ready.
-    """
-    log = home / "logs" / "serve.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [PROGRAM, *arguments],
-            env=os.environ | PASSIVE_WAIT,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches this process alone, which then stops the server once
-            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
-        )
-    try:
-        yield _wait_until_ready(process, home, log, arguments)
-    finally:
-        _stop_server(process)
-
-
-def _wait_until_ready(process: subprocess.Popen[bytes], home: Path, log: Path, arguments: Sequence[str]) -> str:
-    end = time.monotonic() + SERVER_START_SECONDS
-    while time.monotonic() < end and process.poll() is None:
-        if (server := find_running_server(home)) and server.pid == process.pid:
-            return server.grpc
-        time.sleep(0.1)
-    said = "\n".join(log.read_text(errors="replace").splitlines()[-LINES_SHOWN:])
-    raise Unavailable(
-        f"the server did not become ready\n{said}", where=format_command(arguments), hint=f"all it said: {log}"
-    )
-
-
-def _stop_server(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(SERVER_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

@@ -15,7 +15,7 @@ from rich.table import Table
 
 import data_gen
 from data_gen.questions import AnnotatedQuestion
-from evaluation.chain import Chain, Step, serve_locally
+from evaluation.chain import PASSIVE_WAIT, Chain, Step
 from evaluation.gate.rules import RULES
 from evaluation.harness.formats import FORMATS, KINDS, BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers
@@ -29,6 +29,9 @@ from revelator.scores import AnswerScore
 from revelator.trace import Trace, join_answers
 from revelator.trace_view import print_trace
 from serving.retrieval import INDEX
+from serving.triton.repository import Settings
+from serving.triton.serve import serve_home
+from serving.triton.server import read_ports
 from training.config import CONFIGS
 
 WORLD_CONFIG = Path(data_gen.__file__).parent / "configs" / "world.yaml"
@@ -176,12 +179,12 @@ def demo(home: Path, base: str, size: int) -> None:
         chain.run(step)
     chosen = choose_one_of_each_kind(FORMATS["world"].read(str(home / "world")))
     chain.print_heading("start the Triton server")
-    serve = ("serve", "--home", str(home), "--ports", "auto")
-    chain.print_command(serve)
-    with serve_locally(home, serve) as url:
-        console.print(f"[green]ready[/] at {url}", highlight=False)
+    chain.print_command(("serve", "--home", str(home), "--ports", "auto"))
+    os.environ |= PASSIVE_WAIT
+    with serve_home(home, read_ports("auto"), Settings()) as (_, running):
+        console.print(f"[green]ready[/] at {running.grpc}", highlight=False)
         chain.print_heading("ask six questions: of each kind the first by hash of its id")
-        asked = ask_questions(chosen, url, chain)
+        asked = ask_questions(chosen, running.grpc, chain)
     console.print("\nthe server has stopped\n")
     console.print(summarise(asked))
     page = write_next(home, asked)

@@ -63,18 +63,12 @@ COMMANDS: dict[str, Command | Group] = {
       "revelator data build data_gen/configs/full.yaml --out runs/sets/mine", {
         "build": Command("data_gen.commands:build", "How do I make an instruction set of annotated questions?"),
         "inspect": Command("data_gen.commands:inspect", "What does an instruction set hold?"),
-        "diff": Command("data_gen.commands:diff", "What changed from one set to the next?"),
         "leaks": Command("data_gen.commands:leaks", "Does training read a held-out question?"),
         "world": Command("data_gen.commands:world", "How do I get documents and questions with gold plans at once?"),
         "teach": Command("data_gen.commands:teach", "How does a model annotate my questions, or write new ones?"),
         "reading": Command("data_gen.reading:reading", "How do published sets become rows for a reader?"),
         "compose": Command("data_gen.commands:compose", "How do single questions become multi-hop questions?"),
         "collect": Command("data_gen.collect:collect_command", "How do judged answers of a server become questions?"),
-        "self-train": Group("A model's own plans as training data.",
-          "revelator data self-train round questions.jsonl --adapter runs/adapters/mine --out runs/self/1", {
-            "round": Command("evaluation.self_training.command:make_round", "Which of the model's plans are right?"),
-            "gain": Command("evaluation.self_training.command:gain", "What did a round bring?"),
-        }),
     }),
     "train": Command("training.commands:train", "How do I train: fine-tune, by rewards, or a base of my own?"),
     "model": Group("Adapters and the registry that keeps their versions.",
@@ -91,11 +85,7 @@ COMMANDS: dict[str, Command | Group] = {
         "run": Command("evaluation.run:evaluate", "How does a system do on a benchmark?"),
         "reading": Command("evaluation.reading:reading", "How well does a reader read answers from passages?"),
         "report": Command("evaluation.report.command:report", "How do several runs compare?"),
-        "cost": Group("What strategies cost on other hardware.",
-          "revelator eval cost predict runs/evaluations/auto --times runs/times.json --gpus 4", {
-            "measure": Command("evaluation.costs.command:measure_command", "How long does each service take?"),
-            "predict": Command("evaluation.costs.command:predict_command", "What would a system cost on N GPUs?"),
-        }),
+        "cost": Command("evaluation.cost:cost", "How many servers does a rate of questions need?"),
     }),
     "plan": Group("Plans in the three plan languages.",
       'revelator plan parse "Who directed UHF? * When was {director} born?"', {

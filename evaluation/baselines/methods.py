@@ -6,9 +6,8 @@ Each says where it differs from its paper. None of them answers by code, in para
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
@@ -33,9 +32,6 @@ THOUGHT_PASSAGES, MOST_PASSAGES = 4, 15  # IRCoT, of one search and in all
 DONE = re.compile(r"\b(?:so )?the answer is\b", re.IGNORECASE)
 ROUND_PASSAGES = 5  # Iter-RetGen, of one round
 ROUNDS = 3  # the paper's figures rise little after the second
-NODE_PASSAGES = 5  # ProbTree, of one node
-REFERENCE = re.compile(r"#(\d+)")
-DEEPEST = 4
 
 
 async def search_and_read(run: Run, question: str, k: int, query: str | None = None) -> Node:
@@ -167,57 +163,6 @@ async def run_adaptive_rag(run: Run) -> None:
             await run_ircot(run)
 
 
-async def run_probtree(run: Run) -> None:
-    """A tree of questions in the way of ProbTree (Cao et al. 2023, arXiv 2311.13982): the language model writes the
-    tree, leaves are answered from documents or, where those say nothing, from memory; a node above from its children
-    or, where they do not lead to an answer, from documents.
-
-    Differs: in the paper the better of these is chosen by the mean log-probability of its explanation. Our generator
-    protocol has none, so they are tried in order, and the first that gives an answer is taken.
-    """
-    tree = parse_tree(await prompt_model(run, "probtree", question=run.question), run.question)
-    run.answer(await _answer_tree_node(run, run.question, tree, (), run.limits.leaves))
-
-
-Tree = Mapping[str, Sequence[str]]
-
-
-def parse_tree(text: str, question: str) -> Tree:
-    """Reads `{"question": ["part", …], …}`; any other text gives a tree of the question alone."""
-    start, end = text.find("{"), text.rfind("}")
-    try:
-        value = json.loads(text[start : end + 1])
-    except (ValueError, RecursionError):
-        return {}
-    tree = {str(k): [p for p in v if isinstance(p, str) and p.strip()] for k, v in value.items() if isinstance(v, list)}
-    return tree if question in tree else {question: next(iter(tree.values()), [])} | tree
-
-
-async def _answer_tree_node(run: Run, question: str, tree: Tree, above: Sequence[str], room: int) -> list[str]:
-    """Answers the parts of a question before the question. `#1` in a part stands for the answer of its first sibling. A
-    question that occurs inside itself is a leaf. `room` bounds the number of parts."""
-    parts = tree.get(question, ()) if question not in above and len(above) < DEEPEST else ()
-    steps: list[Step] = []
-    for part in parts[:room]:
-        asked = REFERENCE.sub(lambda match: _fill_in(match, steps), part)
-        below = {asked if key == part else key: value for key, value in tree.items()}
-        found = await _answer_tree_node(run, asked, below, (*above, question), room // max(1, len(parts)))
-        steps.append(Step(asked, tuple(found)))
-    if known := [one for one in steps if one.answers]:
-        node = await merge_steps(run, question, known)
-        if node.answers:
-            return node.answers
-    node = await search_and_read(run, question, NODE_PASSAGES)
-    if not node.answers:
-        node = await ask_generator(run, "direct", question, GenerateRequest("direct", question))
-    return node.answers
-
-
-def _fill_in(match: re.Match[str], steps: Sequence[Step]) -> str:
-    place = int(match[1]) - 1
-    return steps[place].answer if 0 <= place < len(steps) else match[0]
-
-
 HANRAG_ROUTES = {
     "straightforward": routes.answer_direct,
     "single": routes.answer_single,
@@ -287,7 +232,6 @@ BASELINES = {
     "ircot": Baseline(run_ircot, writes=True),
     "iter-retgen": Baseline(run_iter_retgen),
     "adaptive-rag": Baseline(run_adaptive_rag, writes=True, revelator=True),
-    "probtree": Baseline(run_probtree, writes=True),
     "hanrag": Baseline(run_hanrag, revelator=True),
     "qcompiler": Baseline(run_qcompiler, revelator=True, compiles=True, kept=1),
 }

@@ -9,7 +9,6 @@ plan is kept, because its answer is still known. A row that occurs twice is one 
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -26,10 +25,9 @@ from revelator.files import sha256_file, sha256_text
 from revelator.rows import read_manifest, stream_rows
 from serving.retrieval.build import build_index
 
-LEFT_BY = "see split, kinds, ids, dev_of and sample"
+LEFT_BY = "see split, kinds, dev_of and sample"
 CLOSED = "closed"  # as `index` of a run
 PREDICTION_FIELDS = ("prediction", "predicted_answer", "answer")
-STATED_VERSION = re.compile(rb'"[Vv]ersion"\s*:\s*"?v?(\d+(?:\.\d+)?)')
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,6 @@ class Benchmark:
 
     name: str
     format: str
-    version: str
     normaliser: str
     has_list_answers: bool
     questions: tuple[BenchmarkQuestion, ...]
@@ -49,32 +46,25 @@ class Benchmark:
     def to_json(self) -> dict[str, Any]:
         """Describes the benchmark for a run's record."""
         answers = "list" if self.has_list_answers else "aliases"
-        about = {name: getattr(self, name) for name in ("name", "format", "version", "normaliser", "files")}
+        about = {name: getattr(self, name) for name in ("name", "format", "normaliser", "files")}
         return about | {"answers": answers, "questions": len(self.questions)}
 
 
 def open_benchmark(config: BenchmarkConfig) -> Benchmark:
     """Reads the questions that the configuration names.
 
-    Raises ConfigError for an unknown format or version, ArtifactError for a file whose sha256 is not the pinned one,
-    DataError for what cannot be read and for ids that the files do not have.
+    Raises ConfigError for an unknown format, ArtifactError for a file whose sha256 is not the pinned one,
+    DataError for what cannot be read.
     """
     how = FORMATS.get(config.format)
     if how is None:
         raise ConfigError(f"there is no benchmark format {config.format!r}", hint=f"one of {', '.join(FORMATS)}")
-    version = config.version or how.versions[0]
-    if version not in how.versions:
-        message, hint = f"there is no version {version!r} of {config.format}", f"known: {', '.join(how.versions)}"
-        raise ConfigError(message, where="benchmark.version", hint=hint)
     files = {path: _digest_file(path) for path in config.path}
     pinned = dict(zip(config.path, config.sha256, strict=False))
     if changed := [path for path, digest in pinned.items() if files[path] != digest]:
         lines = "".join(f"\n  {path}: sha256 {files[path]}, pinned {pinned[path]}" for path in changed)
         hint = "take the pinned file, or pin the new one on purpose"
         raise ArtifactError(f"the benchmark changed:{lines}", hint=hint)
-    if how.states_version:
-        for path in config.path:
-            _require_version(path, version)
     read = partial(read_own, columns=config.columns) if config.columns else how.read
     pool = _merge_duplicates(question for path in config.path for question in read(path))
     if config.dev_of:
@@ -83,21 +73,17 @@ def open_benchmark(config: BenchmarkConfig) -> Benchmark:
     questions = _select_questions(config, pool)
     if not questions:
         raise DataError("no question is left to ask", where=", ".join(config.path), hint=LEFT_BY)
-    about = config.name or config.format, config.format, version, how.normaliser, how.has_list_answers
+    about = config.name or config.format, config.format, how.normaliser, how.has_list_answers
     return Benchmark(*about, tuple(questions), files, tuple(pool))
 
 
 def _select_questions(config: BenchmarkConfig, questions: list[BenchmarkQuestion]) -> list[BenchmarkQuestion]:
-    """Selects the questions of `split` and of `kinds` ("static" includes "static/comparison"), those in `ids`, those in
-    the dev split of the instruction set `dev_of`, and of these the first `sample` by the sha256 of their id."""
+    """Selects the questions of `split` and of `kinds` ("static" includes "static/comparison"), those in the dev split
+    of the instruction set `dev_of`, and of these the first `sample` by the sha256 of their id."""
     if config.split:
         questions = [q for q in questions if q.gold.split == config.split]
     if config.kinds:
         questions = [q for q in questions if any(f"{q.kind}/".startswith(f"{kind}/") for kind in config.kinds)]
-    if config.ids:
-        ids = dict.fromkeys(_read_ids(config.ids))
-        check_ids([*ids], [q.id for q in questions], "benchmark.ids", whole=False)
-        questions = [q for q in questions if q.id in ids]
     if config.dev_of:
         dev = {record.group for record in stream_rows(Path(config.dev_of), "dev")}
         questions = [q for q in questions if q.id in dev]
@@ -107,27 +93,11 @@ def _select_questions(config: BenchmarkConfig, questions: list[BenchmarkQuestion
     return questions
 
 
-def _read_ids(path: str) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="utf-8").split()
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=path) from error
-
-
 def _digest_file(path: str) -> str:
     place = Path(path) / "questions.jsonl" if Path(path).is_dir() else Path(path)
     if not place.is_file():
         raise DataError("there is no such file", where=path, hint="check the path and REVELATOR_DATA")
     return sha256_file(place)
-
-
-def _require_version(path: str, wanted: str) -> None:
-    """Raises DataError if the file states another version; a file that states none is accepted."""
-    data = Path(path).read_bytes()
-    if found := STATED_VERSION.search(data[:4096]) or STATED_VERSION.search(data[-4096:]):
-        stated = found[1].decode()
-        if float(stated) != float(wanted):
-            raise DataError(f"the file says that it is version {stated}, not {wanted}", where=path)
 
 
 def _merge_duplicates(questions: Iterable[BenchmarkQuestion]) -> list[BenchmarkQuestion]:
@@ -166,16 +136,16 @@ def build_closed_index(questions: Iterable[BenchmarkQuestion], home: Path) -> Pa
 
 
 def read_predictions(path: Path, ids: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Reads the predicted values of each id. The file has JSON lines of `id` with `prediction`, `predicted_answer`
-    (MuSiQue) or `answer`, a text or a list; or one object of texts by id (SQuAD, TriviaQA), which HotpotQA and 2Wiki
-    put below `answer`.
+    """Reads the predicted values of each id: JSON lines of `id` with `prediction`, `predicted_answer` (MuSiQue) or
+    `answer`, a text or a list.
 
     An id may omit the name of its set. Raises DataError for ids that are missing, doubled or foreign.
     """
     try:
-        pairs = _read_pairs(path.read_text(encoding="utf-8"), path)
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot be read: {error}", where=str(path)) from error
+    pairs = [_read_prediction(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
     full = {id.partition(":")[2]: id for id in ids if ":" in id} | {id: id for id in ids}
     named = [(full.get(id, id), value) for id, value in pairs]
     check_ids([id for id, _ in named], ids, str(path))
@@ -190,22 +160,7 @@ def _to_texts(value: Any, where: str) -> tuple[str, ...]:
     return tuple(map(str, values))
 
 
-def _read_pairs(text: str, path: Path) -> list[tuple[str, Any]]:
-    try:
-        whole = json.loads(text, object_pairs_hook=list)
-    except ValueError:  # not one object, but one a line
-        whole = None
-    found = next((value for key, value in whole if key == "answer" and _is_pairs(value)), whole) if whole else None
-    if isinstance(found, list) and _is_pairs(found) and "id" not in dict(found):
-        return [(str(id), value) for id, value in found]
-    return [_read_row(line, number, path) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-
-
-def _is_pairs(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in value)
-
-
-def _read_row(line: str, number: int, path: Path) -> tuple[str, Any]:
+def _read_prediction(line: str, number: int, path: Path) -> tuple[str, Any]:
     hint = 'rows are {"id": "…", "prediction": "…"}'
     try:
         row = json.loads(line)

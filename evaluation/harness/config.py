@@ -36,17 +36,15 @@ class OwnColumns(Strict):
 
 class BenchmarkConfig(Strict):
     """Which questions are asked. Format `itlr` has no file: `SystemConfig.ranking` generates its questions. `sha256`
-    pins the files, in their order. `ids` is a file with one id a line. `sample` takes the first N by the sha256 of
-    their id. `kinds` are the benchmark's own ("comparison", "static"). `dev_of` is an instruction set: only questions
-    of its dev split are asked, which no adapter trained on the set has seen. `columns` are those of format `own`."""
+    pins the files, in their order. `sample` takes the first N by the sha256 of their id. `kinds` are the benchmark's
+    own ("comparison", "static"). `dev_of` is an instruction set: only questions of its dev split are asked, which no
+    adapter trained on the set has seen. `columns` are those of format `own`."""
 
     format: str
     path: tuple[FilePath, ...] = ()
-    version: str = ""
     sha256: tuple[str, ...] = ()
     split: str = ""
     kinds: tuple[str, ...] = ()
-    ids: FilePath = ""
     dev_of: FilePath = ""
     sample: Count | None = None
     columns: OwnColumns | None = None

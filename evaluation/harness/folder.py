@@ -1,14 +1,13 @@
 """The folder of a run: what one system answered to the questions of one benchmark. An interrupted run can continue.
 
 RUN/run.json         written first: what is run, on what, by which code and weights (`Run`)
-RUN/questions.jsonl  one object for each question (`QuestionRow`), appended and synced when the question ends
+RUN/questions.jsonl  one object for each question (`QuestionRow`), appended when the question ends
 RUN/metrics.json     written last (`evaluation.harness.run_metrics`): a run without it is incomplete
 
 A figure is {n, value, low, high}: mean and 95 % bootstrap interval. metrics.json has `figures` by name; `groups`, the
 same by route, shape, hops, depth, negations and kind of question; `confusion`, counts of predicted routes by gold
-route; `calibration` by label task {n, ece, accuracy, bins [{low, high, n, confidence, accuracy}]}; `coverage` by the
-limit that refuses answers [{floor, coverage, accuracy}]; `normaliser`, the rule of em, acc and f1; `questions_sha256`,
-the digest of the rows.
+route; `coverage` by the limit that refuses answers [{floor, coverage, accuracy}]; `normaliser`, the rule of em, acc and
+f1; `questions_sha256`, the digest of the rows.
 
 Digests identify a run. A run that differs from the one in its folder is refused before anything is asked, and the error
 names what differs.
@@ -20,7 +19,6 @@ import json
 import os
 import platform
 import re
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -34,20 +32,10 @@ import revelator
 import serving
 from evaluation.harness.checks import check_ids
 from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.files import code_digest, read_lines, sha256_file, sha256_text, write_json
+from revelator.files import append_lines, code_digest, read_lines, sha256_file, sha256_text, write_json
 
 FORMAT = 1
 RUN, QUESTIONS, METRICS = "run.json", "questions.jsonl", "metrics.json"
-
-
-@dataclass(frozen=True)
-class Label:
-    """A predicted label whose gold value is known. `probability` is that of `predicted`."""
-
-    task: str
-    gold: str
-    predicted: str
-    probability: float
 
 
 @dataclass(frozen=True)
@@ -101,7 +89,6 @@ class QuestionRow:
     kind: str = ""
     gold_titles: tuple[str, ...] = ()
     retrieved: tuple[str, ...] = ()
-    labels: tuple[Label, ...] = ()
     scores: dict[str, float] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
     probability: float | None = None
@@ -116,7 +103,7 @@ class QuestionRow:
 
 @dataclass(frozen=True)
 class Run:
-    """`config` as resolved; `benchmark` {name, format, version, normaliser, answers (`aliases` or `list`), files
+    """`config` as resolved; `benchmark` {name, format, normaliser, answers (`aliases` or `list`), files
     {path: sha256}}; `system` {kind (`strategy`, `baseline`, `predictions`, `ranking`), name}; `adapter` {version,
     manifest, base} and `index` {folder, digest, count} are empty where there is none."""
 
@@ -250,28 +237,6 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     return metrics
 
 
-class RowWriter:
-    """Appends rows to a run; one process at a time may use it.
-
-    When `append` returns, the kernel has the row, so that a kill cannot lose it. A thread syncs rows to the disk, many
-    at once if the disk is slow. `close` returns when all of them are synced.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._file = (folder / QUESTIONS).open("ab")
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
-        self._sync: Future[None] | None = None
-
-    def append(self, row: QuestionRow) -> None:
-        """Raises OSError if the disk refused this row or an earlier one."""
-        self._file.write(to_json(row) + b"\n")
-        self._file.flush()
-        if self._sync is None or self._sync.done():
-            if self._sync:
-                self._sync.result()
-            self._sync = self._thread.submit(os.fsync, self._file.fileno())
-
-    def close(self) -> None:
-        self._thread.shutdown()
-        os.fsync(self._file.fileno())
-        self._file.close()
+def append_question(folder: Path, row: QuestionRow) -> None:
+    """Appends a row to a run; the kernel has it then, so that a kill cannot lose it."""
+    append_lines(folder / QUESTIONS, [to_json(row).decode()])

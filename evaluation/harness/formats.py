@@ -1,4 +1,4 @@
-"""The published formats: how their files are read, by which rule answers are scored, and which versions are known."""
+"""The published formats: how their files are read and by which rule answers are scored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from data_gen.sources.formats import READERS
 from data_gen.sources.multi_hop import annotate_hotpot
 from data_gen.sources.rows import Outcome, RefusedRow, Unfold, read_annotated
 from evaluation.harness.config import OwnColumns
-from evaluation.metrics.plan_graph import Sketch, read_sketch
+from evaluation.metrics.plans import Sketch, read_sketch
 from revelator.errors import DataError, ExpressionError
 from revelator.plans import leaves, parse, render, to_letters
 
@@ -44,15 +44,12 @@ Read = Callable[[str], Iterator[BenchmarkQuestion]]
 
 @dataclass(frozen=True)
 class Format:
-    """How a benchmark's files are read, the rule by which its answers are scored, and the known versions, newest first.
-    `has_list_answers`: all gold values are wanted; otherwise they are aliases of one answer. `states_version`: the
-    file names its version."""
+    """How a benchmark's files are read, and the rule by which its answers are scored. `has_list_answers`: all gold
+    values are wanted; otherwise they are aliases of one answer."""
 
     read: Read
     normaliser: str
-    versions: tuple[str, ...]
     has_list_answers: bool = False
-    states_version: bool = False
 
 
 def _require_all(outcomes: Iterable[Outcome]) -> Iterator[AnnotatedQuestion]:
@@ -244,17 +241,17 @@ _read_two_wiki = _read_rows(lambda row, file: _annotate_hotpot(row, "2wiki", "Ap
 _read_musique = _read_rows(_annotate_musique, lambda row: (row,) if row.get("answerable", True) else ())
 
 FORMATS: dict[str, Format] = {
-    "2wiki": Format(_add_plans("2wiki", _read_two_wiki), "hotpotqa", ("1.1", "1.0")),
-    "bamboogle": Format(_read_rows(_annotate_bamboogle), "squad", ("1",)),
-    "blendqa": Format(_read_rows(_annotate_blend), "atomr", ("1",)),
-    "compound": Format(_read_rows(_annotate_compound), "squad", ("1",), has_list_answers=True),
-    "crag": Format(_read_rows(_annotate_crag), "atomr", ("5", "4", "3")),
-    "hotpotqa": Format(_read_hotpot, "hotpotqa", ("1.1", "1")),
-    "metaqa": Format(_read_rows(_annotate_metaqa), "squad", ("1",), has_list_answers=True),
-    "musique": Format(_add_plans("musique", _read_musique), "musique", ("1.0",)),
-    "nq": Format(_make_reader("nq"), "squad", ("open",)),
-    "own": Format(read_own, "squad", ("1",), has_list_answers=True),
-    "squad": Format(_make_reader("squad"), "squad", ("1.1", "1.0"), states_version=True),
-    "triviaqa": Format(_make_reader("triviaqa"), "squad", ("1.0",), states_version=True),
-    "world": Format(_read_world, "squad", ("1",), has_list_answers=True),
+    "2wiki": Format(_add_plans("2wiki", _read_two_wiki), "hotpotqa"),
+    "bamboogle": Format(_read_rows(_annotate_bamboogle), "squad"),
+    "blendqa": Format(_read_rows(_annotate_blend), "atomr"),
+    "compound": Format(_read_rows(_annotate_compound), "squad", has_list_answers=True),
+    "crag": Format(_read_rows(_annotate_crag), "atomr"),
+    "hotpotqa": Format(_read_hotpot, "hotpotqa"),
+    "metaqa": Format(_read_rows(_annotate_metaqa), "squad", has_list_answers=True),
+    "musique": Format(_add_plans("musique", _read_musique), "musique"),
+    "nq": Format(_make_reader("nq"), "squad"),
+    "own": Format(read_own, "squad", has_list_answers=True),
+    "squad": Format(_make_reader("squad"), "squad"),
+    "triviaqa": Format(_make_reader("triviaqa"), "squad"),
+    "world": Format(_read_world, "squad", has_list_answers=True),
 }

@@ -1,24 +1,23 @@
-"""Turns a question and its trace into the row of a run: scores against gold, labels with known gold, and cost."""
+"""Turns a question and its trace into the row of a run: scores against gold, and cost."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, zip_longest
-from typing import Any
 
 from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.benchmarks import Benchmark
-from evaluation.harness.folder import Cost, Label, QuestionRow
+from evaluation.harness.folder import Cost, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
-from evaluation.metrics.plan_graph import Sketch, edit_distance, entity_coverage, read_sketch
-from evaluation.metrics.retrieval import score_titles, title_key
+from evaluation.metrics.plans import Sketch, read_sketch
+from evaluation.metrics.retrieval import score_titles
 from revelator.errors import ExpressionError
 from revelator.plans import logic
-from revelator.scores import normalise, score_answer, score_list_answer
+from revelator.scores import score_answer, score_list_answer
 from revelator.tasks import translate_task
-from revelator.trace import Node, Trace, join_answers
+from revelator.trace import Trace, join_answers
 
 TASK_OF = {"atomic": "relevance"}  # of the kinds of nodes; the others are called as their task
 CUTOFFS = (2, 5, 10)
@@ -78,9 +77,7 @@ def score_trace(
     if row.gold_titles and any(node.usage.retrievals for node in trace.nodes):
         scores |= score_titles(found, row.gold_titles, CUTOFFS)
     if plans and question.plan and row.gold_route in ("complex", "compound"):
-        scores |= score_plan_graph(
-            trace.plan or "", question.plan, question.gold.entities, own=trace.plan_source == "model"
-        )
+        scores |= score_plan(trace.plan or "", question.plan, own=trace.plan_source == "model")
     if trace.route and row.gold_route:
         scores["route"] = float(trace.route == row.gold_route)
     return replace(
@@ -92,7 +89,6 @@ def score_trace(
         route=trace.route or "",
         plan=trace.plan or "",
         retrieved=found,
-        labels=tuple(_collect_labels(question, trace)),
         scores=scores,
         probability=min(_list_probabilities(trace), default=None),
         relevance=min(_list_relevances(trace), default=None),
@@ -110,23 +106,15 @@ def _list_relevances(trace: Trace) -> list[float]:
     return [max(leaf) for leaf in judged if leaf]
 
 
-def score_plan_graph(plan: str, gold: Sketch, names: Collection[str], *, own: bool) -> dict[str, float]:
-    """Compares a plan with gold: `valid` (checks, and is the model's `own`), shape, number of leaves, coverage of the
-    question's names, and edits between the two graphs."""
+def score_plan(plan: str, gold: Sketch, *, own: bool) -> dict[str, float]:
+    """`valid`: the plan checks, and is the model's `own`. `letters`: it has gold's shape, up to the order of `+`."""
     found = None
     if own and plan:
         with suppress(ExpressionError):
             found = read_sketch(plan)
-    edits = {"edits": float(edit_distance(found, gold))}
     if found is None:
-        return dict.fromkeys(("valid", "letters", "leaves", "coverage"), 0.0) | edits
-    return {
-        "valid": float(found.valid),
-        "letters": float(found.letters == gold.letters),
-        "leaves": float(found.leaves == gold.leaves),
-        "coverage": entity_coverage(found, names),
-        **edits,
-    }
+        return {"valid": 0.0, "letters": 0.0}
+    return {"valid": float(found.valid), "letters": float(found.letters == gold.letters)}
 
 
 def count_cost(trace: Trace, *, sequential: bool = False, switched_off: Collection[str] = ()) -> Cost:
@@ -178,36 +166,3 @@ def _list_retrieved_titles(trace: Trace) -> tuple[str, ...]:
     """Lists distinct titles: the first of every leaf, then the second of every leaf, and so on."""
     rankings = [[passage.title for passage in node.documents] for node in trace.nodes if node.usage.retrievals]
     return tuple(dict.fromkeys(title for title in chain.from_iterable(zip_longest(*rankings)) if title is not None))
-
-
-def _collect_labels(question: BenchmarkQuestion, trace: Trace) -> Iterator[Label]:
-    """Collects the labels whose gold value is known: the route; the relevance of documents, if the title that states a
-    leaf's answer is known; and the end of a loop, which is right once the last gold step's answer is known."""
-    gold, known = question.gold, ""
-    titles = {normalise(step.question): step.title for step in gold.steps if step.title}
-    if len(titles) == 1:
-        titles |= {normalise(gold.question): next(iter(titles.values()))}
-    for node in trace.nodes:
-        if node.kind == "route" and node.answers and gold.route:
-            yield _make_label("route", gold.route, node.answers[0], _read_probabilities(node))
-        elif node.kind == "end" and node.answers and gold.steps:
-            last = [normalise(answer) for answer in gold.steps[-1].answers]
-            done = any(last) and all(answer in known for answer in last)
-            yield _make_label("end", "yes" if done else "no", node.answers[0], _read_probabilities(node))
-        elif node.kind == "atomic":
-            known += f" {normalise(' '.join(node.answers))}"
-            if title := titles.get(normalise(node.asked or "")):
-                for passage in node.documents:
-                    if passage.relevance is not None:
-                        same = title_key(passage.title) == title_key(title)
-                        both = {"yes": passage.relevance, "no": 1 - passage.relevance}
-                        yield _make_label("relevance", "yes" if same else "no", max(both, key=both.__getitem__), both)
-
-
-def _read_probabilities(node: Node) -> Mapping[str, float]:
-    found: list[dict[str, Any]] = node.detail.get("probabilities") or [{}]
-    return found[0]
-
-
-def _make_label(task: str, gold: str, predicted: str, probabilities: Mapping[str, float]) -> Label:
-    return Label(task, gold, predicted, float(probabilities.get(predicted, 1.0)))

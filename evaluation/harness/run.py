@@ -14,7 +14,7 @@ from evaluation.baselines.methods import BASELINES
 from evaluation.harness.ablations import check_ablation
 from evaluation.harness.benchmarks import CLOSED, Benchmark, build_closed_index, open_benchmark, read_predictions
 from evaluation.harness.config import BenchmarkConfig, OperatorsConfig, RankingConfig, RunConfig
-from evaluation.harness.folder import QuestionRow, RowWriter, Run, begin_run, describe_machine
+from evaluation.harness.folder import QuestionRow, Run, append_question, begin_run, describe_machine
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers, score_trace, start_row
 from evaluation.harness.ranking import make_world_cases, name_case, rank
@@ -72,7 +72,7 @@ def _describe_run(
 def _prepare_ranking(config: RunConfig, ranking: RankingConfig, command: str) -> tuple[Run, Benchmark]:
     check_ablation(config.ablation, config.system.name, served=bool(config.url))
     cases = make_world_cases(ranking.per_template, ranking.seed).cases
-    benchmark = Benchmark(config.benchmark.name or "itlr", "itlr", "1", "none", False, (), {})
+    benchmark = Benchmark(config.benchmark.name or "itlr", "itlr", "none", False, (), {})
     ids = tuple(name_case(place, case) for place, case in enumerate(cases))
     return _describe_run(config, command, benchmark, ids[: config.benchmark.sample], {}), benchmark
 
@@ -91,23 +91,19 @@ def run_questions(
         done = {row.id for row in begin_run(folder, run)}
         todo = [question for question in benchmark.questions if question.id not in done]
         bar = progress.add_task(run.name, total=len(run.ids), completed=len(done))
-        writer = RowWriter(folder)
 
         def write(row: QuestionRow) -> None:
-            writer.append(row)
+            append_question(folder, row)
             progress.advance(bar)
 
-        try:
-            if config.system.ranking:
-                for row in rank_open_cases(config, config.system.ranking, set(run.ids) - done):
-                    write(row)
-            elif config.system.predictions:
-                for row in score_predictions(Path(config.system.predictions), todo, benchmark, run.ids):
-                    write(row)
-            elif todo:
-                asyncio.run(_open_and_ask(config, benchmark, todo, write, shared))
-        finally:
-            writer.close()
+        if config.system.ranking:
+            for row in rank_open_cases(config, config.system.ranking, set(run.ids) - done):
+                write(row)
+        elif config.system.predictions:
+            for row in score_predictions(Path(config.system.predictions), todo, benchmark, run.ids):
+                write(row)
+        elif todo:
+            asyncio.run(_open_and_ask(config, benchmark, todo, write, shared))
 
 
 def rank_open_cases(config: RunConfig, ranking: RankingConfig, todo: set[str]) -> Iterable[QuestionRow]:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from evaluation.harness.folder import FORMAT, METRICS, QUESTIONS, QuestionRow, Run, read_questions
-from evaluation.metrics.bootstrap import bootstrap, bootstrap_statistic
+from evaluation.metrics.bootstrap import bootstrap
 from revelator.files import sha256_file, write_json
 
 ANSWERS = {"em": "EM", "acc": "Acc", "f1": "F1"}
@@ -45,10 +44,8 @@ STATUSES = {
 MEASURES = SCORES | COSTS | STATUSES  # as tables name them
 GROUPS = ("gold_route", "shape", "hops", "depth", "negations", "kind")  # fields of a row
 GROUPED = ("em", "acc", "f1", "valid", "letters", "ndcg@10", "recall", "steps", "tokens_in")
-ECE_RESAMPLES = 500
 FLOORS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 REFUSALS = {"answer_floor": attrgetter("probability"), "relevance_floor": attrgetter("relevance")}  # by the limit
-BINS = 15  # as in Guo et al. 2017
 FEWEST = 5  # questions of a group that is shown on its own
 
 Figure = dict[str, float]
@@ -68,7 +65,7 @@ def write_metrics(folder: Path, run: Run) -> dict[str, Any]:
 
 
 def measure_rows(rows: Sequence[QuestionRow]) -> dict[str, Any]:
-    """`figures`, `groups`, `confusion` and `calibration` of `evaluation.harness.folder`. A refused question scores 0,
+    """`figures`, `groups`, `confusion` and `coverage` of `evaluation.harness.folder`. A refused question scores 0,
     and costs are means over the questions whose cost is known."""
     table = _tabulate(rows)
     pairs = [(row.gold_route, row.route) for row in rows if row.gold_route and row.route]
@@ -77,7 +74,6 @@ def measure_rows(rows: Sequence[QuestionRow]) -> dict[str, Any]:
         "figures": _estimate_figures(table),
         "groups": {field.removeprefix("gold_"): _estimate_groups(rows, table, field) for field in GROUPS},
         "confusion": count_confusion(pairs),
-        "calibration": _measure_calibration(rows),
         "coverage": {limit: found for limit in REFUSALS if (found := measure_coverage(rows, limit))},
         "errors": dict(Counter(row.error for row in rows if row.status == "error")),
     }
@@ -128,28 +124,6 @@ def count_confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int
     return found
 
 
-def _measure_calibration(rows: Sequence[QuestionRow]) -> dict[str, Any]:
-    """Measures the calibration of each label task. Whole questions are drawn, because their documents are judged
-    alike."""
-    found: dict[str, Any] = {}
-    for task in dict.fromkeys(label.task for row in rows for label in row.labels):
-        pairs = [(row.id, label) for row in rows for label in row.labels if label.task == task]
-        _, groups = np.unique([id for id, _ in pairs], return_inverse=True)  # once for both
-        sure = np.array([label.probability for _, label in pairs])
-        right = np.array([label.predicted == label.gold for _, label in pairs])
-
-        def error(drawn: np.ndarray, sure: np.ndarray = sure, right: np.ndarray = right) -> float:
-            return calibration_error(sure[drawn], right[drawn])
-
-        found[task] = {
-            "n": len(pairs),
-            "ece": bootstrap_statistic(error, groups, resamples=ECE_RESAMPLES).to_json(),
-            "accuracy": bootstrap(right, groups=groups).to_json(),
-            "bins": bin_by_confidence(sure, right),
-        }
-    return found
-
-
 def measure_coverage(rows: Sequence[QuestionRow], limit: str) -> list[dict[str, float]]:
     """Measures what a floor would refuse: of all questions the share that keep their answer, and of these the share
     that is right (EM). A run with both floors at 0 shows the whole curve; one that refused answers lacks them."""
@@ -165,25 +139,3 @@ def measure_coverage(rows: Sequence[QuestionRow], limit: str) -> list[dict[str, 
         if covered.any():
             curve.append({"floor": floor, "coverage": float(covered.mean()), "accuracy": float(right[covered].mean())})
     return curve
-
-
-def bin_by_confidence(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> list[dict[str, float]]:
-    """Sorts answers into bins of equal width, and returns those that hold an answer. A bin has the answers with a
-    probability above `low` and up to `high`: their number `n`, mean `confidence` and `accuracy`. `confidence` and
-    `right` have shape (n,)."""
-    sure, truth = np.asarray(confidence, dtype=float), np.asarray(right, dtype=float)
-    member = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
-    found = []
-    for place in np.unique(member):
-        inside = member == place
-        ends = {"low": place / bins, "high": (place + 1) / bins, "n": int(inside.sum())}
-        found.append(ends | {"confidence": float(sure[inside].mean()), "accuracy": float(truth[inside].mean())})
-    return found
-
-
-def calibration_error(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> float:
-    """Computes ECE (Guo et al. 2017, equation 3): the mean over answers of the gap between the confidence and the
-    accuracy of their bin. nan without answers."""
-    count = len(np.asarray(confidence))
-    gaps = (b["n"] * abs(b["confidence"] - b["accuracy"]) for b in bin_by_confidence(confidence, right, bins))
-    return sum(gaps) / count if count else float("nan")

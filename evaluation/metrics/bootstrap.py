@@ -6,7 +6,7 @@ the drawn sums to the drawn counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,26 +52,6 @@ def bootstrap(
         return Interval(float(rows[0]), float(rows[0]), float(rows[0]), len(rows))
     means = _draw_means(np.bincount(member, rows)[:, None], np.bincount(member)[:, None], resamples, seed)
     return _take_interval(rows.mean(), means[:, 0], 0.975, len(rows))
-
-
-def bootstrap_statistic(
-    statistic: Callable[[np.ndarray], float],
-    groups: Sequence[str] | np.ndarray,
-    *,
-    resamples: int = 1_000,
-    seed: int = 0,
-) -> Interval:
-    """Computes any `statistic` of the rows and its interval. `statistic` gets an array of row indices, with repeats.
-    Whole groups are drawn. Draws for which the statistic is nan are left out."""
-    if not len(groups):
-        return NOTHING
-    _, member = np.unique(np.asarray(groups), return_inverse=True)
-    counts = np.bincount(member)
-    rows = np.split(np.argsort(member, kind="stable"), np.cumsum(counts)[:-1])  # of each group
-    generator = np.random.default_rng(seed)
-    drawn = (generator.integers(0, len(counts), size=len(counts)) for _ in range(resamples))
-    values = np.array([statistic(np.concatenate([rows[group] for group in draw])) for draw in drawn])
-    return _take_interval(statistic(np.arange(len(groups))), values, 0.975, len(groups))
 
 
 def _draw_means(sums: np.ndarray, counts: np.ndarray, resamples: int, seed: int) -> np.ndarray:

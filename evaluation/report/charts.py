@@ -18,8 +18,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from evaluation.harness.run_metrics import MEASURES
-from evaluation.metrics.bootstrap import bootstrap
-from evaluation.metrics.retrieval import score_titles
 from evaluation.report.runs import Estimate, LoadedRun, Series
 from revelator.errors import ExpressionError
 from revelator.plans import parse, to_letters
@@ -30,7 +28,6 @@ BAR = 15  # height of a bar with its gap in px
 SYSTEM_COLOURS = 8
 MARKS = (("o", "●"), ("s", "■"), ("^", "▲"), ("D", "◆"))  # of matplotlib, and as a character of the legend
 LOG_FROM = 20  # an axis whose largest value is so many times its smallest is logarithmic
-DEPTHS = range(1, 21)  # documents of a recall curve
 
 COLOURS = {
     name: f"#0000{number:02x}"
@@ -77,9 +74,7 @@ def choose_charts(runs: Sequence[LoadedRun], measure: str) -> list[Chart]:
         *_chart_quality_against_cost(runs, measure),
         *_chart_quality_by_group(runs, measure),
         *_chart_route_confusion(runs),
-        *_chart_label_reliability(runs),
         *_chart_accuracy_by_coverage(runs),
-        *_chart_recall_by_depth(runs),
     ]
 
 
@@ -149,21 +144,6 @@ def _chart_route_confusion(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
             yield Chart("confusion", f"Routes of {run.name}", note, [run], 40 + 45 * len(labels), paint)
 
 
-def _chart_label_reliability(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
-    for task in dict.fromkeys(task for run in runs for task in run.metrics["calibration"]):
-        drawn = [run for run in runs if task in run.metrics["calibration"]]
-        found = {run.name: run.metrics["calibration"][task]["ece"] for run in drawn}
-        errors = "; ".join(
-            f"{name} {one['value']:.3f} [{one['low']:.3f}, {one['high']:.3f}], n={one['n']}"
-            for name, one in found.items()
-        )
-        note = f"Expected calibration error: {errors}. A dot's area is the share of answers in its bin."
-        curves = [(run.series, run.metrics["calibration"][task]["bins"]) for run in drawn]
-        yield Chart(
-            "reliability", f"Reliability of {task}", note, drawn, 320, partial(paint_reliability, curves=curves)
-        )
-
-
 def _chart_accuracy_by_coverage(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
     for limit in ("answer_floor", "relevance_floor"):
         curves = [(run, curve) for run in runs if (curve := run.metrics.get("coverage", {}).get(limit))]
@@ -172,21 +152,6 @@ def _chart_accuracy_by_coverage(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
             paint = partial(paint_coverage, curves=[(run.series, curve) for run, curve in curves])
             drawn = [run for run, _ in curves]
             yield Chart("coverage", f"Accuracy against coverage by {limit}", note, drawn, 300, paint)
-
-
-def _chart_recall_by_depth(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
-    runs = [run for run in runs if any(row.gold_titles and row.retrieved for row in run.rows)]
-    if runs:
-        note = "Gold pages among the first that the searches of an answered question found, taking turns."
-        paint = partial(paint_curves, curves=[(run.series, _measure_recalls(run)) for run in runs])
-        yield Chart("recall-curves", "Recall of gold pages", note, runs, 280, paint)
-
-
-def _measure_recalls(run: LoadedRun) -> list[Estimate]:
-    """The recall of gold pages at each of `DEPTHS`."""
-    rows = [row for row in run.rows if row.gold_titles and row.status != "error"]
-    scores = [score_titles(row.retrieved, row.gold_titles, DEPTHS) for row in rows]
-    return [bootstrap([one[f"recall@{k}"] for one in scores], resamples=1_000).to_json() for k in DEPTHS]
 
 
 def paint_scatter(axes: Axes, points: Sequence[tuple[Series, Estimate, Estimate]], x_label: str, y_label: str) -> None:
@@ -238,19 +203,6 @@ def paint_confusion(axes: Axes, counts: Mapping[str, Mapping[str, int]], labels:
     axes.grid(visible=False)
 
 
-def paint_reliability(axes: Axes, curves: Sequence[tuple[Series, Sequence[Mapping[str, float]]]]) -> None:
-    """The share of right answers by confidence; a dot for each bin, as large as the bin. The diagonal is calibrated."""
-    axes.plot([0, 1], [0, 1], color=INK, linestyle="--", linewidth=1)
-    for series, bins in curves:
-        total = sum(one["n"] for one in bins) or 1
-        x, y = [one["confidence"] for one in bins], [one["accuracy"] for one in bins]
-        axes.plot(x, y, color=_choose_colour(series), linewidth=1.2)
-        for one in bins:
-            size = 6 + 18 * (one["n"] / total) ** 0.5
-            _draw_mark(axes, series, one["confidence"], one["accuracy"], markersize=size)
-    axes.set(xlabel="confidence", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1))
-
-
 def paint_coverage(axes: Axes, curves: Sequence[tuple[Series, Sequence[Mapping[str, float]]]]) -> None:
     """The share of right answers by the share of questions that keep theirs; a mark for each floor."""
     for series, curve in curves:
@@ -259,16 +211,6 @@ def paint_coverage(axes: Axes, curves: Sequence[tuple[Series, Sequence[Mapping[s
         for one in curve:
             _draw_mark(axes, series, one["coverage"], one["accuracy"], markersize=7)
     axes.set(xlabel="share of questions that are answered", ylabel="EM of these", xlim=(0, 1), ylim=(0, 1))
-
-
-def paint_curves(axes: Axes, curves: Sequence[tuple[Series, Sequence[Estimate]]]) -> None:
-    """Recall by the number of pages, with the band of its intervals."""
-    for series, estimates in curves:
-        low, value, high = ([one[part] for one in estimates] for part in ("low", "value", "high"))
-        axes.fill_between(DEPTHS, low, high, color=_choose_colour(series), alpha=0.16, linewidth=0)
-        axes.plot(DEPTHS, value, _choose_marker(series)[0], linestyle="-", markevery=5, color=_choose_colour(series))
-    axes.set(xlabel="pages", ylabel="recall", xlim=(0, DEPTHS[-1]), ylim=(0, 1))
-    axes.locator_params(axis="x", nbins=4)
 
 
 def _draw_mark(axes: Axes, series: Series, x: float, y: float, **how: Any) -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import click
 
-from evaluation.costs.command import read_times
 from evaluation.harness.folder import METRICS, QUESTIONS, RUN
-from evaluation.report.page import Report, Table, build_cost_table, build_report, render_html, render_markdown
+from evaluation.report.page import Report, build_report, render_html, render_markdown
 from evaluation.report.runs import LoadedRun, load_runs
 from revelator import registry
 from revelator.errors import ConfigError
@@ -32,7 +31,6 @@ METRIC_ENDINGS = {"value": "", "low": "_low", "high": "_high", "n": "_n"}
 @click.argument("runs", nargs=-1, required=True, type=FOLDER)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the page and the summary.")
 @click.option("--against", help="System that the others are compared with.  [default: the first of each benchmark]")
-@click.option("--times", type=FOLDER, help="File of `revelator eval cost measure`: adds predicted throughput.")
 @click.option("--mlflow/--no-mlflow", default=True, show_default=True, help="Log runs and page to MLflow.")
 @REGISTERED
 @HOME
@@ -42,7 +40,6 @@ def report(
     runs: tuple[Path, ...],
     out: Path,
     against: str | None,
-    times: Path | None,
     mlflow: bool,
     name: str,
     home: Path,
@@ -66,7 +63,7 @@ def report(
     if against and against not in {run.name for run in loaded}:
         known = ", ".join(dict.fromkeys(run.name for run in loaded))
         raise ConfigError(f"no run of a system {against!r}", where="--against", hint=f"systems: {known}")
-    built = write_report(loaded, out, against, build_cost_table(loaded, read_times(times)) if times else None)
+    built = write_report(loaded, out, against)
     run_id, versions = "", list[int]()
     if mlflow:
         registry.connect(tracking_uri, home)
@@ -81,9 +78,7 @@ def report(
         click.echo(f"MLflow: run {run_id}, figures under {under}")
 
 
-def write_report(
-    runs: Sequence[LoadedRun], out: Path, against: str | None = None, costs: Table | None = None
-) -> Report:
+def write_report(runs: Sequence[LoadedRun], out: Path, against: str | None = None) -> Report:
     """Writes the page and the summary of `runs` into `out`, with the command that this process runs."""
     built = build_report(
         runs,
@@ -91,7 +86,6 @@ def write_report(
         command=shlex.join(["revelator", *sys.argv[1:]]),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=metadata.version("revelator"),
-        costs=costs,
     )
     write_bytes(out / SUMMARY, render_markdown(built).encode())
     write_bytes(out / PAGE, render_html(built).encode())

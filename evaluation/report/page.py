@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from itertools import product
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from evaluation.costs.model import STATIONS, Prices, ServiceTimes, count_demand, predict
 from evaluation.harness.run_metrics import COSTS, SCORES
 from evaluation.report.cases import Case, find_most_different_cases, find_worst_cases
 from evaluation.report.charts import Chart, choose_charts, draw_legend_mark, select_charted_runs
@@ -55,15 +53,12 @@ class Report:
     command: str
     made: str
     version: str
-    costs: Table | None = None
 
 
-def build_report(
-    runs: Sequence[LoadedRun], *, against: str | None, command: str, made: str, version: str, costs: Table | None = None
-) -> Report:
+def build_report(runs: Sequence[LoadedRun], *, against: str | None, command: str, made: str, version: str) -> Report:
     """`against` names the system that the others are compared with; None takes the first run of each benchmark."""
     sections = [_build_section(name, members, against) for name, members in group_by_benchmark(runs).items()]
-    return Report(sections, runs, command, made, version, costs)
+    return Report(sections, runs, command, made, version)
 
 
 def _build_section(name: str, runs: list[LoadedRun], against: str | None) -> Section:
@@ -148,20 +143,6 @@ def format_interval(estimate: Estimate | None, measure: str, *, sign: bool = Fal
     return f"{value} [{low}, {high}]"
 
 
-def build_cost_table(runs: Sequence[LoadedRun], times: ServiceTimes) -> Table:
-    """Throughput that is predicted for one and eight servers of each service, at 1 and 64 questions in flight."""
-    cells = []
-    for run in runs:
-        counted = [row.cost for row in run.rows if row.has_cost]
-        for gpus, inside in product((1, 8), (1, 64)) if counted else ():
-            found = predict(count_demand(counted, times), dict.fromkeys(STATIONS, gpus), inside, Prices())
-            figures = [f"{found.throughput:.2f}", f"{found.latency:.2f}", found.bottleneck, f"{found.utilisation:.0%}"]
-            cells.append([run.title, f"{gpus}", f"{inside}", *figures])
-    note = f"From the calls that the runs counted, and the seconds that each service took on {times.machine}."
-    head = ["system", "servers", "in flight", "questions/s", "seconds a question", "bottleneck", "its utilisation"]
-    return Table("Predicted throughput", note, head, cells)
-
-
 def render_html(report: Report) -> str:
     """The page; everything that it needs is in it."""
     folder = files("evaluation.report")
@@ -178,8 +159,6 @@ def render_markdown(report: Report) -> str:
     parts = ["# Evaluation", f"{made} Charts, cases and plans are in `report.html`."]
     for section in report.sections:
         parts += [f"## {section.name}", section.about, *(table.to_markdown() for table in section.tables)]
-    if report.costs:
-        parts += ["## Cost", report.costs.to_markdown()]
     parts.append("## Reproduce")
     for run in report.runs:
         lines = "\n".join(f"* {name}: {_format_code(text)}" for name, text in run.recipe.items())

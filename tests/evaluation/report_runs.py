@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from evaluation.harness.folder import Cost, Label, QuestionRow, RowWriter, Run, begin_run
+from evaluation.harness.folder import Cost, QuestionRow, Run, append_question, begin_run
 from evaluation.harness.run_metrics import write_metrics
 from revelator.plans import letters_key, parse
 from revelator.trace import Node, Passage, Trace, Usage
@@ -58,10 +58,8 @@ def _run(folder: Path, benchmark: str, system: str, skill: float, manifest: str,
         started="2026-01-02T03:04:05+00:00",
     )
     begin_run(folder, run)
-    writer = RowWriter(folder)
     for row in rows:
-        writer.append(row)
-    writer.close()
+        append_question(folder, row)
     write_metrics(folder, run)
     return folder
 
@@ -83,7 +81,6 @@ def _row(n: int, benchmark: str, system: str, skill: float) -> QuestionRow:
         scores |= {"recall": found, "recall@5": found, "ndcg@10": found * 0.9}
     planned = system in ("auto", "logic")
     plan = (gold if right else PLANS[(n + 1) % 4].format(plain)) if planned else ""
-    labels = (_label("route", route, skill, draw), _label("relevance", "yes", skill, draw)) if planned else ()
     tokens = {"auto": 4000, "direct": 60}.get(system, 900) + draw.randrange(300)
     searches = 0 if system == "direct" else 2
     cost = Cost(
@@ -108,17 +105,12 @@ def _row(n: int, benchmark: str, system: str, skill: float) -> QuestionRow:
         kind=("bridge", "comparison")[n % 2],
         gold_titles=wanted,
         retrieved=() if system == "direct" else titles,
-        labels=labels,
         scores=scores,
         cost=cost,
         probability=draw.random() if system != "direct" else None,
         relevance=draw.random() if planned else None,
         trace=_trace(question, plan, name).to_json() if system != "direct" else None,
     )
-
-
-def _label(task: str, gold: str, skill: float, draw: random.Random) -> Label:
-    return Label(task, gold, gold if draw.random() < skill + 0.2 else "no", 0.5 + draw.random() / 2)
 
 
 def _trace(question: str, plan: str, name: str) -> Trace:

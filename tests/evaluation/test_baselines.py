@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.baselines.methods import BASELINES, parse_tree, run_baseline
+from evaluation.baselines.methods import BASELINES, run_baseline
 from evaluation.harness.question_scores import count_rounds
 from revelator.errors import DeadlineExceeded, Unavailable
 from revelator.limits import Limits
@@ -90,7 +90,6 @@ REACHED = {  # retrievals, calls of the generator
     "ircot": (2, 3),
     "iter-retgen": (2, 2),  # the second answer is the first again
     "adaptive-rag": (2, 3),
-    "probtree": (2, 4),  # the tree, two leaves, the root
     "hanrag": (2, 3),
     "qcompiler": (2, 3),
 }
@@ -147,12 +146,6 @@ async def test_an_endpoint_that_is_down_and_one_that_is_late_are_told_apart(
     server.replies = [lambda handler: server.release.wait(20) and None]
     with pytest.raises(DeadlineExceeded):
         await asked(name, server, index, deadline_ms=200)
-
-
-def test_a_tree_is_read_from_any_text() -> None:
-    assert parse_tree("no tree", "q") == {}
-    assert parse_tree('{"q": ["a", 3, " "], "a": "b"}', "q") == {"q": ["a"]}
-    assert parse_tree('so: {"other words": ["a"]} there', "q") == {"q": ["a"], "other words": ["a"]}
 
 
 async def test_documents_cannot_close_the_mark_around_them(server: Server, index: Path) -> None:

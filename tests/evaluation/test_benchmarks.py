@@ -121,16 +121,11 @@ def test_a_published_row_becomes_a_question_with_its_gold(name: str, tmp_path: P
     assert len(gold.passages) == wanted.get("titles", len(gold.passages))
 
 
-def test_squad_says_its_version_and_another_one_is_refused(tmp_path: Path) -> None:
+def test_squad_is_read_from_its_one_object(tmp_path: Path) -> None:
     path = tmp_path / "dev.json"
     path.write_text(json.dumps(SQUAD))
     [question] = read("squad", str(path)).questions
     assert question.gold.answers == ("Harrow Pictures",) and question.gold.passages[0].relevant
-    path.write_text(json.dumps(SQUAD | {"version": "v2.0"}))
-    with pytest.raises(DataError, match=r"says that it is version 2\.0, not 1\.1"):
-        read("squad", str(path))
-    with pytest.raises(ConfigError, match=r"no version '2\.0' of squad"):
-        read("squad", str(path), version="2.0")
 
 
 def test_files_may_be_compressed_as_they_are_published(tmp_path: Path) -> None:
@@ -185,12 +180,6 @@ def test_a_sample_is_pinned_by_the_hash_of_the_ids(tmp_path: Path) -> None:
     three, five = (many(tmp_path, sample=n) for n in (3, 5))
     assert {q.id for q in three.questions} < {q.id for q in five.questions}
     assert [q.id for q in many(tmp_path).questions] == [f"nq:q{n}" for n in range(9)]  # a repeated row counts once
-    ids = tmp_path / "ids.txt"
-    ids.write_text("nq:q7\n")
-    assert [q.id for q in many(tmp_path, ids=str(ids)).questions] == ["nq:q7"]
-    ids.write_text("nq:q7\nnq:z\n")
-    with pytest.raises(DataError, match=r"1 id \(nq:z\) of no question"):
-        many(tmp_path, ids=str(ids))
     with pytest.raises(DataError, match="no question is left"):
         many(tmp_path, split="test")
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 from rich.console import Console
 
-from evaluation.chain import Chain, Step, describe_ending, format_command, serve_locally
-from revelator.errors import RevelatorError, Unavailable
+from evaluation.chain import Chain, Step, describe_ending, format_command
+from revelator.errors import RevelatorError
 
 
 def tidy_step(home: Path, text: str | None = None) -> Step:
@@ -112,13 +112,3 @@ def test_a_chain_that_is_told_to_stop_leaves_no_process_of_its_commands_behind()
     assert chain.wait(30) == 143
     gone, alive = psutil.wait_procs([grandchild], timeout=30)
     assert (len(gone), alive) == (1, [])
-
-
-def test_a_server_that_does_not_start_is_told_of_in_its_own_words(tmp_path: Path) -> None:
-    serve = ("serve", "--home", str(tmp_path))
-    with (
-        pytest.raises(Unavailable, match="which index is to be searched") as failure,
-        serve_locally(tmp_path, serve),
-    ):
-        pytest.fail("nothing is deployed, so nothing can be ready")
-    assert failure.value.where == f"revelator serve --home {tmp_path}"

@@ -1,4 +1,4 @@
-"""From a trace to a row: rounds, labels, costs and plan scores as worked by hand; figures and groups of many rows."""
+"""From a trace to a row: rounds, costs and plan scores as worked by hand; figures and groups of many rows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from evaluation.harness.benchmarks import Benchmark
-from evaluation.harness.folder import Cost, Label, QuestionRow
+from evaluation.harness.folder import Cost, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
-from evaluation.harness.question_scores import count_rounds, score_plan_graph, score_trace, start_row
+from evaluation.harness.question_scores import count_rounds, score_plan, score_trace, start_row
 from evaluation.harness.run_metrics import measure_rows
 from evaluation.metrics.bootstrap import bootstrap
-from evaluation.metrics.plan_graph import read_sketch
+from evaluation.metrics.plans import read_sketch
 from revelator.trace import Trace
 from tests.serving.executor.world import Toy
 
@@ -28,7 +28,7 @@ GOLD = AnnotatedQuestion(
     "q", "own", "", "", "Where was the writer of Belt born?", "complex", PLAN, steps=STEPS, answers=("Lima",)
 )
 ASKED = BenchmarkQuestion(replace(GOLD, entities=("Belt",)), "2hop")
-BENCHMARK = Benchmark("own", "world", "1", "hotpotqa", True, (ASKED,), {})
+BENCHMARK = Benchmark("own", "world", "hotpotqa", True, (ASKED,), {})
 
 
 async def answered(plan: str | None = None, **said: Any) -> Trace:
@@ -47,19 +47,13 @@ async def test_a_compiled_question_is_scored_whole() -> None:
     assert (found.hops, found.depth, found.gold_titles, found.kind) == (2, 2, ("title 1", "title 9"), "2hop")
     assert found.shape and found.plan == found.gold_plan and found.prediction == "Lima"
     assert found.scores == {
-        **dict.fromkeys(("em", "acc", "f1", "route", "valid", "letters", "leaves", "coverage"), 1.0),
-        "edits": 0.0,
+        **dict.fromkeys(("em", "acc", "f1", "route", "valid", "letters"), 1.0),
         **dict.fromkeys(("recall", "recall@2", "recall@5", "recall@10"), 0.5),
         "ndcg@10": pytest.approx(1 / (1 + 1 / math.log2(3))),
     }
     assert found.retrieved == ("title 1", "title 2")
     assert found.cost.model_calls == {"route": 1, "translate_bnf": 1, "relevance": 4}
     assert (found.cost.steps, found.cost.retrievals, found.cost.generator_calls) == (2, 2, 2)
-    relevance = [
-        (label.gold, label.predicted, label.probability) for label in found.labels if label.task == "relevance"
-    ]
-    assert relevance == [("yes", "yes", 0.9), ("no", "yes", 0.9), ("no", "yes", 0.9), ("no", "yes", 0.9)]
-    assert found.labels[0] == Label("route", "complex", "complex", 1.0)
 
 
 async def test_parts_at_the_same_time_are_one_round() -> None:
@@ -72,13 +66,12 @@ async def test_parts_at_the_same_time_are_one_round() -> None:
     assert count_rounds(trace, sequential=True) == 3
 
 
-async def test_the_end_of_a_loop_is_known_from_the_last_gold_answer() -> None:
+async def test_a_loop_has_no_plan_of_the_models_own() -> None:
     trace = await answered(
         translate_bnf="(", refine=["Who wrote Belt?", "Where was Ana born?", "?"], end=["yes", "no", "no"]
     )
     found = row(trace)
-    assert [(label.gold, label.predicted) for label in found.labels if label.task == "end"] == [("no", "yes")]
-    assert found.scores["valid"] == 0 and found.scores["edits"] == 3, "no plan of the model's own could be run"
+    assert found.scores["valid"] == found.scores["letters"] == 0, "no plan of the model's own could be run"
     assert found.cost.steps == 1
 
 
@@ -89,9 +82,9 @@ async def test_what_an_ablation_answered_costs_nothing_and_a_system_without_plan
 
 def test_a_plan_that_is_not_the_models_own_is_no_valid_one() -> None:
     gold = read_sketch(PLAN)
-    assert score_plan_graph(PLAN, gold, ["Belt"], own=False)["valid"] == 0
-    other = score_plan_graph("Who wrote Belt? + Where was Ana born?", gold, ["Belt", "Lima"], own=True)
-    assert other == {"valid": 1.0, "letters": 0.0, "leaves": 1.0, "coverage": 0.5, "edits": 1.0}
+    assert score_plan(PLAN, gold, own=False)["valid"] == 0
+    other = score_plan("Who wrote Belt? + Where was Ana born?", gold, own=True)
+    assert other == {"valid": 1.0, "letters": 0.0}
 
 
 def rows(count: int) -> list[QuestionRow]:
@@ -105,7 +98,6 @@ def rows(count: int) -> list[QuestionRow]:
             gold_route="single" if n % 2 else "complex",
             route="single",
             hops=1 + n % 2,
-            labels=(Label("route", "single" if n % 2 else "complex", "single", 0.5),),
             scores={"em": float(n % 4 == 1), "f1": 0.5},
             cost=Cost(tokens_in=10, model_calls={"route": 1}, steps=n % 2),
         )
@@ -123,8 +115,6 @@ def test_every_figure_has_n_and_its_interval() -> None:
     assert found["confusion"] == {"complex": {"single": 20}, "single": {"single": 20}}
     assert found["groups"]["route"]["complex"]["em"]["value"] == 0
     assert found["groups"]["route"]["single"]["em"]["n"] == 20 and found["groups"]["shape"] == {}
-    ece = found["calibration"]["route"]
-    assert ece["ece"]["value"] == 0 and ece["ece"]["high"] > 0 and ece["accuracy"]["value"] == 0.5
     assert found["errors"] == {"DeadlineExceeded: late": 1}
     for group in (found["figures"], *found["groups"]["hops"].values()):
         assert all(figure["low"] <= figure["value"] <= figure["high"] for figure in group.values())

@@ -15,10 +15,9 @@ from evaluation.harness.folder import (
     QUESTIONS,
     RUN,
     Cost,
-    Label,
     QuestionRow,
-    RowWriter,
     Run,
+    append_question,
     begin_run,
     read_metrics,
     read_questions,
@@ -41,15 +40,12 @@ MADE = Run(
 
 
 def row(id: str, **values: Any) -> QuestionRow:
-    label = Label("route", "complex", "single", 0.75)
-    return QuestionRow(id, "musique", f"Who is {id}?", ("Ada", "A"), labels=(label,), cost=Cost(3, 4), **values)
+    return QuestionRow(id, "musique", f"Who is {id}?", ("Ada", "A"), cost=Cost(3, 4), **values)
 
 
 def write(folder: Path, *ids: str) -> None:
-    writer = RowWriter(folder)
     for id in ids:
-        writer.append(row(id))
-    writer.close()
+        append_question(folder, row(id))
 
 
 def test_one_process_writes_in_a_folder_at_a_time(tmp_path: Path) -> None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,7 +15,6 @@ from click.testing import CliRunner
 
 pytest.importorskip("pytriton", reason="no Triton server is installed: `pip install 'revelator[server]'`")
 
-from evaluation.chain import serve_locally
 from evaluation.harness.config import RunConfig
 from evaluation.harness.systems import describe_system
 from revelator.client import Client
@@ -20,6 +24,7 @@ from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import EMBEDDED_VERSION, read_release
 from serving.retrieval import build_index
 from serving.triton.repository import Settings, lay_out, read_parameters, read_planner
+from serving.triton.running import find_running_server
 from tests.chat_server import Reply, cuts, fails, running
 from tests.planner_server import ASKED, PLAN, Planner
 
@@ -31,6 +36,27 @@ The captain of the Lomvi is Ana Berg.
 
 Ana Berg was born in Holm.
 """
+
+START_SECONDS, STOP_SECONDS = 120, 60
+
+
+@contextmanager
+def serve_locally(home: Path, arguments: Sequence[str]) -> Iterator[str]:
+    """Runs `revelator serve` and yields its gRPC address once it is ready. Its output goes to logs/serve.log."""
+    log = home / "logs" / "serve.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    program = Path(sys.executable).with_name("revelator")
+    with log.open("wb") as output:
+        process = subprocess.Popen([program, *arguments], stdout=output, stderr=subprocess.STDOUT)
+    try:
+        end = time.monotonic() + START_SECONDS
+        while (server := find_running_server(home)) is None:
+            assert process.poll() is None and time.monotonic() < end, log.read_text()
+            time.sleep(0.1)
+        yield server.grpc
+    finally:
+        process.terminate()
+        process.wait(STOP_SECONDS)
 
 
 def test_documents_alone_are_enough_to_be_asked(tmp_path: Path) -> None:

@@ -1,0 +1,115 @@
+"""`revelator eval cost`: the seconds of work of each service a question, and the servers that a rate needs.
+
+A trace holds the time of every call. That is work without waiting where one question runs at a time, one leaf after the
+other: `concurrency: 1` and `limits: {concurrency: 1}` in the run's configuration.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from evaluation.harness.folder import read_questions, read_run
+from revelator.errors import DataError
+from revelator.options import AS_JSON, FOLDER
+from revelator.tasks import TASKS
+from revelator.trace import Trace
+
+MONTH_HOURS = 730
+FEWEST = 2  # servers of a service, so that one may fail
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Mean seconds of work of one question at each service, and how often it calls the generator."""
+
+    revelator: float
+    retriever: float
+    generator: float
+    generator_calls: float
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """Servers of each service that `rate` questions a second need, and what those of the revelator and the generator's
+    calls cost for a month of 730 hours."""
+
+    rate: float
+    revelator: int
+    retriever: int
+    generator: int
+    month: float
+
+
+def average_work(traces: Sequence[Trace]) -> Demand:
+    """Raises DataError where there is no trace."""
+    if not traces:
+        raise DataError("no question of this run has a trace", hint="ask with `traces: true`")
+    seconds = {"revelator": 0.0, "retriever": 0.0, "generator": 0.0}
+    generator_calls = 0
+    for call in (call for trace in traces for node in trace.nodes for call in node.list_calls()):
+        task = call["task"]
+        service = "revelator" if task in TASKS else "retriever" if task.startswith("search") else "generator"
+        seconds[service] += call["ms"] / 1000
+        generator_calls += call["count"] if service == "generator" else 0
+    means = {service: total / len(traces) for service, total in seconds.items()}
+    return Demand(**means, generator_calls=generator_calls / len(traces))
+
+
+def size_deployment(demand: Demand, rate: float, busy: float, server_hour: float, calls: float) -> Sizing:
+    """`busy` is the share of its time that a server may be at work: the rest is for peaks, and for queues to stay
+    short. `server_hour` is the price of a server of the revelator an hour, `calls` of 1,000 calls of the generator."""
+
+    def count(seconds: float) -> int:
+        return max(FEWEST, math.ceil(rate * seconds / busy)) if seconds else 0
+
+    servers = count(demand.revelator)
+    called = demand.generator_calls * rate * MONTH_HOURS * 3600
+    month = servers * server_hour * MONTH_HOURS + called * calls / 1000
+    return Sizing(rate, servers, count(demand.retriever), count(demand.generator), month)
+
+
+@click.command()
+@click.argument("run_folder", metavar="RUN", type=FOLDER)
+@click.option("--rate", "rates", multiple=True, default=(1.0,), show_default=True,
+              type=click.FloatRange(0, min_open=True), help="Questions a second; may be given again.")  # fmt: skip
+@click.option("--busy", default=0.6, show_default=True, type=click.FloatRange(0, 1, min_open=True),
+              help="Share of its time that a server may be at work.")  # fmt: skip
+@click.option("--server-hour", default=0.0, type=click.FloatRange(0), help="Price of a revelator's server an hour.")
+@click.option("--calls", default=0.0, type=click.FloatRange(0), help="Price of 1,000 calls of the generator.")
+@AS_JSON
+def cost(
+    run_folder: Path, rates: tuple[float, ...], busy: float, server_hour: float, calls: float, as_json: bool
+) -> None:
+    """Calculate the servers, and the cost of a month, that so many questions a second of RUN's system need.
+
+    The seconds of work of a question are those that the traces of RUN measured on its machine. They hold no waiting
+    where the run asked one question at a time, one leaf after the other: `concurrency: 1` and
+    `limits: {concurrency: 1}` in its configuration. This is a calculation, not a measurement at that rate.
+
+    \b
+    Examples:
+      revelator eval cost runs/evaluations/auto --rate 1 --rate 100
+      revelator eval cost runs/evaluations/auto --rate 20 --server-hour 2.50 --json
+    """
+    run = read_run(run_folder)
+    traces = [Trace.from_json(row.trace) for row in read_questions(run_folder, run) if row.trace]
+    demand = average_work(traces)
+    sizings = [size_deployment(demand, rate, busy, server_hour, calls) for rate in rates]
+    if as_json:
+        click.echo(json.dumps({"seconds": asdict(demand), "sizes": [asdict(sizing) for sizing in sizings]}))
+        return
+    table = Table("questions/s", "revelators", "retrievers", "generators", "a month", title=f"{run.name}: servers")
+    for sizing in sizings:
+        servers = str(sizing.revelator), str(sizing.retriever), str(sizing.generator)
+        table.add_row(f"{sizing.rate:g}", *servers, f"{sizing.month:,.0f}")
+    Console().print(table)
+    work = f"revelator {demand.revelator:.3f}, retriever {demand.retriever:.3f}, generator {demand.generator:.3f}"
+    click.echo(f"seconds of work a question (n = {len(traces)}, {run.machine}): {work}")

@@ -1,1 +1,0 @@
-"""`revelator eval cost`: measures the seconds of work of each service, and predicts costs on other hardware."""
