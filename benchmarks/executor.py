@@ -13,6 +13,11 @@ Three ways through the same plan, in turn, in one process whose garbage collecto
 executor adds to its leaves. The other columns stand against the nominal critical path, stages × latency, best and
 median; a timer of the event loop fires up to a millisecond late, which is why even bare is above 1. Processor time is
 that of leaves that wait for nothing.
+
+Then the whole way for 1, 16 and 64 questions at a time: requests a second of clients that each ask again at once, all
+together (the loop is saturated), `/path` of each question so, and `/path` when as many questions are under way but
+begin evenly spaced; and the same leaves one after the other (each question a task, its leaves depth first). Last, how
+long the calls of a cancelled question live on.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from dataclasses import dataclass
 
 import click
 from fixed import LIMITS, FixedServices, list_plans, run_sequentially
+from fixed.concurrency import LEVELS, measure_cancellation, measure_concurrency
 
 from revelator.limits import count_stages
 from revelator.plans import Expression, bind, check, leaves, parse
@@ -133,7 +139,8 @@ async def compare(name: str, plan: str, latency_ms: float, passages: int, repeat
 @click.option("--latency", default=20.0, show_default=True, help="Milliseconds that a leaf takes.")
 @click.option("--repeats", default=20, show_default=True, help="Measured runs of each plan, after two that are not.")
 @click.option("--passages", default=1, show_default=True, help="Passages that a leaf retrieves and has judged.")
-def main(latency: float, repeats: int, passages: int) -> None:
+@click.option("--rounds", default=5, show_default=True, help="Questions that each of those at a time asks in turn.")
+def main(latency: float, repeats: int, passages: int, rounds: int) -> None:
     """Wall time against the critical path, and what a leaf costs."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     print(f"{machine}, Python {platform.python_version()}; {passages} passages, n = {repeats}\n")
@@ -151,6 +158,15 @@ def main(latency: float, repeats: int, passages: int) -> None:
     print("\nprocessor time, µs a leaf, best")
     print(f"{'plan':12}{'bare':>12}{'executor':>12}{'language':>12}{'question':>12}")
     print("\n".join(costs))
+    print(f"\nquestions at a time, leaves of {latency:g} ms (rounds: {rounds})")
+    columns = f"{'requests/s':>12}{'wall / path':>13}{'paced':>13}{'leaf after leaf/s':>19}{'ratio':>8}"
+    print(f"{'plan':12}{'at a time':>10}{columns}")
+    for name in ("1 leaf", "tree of 8"):
+        for level in LEVELS:
+            print(asyncio.run(measure_concurrency(name, list_plans()[name], latency, passages, level, rounds)))
+    print("\nms from cancelling to the end of the last call (best and median of 20)")
+    for level in LEVELS:
+        print(asyncio.run(measure_cancellation(list_plans()["list of 64"], level)))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from shapes import LLAMA_3_2_3B, QWEN2_5_0_5B
+from fixed.shapes import LLAMA_3_2_3B, QWEN2_5_0_5B
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, GenerationConfig
 from transformers.utils import logging
 

@@ -26,12 +26,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 
 import grpc
+from fixed.load import METHOD, quantile
 from tritonclient.grpc import service_pb2
 
 from serving.triton.repository import Settings
@@ -40,12 +41,7 @@ from serving.triton.server import read_ports
 
 TIMES = (1.0, 2.0, 4.0, 10.0)
 COMPLETE, GOODPUT, REFUSED_MS = 0.95, 0.9, 20.0
-METHOD = "/inference.GRPCInferenceService/ModelInfer"
 TRIED = 120  # questions that are asked alone at first
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    return statistics.quantiles(values, n=1000, method="inclusive")[round(share * 1000) - 1]
 
 
 @dataclass

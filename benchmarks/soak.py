@@ -21,6 +21,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 
 import psutil
+from fixed.server import find_processes, measure_memory
 
 from revelator.client import AsyncClient
 from revelator.errors import RevelatorError
@@ -37,23 +38,6 @@ Sample = dict[str, dict[str, float]]
 
 def make_question(chance: random.Random) -> str:
     return f"Which {chance.choice(TOPICS)} is older than the {chance.choice(TOPICS)} of {chance.randrange(10**6)}?"
-
-
-def find_processes(pid: int) -> dict[str, psutil.Process]:
-    """The server with process id `pid`, and the process of each model."""
-    server = psutil.Process(pid)
-    found = {"server": server}
-    for child in server.children():
-        code = next((Path(argument) for argument in child.cmdline() if argument.endswith("/model.py")), None)
-        if code:
-            found[code.parent.parent.name] = child
-    return found
-
-
-def measure_memory(process: psutil.Process) -> float:
-    """Megabytes of its own: files and memory that it shares with others are not counted."""
-    info = process.memory_info()
-    return (info.rss - info.shared) / 2**20
 
 
 async def ask_good(client: AsyncClient, chance: random.Random) -> None:

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from shapes import LLAMA_3_2_3B, QWEN2_5_0_5B
+from fixed.shapes import LLAMA_3_2_3B, QWEN2_5_0_5B
 
 SHAPES: dict[str, dict[str, Any]] = {
     "toy": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},

@@ -1,0 +1,307 @@
+"""Constrained decoding: is every plan valid, and what does the mask cost; label tasks: what do ten documents cost.
+
+    python benchmarks/decoding.py [--questions 1000] [--base tiny] [--only plans|others|mask|labels]
+                                  [--runtime onnx|transformers] [--url HOST:PORT --home DIR]
+    python benchmarks/decoding.py --adapter DIR --set DIR [--questions 400]     what keeping to names changes
+
+`plans` asks a randomly initialised model of the base's architecture and the base itself for a plan of each question,
+half greedily and half at temperature 1 (without a grammar the first 128 only), and counts what parses and checks
+(`scoped`). A quarter of the questions each: MuSiQue's own (below REVELATOR_DATA; without it, three others), texts of
+`+ * ( ) { } "` and words, 10 KB, empty. `others` does the same for logical queries and atomic reasoning
+trees, after the prompt for plans. `mask` times the same batches with and without a grammar, greedy (as plans are
+served) and drawn, in turn, and the constraint's own share. `labels` times judging ten documents beside two: packed,
+(`each`) a row a prompt, and (`served`) as the executor asks for them, of the server at `--url`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import os
+import random
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from inspect import isawaitable
+from itertools import islice, product
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from evaluation.gate.scores import score_row
+from revelator.artifact import read_manifest
+from revelator.errors import ExpressionError
+from revelator.files import sha256_text
+from revelator.plans import art, check, leaves, logic, parse, substitute
+from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
+from revelator.plans.json_decoding import make_art_grammar
+from revelator.plans.names import WORD, collect_words
+from revelator.registry import home_folder
+from revelator.rows import stream_rows
+from revelator.tasks import TASKS, RelevanceInput, TranslateInput
+from serving.models.decoding import Constraint
+from serving.models.engine import Engine
+from serving.models.local import complete
+from serving.models.triton import RemoteRevelator, TritonModels
+from serving.protocols import Completion
+from serving.triton.access import INNER, read_secret
+
+SIGNS = [*'+*(){}"', "×", "\\", "{x}", "{a b}", "(+)", '("', "who", "is", "the", "film", "1997", "é", "电影"]
+BATCH = 32
+TOKENS = 96  # of a plan; gold plans of the public sets have 15 to 80
+DOCUMENTS = [
+    ("Tin Comet", "It is a film."),
+    ("Ada Quill", "She wrote it."),
+    ("Port Velm", "A harbour town."),
+    ("Sarnath", "A city in Orland."),
+    ("Orland", "A country."),
+    ("Lantern Row", "A 1987 film."),
+    ("Quill", "A feather."),
+    ("Tessaly", "A river."),
+    ("Tobias Renn", "He directed it."),
+    ("Harrow", "A company."),
+]
+ASKED = (
+    "In which country was the director of the film that the founder of Harrow Pictures produced in 1987 born, and when"
+    " did he die?"
+)
+
+
+def make_questions(count: int, seed: int = 7) -> Iterator[str]:
+    """A quarter each: real ones, ones full of signs, 10 KB long ones, empty ones."""
+    draw = random.Random(seed)
+    real = list(_read_real_questions())
+    for number in range(count):
+        kind = number % 4
+        if kind == 0:
+            yield draw.choice(real)
+        elif kind == 1:
+            yield draw.choice(["", " "]).join(draw.choices(SIGNS, k=draw.randint(1, 60)))
+        elif kind == 2:
+            yield " ".join(draw.choices(["who", "the", "film", "aaaaaaaaaaaa", "(1997)", '"x"', "{x}"], k=4000))[
+                :10_240
+            ]
+        else:
+            yield ""
+
+
+def _read_real_questions() -> Iterator[str]:
+    file = Path(os.environ.get("REVELATOR_DATA", "../shared/data")) / "musique" / "musique_decomposed.jsonl.gz"
+    if file.exists():
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            yield from (json.loads(line)["question"] for line in islice(lines, 1000))
+    else:
+        yield from (ASKED, "Who founded the company that distributed UHF?", "Is Aruba larger than Prazeres?")
+
+
+def is_valid(completion: Completion) -> bool:
+    try:
+        return not check(parse(completion.text))
+    except ExpressionError:
+        return False
+
+
+def split_batches(prompts: Sequence[str]) -> Iterator[tuple[float, Sequence[str]]]:
+    """Temperatures and prompts: of each 32 one half greedily, the other half sampled."""
+    for at in range(0, len(prompts), BATCH):
+        yield 0.0, prompts[at : at + BATCH : 2]
+        yield 1.0, prompts[at + 1 : at + BATCH : 2]
+
+
+def measure_plans(name: str, engine: Engine, asked: Sequence[str]) -> None:
+    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
+    for decoding in ("grammar", "free"):
+        start, done = time.perf_counter(), []
+        for temperature, own in split_batches(prompts if decoding == "grammar" else prompts[:128]):
+            fitting = own if decoding == "grammar" else [p for p in own if len(p) < 4000]  # free refuses the others
+            done += complete(engine, "translate_bnf", fitting, temperature, TOKENS, decoding)
+        good, degraded = sum(map(is_valid, done)), sum(c.degraded for c in done)
+        forced = sum(c.tokens_out > TOKENS - 20 for c in done)
+        print(
+            f"{name:16} {decoding:8} n={len(done):5}  parse and check {good / len(done):7.2%}  degraded {degraded:4}"
+            f"  closed by force {forced:4}  {time.perf_counter() - start:6.0f} s",
+            flush=True,
+        )
+
+
+def measure_queries_and_trees(name: str, engine: Engine, asked: Sequence[str]) -> None:
+    """What is degraded has no text; of the others it is counted whether they parse and check."""
+    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
+    for language, module, grammar in (("logic", logic, make_logic_grammar()), ("art", art, make_art_grammar())):
+        start, done = time.perf_counter(), []
+        for temperature, own in split_batches(prompts):
+            done += engine.generate(own, temperature, TOKENS, [grammar] * len(own))
+        closed = [row.text for row in done if not row.degraded]
+        faults = [fault for text in closed for fault in _find_faults(module, text)]
+        print(
+            f"{name:16} {language:8} n={len(done):5}  degraded {len(done) - len(closed):4}  of the {len(closed)} others"
+            f" {len(faults)} do not parse and check {sorted(set(faults))}  {time.perf_counter() - start:6.0f} s",
+            flush=True,
+        )
+
+
+def _find_faults(module: ModuleType, text: str) -> list[str]:
+    """The code of the first fault, none or one."""
+    try:
+        return [fault.code for fault in module.check(module.parse(text))][:1]
+    except ExpressionError as error:
+        return [error.code]
+
+
+def measure_mask(engine: Engine, asked: Sequence[str], repeats: int) -> None:
+    """Steps differ in what rows still write, so the constraint's own time is taken beside the whole of each step's."""
+    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
+    for rows, temperature in product((1, 8, 32), (0.0, 1.0)):
+        times: dict[str, list[float]] = {"grammar": [], "free": []}
+        shares = []
+        for _ in range(repeats + 1):
+            for decoding, own in times.items():
+                ConstraintTimer.spent = 0.0
+                start = time.perf_counter()
+                grammars = [make_plan_grammar()] * rows if decoding == "grammar" else None
+                written = engine.generate(prompts[:rows], temperature, TOKENS, grammars)
+                seconds = time.perf_counter() - start
+                own.append(seconds * 1e3 / max(row.tokens for row in written))
+                if grammars:
+                    shares.append(ConstraintTimer.spent / (seconds - ConstraintTimer.spent))
+        held, free = (statistics.median(own[1:]) for own in times.values())
+        print(
+            f"{rows:3} rows, {'drawn ' if temperature else 'greedy'}  grammar {held:6.2f} ms a step"
+            f"  free {free:6.2f} ms  ratio {held / free:.3f}"
+            f"  the constraint's own time over the model's {statistics.median(shares[1:]):.3f}",
+            flush=True,
+        )
+
+
+class ConstraintTimer:
+    """Sums the seconds inside `Constraint.__call__`."""
+
+    spent = 0.0
+    inner = Constraint.__call__
+
+    def __get__(self, constraint: Constraint, owner: type) -> Callable[..., torch.Tensor]:
+        def call(*given: torch.Tensor) -> torch.Tensor:
+            start = time.perf_counter()
+            scores = ConstraintTimer.inner(constraint, *given)
+            ConstraintTimer.spent += time.perf_counter() - start
+            return scores
+
+        return call
+
+
+async def measure_labels(engine: Engine, url: str | None, home: Path, repeats: int) -> None:
+    labels = TASKS["relevance"].labels or ()
+    ways: dict[str, Callable[[list[str]], Any]] = {
+        "packed": lambda prompts: engine.judge_labels(prompts, labels),
+        "each": lambda prompts: [engine.judge_labels([prompt], labels) for prompt in prompts],
+    }
+    async with AsyncExitStack() as stack:
+        if url:
+            served = RemoteRevelator(await stack.enter_async_context(TritonModels(url, read_secret(home, INNER))))
+            ways["served"] = lambda prompts: served.complete("relevance", prompts)
+        for words in (0, 1, 8, 30):
+            await _time_labels(engine, ways, words, repeats)
+
+
+async def _time_labels(engine: Engine, ways: dict[str, Callable[[list[str]], Any]], words: int, repeats: int) -> None:
+    """Documents of a title and `words` times its short sentence."""
+    documents = [(title, " ".join([text] * words)) for title, text in DOCUMENTS]
+    prompts = [TASKS["relevance"].render(RelevanceInput(ASKED, title, text)) for title, text in documents]
+    lengths = engine.count_tokens(prompts)
+    times: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for _, count, (way, judge) in product(range(repeats), (2, 10), ways.items()):
+        start = time.perf_counter()
+        if isawaitable(judged := judge(prompts[:count])):
+            await judged
+        times[way, count].append((time.perf_counter() - start) * 1e3)
+    for way in ways:
+        two, ten = times[way, 2], times[way, 10]
+        print(
+            f"{way:6} prompts of {min(lengths)}-{max(lengths)} tokens: 2 documents {statistics.median(two):6.1f} ms"
+            f"  10 documents {statistics.median(ten):6.1f} ms"
+            f"  ratio {statistics.median(ten) / statistics.median(two):.2f}"
+            f"  (fastest of each: {min(two):.1f} and {min(ten):.1f} ms, ratio {min(ten) / min(two):.2f})",
+            flush=True,
+        )
+
+
+def measure_names(adapter: Path, folder: Path, limit: int) -> None:
+    """The dev plans of a set, each source's first by the hash of their ids, under each way of decoding."""
+    engine = Engine(read_manifest(adapter).base_name, adapter)
+    rows = list(stream_rows(folder, "dev", "translate_bnf"))
+    for source in sorted({row.source for row in rows}):
+        own = sorted([r for r in rows if r.source == source], key=lambda r: sha256_text(r.id))[:limit]
+        own.sort(key=lambda r: len(r.prompt))
+        for decoding in ("free", "grammar", "names", "beams"):
+            start, done = time.perf_counter(), []
+            for at in range(0, len(own), BATCH):
+                prompts = [row.prompt for row in own[at : at + BATCH]]
+                done += complete(engine, "translate_bnf", prompts, decoding=decoding)  # type: ignore[arg-type]
+            seconds = time.perf_counter() - start
+            values = [score_row(row, c.text) for row, c in zip(own, done, strict=True)]
+            shares = "  ".join(f"{name} {_format_share([v[name] for v in values])}" for name in values[0])
+            reach = [_is_reachable(json.loads(row.gold), TASKS["translate_bnf"].question(row.prompt)) for row in own]
+            print(
+                f"{source:8} {decoding:8} n={len(own)}  {shares}  gold within names {_format_share(reach)}"
+                f"  {seconds / len(own) * 1e3:.0f} ms a plan",
+                flush=True,
+            )
+
+
+def _format_share(values: Sequence[bool]) -> str:
+    """With a 95 % bootstrap interval over questions."""
+    draw = random.Random(0)
+    means = sorted(sum(draw.choices(values, k=len(values))) / len(values) for _ in range(1000))
+    return f"{sum(values) / len(values):.3f} [{means[25]:.3f}, {means[974]:.3f}]"
+
+
+def _is_reachable(gold: str, question: str) -> bool:
+    texts = [substitute(leaf.text, dict.fromkeys(leaf.placeholders, " ")) for leaf in leaves(parse(gold))]
+    return set(WORD.findall(" ".join(texts))) <= collect_words(question)
+
+
+def load_random_base(base: str) -> Engine:
+    """The base's architecture and tokenizer with new weights, large ones: its logits are far from even."""
+    engine = Engine(base, runtime="transformers")
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weights in engine.model.model.parameters():
+            weights.normal_(0.0, 0.3)
+    return engine
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--questions", type=int, default=1000)
+    options.add_argument("--base", default="tiny")
+    options.add_argument("--repeats", type=int, default=15)
+    options.add_argument("--only", choices=["plans", "others", "mask", "labels"])
+    options.add_argument("--runtime", default="auto", choices=["auto", "transformers"])
+    options.add_argument("--url", help="gRPC address of a running server: labels are timed through it, too")
+    options.add_argument("--home", type=Path, default=home_folder(), help="that server's home folder, for its secret")
+    options.add_argument("--adapter", type=Path)
+    options.add_argument("--set", type=Path, dest="folder")
+    chosen = options.parse_args()
+    if chosen.adapter:
+        return measure_names(chosen.adapter, chosen.folder, chosen.questions)
+    engine = Engine(chosen.base, runtime=chosen.runtime)
+    Constraint.__call__ = ConstraintTimer()  # type: ignore[assignment, method-assign]
+    if chosen.only in (None, "labels"):
+        asyncio.run(measure_labels(engine, chosen.url, chosen.home, chosen.repeats))
+    if chosen.only in (None, "mask"):
+        measure_mask(engine, list(islice(_read_real_questions(), 32)), chosen.repeats)
+    for what, measure in (("plans", measure_plans), ("others", measure_queries_and_trees)):
+        if chosen.only in (None, what):
+            asked = list(make_questions(chosen.questions))
+            measure("random weights", load_random_base(chosen.base), asked)
+            measure("tiny", engine, asked)
+
+
+if __name__ == "__main__":
+    main()
