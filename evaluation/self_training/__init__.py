@@ -1,0 +1,1 @@
+"""`revelator data self-train`: a model's own plans become training data."""
