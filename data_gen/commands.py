@@ -78,7 +78,8 @@ def inspect(folder: Path, task: str | None, split: str, count: int, as_json: boo
     """
     from rich.console import Console
 
-    from data_gen.inspection import choose_samples, measure_set, show_set
+    from data_gen.inspection import choose_samples, measure_set
+    from data_gen.tables import show_set
     from revelator.rows import read_manifest
 
     manifest = read_manifest(folder)
@@ -91,6 +92,41 @@ def inspect(folder: Path, task: str | None, split: str, count: int, as_json: boo
         )
     else:
         show_set(Console(), folder, chosen, measured)
+
+
+@click.command()
+@click.argument("old", type=FOLDER)
+@click.argument("new", type=FOLDER)
+@click.option("--n", "count", type=click.IntRange(0), default=3, show_default=True, help="Records shown of each kind.")
+@AS_JSON
+def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
+    """Say what changed from the set OLD to the set NEW.
+
+    Configuration, hashes of prompts, grammar and inputs, records added, removed and changed, and, as a warning,
+    questions that stand in another split. The exit status is that of diff(1): 0 for no difference, 1 for some, 2 for
+    trouble.
+
+    \b
+    Examples:
+      revelator data diff runs/sets/old runs/sets/new
+      revelator data diff runs/sets/old runs/sets/new --n 20
+      revelator data diff runs/sets/old runs/sets/new --json | jq .records.task
+    """
+    from rich.console import Console
+
+    from data_gen.inspection import compare_sets
+    from data_gen.tables import show_diff
+
+    try:
+        found = compare_sets(old, new, count)
+    except DataError as error:
+        error.exit_status = 2
+        raise
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False))
+    else:
+        show_diff(Console(), found)
+    sys.exit(not found["same"])
 
 
 @click.command()
@@ -299,7 +335,7 @@ def _show_set(manifest: dict[str, Any], as_json: bool) -> None:
     """What a set holds, and, on standard error, what was left out of it."""
     from rich.console import Console
 
-    from data_gen.inspection import tabulate_counts, tabulate_dropped
+    from data_gen.tables import tabulate_counts, tabulate_dropped
 
     if manifest["dropped"]:
         Console(stderr=True).print(tabulate_dropped(manifest))

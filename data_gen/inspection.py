@@ -1,4 +1,8 @@
-"""Looking into finished sets: sample records and their lengths, as tables on a terminal; and held-out questions.
+"""Looking into finished sets: sample records, what changed from one set to another, and held-out questions.
+
+The difference of two sets: what their manifests say, records, and questions in another split. A record is known by its
+id, a question by its normalised text and by the id that its records share (`group`). Memory holds about 150 bytes of
+each record: digests, and the names of its split, task and source.
 
 Held-out questions: a build drops them as it reads (`data_gen.leakage`); this module looks for them in what was written,
 whoever wrote it. It reads the question, prompt and completion of each record of a set, and every text of a world (GRPO
@@ -11,30 +15,31 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.markdown import Markdown
-from rich.panel import Panel
-from rich.table import Table
+import pandas
 
+from data_gen.leakage import digest_question, digest_text
 from data_gen.questions import QUESTIONS
 from data_gen.sources.files import MalformedRow, read_file_rows
 from revelator.errors import DataError
 from revelator.files import sha256_text
 from revelator.rows import (
+    COLUMNS,
     MANIFEST,
     SPLITS,
     Row,
+    read_column_names,
     read_columns,
     read_manifest,
+    read_values,
     stream_rows,
 )
 from revelator.tasks import TASKS
-from revelator.terminal import mask_controls, to_markup
 
 
 def choose_samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Row]]:
@@ -63,41 +68,119 @@ def measure_set(folder: Path, split: str) -> dict[str, Any]:
     return found | {"routes": dict(found["routes"].most_common())}
 
 
-def show_set(console: Console, folder: Path, chosen: dict[str, list[Row]], measured: Mapping[str, Any]) -> None:
-    """The data card of a set, what `measure_set` says of it, then the chosen records."""
-    console.print(Markdown(mask_controls((folder / "README.md").read_text(encoding="utf-8"))))
-    routes = ", ".join(f"{route} {count:,}" for route, count in measured["routes"].items())
-    console.print(f"routes: {routes or 'none'}")
-    table = Table("task", "prompt: median", "longest", "completion: median", "longest", title="Lengths in characters")
-    for task, each in measured["lengths"].items():
-        cells = [f"{each[part][name]:,}" for part in ("prompt", "completion") for name in ("median", "longest")]
-        table.add_row(task, *cells)
-    console.print(table)
-    for task, records in chosen.items():
-        for record in records:
-            about = " · ".join(x for x in (task, record.source, record.shape, record.id) if x)
-            text = f"{to_markup(record.prompt)}[bold green]{to_markup(record.completion)}[/]"
-            console.print(Panel(text, title=to_markup(about), title_align="left"))
+NAMES = ("split", "task", "source")
+KINDS = ("added", "removed", "changed")
 
 
-def tabulate_counts(manifest: dict[str, Any]) -> Table:
-    """Records by task and split, as the manifest counts them."""
-    by_split = manifest["counts"]["task"]
-    table = Table("task", *by_split, title=f"{to_markup(manifest['config']['name'])}  digest {manifest['digest'][:12]}")
-    for task in TASKS:
-        table.add_row(task, *(f"{counts.get(task, 0):,}" for counts in by_split.values()))
-    table.add_row("all", *(f"{manifest['records'][split]:,}" for split in by_split), style="bold")
-    return table
+def compare_sets(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
+    """The differences as plain values; `same` says whether there are none. Of each kind `samples` records are shown.
+
+    Raises DataError for a folder that is no finished set.
+    """
+    before, after = read_manifest(old), read_manifest(new)
+    columns = [name for name in COLUMNS if all(name in read_column_names(folder, SPLITS[0]) for folder in (old, new))]
+    a, b = _index_records(old, columns), _index_records(new, columns)
+    both = a.merge(b, on="id", how="outer", suffixes=("_old", "_new"), indicator="side")
+    is_changed = both.content_old != both.content_new
+    both["kind"] = np.select([both.side == "right_only", both.side == "left_only", is_changed], KINDS, "")
+    both = both[both.kind != ""]
+    moved = _find_moved(a, b)
+    found: dict[str, Any] = {
+        "old": {"folder": str(old), "name": before["config"]["name"], "digest": before["digest"]},
+        "new": {"folder": str(new), "name": after["config"]["name"], "digest": after["digest"]},
+        "manifest": _list_changes(_summarise(before), _summarise(after)),
+        "records": {"task": _count_by(both, "task"), "source": _count_by(both, "source")},
+        "questions": {"added": _count_missing(b, a), "removed": _count_missing(a, b)},
+        "moved": {f"{was} → {now}": len(rows) for (was, now), rows in moved.groupby(["was", "split"])},
+    }
+    found["same"] = not (found["manifest"] or len(both))
+    found["samples"] = {kind: _sample_changes(old, new, both[both.kind == kind], samples) for kind in KINDS}
+    found["samples"]["moved"] = [
+        {"question": read_values(new, row.split, row.row)["question"], "old": row.was, "new": row.split}
+        for row in moved.nsmallest(samples, "question").itertuples()
+    ]
+    return found
 
 
-def tabulate_dropped(manifest: dict[str, Any]) -> Table:
-    """What was left out: reasons with counts, then the malformed rows that are listed."""
-    table = Table("left out because", "questions", title="Left out")
-    for reason, count in manifest["dropped"].items():
-        table.add_row(to_markup(reason), f"{count:,}")
-    for row in manifest["refused_rows"]:
-        table.add_row(to_markup(f"{row['file']}, line {row['line']}: {row['reason']}"), "")
-    return table
+def _index_records(folder: Path, columns: Sequence[str]) -> pandas.DataFrame:
+    """One row a record: digests of its id, its content, its question and group; its names; its place in its split."""
+    return pandas.concat(_index_batches(folder, columns), ignore_index=True)
+
+
+def _index_batches(folder: Path, columns: Sequence[str]) -> Iterator[pandas.DataFrame]:
+    text_digest = lru_cache(maxsize=1024)(digest_question)
+    for split in SPLITS:
+        first = 0
+        for batch in read_columns(folder, split, columns):
+            values = {name: batch[name].to_pylist() for name in columns}
+            digests = {
+                "id": [digest_text(id) for id in values["id"]],
+                "content": [digest_text("\0".join(row)) for row in zip(*values.values(), strict=True)],
+                "question": [text_digest(text) for text in values["question"]],
+                "group": [digest_text(group) for group in values["group"]],
+            }
+            names = batch.select(NAMES).to_pandas()
+            rows = range(first, first + batch.num_rows)
+            yield pandas.DataFrame(digests, dtype="uint64").join(names).assign(row=np.array(rows, dtype=np.int32))
+            first += batch.num_rows
+
+
+def _find_moved(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
+    """Questions of the new set whose text or group stood in another split (`was`) of the old one; one row each."""
+    asked = b.drop_duplicates(["question", "group"])
+    found = []
+    for key in ("question", "group"):
+        known = a.drop_duplicates(key)[[key, "split"]].rename(columns={"split": "was"})
+        found.append(asked.merge(known, on=key))
+    moved = pandas.concat(found)
+    return moved[moved.split != moved.was].drop_duplicates("question")
+
+
+def _count_missing(these: pandas.DataFrame, those: pandas.DataFrame) -> int:
+    """How many questions of `these` are not among `those`."""
+    return int((~these.question.drop_duplicates().isin(those.question)).sum())
+
+
+def _count_by(both: pandas.DataFrame, name: str) -> dict[str, dict[str, int]]:
+    """Value of a column → kind of difference → records."""
+    values = both[f"{name}_new"].where(both.kind != "removed", both[f"{name}_old"])
+    counts = both.groupby([values, "kind"]).size().unstack(fill_value=0).reindex(columns=KINDS, fill_value=0)
+    return {str(value): {kind: int(row[kind]) for kind in KINDS} for value, row in counts.iterrows()}
+
+
+def _summarise(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """From what a set was made, what was left out, and how many records it has of each licence and shape."""
+    counts = {name: manifest["counts"][name] for name in ("licence", "shape")}
+    hashes = {name: manifest[name] for name in ("grammar_hash", "prompt_hash", "inputs")}
+    return _flatten({"config": manifest["config"], **hashes, "left out": manifest["dropped"], **counts})
+
+
+def _list_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Name → [old value, new value] where they differ; None where there is none."""
+    names = sorted({*old, *new})
+    return {name: [old.get(name), new.get(name)] for name in names if old.get(name) != new.get(name)}
+
+
+def _flatten(value: Any, name: str = "") -> dict[str, Any]:
+    """`{"split": {"dev": 0.1}}` → `{"split.dev": 0.1}`; elements of lists by their number."""
+    if isinstance(value, list):
+        value = {str(number): element for number, element in enumerate(value)}
+    if not isinstance(value, dict):
+        return {name: value}
+    parts = [_flatten(under, f"{name}.{part}" if name else part) for part, under in value.items()]
+    return {field: found for part in parts for field, found in part.items()}
+
+
+def _sample_changes(old: Path, new: Path, rows: pandas.DataFrame, count: int) -> list[dict[str, Any]]:
+    """The first few by digest: an id, and the fields that differ with their old and new values."""
+    shown = []
+    for row in rows.nsmallest(count, "id").itertuples():
+        sides = [
+            {} if pandas.isna(place) else read_values(folder, split, int(place))
+            for folder, split, place in ((old, row.split_old, row.row_old), (new, row.split_new, row.row_new))
+        ]
+        shown.append({"id": (sides[0] or sides[1])["id"], "fields": _list_changes(*sides)})
+    return shown
 
 
 TEXT_COLUMNS = ["question", "prompt", "completion"]

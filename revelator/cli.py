@@ -63,6 +63,7 @@ COMMANDS: dict[str, Command | Group] = {
       "revelator data build data_gen/configs/full.yaml --out runs/sets/mine", {
         "build": Command("data_gen.commands:build", "How do I make an instruction set of annotated questions?"),
         "inspect": Command("data_gen.commands:inspect", "What does an instruction set hold?"),
+        "diff": Command("data_gen.commands:diff", "What changed from one set to the next?"),
         "leaks": Command("data_gen.commands:leaks", "Does training read a held-out question?"),
         "world": Command("data_gen.commands:world", "How do I get documents and questions with gold plans at once?"),
         "teach": Command("data_gen.commands:teach", "How does a model annotate my questions, or write new ones?"),
