@@ -28,24 +28,35 @@ FEWEST = 2  # servers of a service, so that one may fail
 
 @dataclass(frozen=True)
 class Demand:
-    """Mean seconds of work of one question at each service, and how often it calls the generator."""
+    """Mean seconds of work of one question at each service, and the tokens that the generator reads and writes."""
 
     revelator: float
     retriever: float
     generator: float
-    generator_calls: float
+    tokens_in: float
+    tokens_out: float
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Of a server of the revelator an hour, and of a million tokens that the generator reads and writes."""
+
+    server_hour: float = 0.0
+    tokens_in: float = 0.0
+    tokens_out: float = 0.0
 
 
 @dataclass(frozen=True)
 class Sizing:
     """Servers of each service that `rate` questions a second need, and what those of the revelator and the generator's
-    calls cost for a month of 730 hours."""
+    tokens cost: for a month of 730 hours, and for one question."""
 
     rate: float
     revelator: int
     retriever: int
     generator: int
     month: float
+    question: float
 
 
 def average_work(traces: Sequence[Trace]) -> Demand:
@@ -53,27 +64,28 @@ def average_work(traces: Sequence[Trace]) -> Demand:
     if not traces:
         raise DataError("no question of this run has a trace", hint="ask with `traces: true`")
     seconds = {"revelator": 0.0, "retriever": 0.0, "generator": 0.0}
-    generator_calls = 0
+    tokens = {"tokens_in": 0, "tokens_out": 0}
     for call in (call for trace in traces for node in trace.nodes for call in node.list_calls()):
         task = call["task"]
         service = "revelator" if task in TASKS else "retriever" if task.startswith("search") else "generator"
         seconds[service] += call["ms"] / 1000
-        generator_calls += call["count"] if service == "generator" else 0
-    means = {service: total / len(traces) for service, total in seconds.items()}
-    return Demand(**means, generator_calls=generator_calls / len(traces))
+        for name in tokens:
+            tokens[name] += call.get(name, 0) if service == "generator" else 0
+    return Demand(**{name: total / len(traces) for name, total in (seconds | tokens).items()})
 
 
-def size_deployment(demand: Demand, rate: float, busy: float, server_hour: float, calls: float) -> Sizing:
+def size_deployment(demand: Demand, rate: float, busy: float, prices: Prices) -> Sizing:
     """`busy` is the share of its time that a server may be at work: the rest is for peaks, and for queues to stay
-    short. `server_hour` is the price of a server of the revelator an hour, `calls` of 1,000 calls of the generator."""
+    short."""
 
     def count(seconds: float) -> int:
         return max(FEWEST, math.ceil(rate * seconds / busy)) if seconds else 0
 
     servers = count(demand.revelator)
-    called = demand.generator_calls * rate * MONTH_HOURS * 3600
-    month = servers * server_hour * MONTH_HOURS + called * calls / 1000
-    return Sizing(rate, servers, count(demand.retriever), count(demand.generator), month)
+    asked = rate * MONTH_HOURS * 3600
+    tokens = (demand.tokens_in * prices.tokens_in + demand.tokens_out * prices.tokens_out) / 1e6
+    month = servers * prices.server_hour * MONTH_HOURS + asked * tokens
+    return Sizing(rate, servers, count(demand.retriever), count(demand.generator), month, month / asked)
 
 
 @click.command()
@@ -83,12 +95,13 @@ def size_deployment(demand: Demand, rate: float, busy: float, server_hour: float
 @click.option("--busy", default=0.6, show_default=True, type=click.FloatRange(0, 1, min_open=True),
               help="Share of its time that a server may be at work.")  # fmt: skip
 @click.option("--server-hour", default=0.0, type=click.FloatRange(0), help="Price of a revelator's server an hour.")
-@click.option("--calls", default=0.0, type=click.FloatRange(0), help="Price of 1,000 calls of the generator.")
+@click.option(
+    "--tokens-in", default=0.0, type=click.FloatRange(0), help="Price of 1,000,000 tokens that a generator reads."
+)
+@click.option("--tokens-out", default=0.0, type=click.FloatRange(0), help="Price of 1,000,000 tokens that it writes.")
 @AS_JSON
-def cost(
-    run_folder: Path, rates: tuple[float, ...], busy: float, server_hour: float, calls: float, as_json: bool
-) -> None:
-    """Calculate the servers, and the cost of a month, that so many questions a second of RUN's system need.
+def cost(run_folder: Path, rates: tuple[float, ...], busy: float, as_json: bool, **prices: float) -> None:
+    """Calculate the servers that so many questions a second of RUN's system need, and what a month and a question cost.
 
     The seconds of work of a question are those that the traces of RUN measured on its machine. They hold no waiting
     where the run asked one question at a time, one leaf after the other: `concurrency: 1` and
@@ -97,19 +110,21 @@ def cost(
     \b
     Examples:
       revelator eval cost runs/evaluations/auto --rate 1 --rate 100
-      revelator eval cost runs/evaluations/auto --rate 20 --server-hour 2.50 --json
+      revelator eval cost runs/evaluations/auto --rate 20 --server-hour 2.50 --tokens-in 0.15 --tokens-out 0.60
     """
     run = read_run(run_folder)
     traces = [Trace.from_json(row.trace) for row in read_questions(run_folder, run) if row.trace]
     demand = average_work(traces)
-    sizings = [size_deployment(demand, rate, busy, server_hour, calls) for rate in rates]
+    sizings = [size_deployment(demand, rate, busy, Prices(**prices)) for rate in rates]
     if as_json:
         click.echo(json.dumps({"seconds": asdict(demand), "sizes": [asdict(sizing) for sizing in sizings]}))
         return
-    table = Table("questions/s", "revelators", "retrievers", "generators", "a month", title=f"{run.name}: servers")
+    columns = "questions/s", "revelators", "retrievers", "generators", "a month", "a question"
+    table = Table(*columns, title=f"{run.name}: servers and cost")
     for sizing in sizings:
         servers = str(sizing.revelator), str(sizing.retriever), str(sizing.generator)
-        table.add_row(f"{sizing.rate:g}", *servers, f"{sizing.month:,.0f}")
+        table.add_row(f"{sizing.rate:g}", *servers, f"{sizing.month:,.0f}", f"{sizing.question:.6f}")
     Console().print(table)
     work = f"revelator {demand.revelator:.3f}, retriever {demand.retriever:.3f}, generator {demand.generator:.3f}"
     click.echo(f"seconds of work a question (n = {len(traces)}, {run.machine}): {work}")
+    click.echo(f"tokens of the generator a question: {demand.tokens_in:,.0f} in, {demand.tokens_out:,.0f} out")

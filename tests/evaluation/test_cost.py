@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from evaluation.cost import Demand, average_work, cost, size_deployment
+from evaluation.cost import Demand, Prices, average_work, cost, size_deployment
 from revelator.errors import DataError
 from revelator.trace import Node, Trace
 
@@ -19,25 +19,31 @@ def call(task: str, count: int, ms: float) -> dict[str, object]:
 
 def test_the_work_of_a_question_is_the_mean_over_the_calls_of_traces() -> None:
     leaf = Node("1", "atomic", "q", detail={"calls": [call("search", 1, 10), call("relevance", 10, 50)]})
-    read = Node("2", "merge", "q", detail={"calls": [call("read", 1, 30), call("merge", 1, 10)]})
+    spent = {"tokens_in": 300, "tokens_out": 20}
+    read = Node("2", "merge", "q", detail={"calls": [call("read", 1, 30) | spent, call("merge", 1, 10) | spent]})
     tree = Node("1", "atomic", "q", detail={"sources": [{"source": "text", "searches": 3, "ms": 50}]})
     copied = Node("2", "atomic", "q", detail={"shared_from": "1", "sources": [{"searches": 9, "ms": 900}]})
     one = Trace("q", "compile", nodes=[leaf, read], wall_ms=120)
     other = Trace("q", "atomic", nodes=[tree, copied], wall_ms=60)
     found = average_work([one, other])
     assert (found.revelator, found.retriever, found.generator) == pytest.approx((0.025, 0.03, 0.02))
-    assert found.generator_calls == 1.0
+    assert (found.tokens_in, found.tokens_out) == (
+        300,
+        20,
+    )  # two calls in two questions
     with pytest.raises(DataError, match="no question of this run has a trace"):
         average_work([])
 
 
 def test_servers_grow_with_the_rate_and_the_bill_is_that_of_hours_and_calls() -> None:
-    demand = Demand(revelator=1.0, retriever=0.01, generator=0.0, generator_calls=2.0)
-    few = size_deployment(demand, 1, 0.6, 0, 0)
-    assert (few.revelator, few.retriever, few.generator, few.month) == (2, 2, 0, 0)
-    many = size_deployment(demand, 100, 0.6, 2, 1)
+    demand = Demand(revelator=1.0, retriever=0.01, generator=0.0, tokens_in=2_000, tokens_out=100)
+    few = size_deployment(demand, 1, 0.6, Prices())
+    assert (few.revelator, few.retriever, few.generator, few.month, few.question) == (2, 2, 0, 0, 0)
+    many = size_deployment(demand, 100, 0.6, Prices(server_hour=2, tokens_in=0.5, tokens_out=2))
     assert (many.revelator, many.retriever) == (167, 2)  # 100 a second at 1 s each, 60 % of the time at work
-    assert many.month == 167 * 2 * 730 + 2 * 100 * 730 * 3600 / 1000
+    asked = 100 * 730 * 3600
+    assert many.month == pytest.approx(167 * 2 * 730 + asked * (2_000 * 0.5 + 100 * 2) / 1e6)
+    assert many.question == pytest.approx(many.month / asked)
 
 
 def test_a_run_says_how_many_servers_each_rate_needs(tmp_path: Path, index: Path) -> None:
