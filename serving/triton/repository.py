@@ -113,7 +113,8 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
 
 
 def _choose_writing(settings: Settings, recorded: Mapping[str, str], endpoint: str) -> Writing:
-    """What the language model writes; the embedded reader writes nothing. Raises ConfigError where it would have to."""
+    """What the language model writes. The embedded reader writes nothing, and the choice is kept for the next language
+    model; raises ConfigError where the embedded reader is asked to write."""
     chosen = read_writing(recorded)
     merge = settings.merge or chosen.merge
     own = chosen.own_knowledge if settings.own_knowledge is None else settings.own_knowledge
@@ -122,8 +123,7 @@ def _choose_writing(settings: Settings, recorded: Mapping[str, str], endpoint: s
         if wrong := [option for option, is_asked in asked if is_asked]:
             hint = "give a language model with --generator URL"
             raise ConfigError("the embedded reader writes no answers", where=wrong[0], hint=hint)
-        return Writing()
-    return Writing(merge, merge != "code", own)
+    return Writing(merge, endpoint != EMBEDDED and merge != "code", own)
 
 
 def read_writing(parameters: Mapping[str, str]) -> Writing:

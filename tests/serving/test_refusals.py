@@ -111,7 +111,7 @@ def prompt(text: bytes, task: bytes = b"end", temperature: float = 0.0) -> list[
         ("generator", [tensor("request", [BAD], [1])], "request is not UTF-8"),
         ("generator", [tensor("request", [b"[" * 100_000], [1])], "no generator request"),
         ("generator", [tensor("request", [b'{"mode":"read","question":5}'], [1])], "a text is needed"),
-        ("generator", [tensor("request", [b'{"mode":"guess","question":"q"}'], [1])], "'rewrite' or 'write'"),
+        ("generator", [tensor("request", [b'{"mode":"guess","question":"q"}'], [1])], "'compose' or 'write'"),
         ("revelator", prompt(BAD), "prompt is not UTF-8"),
         ("revelator", prompt(b""), "prompt is empty"),
         ("revelator", prompt(b"q", b"refine", -1.0), "temperature"),

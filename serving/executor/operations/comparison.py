@@ -10,7 +10,7 @@ from serving.executor.operations.values import Date, parse_date, parse_quantity
 from serving.executor.operations.wording import AGE, VALUE_ASKED, YES_NO, find_labels, find_order, is_described
 
 MOST_COMPARED = 500  # values that are compared, each with each
-_RATE = re.compile(r" (?:per|an?) [a-z ]+$")  # "62 crowns per square metre", "20 euros an hour"
+_RATE = re.compile(r" (?:per|an?)(?: [a-z]{1,20}){1,3}$")  # "62 crowns per square metre", "20 euros an hour"
 _LIVED = re.compile(r"\b(lived|life ?span|lifetime)\b")
 _HEAD = re.compile(
     r"\b(?:which|what)\s+(?:of (?:the )?)?(.*?)(?:['’]s\b|\b(?:whose|who|that|of|has|have|is|are|was|were|did|do)\b|$)",

@@ -25,6 +25,9 @@ def test_what_was_chosen_is_kept_until_something_else_is(served, tmp_path):
     repository.lay_out(tmp_path, Settings(**url, merge="generator", own_knowledge=True))
     assert chosen(tmp_path, index=served.index) == Writing("generator", text=True, own_knowledge=True)
     assert chosen(tmp_path, index=served.index, merge="code", own_knowledge=False) == Writing("code")
+    repository.lay_out(tmp_path, Settings(index=served.index, generator="embedded"))
+    assert chosen(tmp_path, index=served.index) == Writing("generator", text=False, own_knowledge=True)
+    assert chosen(tmp_path, **url) == Writing("generator", text=True, own_knowledge=True)
 
 
 @pytest.mark.parametrize(("wrong", "option"), [({"merge": "generator"}, "--merge"), ({"own_knowledge": True}, "--own")])
