@@ -219,7 +219,8 @@ def test_choices_are_remembered_and_the_only_index_is_found(index, tmp_path):
         "model": "m",
         "max_in_flight": "64",
     }
-    assert repository.read_parameters(tmp_path, "executor") == {"max_in_flight": "7"}
+    writing = json.dumps({"merge": "auto", "text": True, "own_knowledge": False})
+    assert repository.read_parameters(tmp_path, "executor") == {"max_in_flight": "7", "writing": writing}
 
 
 def test_the_way_of_decoding_is_remembered_for_the_version_that_is_served(index, tmp_path):
