@@ -59,6 +59,12 @@ def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
     write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n").encode(), mode)
 
 
+def find_delimiter(header: str) -> str:
+    """What separates the columns of a CSV file with this first line: a comma, or, as spreadsheets write it in many
+    countries, a semicolon or a tab."""
+    return "," if "," in header or not {";", "\t"} & {*header} else max(";\t", key=header.count)
+
+
 def append_lines(path: Path, lines: Iterable[str]) -> None:
     """Appends whole lines to a file, which is created if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)

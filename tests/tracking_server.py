@@ -1,4 +1,4 @@
-"""A real tracking server on loopback, whose webhooks may call loopback too. A fixture of all tests (conftest.py)."""
+"""A real tracking server on loopback, a fixture of all tests (conftest.py), and spans that are told to it."""
 
 import os
 import signal
@@ -8,14 +8,19 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import mlflow
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+from revelator import registry, spans
 
 MLFLOW = Path(sys.executable).with_name("mlflow")
 SETTINGS = {
-    "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
-    "MLFLOW_WEBHOOK_CACHE_TTL": "0",  # a webhook counts from the next event on
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # its queues lie in a folder of /dev/shm that MLflow never removes
 }
 
@@ -47,6 +52,22 @@ def tracking_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield url
         finally:
             os.killpg(process.pid, signal.SIGTERM)
+
+
+@contextmanager
+def telling_spans(tracking_server: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """This process tells the tracking server each span at once, in an experiment named as the folder `home`. Gives the
+    experiment's id."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    registry.connect(tracking_server, home)
+    number = mlflow.MlflowClient().create_experiment(home.name)
+    provider = TracerProvider()
+    exporter = OTLPSpanExporter(f"{tracking_server}/v1/traces", headers={"x-mlflow-experiment-id": number})
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    spans.start("test", provider.get_tracer("test"))
+    yield number
+    spans._tracer = None
+    provider.shutdown()
 
 
 def _until_it_answers(url: str, process: subprocess.Popen) -> None:

@@ -24,6 +24,7 @@ from typing import IO, Any
 from urllib.parse import parse_qs
 
 from revelator.errors import DataError
+from revelator.files import find_delimiter
 
 CHUNK = 1 << 16
 CELL = 1 << 27  # characters of a cell of CSV
@@ -212,8 +213,8 @@ def _open_binary(path: str) -> Any:
 def _read_csv(file: IO[str], path: str, delimiter: str) -> Iterator[tuple[int, Any]]:
     csv.field_size_limit(CELL)
     first = file.readline()
-    if delimiter == "," and "," not in first and ";" in first:  # as spreadsheets write it in many countries
-        delimiter = ";"
+    if delimiter == ",":
+        delimiter = find_delimiter(first)
     reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
     header = next(reader, [])
     if twice := sorted({name for name in header if header.count(name) > 1}):

@@ -170,9 +170,7 @@ def _join_paragraphs(context: Iterable[tuple[str, Sequence[str]]]) -> list[tuple
 
 
 def _read_triples(row: Mapping[str, Any], corpus: Corpus | None) -> Iterator[ReadingRow]:
-    context = {
-        title: " ".join("".join(f"{part} " for part in parts).split()) for title, parts in row.get("context", ())
-    }
+    context = dict(_join_paragraphs(row.get("context", ())))
     for subject, relation, answer in row.get("evidences", ()):
         text = context.get(subject) or (corpus.find(subject) if corpus else None)
         if text and (found := find_answers(text, [answer])):

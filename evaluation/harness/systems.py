@@ -81,7 +81,8 @@ def check_system(config: RunConfig) -> None:
     if config.url:
         if system.bound:
             raise ConfigError("a bound is measured in this process", where="url", hint="leave `url` out")
-        if given := [key for key in ("index", "generator", "planner", "sources", "base") if getattr(config, key)]:
+        own = ("index", "generator", "planner", "sources", "base", "own_knowledge")
+        if given := [key for key in own if getattr(config, key)]:
             message = f"{', '.join(given)}: a running server has its own"
             raise ConfigError(message, where="url", hint="leave it out of the configuration, or leave `url` out")
         return

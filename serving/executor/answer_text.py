@@ -25,12 +25,12 @@ async def write_text(run: Run) -> None:
     evidence = list_evidence(nodes)
     if not trace.answers or not evidence:
         return
-    steps = [node for node in nodes if node.kind == "atomic" and node.answers]
+    steps = [node for node in nodes if node.kind == "atomic" and node.asked and node.answers]  # no frame of a fan-out
     if len(steps) == 1 and steps[0].sentence and steps[0].answers == trace.answers:
         trace.text = f"{steps[0].sentence} [1]"
         return
     node = run.open("write")
-    known = tuple(Step(step.asked or step.question, tuple(step.answers)) for step in steps)
+    known = tuple(Step(step.asked or "", tuple(step.answers)) for step in steps)
     values = Step(run.question, tuple(trace.answers))
     request = GenerateRequest(
         "compose", run.question, passages=tuple(one.passage for one in evidence), steps=(*known, values)

@@ -90,19 +90,17 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
     """Makes the answer of a plan from those of its leaves.
 
     A chain answers with its last stage, a list with the answers of its parts. Where the question compares, counts or
-    judges them, code answers if it is sure, else the generator. Code is not sure of a fan-out that a limit cut or that
-    failed in part.
+    judges them, code answers if it is sure, else the generator, unless `Writing.merge` says otherwise. Code is not sure
+    of a fan-out that a limit cut or that failed in part.
     """
     node = run.open("merge")
     with run.recorder.record(node):
-        parts, policy = make_parts(plan, find_branches(plan.expression)), run.writing.merge
-        merged = await _answer_by_code(run.question, parts) if policy != "generator" else None
-        is_open = run.route != "compound" and needs_judgement(run.question)
-        if merged is None and (policy == "generator" or (policy == "auto" and is_open)):
-            merged = await _answer_by_generator(run, node, _answered_steps(plan))
-        if merged is None and policy == "generator":
-            merged = await _answer_by_code(run.question, parts)
-        _write_answer(run, node, merged or _list_answers(parts))
+        parts = make_parts(plan, find_branches(plan.expression))
+        by_code, written = await _answer_by_code(run.question, parts), None
+        is_open = by_code is None and run.route != "compound" and needs_judgement(run.question)
+        if run.writing.merge == "generator" or (run.writing.merge == "auto" and is_open):
+            written = await _answer_by_generator(run, node, _answered_steps(plan))
+        _write_answer(run, node, written or by_code or _list_answers(parts))
 
 
 async def merge_steps(run: Run) -> None:

@@ -29,7 +29,7 @@ from revelator.plans.art import (
 from revelator.tasks import TRANSLATE_ART
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor import routes
-from serving.executor.evidence import Models, copy_answer
+from serving.executor.evidence import Models, answer_from_own_knowledge, copy_answer
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
 from serving.executor.tree_answers import KnownAnswer, find_names_beside, reason, reason_over_none, run_operator
@@ -118,6 +118,7 @@ class TreeRun:
         assert run.sources is not None
         self.models, self.recorder, self.first = run.models, run.recorder, run.last_nodes
         self.sources = run.sources
+        self.writing = run.writing
         self.nodes = number_nodes(art)
         self.boxes: list[Node] = []
         for at in self.nodes:
@@ -239,7 +240,8 @@ class TreeRun:
         return bool(numbers) and all("none" in self.boxes[i].detail for i in numbers)
 
     async def _fall_back(self, at: Numbered) -> None:
-        """Falls back to retrieval with the sub-question itself, as a node below the one that has no answer."""
+        """Falls back to retrieval with the sub-question itself, as a node below the one that has no answer; and from
+        there, where the deployment allows it, to what a language model knows."""
         box = self.boxes[at.number]
         [node] = self.recorder.open_members(box, 1)
         node.kind, node.asked, node.detail["fallback"] = "atomic", box.asked, "direct RAG"
@@ -247,6 +249,8 @@ class TreeRun:
             await self._record_failure(
                 node, self._retrieve(node, build_direct_query(box.asked or box.question, box.question))
             )
+            if self.writing.own_knowledge and node.status == "unanswered":
+                await self._record_failure(node, answer_from_own_knowledge(self.models, node))
         box.detail["fallback"] = {"node": node.id, "because": box.error}
         if node.answers:
             box.answers, box.sentence = list(node.answers), node.sentence

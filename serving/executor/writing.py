@@ -14,7 +14,8 @@ class Writing:
     """What a language model may write beyond the reading of passages; the embedded reader writes nothing.
 
     `merge`: who makes the answer of the answers of parts. `auto`: code where it is sure, else the language model;
-    `code`: code alone, which lists what it cannot merge; `generator`: always the language model. `text`: whether it
+    `code`: code alone, which lists what it cannot merge; `generator`: always the language model. The nodes of a tree
+    reason in their own way (`tree_answers.reason`). `text`: whether it
     also says the answer in sentences, with citations. `own_knowledge`: whether it answers from what it knows where no
     document supports an answer; the trace marks that, and the question's answer is never more than a part.
     """

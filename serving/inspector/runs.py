@@ -53,8 +53,7 @@ class Run:
         outcome = "failed" if self.error else trace.outcome
         version = trace.versions.get("revelator")
         times = {"started_at": trace.started_at, "wall_ms": trace.wall_ms}
-        judged = self.judged and self.judged["right"]
-        return {**found, "answer": trace.answer, "outcome": outcome, "version": version, "right": judged, **times}
+        return {**found, "answer": trace.answer, "outcome": outcome, "version": version, **times}
 
 
 _RUN = TypeAdapter(Run)

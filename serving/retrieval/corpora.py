@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from revelator.errors import DataError
+from revelator.files import find_delimiter
 from revelator.trace import Passage
 from serving.retrieval.documents import DOCUMENTS, OVERLAP, SIZE, read_document
 
@@ -172,8 +173,8 @@ def _name_fields(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str
 def _read_csv_rows(path: Path, lines: IO[bytes], tell: Callable[[], object]) -> Iterator[tuple[int, dict[str, str]]]:
     csv.field_size_limit(FIELD_SIZE)
     first = next(iter(lines), b"").decode("utf-8-sig", "replace")
-    delimiter = "," if "," in first else max(";\t", key=first.count)  # as spreadsheets write it in many countries
-    reader = csv.reader(chain([first], (line.decode("utf-8", "replace") for line in lines)), delimiter=delimiter)
+    rest = (line.decode("utf-8", "replace") for line in lines)
+    reader = csv.reader(chain([first], rest), delimiter=find_delimiter(first))
     try:
         columns = _check_columns(path, next(reader, []), HINTS["csv"])
         for fields in reader:

@@ -11,13 +11,11 @@ import mlflow
 import pytest
 from click.testing import CliRunner
 from mlflow.entities import AssessmentSource
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from data_gen.questions import AnnotatedQuestion
-from revelator import registry, spans
+from revelator import spans
 from revelator.cli import revelator
+from tests.tracking_server import telling_spans
 
 PERSON = AssessmentSource(source_type="HUMAN", source_id="ana")
 MODEL = AssessmentSource(source_type="LLM_JUDGE", source_id="judge")
@@ -28,28 +26,20 @@ Ask = Callable[..., str]
 @pytest.fixture
 def ask(tracking_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
     """Tells the tracking server of one served question, and gives the id of its trace."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv(spans.QUESTIONS_VARIABLE, "1")
-    registry.connect(tracking_server, tmp_path)
-    number = mlflow.MlflowClient().create_experiment(tmp_path.name)
-    provider = TracerProvider()
-    exporter = OTLPSpanExporter(f"{tracking_server}/v1/traces", headers={"x-mlflow-experiment-id": number})
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    spans.start("test", provider.get_tracer("test"))
+    with telling_spans(tracking_server, tmp_path, monkeypatch) as number:
 
-    def tell(question: str, plan: str = PLAN, route: str = "complex") -> str:
-        before = {trace.info.trace_id for trace in mlflow.MlflowClient().search_traces([number])}
-        with spans.span("executor", "server"):
-            for asked, answer in (("Who directed A?", "Ada Quill"), ("Where was Ada Quill born?", "Ayr")):
-                with spans.span("atomic"):
-                    spans.describe(asked, [answer])
-            spans.describe(question, ["Ayr"], plan, {spans.ROUTE: route, spans.VERSION: "7"})
-        [made] = {trace.info.trace_id for trace in mlflow.MlflowClient().search_traces([number])} - before
-        return made
+        def tell(question: str, plan: str = PLAN, route: str = "complex") -> str:
+            before = {trace.info.trace_id for trace in mlflow.MlflowClient().search_traces([number])}
+            with spans.span("executor", "server"):
+                for asked, answer in (("Who directed A?", "Ada Quill"), ("Where was Ada Quill born?", "Ayr")):
+                    with spans.span("atomic"):
+                        spans.describe(asked, [answer])
+                spans.describe(question, ["Ayr"], plan, {spans.ROUTE: route, spans.VERSION: "7"})
+            [made] = {trace.info.trace_id for trace in mlflow.MlflowClient().search_traces([number])} - before
+            return made
 
-    yield tell
-    spans._tracer = None
-    provider.shutdown()
+        yield tell
 
 
 def collect(tmp_path: Path, server: str, *more: str, code: int = 0) -> Any:

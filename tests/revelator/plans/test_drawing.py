@@ -1,4 +1,4 @@
-"""Tree, JSON, Mermaid and letters."""
+"""Tree, JSON and letters."""
 
 import pytest
 

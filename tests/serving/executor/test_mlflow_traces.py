@@ -9,28 +9,18 @@ from typing import Any
 
 import mlflow
 import pytest
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from revelator import registry, spans
+from revelator import spans
 from tests.serving.executor.world import Toy
+from tests.tracking_server import telling_spans
 
 QUESTION, PLAN = "Where was A's director born?", "Who directed A? * Where was {director} born?"
 
 
 @pytest.fixture
 def experiment(tracking_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    registry.connect(tracking_server, tmp_path)
-    number = mlflow.MlflowClient().create_experiment(f"served by {tmp_path.name}")
-    provider = TracerProvider()
-    exporter = OTLPSpanExporter(f"{tracking_server}/v1/traces", headers={"x-mlflow-experiment-id": number})
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    spans.start("test", provider.get_tracer("test"))
-    yield number
-    spans._tracer = None
-    provider.shutdown()
+    with telling_spans(tracking_server, tmp_path, monkeypatch) as number:
+        yield number
 
 
 async def ask(toy: type[Toy]) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from revelator.errors import Unavailable
 from revelator.limits import Limits
+from revelator.plans.art import Art, Search, render
 from serving.executor.answer_text import CITATION, drop_unknown_citations
 from serving.executor.executor import Executor
 from serving.executor.writing import Writing
@@ -112,3 +113,18 @@ async def test_own_knowledge_answers_what_no_document_does_and_is_marked(toy):
     assert (opened.answers, opened.outcome) == (["Ayr"], "partial")
     leaf = [node for node in opened.nodes if node.kind == "atomic"][-1]
     assert leaf.answers == ["Ayr"] and "own knowledge" in leaf.detail["unsupported"] and not leaf.find_evidence()
+
+
+async def test_own_knowledge_is_the_last_that_a_tree_asks(toy):
+    tree = render(Art("Where was Ann born?", Search("Ann", "place of birth")))
+    world = toy({"direct: Where was Ann born?": ["Ayr"]})
+    trace = await open_executor(world, own_knowledge=True).run("Where was Ann born?", plan=tree, strategy="atomic")
+    assert (trace.answers, trace.outcome) == (["Ayr"], "partial")
+    assert [request.mode for request in world.requests] == ["read", "read", "direct"]
+
+
+async def test_the_text_of_a_fan_out_is_written_from_its_members(toy):
+    world = toy({"Who wrote A?": ["Ann", "Bo"], "Where was Ann born?": ["Ayr"], "Where was Bo born?": ["Ely"]})
+    await open_executor(world, text=True).run("Where were the authors of A born?", plan=PLAN)
+    [asked] = [request for request in world.requests if request.mode == "compose"]
+    assert [step.question for step in asked.steps][:-1] == ["Who wrote A?", "Where was Ann born?", "Where was Bo born?"]

@@ -11,29 +11,21 @@ from typing import Any
 
 import mlflow
 import pytest
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from revelator import registry, spans
 from tests.serving.inspector.test_page import ask, browser, expect, needs_browser, opened  # noqa: F401  a fixture
 from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in
+from tests.tracking_server import telling_spans
 
 
 @pytest.fixture
 def judged(tracking_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An inspector whose spans go to a tracking server, which keeps what is said of them."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    registry.connect(tracking_server, tmp_path)
-    number = mlflow.MlflowClient().create_experiment(tmp_path.name)
-    provider = TracerProvider()
-    exporter = OTLPSpanExporter(f"{tracking_server}/v1/traces", headers={"x-mlflow-experiment-id": number})
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    spans.start("test", provider.get_tracer("test"))
-    with inspecting([Asked("127.0.0.1:8001", "7").server()], runs_in(tmp_path), tracking_uri=tracking_server) as url:
+    asked = [Asked("127.0.0.1:8001", "7").server()]
+    with (
+        telling_spans(tracking_server, tmp_path, monkeypatch),
+        inspecting(asked, runs_in(tmp_path), tracking_uri=tracking_server) as url,
+    ):
         yield url
-    spans._tracer = None
-    provider.shutdown()
 
 
 def send(url: str, body: dict[str, Any] | None = None) -> tuple[int, list[dict[str, Any]]]:
@@ -67,6 +59,14 @@ def test_a_verdict_its_comment_and_the_right_plan_are_kept_on_the_trace_of_the_r
     said = read_assessments(run)
     assert (said["correct"].value, said["correct"].rationale) == (False, "Detroit, Texas")
     assert said["plan"].value == PLAN and said["plan"].source.source_type == "HUMAN"
+
+
+def test_a_right_plan_alone_is_a_judgement_and_the_list_of_runs_goes_on(judged: str) -> None:
+    run = put_question(judged)
+    status, [after] = send(f"{judged}/api/runs/{run['id']}/judgement", {"plan": PLAN})
+    assert (status, after["judged"]) == (200, {"plan": PLAN})
+    status, [listed] = send(f"{judged}/api/runs")
+    assert status == 200 and [one["id"] for one in listed] == [run["id"]]
 
 
 @pytest.mark.parametrize(
