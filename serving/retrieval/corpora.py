@@ -2,8 +2,8 @@
 
 A row is a passage: `title`, `text` and, if it likes, `id`. JSON lines, CSV and TSV may be gzipped; CSV and TSV have a
 header. A header without `title` and `text` is that of a table of something else: a row says each column and its value
-in a sentence, as in a table of Markdown, and its title is what it is about. A document (`serving.retrieval.documents`) becomes
-as many passages as its length asks for.
+in a sentence, as in a table of Markdown, and its title is what it is about. A document (`serving.retrieval.documents`)
+becomes as many passages as its length asks for.
 """
 
 from __future__ import annotations
