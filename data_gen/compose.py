@@ -27,7 +27,7 @@ from data_gen.annotate.wording import list_relation_questions, name_answer, tidy
 from data_gen.augment.clauses import UNREADABLE, Clause, read_clause
 from data_gen.augment.substitution import load_names
 from data_gen.config import QuestionSource
-from data_gen.everyday import Asker
+from data_gen.everyday.questions import Asker
 from data_gen.joining import Joiner
 from data_gen.leakage import Admission
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, check_place, write_questions

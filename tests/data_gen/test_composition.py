@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from data_gen.annotate.wording import DOERS, list_relation_questions, split_words
 from data_gen.augment.clauses import DID, DOES, read_clause
 from data_gen.compose import ComposeConfig, Composer
-from data_gen.everyday import Asker
+from data_gen.everyday.questions import Asker
 from data_gen.joining import Joiner
 from data_gen.leakage import hash_question
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
