@@ -23,7 +23,7 @@ from serving.executor.operations.values import (
     parse_date,
     parse_quantity,
 )
-from serving.executor.operations.wording import OF_SEVERAL, asks_count, needs_judgement
+from serving.executor.operations.wording import OF_SEVERAL, asks_count, needs_judgement, says_neither
 
 __all__ = [
     "OF_SEVERAL",
@@ -46,5 +46,6 @@ __all__ = [
     "number_text",
     "parse_date",
     "parse_quantity",
+    "says_neither",
     "size_of",
 ]
