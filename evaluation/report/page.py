@@ -3,42 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import pairwise
+from math import ceil
+from typing import Literal
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from evaluation.harness.run_metrics import COSTS, SCORES
+from evaluation.harness.run_metrics import COSTS, MEANINGS, SCORES
 from evaluation.report.cases import Case, find_most_different_cases, find_worst_cases
 from evaluation.report.charts import Chart, choose_charts, draw_legend_mark, select_charted_runs
-from evaluation.report.runs import Estimate, LoadedRun, choose_main_measure, compare_runs, group_by_benchmark
+from evaluation.report.runs import Estimate, LoadedRun, choose_main_measure, compare_runs, conclude, group_by_benchmark
+
+CHARTS_IN_A_ROW = 3  # at most
+MARKS = {"": "", "best": "★", "better": "▲", "worse": "▼"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure: its value and interval as texts. It is the best of its column, or it is better or worse than what it is
+    compared with."""
+
+    value: str
+    interval: str = ""
+    mark: Literal["", "best", "better", "worse"] = ""
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, [MARKS[self.mark], self.value, self.interval]))
 
 
 @dataclass(frozen=True)
 class Table:
-    """`cells` are texts, the first of each row its name; `strong` are (row, column) whose interval excludes 0."""
+    """`measures` are the columns after system and questions; a row has its system, its questions and its figures."""
 
     title: str
     note: str
-    head: list[str]
-    cells: list[list[str]]
-    strong: set[tuple[int, int]] = field(default_factory=set)
+    measures: Mapping[str, str]
+    rows: list[tuple[str, str, list[Cell]]]
+
+    @property
+    def width(self) -> float:
+        """In rem, with columns of equal width that hold the longest interval."""
+        longest = max((len(cell.interval) for *_, cells in self.rows for cell in cells), default=0)
+        return 8 + max(6, 1 + 0.42 * longest) * (1 + len(self.measures))
 
     def to_markdown(self) -> str:
-        lines = [self.head, ["---"] * len(self.head), *([_escape(text) for text in row] for row in self.cells)]
+        head = ["system", "questions", *self.measures.values()]
+        texts = [[_escape(system), n, *map(str, cells)] for system, n, cells in self.rows]
+        lines = [head, ["---"] * len(head), *texts]
         return "\n\n".join([f"### {self.title}", self.note, "\n".join(f"| {' | '.join(line)} |" for line in lines)])
 
 
 @dataclass(frozen=True)
 class Section:
-    """What the runs of one benchmark say."""
+    """What the runs of one benchmark say. `charts` are rows of about as many charts each."""
 
     name: str
+    conclusion: str
     about: str
     runs: list[LoadedRun]
     tables: list[Table]
-    charts: list[Chart]
+    charts: list[list[Chart]]
     worst: list[Case]
     worst_of: str
     different: list[Case]
@@ -66,9 +93,14 @@ def _build_section(name: str, runs: list[LoadedRun], against: str | None) -> Sec
     others = [run for run in runs if run is not reference]
     ablations = [(run, whole) for run in runs if (whole := _find_whole_system(run, runs))]
     tables = []
-    for title, measures, refused in (("Quality", SCORES, ""), ("Cost", COSTS, ", without refused questions")):
-        note = f"Mean of a question and its 95 % bootstrap interval{refused}."
-        tables.append(_build_table(title, note, [(run.name, len(run.rows), run.figures) for run in runs], measures))
+    bounds = " and ".join(run.name for run in runs if run.is_bound)
+    besides = f" Told gold and out of competition: {bounds}." if bounds else ""
+    for title, known in (("Quality", SCORES), ("Cost", COSTS)):
+        measures = {name: label for name, label in known.items() if any(name in run.figures for run in runs)}
+        which = "more is better" if known is SCORES else "less is better; refused questions are left out"
+        best = f" ★ marks the best of a column.{besides}" if others else ""
+        note = f"Mean of a question and its 95 % bootstrap interval; {which}.{best}"
+        tables.append(_build_table(title, note, runs, measures))
         if others:
             note = f"The difference to {reference.name} on the same questions."
             pairs = [(run, reference) for run in others]
@@ -79,8 +111,18 @@ def _build_section(name: str, runs: list[LoadedRun], against: str | None) -> Sec
     measure = choose_main_measure(runs)
     planned = next((run for run in [reference, *others] if any(row.plan for row in run.rows)), reference)
     different = find_most_different_cases(reference, others, measure)
-    charts, worst = choose_charts(runs, measure), find_worst_cases(planned, measure)
-    return Section(name, _describe(runs), runs, tables, charts, worst, planned.name, different)
+    charts, worst = arrange_charts(choose_charts(runs, measure)), find_worst_cases(planned, measure)
+    conclusion = conclude(reference, others, measure)
+    return Section(name, conclusion, _describe(runs), runs, tables, charts, worst, planned.name, different)
+
+
+def arrange_charts(charts: Sequence[Chart]) -> list[list[Chart]]:
+    """As few rows as hold all charts, each with as many as the next or one less. The charts of a row grow to the height
+    of its highest, so that its frames have no holes."""
+    count = ceil(len(charts) / CHARTS_IN_A_ROW)
+    edges = [ceil(place * len(charts) / count) for place in range(count + 1)]
+    rows = [charts[start:end] for start, end in pairwise(edges)]
+    return [[replace(chart, height=max(other.height for other in row)) for chart in row] for row in rows]
 
 
 def _find_whole_system(run: LoadedRun, runs: Sequence[LoadedRun]) -> LoadedRun | None:
@@ -105,49 +147,56 @@ def _build_difference_table(
     title: str, note: str, pairs: Sequence[tuple[LoadedRun, LoadedRun]], measures: Mapping[str, str]
 ) -> Table:
     """Each run less the other of its pair, on the questions that both have."""
+    gaps = [(run.name, compare_runs(run, reference, measures)) for run, reference in pairs]
+    measures = {name: label for name, label in measures.items() if any(name in found for _, found in gaps)}
     rows = []
-    for run, reference in pairs:
-        found = compare_runs(run, reference, measures)
-        rows.append((run.name, max((int(estimate["n"]) for estimate in found.values()), default=0), found))
-    note += " Mean and 95 % bootstrap interval; highlighted where the interval excludes 0."
-    return _build_table(title, note, rows, measures, sign=True)
+    for system, found in gaps:
+        n = max((int(estimate["n"]) for estimate in found.values()), default=0)
+        rows.append((system, f"{n:,}", [_build_difference(found.get(name), name) for name in measures]))
+    note += " Mean and 95 % bootstrap interval; ▲ is better and ▼ worse where the interval excludes 0."
+    return Table(title, note, measures, rows)
 
 
-def _build_table(
-    title: str,
-    note: str,
-    rows: Sequence[tuple[str, int, Mapping[str, Estimate]]],
-    measures: Mapping[str, str],
-    *,
-    sign: bool = False,
-) -> Table:
-    """A row for each system, with n; with `sign` the estimates are differences."""
-    names = [name for name in measures if any(name in estimates for *_, estimates in rows)]
-    cells, strong = [], set()
-    for place, (system, n, estimates) in enumerate(rows):
-        found = [estimates.get(name) for name in names]
-        own = (format_interval(one, name, sign=sign) for one, name in zip(found, names, strict=True))
-        cells.append([system, f"{n}", *own])
-        strong |= {(place, i) for i, one in enumerate(found, 2) if sign and one and (one["low"] > 0 or one["high"] < 0)}
-    return Table(title, note, ["system", "n", *(measures[name] for name in names)], cells, strong)
+def _build_difference(gap: Estimate | None, measure: str) -> Cell:
+    cell = format_interval(gap, measure, sign=True)
+    if gap is None or gap["low"] <= 0 <= gap["high"]:
+        return cell
+    return replace(cell, mark="better" if (gap["low"] > 0) != (measure in COSTS) else "worse")
 
 
-def format_interval(estimate: Estimate | None, measure: str, *, sign: bool = False) -> str:
-    """`0.412 [0.371, 0.455]`, with as few decimals as a measure of its size needs."""
+def _build_table(title: str, note: str, runs: Sequence[LoadedRun], measures: Mapping[str, str]) -> Table:
+    """A row for each run. The best of a column is marked unless all are equal; a bound is no competitor."""
+    best: dict[str, float] = {}
+    for name in measures:
+        values = {run.figures[name]["value"] for run in runs if name in run.figures and not run.is_bound}
+        if len(values) > 1:
+            best[name] = min(values) if name in COSTS else max(values)
+    rows = [(run.name, f"{len(run.rows):,}", [_build_cell(run, name, best) for name in measures]) for run in runs]
+    return Table(title, note, measures, rows)
+
+
+def _build_cell(run: LoadedRun, measure: str, best: Mapping[str, float]) -> Cell:
+    figure = run.figures.get(measure)
+    is_best = not run.is_bound and figure is not None and figure["value"] == best.get(measure)
+    return replace(format_interval(figure, measure), mark="best" if is_best else "")
+
+
+def format_interval(estimate: Estimate | None, measure: str, *, sign: bool = False) -> Cell:
+    """`0.412` and `[0.371, 0.455]`, with as few decimals as a measure of its size needs."""
     if estimate is None:
-        return "–"
+        return Cell("–")
     size = max(abs(estimate["low"]), abs(estimate["high"]))
     decimals = 3 if measure not in COSTS else 2 if size < 10 else 1 if size < 1000 else 0
     plus = "+" if sign else ""
     value, low, high = (f"{estimate[name]:{plus},.{decimals}f}" for name in ("value", "low", "high"))
-    return f"{value} [{low}, {high}]"
+    return Cell(value, f"[{low}, {high}]")
 
 
 def render_html(report: Report) -> str:
     """The page; everything that it needs is in it."""
     folder = files("evaluation.report")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.globals["draw_legend_mark"] = draw_legend_mark
+    environment.globals |= {"draw_legend_mark": draw_legend_mark, "meanings": MEANINGS, "marks": MARKS}
     style = Markup(folder.joinpath("style.css").read_text(encoding="utf-8"))
     template = environment.from_string(folder.joinpath("page.html").read_text(encoding="utf-8"))
     return template.render(report=report, style=style)
@@ -158,7 +207,8 @@ def render_markdown(report: Report) -> str:
     made = f"Made {report.made} by revelator {report.version}: `{report.command}`."
     parts = ["# Evaluation", f"{made} Charts, cases and plans are in `report.html`."]
     for section in report.sections:
-        parts += [f"## {section.name}", section.about, *(table.to_markdown() for table in section.tables)]
+        conclusion = f"**{_escape(section.conclusion)}**"
+        parts += [f"## {section.name}", conclusion, section.about, *(table.to_markdown() for table in section.tables)]
     parts.append("## Reproduce")
     for run in report.runs:
         lines = "\n".join(f"* {name}: {_format_code(text)}" for name, text in run.recipe.items())
