@@ -94,7 +94,10 @@ def test_plain_retrieval_and_plans_are_compared(tmp_path: Path, index: Path) -> 
     assert said["says"] in shown and "naive-5" in shown and "auto" in shown
 
 
-def test_a_language_model_plans_beside_the_base_on_own_questions(tmp_path: Path, index: Path) -> None:
+def test_a_language_model_plans_beside_the_base_on_own_questions(
+    tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # MLflow leaves there what another test connected to
     call = ["--questions", str(write(tmp_path, "csv")), "--index", str(index), "--home", str(tmp_path / "home")]
     with running() as server:
         Planner(server)
