@@ -22,11 +22,13 @@ from serving.protocols import PlannerPrompt
 
 if TYPE_CHECKING:
     from evaluation.harness.config import RunConfig
+    from evaluation.report.runs import LoadedRun
     from serving.models.endpoint_revelator import PlannerConfig
 
 OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG or FILE]"
 HOME_HELP = "Where --questions looks for a champion.  [env: REVELATOR_HOME; default: runs]"
 PLAIN, AUTO, BASE, PLANNER = "naive-5", "auto", "base", "planner"
+MANY = 6  # runs: more are rows of a table
 CHAMPION_OR_BASE = "the champion below HOME, else `base`"
 
 
@@ -192,7 +194,6 @@ def report_comparison(folder: Path, names: list[str], as_json: bool) -> None:
     """Prints one table a benchmark and what follows from it, and writes the report beside the runs."""
     from evaluation.harness.run_metrics import COSTS, SCORES
     from evaluation.report.command import PAGE, write_report
-    from evaluation.report.page import format_interval
     from evaluation.report.runs import load_runs
 
     runs = load_runs([folder / name for name in names])
@@ -204,15 +205,27 @@ def report_comparison(folder: Path, names: list[str], as_json: bool) -> None:
         click.echo(json.dumps({"systems": systems, "says": says, "report": str(page)}))
         return
     for section in built.sections:
-        table = Table("measure", *(run.name for run in section.runs), title=f"{section.name}, with 95 % intervals")
-        table.add_row("questions", *(f"{len(run.rows):,}" for run in section.runs))
-        for name, label in (SCORES | COSTS).items():
-            found = [run.figures.get(name) for run in section.runs]
-            if any(found):
-                table.add_row(label, *(str(format_interval(figure, name)) for figure in found))
-        Console().print(table)
+        Console().print(build_comparison_table(section.runs, f"{section.name}, with 95 % intervals"))
         click.echo(section.conclusion)
     click.echo(f"report: {page}")
+
+
+def build_comparison_table(runs: list[LoadedRun], title: str) -> Table:
+    """A column for each run; of many runs a row for each, with its scores alone."""
+    from evaluation.harness.run_metrics import COSTS, SCORES
+    from evaluation.report.page import format_interval
+
+    many = len(runs) > MANY
+    measures = SCORES if many else SCORES | COSTS
+    rows = [["measure", *(run.name for run in runs)], ["questions", *(f"{len(run.rows):,}" for run in runs)]]
+    for name, label in measures.items():
+        if any(name in run.figures for run in runs):
+            rows.append([label, *(str(format_interval(run.figures.get(name), name)) for run in runs)])
+    head, *body = map(list, zip(*rows, strict=True)) if many else rows
+    table = Table(*head, title=title, title_justify="left")
+    for row in body:
+        table.add_row(*row)
+    return table
 
 
 def build_metrics_table(metrics: dict[str, Any], title: str) -> Table:
