@@ -61,7 +61,7 @@ MEANINGS = {
     "wall_s": "From the question to the answer, with other questions in flight.",
     "path_s": "The longest chain of work that waits for each other.",
 }
-GROUPS = ("gold_route", "shape", "hops", "depth", "negations", "kind")  # fields of a row
+GROUPS = ("gold_route", "shape", "hops", "depth", "terms", "negations", "kind")  # fields of a row
 GROUPED = ("em", "acc", "f1", "valid", "letters", "ndcg@10", "recall", "steps", "tokens_in")
 FLOORS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 REFUSALS = {"answer_floor": attrgetter("probability"), "relevance_floor": attrgetter("relevance")}  # by the limit

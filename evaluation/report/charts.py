@@ -100,7 +100,13 @@ def _chart_quality_against_cost(runs: Sequence[LoadedRun], measure: str) -> Iter
 def _chart_quality_by_group(runs: Sequence[LoadedRun], measure: str) -> Iterator[Chart]:
     if all("acc" in run.figures for run in runs):
         measure = "acc"
-    groups = {"by-hops": "hops", "by-shape": "shape", "by-negation": "negations", "by-kind": "kind"}
+    groups = {
+        "by-hops": "hops",
+        "by-shape": "shape",
+        "by-terms": "terms",
+        "by-negation": "negations",
+        "by-kind": "kind",
+    }
     titles = {"shape": "shape of the gold plan", "kind": "kind of question"}
     for kind, group in groups.items():
         measured = [(run, _read_groups(run, group, measure)) for run in runs]
