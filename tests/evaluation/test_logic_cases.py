@@ -57,7 +57,7 @@ def test_a_query_of_the_world_may_have_other_numbers_of_terms() -> None:
 
 
 def write_corpus(folder: Path) -> Path:
-    """361 documents, each called by two words, that name three others each."""
+    """342 documents, each called by two words, that name three others each."""
     firsts = (
         "amber birch cedar dune ember fjord grove heath islet jade kelp loam marsh north oasis pine quartz reed slate"
     )
