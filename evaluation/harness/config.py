@@ -81,11 +81,14 @@ def describe_own(path: Path, columns: Iterable[str], sample: int | None = None) 
 
 class RankingConfig(Strict):
     """Logical retrieval: `way` is how documents are ranked, `model` a sentence-transformers model. Of `itlr`'s
-    templates there are `per_template` cases; `terms` are how many terms their queries have, one number or several."""
+    templates there are `per_template` cases; `terms` are how many terms their queries have, one number or several.
+    `labels` say which documents of a corpus match: those that hold the `phrase` of a term, or those that the revelator
+    (a `planner`, best) judges to be about it."""
 
     way: Literal["plain", "logical", "random"] = "logical"
     per_template: Count = 10
     terms: Annotated[tuple[Terms, ...], Field(min_length=1)] = (3,)
+    labels: Literal["phrase", "model"] = "phrase"
     seed: int = 2
     model: str = "minilm"
     max_tokens: Annotated[int, Field(ge=0)] = 128  # of a text; 0: the model's own limit
@@ -191,6 +194,13 @@ class RunConfig(Strict):
     concurrency: Count = 2
     seed: int = 0
     traces: bool = True
+
+    @model_validator(mode="after")
+    def _labels_only_a_corpus(self) -> RunConfig:
+        has_corpus = self.benchmark.format == "itlr" and bool(self.benchmark.path)
+        if self.system.ranking and self.system.ranking.labels == "model" and not has_corpus:
+            raise ValueError("labels: model is for itlr over a corpus (`path`); other documents have labels")
+        return self
 
     @model_validator(mode="after")
     def _ranks_only_itlr(self) -> RunConfig:

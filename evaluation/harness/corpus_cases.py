@@ -4,6 +4,7 @@ form (NegConstraint: Xu et al. 2025, whose queries exclude something).
 Topics are the titles of a corpus, and the phrases and kinds that they name (`data_gen.sources.logic_topics`). A
 document is about a topic if its title or text holds the topic's words in a row, whatever their case: labels by phrase.
 One that says the same in other words counts as silent about it, so figures of one corpus compare systems, not corpora.
+A model may judge the same documents in place of the phrases (`judge_cases`).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from data_gen.sources.logic_topics import read_topics
 from evaluation.harness.ranking import Case, LabelledCases, say_query
 from revelator.errors import DataError, InvalidRequest
 from revelator.files import sha256_file
-from revelator.plans.logic import Query, Term, terms
-from revelator.tasks import TranslateInput, translate_task
+from revelator.plans.logic import Query, Term, holds, terms
+from revelator.tasks import TASKS, RelevanceInput, TranslateInput, translate_task
 from serving.protocols import Revelator
 
 FEWEST = 3  # documents about a topic
@@ -192,3 +193,24 @@ async def _translate_case(case: Case, revelator: Revelator) -> Case:
         if query := task.sound(output.text):
             return replace(case, query=query)
     return case
+
+
+async def judge_cases(cases: Sequence[Case], texts: Sequence[str], revelator: Revelator) -> list[Case]:
+    """The same cases with the labels of the revelator, which judges each document of a case for each of its terms."""
+    task, asked = TASKS["relevance"], {}
+    for case in cases:
+        for place in case.pool:
+            title, _, text = texts[place].partition("\n")
+            for term in terms(case.query):
+                asked[term, place] = task.render(RelevanceInput(f"Is this document about {term}?", title, text))
+    keys, prompts = [*asked], [*asked.values()]
+    outputs = []
+    for first in range(0, len(prompts), BATCH):
+        outputs += await revelator.complete(task.name, prompts[first : first + BATCH])
+    truths = {key: output.text == task.labels[0] for key, output in zip(keys, outputs, strict=True)}
+    return [replace(case, relevant=_find_matches(case, truths)) for case in cases]
+
+
+def _find_matches(case: Case, truths: Mapping[tuple[str, int], bool]) -> frozenset[int]:
+    names = terms(case.query)
+    return frozenset(place for place in case.pool if holds(case.query, {name: truths[name, place] for name in names}))

@@ -152,8 +152,9 @@ def _draw_other_value(graph: Graph, entity: Entity, fact: Fact, rng: random.Rand
 def rank(
     cases: Sequence[Case], texts: Sequence[str], config: RankingConfig, operators: OperatorsConfig, benchmark: str
 ) -> Iterator[QuestionRow]:
-    """Ranks the documents of each case and yields its row. `plain` ranks by the cosine of
-    the whole question, `logical` by the combined cosines of its terms, `random` by chance. Times exclude embedding."""
+    """Ranks the documents of each case and yields its row, which has no score where no document matches. `plain` ranks
+    by the cosine of the whole question, `logical` by the combined cosines of its terms, `random` by chance. Times
+    exclude embedding."""
     encoder = Encoder.open(config.model, config.max_tokens)
     titles = [text.partition("\n")[0] for text in texts]
     matrix, vectors = encoder.encode_documents(list(texts)), embed_queries(cases, encoder)
@@ -189,7 +190,7 @@ def rank(
             kind=case.kind,
             gold_titles=tuple(titles[i] for i in sorted(case.relevant)),
             retrieved=tuple(titles[i] for i in order[:DEEPEST]),
-            scores={"ndcg@10": ndcg(order, case.relevant)},
+            scores={"ndcg@10": ndcg(order, case.relevant)} if case.relevant else {},
             cost=Cost(retrievals=1, wall_s=taken, path_s=taken),
         )
 

@@ -15,7 +15,7 @@ from evaluation.baselines.methods import BASELINES
 from evaluation.harness.ablations import check_ablation
 from evaluation.harness.benchmarks import CLOSED, Benchmark, build_closed_index, open_benchmark, read_predictions
 from evaluation.harness.config import BenchmarkConfig, OperatorsConfig, RankingConfig, RunConfig
-from evaluation.harness.corpus_cases import make_corpus_cases, read_beir_cases, translate_cases
+from evaluation.harness.corpus_cases import judge_cases, make_corpus_cases, read_beir_cases, translate_cases
 from evaluation.harness.folder import QuestionRow, Run, append_question, begin_run, describe_machine
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers, score_trace, start_row
@@ -88,7 +88,7 @@ def _prepare_ranking(config: RunConfig, ranking: RankingConfig, command: str) ->
     ids = tuple(case.id for case in open_cases(config, ranking).cases)
     files = {str(path): sha256_file(path) for path in _list_files(about)}
     benchmark = Benchmark(about.name or about.format, about.format, "none", False, (), files)
-    planner = describe_planner(config) if needs_translation(config) else {}
+    planner = describe_planner(config) if needs_translation(config) or ranking.labels == "model" else {}
     return _describe_run(config, command, benchmark, ids[: about.sample], {"adapter": planner}), benchmark
 
 
@@ -151,16 +151,21 @@ def rank_open_cases(config: RunConfig, ranking: RankingConfig, todo: set[str]) -
     """Ranks the cases in `todo`. Loads no encoder when there are none."""
     made = open_cases(config, ranking)
     left = [case for case in made.cases if case.id in todo]
-    if left and needs_translation(config):
-        left = asyncio.run(_translate(config, left))
+    if left and (needs_translation(config) or ranking.labels == "model"):
+        left = asyncio.run(_ask_about_cases(config, ranking, left, made.texts))
     if left:
         operators, about = config.ablation.operators or OperatorsConfig(), config.benchmark
         yield from rank(left, made.texts, ranking, operators, about.name or about.format)
 
 
-async def _translate(config: RunConfig, cases: Sequence[Case]) -> list[Case]:
+async def _ask_about_cases(
+    config: RunConfig, ranking: RankingConfig, cases: Sequence[Case], texts: Sequence[str]
+) -> list[Case]:
+    """The cases with the labels or the queries that the revelator gives."""
     async with AsyncExitStack() as stack:
-        return await translate_cases(cases, open_revelator(config, stack, SharedModels()))
+        revelator = open_revelator(config, stack, SharedModels())
+        judged = await judge_cases(cases, texts, revelator) if ranking.labels == "model" else cases
+        return await translate_cases(judged, revelator) if needs_translation(config) else [*judged]
 
 
 def score_predictions(
