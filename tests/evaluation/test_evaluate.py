@@ -121,7 +121,8 @@ def test_several_runs_of_one_file_have_their_own_folders_and_are_looked_at_befor
 ) -> None:
     runs = {"five": {}, "free": {"seed": 1}, "ten": {"system": {"baseline": "naive-10"}}}
     path, out = config(tmp_path, index, runs=runs), tmp_path / "all"
-    said = [json.loads(line) for line in call(path, "--out", str(out), "--json").stdout.splitlines()]
+    *said, compared = (json.loads(line) for line in call(path, "--out", str(out), "--json").stdout.splitlines())
+    assert [system["name"] for system in compared["systems"]] == ["five", "free", "naive-10"]
     assert [(Path(one["run"]).name, one["system"]) for one in said] == [
         ("five", "naive-5"), ("free", "naive-5"), ("ten", "naive-10")
     ]  # fmt: skip
