@@ -59,7 +59,10 @@ def report(
       revelator eval report runs/eval/auto runs/eval/naive-rag --against auto --out runs/report
       revelator eval report runs/eval/auto --out runs/report --no-mlflow --json
     """
-    loaded = load_runs(runs)
+    # `*` names the report of `eval run` beside the runs that it compares, too
+    loaded = load_runs([run for run in runs if run.name not in (PAGE, SUMMARY)])
+    if not loaded:
+        raise ConfigError("no run is named", where="RUNS", hint="name folders of revelator eval run")
     if against and against not in {run.name for run in loaded}:
         known = ", ".join(dict.fromkeys(run.name for run in loaded))
         raise ConfigError(f"no run of a system {against!r}", where="--against", hint=f"systems: {known}")

@@ -317,6 +317,17 @@ def test_runs_tables_and_page_are_under_the_registered_version(
     assert metrics["multi-hop/auto/f1"] == own.data.metrics["f1"] and "negations/logic/f1" in metrics
 
 
+def test_a_report_beside_its_runs_is_no_run(runs: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    shutil.copytree(runs[0], out / "auto")
+    for _ in range(2):  # the second time `*` names the page and the summary of the first
+        named = [str(path) for path in sorted(out.iterdir())]
+        done = CliRunner().invoke(report, [*named, "--out", str(out), "--no-mlflow"], catch_exceptions=False)
+        assert done.exit_code == 0 and "there is no other run to compare it with" in done.output
+    with pytest.raises(ConfigError, match="no run is named"):
+        CliRunner().invoke(report, [str(out / "report.html"), "--out", str(out)], catch_exceptions=False)
+
+
 def test_a_run_that_is_not_whole_is_refused_before_anything_is_written(runs: list[Path], tmp_path: Path) -> None:
     shutil.copytree(runs[0], tmp_path / "broken")
     (tmp_path / "broken" / METRICS).unlink()
