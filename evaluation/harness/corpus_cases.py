@@ -207,6 +207,7 @@ async def judge_cases(cases: Sequence[Case], texts: Sequence[str], revelator: Re
     outputs = []
     for first in range(0, len(prompts), BATCH):
         outputs += await revelator.complete(task.name, prompts[first : first + BATCH])
+    assert task.labels, "a label task"
     truths = {key: output.text == task.labels[0] for key, output in zip(keys, outputs, strict=True)}
     return [replace(case, relevant=_find_matches(case, truths)) for case in cases]
 
