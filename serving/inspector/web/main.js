@@ -191,6 +191,7 @@ addEventListener("click", (event) => {
   open().then(() => find("#run").focus());
 });
 addEventListener("popstate", open);
+addEventListener("judged", async () => list.show(await api.runs(), shown[0]?.record.id));
 
 await describeServers();
 if (!stop) await open(); // a question that was put while the page loaded goes on

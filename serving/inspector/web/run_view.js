@@ -45,6 +45,7 @@ export class RunView {
     try {
       const { judged } = await judge(this.record.id, said);
       this.show({ ...this.record, judged });
+      dispatchEvent(new Event("judged"));
       announce("Kept.");
     } catch (error) {
       this.fail(error);
