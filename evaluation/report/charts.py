@@ -92,6 +92,8 @@ def _chart_quality_against_cost(runs: Sequence[LoadedRun], measure: str) -> Iter
     tokens = [(run.series, run.tokens, run.figures[measure]) for run in runs]
     seconds = [(run.series, run.figures["wall_s"], run.figures[measure]) for run in runs]
     for kind, label, points in (("tokens", "tokens a question", tokens), ("latency", "seconds a question", seconds)):
+        if not any(cost["high"] for _, cost, _ in points):
+            continue  # nobody wrote or read a token
         title = f"{_capitalise(MEASURES[measure])} against {label}"
         paint = partial(paint_scatter, points=points, x_label=label, y_label=MEASURES[measure])
         yield Chart(f"quality-{kind}", title, note, runs, 300, paint)

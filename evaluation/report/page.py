@@ -18,6 +18,7 @@ from evaluation.report.charts import Chart, choose_charts, draw_legend_mark, sel
 from evaluation.report.runs import Estimate, LoadedRun, choose_main_measure, compare_runs, conclude, group_by_benchmark
 
 CHARTS_IN_A_ROW = 3  # at most
+MOST_STRETCHED = 2
 MARKS = {"": "", "best": "★", "better": "▲", "worse": "▼"}
 
 
@@ -96,7 +97,7 @@ def _build_section(name: str, runs: list[LoadedRun], against: str | None) -> Sec
     bounds = " and ".join(run.name for run in runs if run.is_bound)
     besides = f" Told gold and out of competition: {bounds}." if bounds else ""
     for title, known in (("Quality", SCORES), ("Cost", COSTS)):
-        measures = {name: label for name, label in known.items() if any(name in run.figures for run in runs)}
+        measures = {name: label for name, label in known.items() if _is_measured(name, runs)}
         which = "more is better" if known is SCORES else "less is better; refused questions are left out"
         best = f" ★ marks the best of a column.{besides}" if others else ""
         note = f"Mean of a question and its 95 % bootstrap interval; {which}.{best}"
@@ -116,12 +117,28 @@ def _build_section(name: str, runs: list[LoadedRun], against: str | None) -> Sec
     return Section(name, conclusion, _describe(runs), runs, tables, charts, worst, planned.name, different)
 
 
+def _is_measured(measure: str, runs: Sequence[LoadedRun]) -> bool:
+    """Whether a run has the figure. A cost that none of them had is not shown."""
+    figures = [run.figures[measure] for run in runs if measure in run.figures]
+    return any(measure in SCORES or figure["high"] > 0 for figure in figures)
+
+
 def arrange_charts(charts: Sequence[Chart]) -> list[list[Chart]]:
     """As few rows as hold all charts, each with as many as the next or one less. The charts of a row grow to the height
-    of its highest, so that its frames have no holes."""
-    count = ceil(len(charts) / CHARTS_IN_A_ROW)
-    edges = [ceil(place * len(charts) / count) for place in range(count + 1)]
-    rows = [charts[start:end] for start, end in pairwise(edges)]
+    of its highest, so that its frames have no holes; one more than twice as high as another is in another row."""
+    groups: list[list[Chart]] = []
+    for chart in sorted(charts, key=lambda chart: chart.height):
+        if groups and chart.height <= MOST_STRETCHED * groups[-1][0].height:
+            groups[-1].append(chart)
+        else:
+            groups.append([chart])
+    order = {id(chart): place for place, chart in enumerate(charts)}
+    ordered = [sorted(group, key=lambda chart: order[id(chart)]) for group in groups]
+    rows = []
+    for group in sorted(ordered, key=lambda group: order[id(group[0])]):
+        count = ceil(len(group) / CHARTS_IN_A_ROW)
+        edges = [ceil(place * len(group) / count) for place in range(count + 1)]
+        rows += [group[start:end] for start, end in pairwise(edges)]
     return [[replace(chart, height=max(other.height for other in row)) for chart in row] for row in rows]
 
 
@@ -133,8 +150,9 @@ def _find_whole_system(run: LoadedRun, runs: Sequence[LoadedRun]) -> LoadedRun |
 
 def _describe(runs: Sequence[LoadedRun]) -> str:
     counts = sorted({len(run.rows) for run in runs})
-    rules = sorted({str(run.metrics.get("normaliser", "")) for run in runs} - {""})
-    text = f"{' to '.join(map(str, counts))} questions; answers compared by the rule {', '.join(rules) or 'of none'}"
+    rules = sorted({str(run.metrics.get("normaliser", "")) for run in runs} - {"", "none"})
+    text = f"{' to '.join(map(str, counts))} questions"
+    text += f"; answers compared by the rule {', '.join(rules)}" if rules else ""
     ids = [set(run.run.ids) for run in runs]
     if any(each != ids[0] for each in ids):
         text += f"; the runs do not have the same questions: {len(set.intersection(*ids))} are in all of them"
@@ -165,20 +183,20 @@ def _build_difference(gap: Estimate | None, measure: str) -> Cell:
 
 
 def _build_table(title: str, note: str, runs: Sequence[LoadedRun], measures: Mapping[str, str]) -> Table:
-    """A row for each run. The best of a column is marked unless all are equal; a bound is no competitor."""
-    best: dict[str, float] = {}
+    """A row for each run. The best of a column is marked unless all read the same; a bound is no competitor."""
+    best: dict[str, str] = {}
     for name in measures:
-        values = {run.figures[name]["value"] for run in runs if name in run.figures and not run.is_bound}
-        if len(values) > 1:
-            best[name] = min(values) if name in COSTS else max(values)
+        figures = [run.figures[name] for run in runs if name in run.figures and not run.is_bound]
+        if len({format_interval(figure, name).value for figure in figures}) > 1:
+            choose = min if name in COSTS else max
+            best[name] = format_interval(choose(figures, key=lambda figure: figure["value"]), name).value
     rows = [(run.name, f"{len(run.rows):,}", [_build_cell(run, name, best) for name in measures]) for run in runs]
     return Table(title, note, measures, rows)
 
 
-def _build_cell(run: LoadedRun, measure: str, best: Mapping[str, float]) -> Cell:
-    figure = run.figures.get(measure)
-    is_best = not run.is_bound and figure is not None and figure["value"] == best.get(measure)
-    return replace(format_interval(figure, measure), mark="best" if is_best else "")
+def _build_cell(run: LoadedRun, measure: str, best: Mapping[str, str]) -> Cell:
+    cell = format_interval(run.figures.get(measure), measure)
+    return replace(cell, mark="best" if not run.is_bound and cell.value == best.get(measure) else "")
 
 
 def format_interval(estimate: Estimate | None, measure: str, *, sign: bool = False) -> Cell:
@@ -186,7 +204,7 @@ def format_interval(estimate: Estimate | None, measure: str, *, sign: bool = Fal
     if estimate is None:
         return Cell("–")
     size = max(abs(estimate["low"]), abs(estimate["high"]))
-    decimals = 3 if measure not in COSTS else 2 if size < 10 else 1 if size < 1000 else 0
+    decimals = 3 if measure not in COSTS else 4 if 0 < size < 0.1 else 2 if size < 10 else 1 if size < 1000 else 0
     plus = "+" if sign else ""
     value, low, high = (f"{estimate[name]:{plus},.{decimals}f}" for name in ("value", "low", "high"))
     return Cell(value, f"[{low}, {high}]")
