@@ -17,15 +17,18 @@ from rich.table import Table
 from revelator import registry
 from revelator.errors import ConfigError
 from revelator.options import FOLDER
+from serving.commands.planner import planner_options, read_planner_options
+from serving.protocols import PlannerPrompt
 
 if TYPE_CHECKING:
     from evaluation.harness.config import RunConfig
     from evaluation.report.runs import LoadedRun
+    from serving.models.endpoint_revelator import PlannerConfig
 
 OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG or FILE]"
 HOME_HELP = "Where --questions looks for a champion.  [env: REVELATOR_HOME; default: runs]"
-PLAIN, AUTO = "plain", "auto"
-FEW = 30  # questions: below it a difference is rarely told from chance
+PLAIN, AUTO, BASE, PLANNER = "naive-5", "auto", "base", "planner"
+MANY = 6  # runs: more are rows of a table
 CHAMPION_OR_BASE = "the champion below HOME, else `base`"
 
 
@@ -40,10 +43,11 @@ CHAMPION_OR_BASE = "the champion below HOME, else `base`"
 @click.option("--sample", type=click.IntRange(1), help="Only the first so many questions by the sha256 of their id.")
 @click.option("--concurrency", type=click.IntRange(1), help="Questions in flight.")
 @click.option("--adapter", help=f"Folder, version, alias, or `base`.  [default of --questions: {CHAMPION_OR_BASE}]")
+@planner_options("An OpenAI-compatible endpoint that plans: in CONFIG's planner's place, or beside base and champion.")
 @click.option("--seed", type=int, help="Of what is sampled.")
 @click.option("--home", type=FOLDER, default=registry.home_folder, help=HOME_HELP)
 @click.option("--check", is_flag=True, help="Look at everything that is needed; ask nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON object (of CONFIG: one a run) to standard output.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON: an object a run of CONFIG, then one that compares.")
 def evaluate(
     config: Path | None,
     questions: Path | None,
@@ -54,6 +58,9 @@ def evaluate(
     home: Path,
     check: bool,
     as_json: bool,
+    planner: str | None,
+    planner_model: str | None,
+    planner_prompt: PlannerPrompt | None,
     **given: Any,
 ) -> None:
     """Ask one system every question of a benchmark, and write down answers, scores and costs.
@@ -62,11 +69,13 @@ def evaluate(
     continue an interrupted run: only the questions in flight are asked again. Options replace values of CONFIG.
 
     With `runs`, CONFIG is a comparison: several named systems or switches, each with a folder of its own. All of them
-    are checked before the first question is asked, and they share index and model.
+    are checked before the first question is asked, and they share index and model. One table, one sentence that says
+    what follows from it, and a report compare them.
 
     With --questions, plain retrieval (five passages for the whole question) and `auto` (the revelator plans) are
     compared. FILE is CSV, TSV, JSON lines or parquet with `question` and `answer`, and perhaps `titles` (of passages
     that hold the answer), `plan` and `route`. Several answers are a list, or have `|` between them; all are wanted.
+    With --planner, a language model plans, too, and so does the embedded base where `auto` is the champion.
 
     \b
     Examples:
@@ -77,6 +86,7 @@ def evaluate(
       revelator eval run evaluation/configs/world.yaml --url 127.0.0.1:8001 --out runs/evaluations/served
       revelator eval run evaluation/configs/world-naive-5.yaml --check
       revelator eval run evaluation/configs/compare-world.yaml --run auto --run naive-5
+      revelator eval run evaluation/configs/compare-planners.yaml --planner URL --planner-model NAME
     """
     from evaluation.harness.benchmarks import open_benchmark
     from evaluation.harness.config import load_runs
@@ -89,8 +99,9 @@ def evaluate(
         raise ConfigError("what is to be asked?", hint="give CONFIG, or --questions FILE --index DIR")
     source = config or questions
     assert source is not None
+    endpoint = read_planner_options(planner, planner_model, planner_prompt)
     if questions:
-        runs = compare_with_plain(questions, index, columns, home, **given)
+        runs = compare_with_plain(questions, index, columns, home, endpoint, **given)
     elif source.suffix not in (".yaml", ".yml"):
         hint = f"own questions: --questions {source}; an adapter's scores, task by task: revelator model grade {source}"
         raise ConfigError(f"{source} is no configuration file (.yaml)", hint=hint)
@@ -98,6 +109,8 @@ def evaluate(
         raise ConfigError("--index and --column belong to --questions", hint=f"write them into {source}")
     else:
         runs = load_runs(source, **given)
+        if endpoint:
+            runs = replace_planners(runs, endpoint, str(source))
     folder = out or Path("runs") / "evaluations" / source.stem
     if unknown := [name for name in names if name not in runs]:
         known = ", ".join(filter(None, runs))
@@ -116,26 +129,43 @@ def evaluate(
         with progress_bar() as progress:
             run_questions(settings, run, benchmark, folder / name, progress, shared)
         metrics = write_metrics(folder / name, run)
-        if questions:
-            continue
-        if as_json:
+        if as_json and config:
             said = {"run": str(folder / name), "system": run.name, "benchmark": benchmark.name}
             click.echo(json.dumps(said | metrics))
-        else:
+        elif len(chosen) == 1:
             Console().print(build_metrics_table(metrics, f"{run.name} on {benchmark.name} ({metrics['normaliser']})"))
     if check:
         return
-    if questions:
+    if questions or len(chosen) > 1:
         report_comparison(folder, [*chosen], as_json)
     elif not as_json:
         shown = folder if "" in chosen else folder / "*"
         click.echo(f"every question: {folder}\ncompare runs: revelator eval report {shown}")
 
 
+def replace_planners(runs: dict[str, RunConfig], endpoint: PlannerConfig, where: str) -> dict[str, RunConfig]:
+    """The runs with the endpoint as the planner of a single run, or of those of several that have one. Raises
+    ConfigError where none has."""
+    planned = [name for name, config in runs.items() if config.planner or len(runs) == 1]
+    if not planned:
+        hint = "give one of its runs a planner: {url: URL, model: NAME}"
+        raise ConfigError("none of the runs has a planner", where=where, hint=hint)
+    return {
+        name: config.model_copy(update={"planner": endpoint} if name in planned else {})
+        for name, config in runs.items()
+    }
+
+
 def compare_with_plain(
-    questions: Path, index: Path | None, columns: tuple[str, ...], home: Path, **given: Any
+    questions: Path,
+    index: Path | None,
+    columns: tuple[str, ...],
+    home: Path,
+    endpoint: PlannerConfig | None = None,
+    **given: Any,
 ) -> dict[str, RunConfig]:
-    """The runs of plain retrieval and of `auto` over a file of own questions."""
+    """The runs of plain retrieval and of `auto` over a file of own questions. With an endpoint `auto` runs a second
+    time with it as planner, and a third time with the embedded base if another adapter plans."""
     from evaluation.harness.config import RunConfig, describe_own
     from revelator.config import check_config
 
@@ -144,10 +174,12 @@ def compare_with_plain(
     shared |= {name: value for name, value in given.items() if value is not None}
     if not given.get("url"):  # a running server has its own
         shared.setdefault("adapter", "champion" if has_champion(home) else "base")
-    systems: dict[str, dict[str, str]] = {PLAIN: {"baseline": "naive-5"}, AUTO: {"strategy": "auto"}}
-    return {
-        name: check_config(shared | {"system": system}, RunConfig, "--questions") for name, system in systems.items()
-    }
+    auto = {"system": {"strategy": "auto"}}
+    systems: dict[str, dict[str, Any]] = {PLAIN: {"system": {"baseline": PLAIN}}, AUTO: auto}
+    if endpoint:
+        systems |= {BASE: auto | {"adapter": BASE}} if shared.get("adapter") != BASE else {}
+        systems |= {PLANNER: auto | {"planner": endpoint}}
+    return {name: check_config(shared | own, RunConfig, "--questions") for name, own in systems.items()}
 
 
 def has_champion(home: Path) -> bool:
@@ -159,43 +191,41 @@ def has_champion(home: Path) -> bool:
 
 
 def report_comparison(folder: Path, names: list[str], as_json: bool) -> None:
-    """Prints one table and what follows from it, and writes the report beside the runs."""
+    """Prints one table a benchmark and what follows from it, and writes the report beside the runs."""
+    from evaluation.harness.run_metrics import COSTS, SCORES
     from evaluation.report.command import PAGE, write_report
     from evaluation.report.runs import load_runs
 
     runs = load_runs([folder / name for name in names])
-    write_report(runs, folder)
-    page = folder / PAGE
-    says = conclude(runs) if len(runs) > 1 else ""
+    built, page = write_report(runs, folder), folder / PAGE
+    says = " ".join(section.conclusion for section in built.sections)
     if as_json:
-        systems = [{"name": name, **_list_scores(run)} for name, run in zip(names, runs, strict=True)]
+        figures = [{name: run.figures[name]["value"] for name in SCORES | COSTS if name in run.figures} for run in runs]
+        systems = [{"name": run.name, "n": len(run.rows), **own} for run, own in zip(runs, figures, strict=True)]
         click.echo(json.dumps({"systems": systems, "says": says, "report": str(page)}))
         return
-    table = Table("system", "n", "EM", "Acc", "F1", title=f"{runs[0].benchmark}, with 95 % intervals")
-    for name, run in zip(names, runs, strict=True):
-        scores = [run.figures[measure] for measure in ("em", "acc", "f1")]
-        cells = [f"{score['value']:.3f} [{score['low']:.3f}, {score['high']:.3f}]" for score in scores]
-        table.add_row(name, f"{len(run.rows):,}", *cells)
-    Console().print(table)
-    click.echo("\n".join(filter(None, [says, f"report: {page}"])))
+    for section in built.sections:
+        Console().print(build_comparison_table(section.runs, f"{section.name}, with 95 % intervals"))
+        click.echo(section.conclusion)
+    click.echo(f"report: {page}")
 
 
-def _list_scores(run: LoadedRun) -> dict[str, float]:
-    return {"n": len(run.rows), **{measure: run.figures[measure]["value"] for measure in ("em", "acc", "f1")}}
+def build_comparison_table(runs: list[LoadedRun], title: str) -> Table:
+    """A column for each run; of many runs a row for each, with its scores alone."""
+    from evaluation.harness.run_metrics import COSTS, SCORES
+    from evaluation.report.page import format_interval
 
-
-def conclude(runs: list[LoadedRun]) -> str:
-    """What follows from the paired difference in F1 of the last run to the first, in one sentence."""
-    from evaluation.report.runs import compare_runs
-
-    found = compare_runs(runs[-1], runs[0], ["f1"])["f1"]
-    n, between = int(found["n"]), f"{found['value']:+.3f} F1 [{found['low']:+.3f}, {found['high']:+.3f}]"
-    if found["low"] > 0:
-        return f"Planning helps on these {n} questions: {between} against plain retrieval."
-    if found["high"] < 0:
-        return f"Planning harms on these {n} questions: {between}. Look at the report's cases before you serve `auto`."
-    more = "; ask more questions" if n < FEW else ""
-    return f"These {n} questions do not tell planning from plain retrieval: {between}{more}."
+    many = len(runs) > MANY
+    measures = SCORES if many else SCORES | COSTS
+    rows = [["measure", *(run.name for run in runs)], ["questions", *(f"{len(run.rows):,}" for run in runs)]]
+    for name, label in measures.items():
+        if any(name in run.figures for run in runs):
+            rows.append([label, *(str(format_interval(run.figures.get(name), name)) for run in runs)])
+    head, *body = map(list, zip(*rows, strict=True)) if many else rows
+    table = Table(*head, title=title, title_justify="left")
+    for row in body:
+        table.add_row(*row)
+    return table
 
 
 def build_metrics_table(metrics: dict[str, Any], title: str) -> Table:

@@ -21,6 +21,8 @@ from serving.protocols import Decoding
 from serving.retrieval.logic import Conjunction, Disjunction, Negation
 
 Count = Annotated[int, Field(ge=1)]
+Terms = Annotated[int, Field(ge=1, le=4)]
+RANKED = ("itlr", "beir")  # formats whose documents are ranked
 RunName = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # a folder's name
 
 
@@ -35,7 +37,8 @@ class OwnColumns(Strict):
 
 
 class BenchmarkConfig(Strict):
-    """Which questions are asked. Format `itlr` has no file: `SystemConfig.ranking` generates its questions. `sha256`
+    """Which questions are asked. `SystemConfig.ranking` generates the questions of format `itlr`, over the world, or
+    over a corpus (`path`: JSON lines of title and text), and reads `beir` (`path`: a folder in BEIR's form). `sha256`
     pins the files, in their order. `sample` takes the first N by the sha256 of their id. `kinds` are the benchmark's
     own ("comparison", "static"). `dev_of` is an instruction set: only questions of its dev split are asked, which no
     adapter trained on the set has seen. `columns` are those of format `own`."""
@@ -57,8 +60,10 @@ class BenchmarkConfig(Strict):
 
     @model_validator(mode="after")
     def _pins_each_file(self) -> BenchmarkConfig:
-        if bool(self.path) == (self.format == "itlr"):
-            raise ValueError("itlr has no path, every other format has")
+        if not self.path and self.format != "itlr":
+            raise ValueError("every format but itlr has a path")
+        if len(self.path) > 1 and self.format in RANKED:
+            raise ValueError(f"{self.format} has one path")
         if self.columns and self.format != "own":
             raise ValueError("columns are those of format own")
         if self.sha256 and len(self.sha256) != len(self.path):
@@ -75,10 +80,15 @@ def describe_own(path: Path, columns: Iterable[str], sample: int | None = None) 
 
 
 class RankingConfig(Strict):
-    """ITLR's template benchmark: `way` is how documents are ranked, `model` a sentence-transformers model."""
+    """Logical retrieval: `way` is how documents are ranked, `model` a sentence-transformers model. Of `itlr`'s
+    templates there are `per_template` cases; `terms` are how many terms their queries have, one number or several.
+    `labels` say which documents of a corpus match: those that hold the `phrase` of a term, or those that the revelator
+    (a `planner`, best) judges to be about it."""
 
     way: Literal["plain", "logical", "random"] = "logical"
     per_template: Count = 10
+    terms: Annotated[tuple[Terms, ...], Field(min_length=1)] = (3,)
+    labels: Literal["phrase", "model"] = "phrase"
     seed: int = 2
     model: str = "minilm"
     max_tokens: Annotated[int, Field(ge=0)] = 128  # of a text; 0: the model's own limit
@@ -186,9 +196,16 @@ class RunConfig(Strict):
     traces: bool = True
 
     @model_validator(mode="after")
+    def _labels_only_a_corpus(self) -> RunConfig:
+        has_corpus = self.benchmark.format == "itlr" and bool(self.benchmark.path)
+        if self.system.ranking and self.system.ranking.labels == "model" and not has_corpus:
+            raise ValueError("labels: model is for itlr over a corpus (`path`); other documents have labels")
+        return self
+
+    @model_validator(mode="after")
     def _ranks_only_itlr(self) -> RunConfig:
-        if (self.benchmark.format == "itlr") != (self.system.ranking is not None):
-            raise ValueError("the benchmark itlr is for a system that is a ranking, and a ranking for itlr")
+        if (self.benchmark.format in RANKED) != (self.system.ranking is not None):
+            raise ValueError(f"{' and '.join(RANKED)} are for a system that is a ranking, and a ranking for them")
         return self
 
 

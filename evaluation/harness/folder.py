@@ -64,10 +64,11 @@ class QuestionRow:
 
     `golds` are one answer and its aliases, or all values of a list (`Run.benchmark["answers"]` says which). Gold fields
     that the benchmark does not give are ""; `hops` counts the gold steps, `depth` the stages of the gold plan's
-    longest chain, `shape` is its letters, `kind` the benchmark's own word for the question. `retrieved` are the titles
-    found, each once: the first of every leaf, then the second of every leaf. `probability` is the least that a reading
-    of its leaves had, `relevance` the least that the most relevant document of a leaf had. `trace` is a
-    `revelator.trace.Trace`, or its JSON when read from a file, or None if traces are not kept.
+    longest chain, `terms` and `negations` those of a logical query, `shape` is the letters of the gold plan, `kind` the
+    benchmark's own word for the question. `retrieved` are the titles found, each once: the first of every leaf, then
+    the second of every leaf. `probability` is the least that a reading of its leaves had, `relevance` the least that
+    the most relevant document of a leaf had. `trace` is a `revelator.trace.Trace`, or its JSON when read from a file,
+    or None if traces are not kept.
     """
 
     id: str
@@ -86,6 +87,7 @@ class QuestionRow:
     hops: int = 0
     depth: int = 0
     negations: int = 0
+    terms: int = 0
     kind: str = ""
     gold_titles: tuple[str, ...] = ()
     retrieved: tuple[str, ...] = ()

@@ -33,6 +33,7 @@ def find_gold_titles(question: AnnotatedQuestion) -> tuple[str, ...]:
 def start_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
     """Makes the row of a question that has not been asked yet."""
     gold, plan = question.gold, question.plan
+    query = logic.parse(gold.query) if gold.query else None
     return QuestionRow(
         id=gold.id,
         benchmark=benchmark.name,
@@ -43,7 +44,8 @@ def start_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
         shape=plan.letters if plan else "",
         hops=len(gold.steps) or (plan.leaves if plan else 0),
         depth=plan.depth if plan else 0,
-        negations=logic.negations(logic.parse(gold.query)) if gold.query else 0,
+        terms=len(logic.terms(query)) if query else 0,
+        negations=logic.negations(query) if query else 0,
         kind=question.kind,
         gold_titles=find_gold_titles(gold),
     )

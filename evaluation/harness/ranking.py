@@ -1,19 +1,20 @@
 """ITLR's template benchmark: each case of 32 logical templates ranks the documents of its pool; nDCG@10 (ITLR,
-appendix H). The documents are those of the synthetic world. A run needs an encoder, but no generator and no index.
+appendix H). The documents are those of the synthetic world, or real ones (`evaluation.harness.corpus_cases`). A run
+needs an encoder, but no generator and no index.
 
-Labels hold by construction. A case takes three relations of one type of thing and a value for each: its terms are the
-sentences that state them. Which of the three facts a document states is chosen, not judged: for each combination of
-true and false terms an own document is written by the world's prose, stating the value where the term is true and
-another value of the same kind where it is false. Positives are combinations that match the query, at most three; hard
-negatives are combinations that do not match and differ from a matching one in exactly one term, at most three. Only the
-documents of a case are ranked for it.
+In the world, labels hold by construction. A case takes three relations of one type of thing and a value for each: its
+terms are the sentences that state them. Which of the three facts a document states is chosen, not judged: for each
+combination of true and false terms an own document is written by the world's prose, stating the value where the term is
+true and another value of the same kind where it is false. Positives are combinations that match the query, at most
+three; hard negatives are combinations that do not match and differ from a matching one in exactly one term, at most
+three. Only the documents of a case are ranked for it.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,37 +40,42 @@ DEEPEST = 10
 class Case:
     """A query, and the question that a person would ask for it.
 
-    `relevant` holds the positions of matching documents, `pool` the positions of all that are ranked.
+    `relevant` holds the positions of matching documents, `pool` the positions of all that are ranked. `kind` groups
+    cases: `template 3`.
     """
 
+    id: str
     query: Query
     question: str
-    template: int
+    kind: str
     relevant: frozenset[int]
     pool: tuple[int, ...]
 
 
-def say_query(query: Query) -> str:
-    """Spells the query as a person would ask it: `documents saying that A and not saying that B, or saying that C`."""
+def say_query(query: Query, verb: str = "saying that") -> str:
+    """Spells the query as a person would ask it: `documents saying that A and not saying that B, or saying that C`. The
+    `verb` of a term that is no sentence is `about`."""
     parts = query.operands if isinstance(query, Or) else (query,)
-    return "documents " + ", or ".join(_say_conjunction(part) for part in parts)
+    return "documents " + ", or ".join(_say_conjunction(part, verb) for part in parts)
 
 
-def _say_conjunction(part: Query) -> str:
+def _say_conjunction(part: Query, verb: str) -> str:
     operands = part.operands if isinstance(part, And) else (part,)
-    return " and ".join(f"not {_say_term(o.operand)}" if isinstance(o, Not) else _say_term(o) for o in operands)
+    return " and ".join(
+        f"not {_say_term(o.operand, verb)}" if isinstance(o, Not) else _say_term(o, verb) for o in operands
+    )
 
 
-def _say_term(term: Query) -> str:
+def _say_term(term: Query, verb: str) -> str:
     assert isinstance(term, Term)
-    return f"saying that {term.text}"
+    return f"{verb} {term.text}"
 
 
 @dataclass(frozen=True)
-class WorldCases:
-    """Cases, the texts of all their documents, and which terms of its case each document states.
+class LabelledCases:
+    """Cases, the texts of all their documents, and which terms of its case each document states, where that is known.
 
-    A case's `pool` holds positions in `texts` and `truths`.
+    A case's `pool` holds positions in `texts` and `truths`. The first line of a text is its title.
     """
 
     cases: list[Case]
@@ -77,16 +83,17 @@ class WorldCases:
     truths: list[dict[str, bool]]
 
 
-def make_world_cases(per_template: int, seed: int) -> WorldCases:
-    """Makes `per_template` cases of each of the 32 templates; the same arguments give the same cases."""
+def make_world_cases(per_template: int, seed: int, sizes: Sequence[int] = (3,)) -> LabelledCases:
+    """Makes `per_template` cases of each template of so many terms (of three there are 32); the same arguments give the
+    same cases."""
     rng = random.Random(f"logic/{seed}")
     graph = populate(ENTITIES, rng, set())
     cases: list[Case] = []
     texts: list[str] = []
     truths: list[dict[str, bool]] = []
-    for number, template in enumerate(list_templates()):
+    for number, template in enumerate(template for size in sizes for template in list_templates(size)):
         for _ in range(per_template):
-            head, chosen = _draw_facts(graph, rng)
+            head, chosen = _draw_facts(graph, rng, template.count("{"))
             terms = [_write_sentence(relation, head, graph.text(fact.tail)) for relation, fact in chosen]
             query = fill_template(template, terms)
             positives, negatives = draw_combinations(query, rng)
@@ -94,17 +101,18 @@ def make_world_cases(per_template: int, seed: int) -> WorldCases:
             texts += [_write_document(graph, head.type, chosen, truth, rng) for truth in positives + negatives]
             truths += [dict(zip(terms, truth, strict=True)) for truth in positives + negatives]
             relevant = frozenset(range(start, start + len(positives)))
-            cases.append(Case(query, say_query(query), number, relevant, tuple(range(start, len(texts)))))
-    return WorldCases(cases, texts, truths)
+            id, pool = f"itlr:{number}:{len(cases)}", tuple(range(start, len(texts)))
+            cases.append(Case(id, query, say_query(query), f"template {number}", relevant, pool))
+    return LabelledCases(cases, texts, truths)
 
 
-def _draw_facts(graph: Graph, rng: random.Random) -> tuple[Entity, list[tuple[Relation, Fact]]]:
-    """Draws an entity, and three of its facts whose values are entities."""
+def _draw_facts(graph: Graph, rng: random.Random, count: int) -> tuple[Entity, list[tuple[Relation, Fact]]]:
+    """Draws an entity, and so many of its facts whose values are entities."""
     while True:
         head = rng.choice(graph.by_type[rng.choice(KINDS)])
         usable = [r for r in graph.facts[head.id] if _is_usable(load_relations()[r])]
-        if len(usable) >= 3:
-            return head, [(load_relations()[r], graph.facts[head.id][r][0]) for r in rng.sample(usable, 3)]
+        if len(usable) >= count:
+            return head, [(load_relations()[r], graph.facts[head.id][r][0]) for r in rng.sample(usable, count)]
 
 
 def _is_usable(relation: Relation) -> bool:
@@ -141,18 +149,15 @@ def _draw_other_value(graph: Graph, entity: Entity, fact: Fact, rng: random.Rand
     return Fact(entity.id, fact.relation, tail.id)
 
 
-def name_case(place: int, case: Case) -> str:
-    return f"itlr:{case.template}:{place}"
-
-
 def rank(
-    cases: Mapping[int, Case], texts: Sequence[str], config: RankingConfig, operators: OperatorsConfig
+    cases: Sequence[Case], texts: Sequence[str], config: RankingConfig, operators: OperatorsConfig, benchmark: str
 ) -> Iterator[QuestionRow]:
-    """Ranks the documents of each case, which is given by its place, and yields its row. `plain` ranks by the cosine of
-    the whole question, `logical` by the combined cosines of its terms, `random` by chance. Times exclude embedding."""
+    """Ranks the documents of each case and yields its row, which has no score where no document matches. `plain` ranks
+    by the cosine of the whole question, `logical` by the combined cosines of its terms, `random` by chance. Times
+    exclude embedding."""
     encoder = Encoder.open(config.model, config.max_tokens)
     titles = [text.partition("\n")[0] for text in texts]
-    matrix, vectors = encoder.encode_documents(list(texts)), embed_queries(list(cases.values()), encoder)
+    matrix, vectors = encoder.encode_documents(list(texts)), embed_queries(cases, encoder)
     chance = np.random.default_rng(config.seed)
     how = Operators(**operators.model_dump())
 
@@ -169,22 +174,23 @@ def rank(
         "logical": logical,
         "random": lambda case: chance.random(len(case.pool)),
     }
-    for place, case in cases.items():
+    for case in cases:
         began = time.perf_counter()
         order = [case.pool[i] for i in np.argsort(-ways[config.way](case), kind="stable")]
         taken = time.perf_counter() - began
         yield QuestionRow(
-            id=name_case(place, case),
-            benchmark="itlr",
+            id=case.id,
+            benchmark=benchmark,
             question=case.question,
             golds=(),
             status="answered",
             gold_plan=logic.render(case.query),
+            terms=len(logic.terms(case.query)),
             negations=logic.negations(case.query),
-            kind=f"template {case.template}",
+            kind=case.kind,
             gold_titles=tuple(titles[i] for i in sorted(case.relevant)),
             retrieved=tuple(titles[i] for i in order[:DEEPEST]),
-            scores={"ndcg@10": ndcg(order, case.relevant)},
+            scores={"ndcg@10": ndcg(order, case.relevant)} if case.relevant else {},
             cost=Cost(retrievals=1, wall_s=taken, path_s=taken),
         )
 

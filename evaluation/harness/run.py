@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,18 +15,30 @@ from evaluation.baselines.methods import BASELINES
 from evaluation.harness.ablations import check_ablation
 from evaluation.harness.benchmarks import CLOSED, Benchmark, build_closed_index, open_benchmark, read_predictions
 from evaluation.harness.config import BenchmarkConfig, OperatorsConfig, RankingConfig, RunConfig
+from evaluation.harness.corpus_cases import judge_cases, make_corpus_cases, read_beir_cases, translate_cases
 from evaluation.harness.folder import QuestionRow, Run, append_question, begin_run, describe_machine
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers, score_trace, start_row
-from evaluation.harness.ranking import make_world_cases, name_case, rank
-from evaluation.harness.systems import Ask, SharedModels, check_system, describe_system, needs_index, open_system
+from evaluation.harness.ranking import Case, LabelledCases, make_world_cases, rank
+from evaluation.harness.systems import (
+    Ask,
+    SharedModels,
+    check_system,
+    describe_planner,
+    describe_system,
+    needs_index,
+    open_revelator,
+    open_system,
+)
 from evaluation.rows import lock_folder
 from revelator.errors import ConfigError, RevelatorError, Unavailable
+from revelator.files import sha256_file
 from revelator.trace import Trace, join_answers
 from serving import pauses
 
 Question = TypeVar("Question")
 COMPILES = ("auto", "compile")
+TEST = "test"  # the split of a data set in BEIR's form, unless another is named
 
 
 def prepare_run(
@@ -71,10 +84,38 @@ def _describe_run(
 
 def _prepare_ranking(config: RunConfig, ranking: RankingConfig, command: str) -> tuple[Run, Benchmark]:
     check_ablation(config.ablation, config.system.name, served=bool(config.url))
-    cases = make_world_cases(ranking.per_template, ranking.seed).cases
-    benchmark = Benchmark(config.benchmark.name or "itlr", "itlr", "none", False, (), {})
-    ids = tuple(name_case(place, case) for place, case in enumerate(cases))
-    return _describe_run(config, command, benchmark, ids[: config.benchmark.sample], {}), benchmark
+    about = config.benchmark
+    ids = tuple(case.id for case in open_cases(config, ranking).cases)
+    files = {str(path): sha256_file(path) for path in _list_files(about)}
+    benchmark = Benchmark(about.name or about.format, about.format, "none", False, (), files)
+    planner = describe_planner(config) if needs_translation(config) or ranking.labels == "model" else {}
+    return _describe_run(config, command, benchmark, ids[: about.sample], {"adapter": planner}), benchmark
+
+
+def _list_files(about: BenchmarkConfig) -> list[Path]:
+    """The files of a corpus, or of a folder in BEIR's form."""
+    [path] = map(Path, about.path) if about.path else [None]
+    if path is None or not path.is_dir():
+        return [path] if path else []
+    if about.format == "beir":
+        return [path / "corpus.jsonl", path / "queries.jsonl", path / "qrels" / f"{about.split or TEST}.tsv"]
+    return [path / "passages.jsonl"]
+
+
+def open_cases(config: RunConfig, ranking: RankingConfig) -> LabelledCases:
+    """Makes or reads the cases of the benchmark. Raises DataError."""
+    about = config.benchmark
+    if not about.path:
+        return make_world_cases(ranking.per_template, ranking.seed, ranking.terms)
+    if about.format == "beir":
+        return read_beir_cases(Path(about.path[0]), about.split or TEST)
+    return make_corpus_cases(Path(about.path[0]), ranking.per_template, ranking.seed, ranking.terms)
+
+
+def needs_translation(config: RunConfig) -> bool:
+    """Whether the revelator writes the logical queries, which the benchmark does not give."""
+    ranking = config.system.ranking
+    return ranking is not None and ranking.way == "logical" and config.benchmark.format == "beir"
 
 
 def run_questions(
@@ -108,10 +149,23 @@ def run_questions(
 
 def rank_open_cases(config: RunConfig, ranking: RankingConfig, todo: set[str]) -> Iterable[QuestionRow]:
     """Ranks the cases in `todo`. Loads no encoder when there are none."""
-    made = make_world_cases(ranking.per_template, ranking.seed)
-    left = {place: case for place, case in enumerate(made.cases) if name_case(place, case) in todo}
+    made = open_cases(config, ranking)
+    left = [case for case in made.cases if case.id in todo]
+    if left and (needs_translation(config) or ranking.labels == "model"):
+        left = asyncio.run(_ask_about_cases(config, ranking, left, made.texts))
     if left:
-        yield from rank(left, made.texts, ranking, config.ablation.operators or OperatorsConfig())
+        operators, about = config.ablation.operators or OperatorsConfig(), config.benchmark
+        yield from rank(left, made.texts, ranking, operators, about.name or about.format)
+
+
+async def _ask_about_cases(
+    config: RunConfig, ranking: RankingConfig, cases: Sequence[Case], texts: Sequence[str]
+) -> list[Case]:
+    """The cases with the labels or the queries that the revelator gives."""
+    async with AsyncExitStack() as stack:
+        revelator = open_revelator(config, stack, SharedModels())
+        judged = await judge_cases(cases, texts, revelator) if ranking.labels == "model" else cases
+        return await translate_cases(judged, revelator) if needs_translation(config) else [*judged]
 
 
 def score_predictions(

@@ -15,24 +15,24 @@ from evaluation.harness.folder import FORMAT, METRICS, QUESTIONS, QuestionRow, R
 from evaluation.metrics.bootstrap import bootstrap
 from revelator.files import sha256_file, write_json
 
-ANSWERS = {"em": "EM", "acc": "Acc", "f1": "F1"}
+ANSWERS = {"em": "exact match", "acc": "accuracy", "f1": "F1"}
 SCORES = ANSWERS | {
-    "ndcg@10": "nDCG@10",
-    "recall": "recall",
-    "recall@10": "recall@10",
-    "route": "route",
-    "valid": "plan valid",
-    "letters": "plan letters",
+    "ndcg@10": "ranking (nDCG@10)",
+    "recall": "gold pages found",
+    "recall@10": "gold pages in the first 10",
+    "route": "right route",
+    "valid": "valid plan",
+    "letters": "right plan shape",
 }
 COSTS = {
     "tokens_in": "tokens in",
     "tokens_out": "tokens out",
-    "generator_calls": "generator calls",
+    "generator_calls": "reader calls",
     "model_calls": "revelator prompts",
-    "retrievals": "retrievals",
-    "steps": "steps",
-    "wall_s": "wall, s",
-    "path_s": "critical path, s",
+    "retrievals": "searches",
+    "steps": "steps in a row",
+    "wall_s": "seconds",
+    "path_s": "seconds of the longest chain",
 }
 STATUSES = {
     "answered": "answered",
@@ -42,7 +42,26 @@ STATUSES = {
     "error": "refused",
 }
 MEASURES = SCORES | COSTS | STATUSES  # as tables name them
-GROUPS = ("gold_route", "shape", "hops", "depth", "negations", "kind")  # fields of a row
+MEANINGS = {
+    "em": "The answer is a gold answer, compared by the benchmark's own rule.",
+    "acc": "The answer contains a gold answer; of a list the share of gold values that it contains.",
+    "f1": "The words that the answer shares with a gold answer; of a list the values.",
+    "ndcg@10": "How far up the gold pages stand among the first ten pages that were found (nDCG@10).",
+    "recall": "The share of gold pages among all pages that were found.",
+    "recall@10": "The share of gold pages among the first ten.",
+    "route": "The route is that of the benchmark.",
+    "valid": "The plan is the planner's own and passes every check.",
+    "letters": "The plan has the letters of the gold plan, such as A * B + C.",
+    "tokens_in": "Tokens that models read: the revelator or a planner in its place, and a language model that reads.",
+    "tokens_out": "Tokens that these models wrote.",
+    "generator_calls": "Calls of what reads passages and answers: the embedded reader or a language model.",
+    "model_calls": "Prompts put to the revelator, or to a planner in its place, a document that it judges among them.",
+    "retrievals": "Searches of an index or another source.",
+    "steps": "Rounds of searching and reading that wait for each other.",
+    "wall_s": "From the question to the answer, with other questions in flight.",
+    "path_s": "The longest chain of work that waits for each other.",
+}
+GROUPS = ("gold_route", "shape", "hops", "depth", "terms", "negations", "kind")  # fields of a row
 GROUPED = ("em", "acc", "f1", "valid", "letters", "ndcg@10", "recall", "steps", "tokens_in")
 FLOORS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 REFUSALS = {"answer_floor": attrgetter("probability"), "relevance_floor": attrgetter("relevance")}  # by the limit

@@ -126,17 +126,20 @@ def describe_system(config: RunConfig) -> dict[str, Any]:
 
 
 def _describe_local(config: RunConfig) -> dict[str, Any]:
-    adapter = {}
-    if needs_revelator(config) and config.planner:
-        adapter = {"planner": str(config.planner)}
-    elif needs_revelator(config):
-        found = find_adapter(config.adapter, Path(config.home))
-        version = str(found.version.version) if found.version else "" if found.folder else "base"
-        made = sha256_file(found.folder / "manifest.json") if found.folder else ""
-        adapter = {"version": version, "manifest": made, "base": Path(config.base or found.base_name).name}
+    adapter = describe_planner(config) if needs_revelator(config) else {}
     generator = f"{config.generator.model} at {config.generator.url}" if config.generator else "embedded"
     index = _describe_index(Path(config.index), config.corpora) if needs_index(config) else {}
     return {"adapter": adapter, "index": index, "generator": generator}
+
+
+def describe_planner(config: RunConfig) -> dict[str, str]:
+    """The endpoint that plans, or version, manifest and base of the adapter."""
+    if config.planner:
+        return {"planner": str(config.planner)}
+    found = find_adapter(config.adapter, Path(config.home))
+    version = str(found.version.version) if found.version else "" if found.folder else "base"
+    made = sha256_file(found.folder / "manifest.json") if found.folder else ""
+    return {"version": version, "manifest": made, "base": Path(config.base or found.base_name).name}
 
 
 def _describe_index(folder: Path, corpora: Sequence[str]) -> dict[str, Any]:
@@ -235,7 +238,7 @@ def _open_services(config: RunConfig, stack: AsyncExitStack, shared: SharedModel
     revelator: Revelator = AbsentService()
     retriever: Retriever = AbsentService()
     if needs_revelator(config):
-        revelator = _open_revelator(config, stack, shared)
+        revelator = open_revelator(config, stack, shared)
     if needs_index(config):
         local = LocalRetriever(shared.open_index(Path(config.index)))
         stack.callback(local.close)
@@ -251,7 +254,8 @@ def _open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
     return endpoint
 
 
-def _open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Revelator:
+def open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Revelator:
+    """Opens the endpoint that plans, or the adapter in this process, until the stack is closed."""
     if config.planner:
         free = {"structure": "none"} if config.ablation.constraint is False else {}
         endpoint = EndpointRevelator(config.planner.model_copy(update=free))

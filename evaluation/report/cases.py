@@ -22,11 +22,12 @@ PASSAGES_SHOWN = 3
 
 @dataclass(frozen=True)
 class Side:
-    """One half of a case: whose plan it is, the drawing, the answer and its score ("" for the gold plan)."""
+    """One half of a case: whose plan it is, the drawing, its answer or why there is none, its score ("" for gold)."""
 
     title: str
     plan: Markup
-    answer: str = ""
+    answer: str
+    is_answered: bool = True
     score: str = ""
 
 
@@ -54,10 +55,7 @@ def find_worst_cases(run: LoadedRun, measure: str, count: int = CASES_SHOWN) -> 
         return is_last, score, recall, -row.cost.tokens_in, sha256_text(row.id)
 
     rows = sorted((row for row in run.rows if measure_row(row, measure) is not None), key=rank)
-    return [
-        _build_case(row, run.name, Side("gold plan", draw_plan(row.gold_plan)), _build_side(row, run, measure))
-        for row in rows[:count]
-    ]
+    return [_build_case(row, run.name, _build_gold_side(row), _build_side(row, run, measure)) for row in rows[:count]]
 
 
 def find_most_different_cases(
@@ -90,10 +88,14 @@ def _build_case(row: QuestionRow, about: str, left: Side, right: Side) -> Case:
     return Case(row.id, row.question, golds, f"{about}, {hops}, route {row.route or 'none'}", left, right)
 
 
+def _build_gold_side(row: QuestionRow) -> Side:
+    return Side("gold plan", draw_plan(row.gold_plan), join_answers(row.golds))
+
+
 def _build_side(row: QuestionRow, run: LoadedRun, measure: str) -> Side:
     answer = row.prediction or row.error or "none"
     score = f"{MEASURES[measure]} {measure_row(row, measure) or 0.0:.2f}"
-    return Side(run.name, draw_plan(row.plan, _read_trace(row)), answer, score)
+    return Side(run.name, draw_plan(row.plan, _read_trace(row)), answer, bool(row.prediction), score)
 
 
 def _read_trace(row: QuestionRow) -> Trace | None:

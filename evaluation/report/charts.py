@@ -68,13 +68,13 @@ class Chart:
 
 
 def choose_charts(runs: Sequence[LoadedRun], measure: str) -> list[Chart]:
-    """The charts for which the runs of one benchmark have figures."""
+    """The charts for which the runs of one benchmark have figures, those of equal height beside each other."""
     runs = select_charted_runs(runs)
     return [
         *_chart_quality_against_cost(runs, measure),
-        *_chart_quality_by_group(runs, measure),
-        *_chart_route_confusion(runs),
         *_chart_accuracy_by_coverage(runs),
+        *_chart_route_confusion(runs),
+        *_chart_quality_by_group(runs, measure),
     ]
 
 
@@ -92,7 +92,9 @@ def _chart_quality_against_cost(runs: Sequence[LoadedRun], measure: str) -> Iter
     tokens = [(run.series, run.tokens, run.figures[measure]) for run in runs]
     seconds = [(run.series, run.figures["wall_s"], run.figures[measure]) for run in runs]
     for kind, label, points in (("tokens", "tokens a question", tokens), ("latency", "seconds a question", seconds)):
-        title = f"{MEASURES[measure]} against {label}"
+        if not any(cost["high"] for _, cost, _ in points):
+            continue  # nobody wrote or read a token
+        title = f"{_capitalise(MEASURES[measure])} against {label}"
         paint = partial(paint_scatter, points=points, x_label=label, y_label=MEASURES[measure])
         yield Chart(f"quality-{kind}", title, note, runs, 300, paint)
 
@@ -100,7 +102,13 @@ def _chart_quality_against_cost(runs: Sequence[LoadedRun], measure: str) -> Iter
 def _chart_quality_by_group(runs: Sequence[LoadedRun], measure: str) -> Iterator[Chart]:
     if all("acc" in run.figures for run in runs):
         measure = "acc"
-    groups = {"by-hops": "hops", "by-shape": "shape", "by-negation": "negations", "by-kind": "kind"}
+    groups = {
+        "by-hops": "hops",
+        "by-shape": "shape",
+        "by-terms": "terms",
+        "by-negation": "negations",
+        "by-kind": "kind",
+    }
     titles = {"shape": "shape of the gold plan", "kind": "kind of question"}
     for kind, group in groups.items():
         measured = [(run, _read_groups(run, group, measure)) for run in runs]
@@ -110,7 +118,7 @@ def _chart_quality_by_group(runs: Sequence[LoadedRun], measure: str) -> Iterator
             for key in sorted(keys, key=lambda key: (len(key) if group != "kind" else 0, key))
         ]
         if blocks:
-            title = f"{MEASURES[measure]} by {titles.get(group, group)}"
+            title = f"{_capitalise(MEASURES[measure])} by {titles.get(group, group)}"
             height = 40 + sum(BAR * (2.2 + len(members)) for _, members in blocks)
             paint = partial(paint_bars, blocks=blocks, label=MEASURES[measure])
             drawn = [run for run, estimates in measured if estimates]
@@ -120,6 +128,10 @@ def _chart_quality_by_group(runs: Sequence[LoadedRun], measure: str) -> Iterator
 def _read_groups(run: LoadedRun, group: str, measure: str) -> dict[str, Estimate]:
     groups = run.metrics["groups"].get(group, {})
     return {key: estimates[measure] for key, estimates in groups.items() if measure in estimates}
+
+
+def _capitalise(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def name_group(group: str, key: str) -> str:
@@ -145,13 +157,14 @@ def _chart_route_confusion(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
 
 
 def _chart_accuracy_by_coverage(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
-    for limit in ("answer_floor", "relevance_floor"):
+    doubts = {"answer_floor": "unsure answers", "relevance_floor": "answers from passages of doubtful relevance"}
+    for limit, doubt in doubts.items():
         curves = [(run, curve) for run in runs if (curve := run.metrics.get("coverage", {}).get(limit))]
         if curves:
-            note = "From right to left the floor rises: fewer questions keep their answer, and more of these are right."
+            note = f"From right to left {limit} rises: fewer questions keep their answer, and more of these are right."
             paint = partial(paint_coverage, curves=[(run.series, curve) for run, curve in curves])
             drawn = [run for run, _ in curves]
-            yield Chart("coverage", f"Accuracy against coverage by {limit}", note, drawn, 300, paint)
+            yield Chart("coverage", f"Exact match without {doubt}", note, drawn, 300, paint)
 
 
 def paint_scatter(axes: Axes, points: Sequence[tuple[Series, Estimate, Estimate]], x_label: str, y_label: str) -> None:
@@ -210,7 +223,7 @@ def paint_coverage(axes: Axes, curves: Sequence[tuple[Series, Sequence[Mapping[s
         axes.plot(x, y, color=_choose_colour(series), alpha=0.7, linewidth=1.2, gid=f"curve|{series.name}")
         for one in curve:
             _draw_mark(axes, series, one["coverage"], one["accuracy"], markersize=7)
-    axes.set(xlabel="share of questions that are answered", ylabel="EM of these", xlim=(0, 1), ylim=(0, 1))
+    axes.set(xlabel="share of questions that are answered", ylabel="exact match of these", xlim=(0, 1), ylim=(0, 1))
 
 
 def _draw_mark(axes: Axes, series: Series, x: float, y: float, **how: Any) -> None:

@@ -48,10 +48,10 @@ def report(
 ) -> None:
     """Write one self-contained HTML page and a Markdown summary of RUNS.
 
-    RUNS are folders of `revelator eval run`, in the order of the tables. For each benchmark the page has tables with
-    intervals, paired differences, charts, the worst and the most different questions with two plans side by side,
-    and how to repeat each run. The page loads nothing from a network. Figures and page are logged to MLflow, under the
-    registered version that a run measured.
+    RUNS are folders of `revelator eval run`, in the order of the tables. For each benchmark the page says in one
+    sentence what follows from the comparison, and has tables with intervals, paired differences, charts, the worst and
+    the most different questions with two plans side by side, and how to repeat each run. The page loads nothing from a
+    network. Figures and page are logged to MLflow, under the registered version that a run measured.
 
     \b
     Examples:
@@ -59,7 +59,10 @@ def report(
       revelator eval report runs/eval/auto runs/eval/naive-rag --against auto --out runs/report
       revelator eval report runs/eval/auto --out runs/report --no-mlflow --json
     """
-    loaded = load_runs(runs)
+    # `*` names the report of `eval run` beside the runs that it compares, too
+    loaded = load_runs([run for run in runs if run.name not in (PAGE, SUMMARY)])
+    if not loaded:
+        raise ConfigError("no run is named", where="RUNS", hint="name folders of revelator eval run")
     if against and against not in {run.name for run in loaded}:
         known = ", ".join(dict.fromkeys(run.name for run in loaded))
         raise ConfigError(f"no run of a system {against!r}", where="--against", hint=f"systems: {known}")
@@ -67,11 +70,14 @@ def report(
     run_id, versions = "", list[int]()
     if mlflow:
         registry.connect(tracking_uri, home)
-        run_id, versions = log_report(built.command, loaded, out, name)
+        run_id, versions = log_report(built, loaded, out, name)
+    conclusions = {section.name: section.conclusion for section in built.sections}
     written = {"page": str(out / PAGE), "summary": str(out / SUMMARY)}
     if as_json:
-        click.echo(json.dumps(written | {"run_id": run_id, "versions": versions}))
+        click.echo(json.dumps(written | {"run_id": run_id, "versions": versions, "conclusions": conclusions}))
         return
+    for benchmark, conclusion in conclusions.items():
+        click.echo(f"{benchmark}: {conclusion}")
     click.echo(f"page: {written['page']}\nsummary: {written['summary']}")
     if mlflow:
         under = ", ".join(f"{name} version {version}" for version in versions) or f"no version of {name}"
@@ -92,20 +98,24 @@ def write_report(runs: Sequence[LoadedRun], out: Path, against: str | None = Non
     return built
 
 
-def log_report(command: str, runs: Sequence[LoadedRun], out: Path, name: str) -> tuple[str, list[int]]:
-    """Log the files in `out` and, nested below, each run. `registry.connect` comes first.
+def log_report(built: Report, runs: Sequence[LoadedRun], out: Path, name: str) -> tuple[str, list[int]]:
+    """Log the page and the summary in `out` and, nested below, each run. What follows from the runs is the description
+    of the MLflow run. `registry.connect` comes first.
 
     Return the id of the MLflow run, and the versions of the registered model `name` that figures were logged under.
     """
     import mlflow
+    from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
     versions = registry.search_versions(name)
     with registry.store_errors(), mlflow.start_run(run_name=f"report-{out.name}") as parent:
-        mlflow.set_tags({"kind": "report", "command": command[:4000]})
+        mlflow.set_tags({"kind": "report", "command": built.command[:4000]})
+        mlflow.set_tag(MLFLOW_RUN_NOTE, "\n\n".join(f"{part.name}: {part.conclusion}" for part in built.sections))
         measured = {run.folder: _find_measured_version(run, versions) for run in runs}
         for run in runs:
             _log_run(run, measured[run.folder])
-        mlflow.log_artifacts(str(out))
+        for file in (PAGE, SUMMARY):
+            mlflow.log_artifact(str(out / file))
         found = {version.version: version for version in measured.values() if version}
         for version in found.values():
             registry.tag_version(version, REPORT_TAG, parent.info.run_id)

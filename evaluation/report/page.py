@@ -3,42 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import pairwise
+from math import ceil
+from typing import Literal
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from evaluation.harness.run_metrics import COSTS, SCORES
+from evaluation.harness.run_metrics import COSTS, MEANINGS, SCORES
 from evaluation.report.cases import Case, find_most_different_cases, find_worst_cases
 from evaluation.report.charts import Chart, choose_charts, draw_legend_mark, select_charted_runs
-from evaluation.report.runs import Estimate, LoadedRun, choose_main_measure, compare_runs, group_by_benchmark
+from evaluation.report.runs import Estimate, LoadedRun, choose_main_measure, compare_runs, conclude, group_by_benchmark
+
+CHARTS_IN_A_ROW = 3  # at most
+MOST_STRETCHED = 2
+MARKS = {"": "", "best": "★", "better": "▲", "worse": "▼"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure: its value and interval as texts. It is the best of its column, or it is better or worse than what it is
+    compared with."""
+
+    value: str
+    interval: str = ""
+    mark: Literal["", "best", "better", "worse"] = ""
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, [MARKS[self.mark], self.value, self.interval]))
 
 
 @dataclass(frozen=True)
 class Table:
-    """`cells` are texts, the first of each row its name; `strong` are (row, column) whose interval excludes 0."""
+    """`measures` are the columns after system and questions; a row has its system, its questions and its figures."""
 
     title: str
     note: str
-    head: list[str]
-    cells: list[list[str]]
-    strong: set[tuple[int, int]] = field(default_factory=set)
+    measures: Mapping[str, str]
+    rows: list[tuple[str, str, list[Cell]]]
+
+    @property
+    def width(self) -> float:
+        """In rem, with columns of equal width that hold the longest interval."""
+        longest = max((len(cell.interval) for *_, cells in self.rows for cell in cells), default=0)
+        return 8 + max(6, 1 + 0.42 * longest) * (1 + len(self.measures))
 
     def to_markdown(self) -> str:
-        lines = [self.head, ["---"] * len(self.head), *([_escape(text) for text in row] for row in self.cells)]
+        head = ["system", "questions", *self.measures.values()]
+        texts = [[_escape(system), n, *map(str, cells)] for system, n, cells in self.rows]
+        lines = [head, ["---"] * len(head), *texts]
         return "\n\n".join([f"### {self.title}", self.note, "\n".join(f"| {' | '.join(line)} |" for line in lines)])
 
 
 @dataclass(frozen=True)
 class Section:
-    """What the runs of one benchmark say."""
+    """What the runs of one benchmark say. `charts` are rows of about as many charts each."""
 
     name: str
+    conclusion: str
     about: str
     runs: list[LoadedRun]
     tables: list[Table]
-    charts: list[Chart]
+    charts: list[list[Chart]]
     worst: list[Case]
     worst_of: str
     different: list[Case]
@@ -66,9 +94,14 @@ def _build_section(name: str, runs: list[LoadedRun], against: str | None) -> Sec
     others = [run for run in runs if run is not reference]
     ablations = [(run, whole) for run in runs if (whole := _find_whole_system(run, runs))]
     tables = []
-    for title, measures, refused in (("Quality", SCORES, ""), ("Cost", COSTS, ", without refused questions")):
-        note = f"Mean of a question and its 95 % bootstrap interval{refused}."
-        tables.append(_build_table(title, note, [(run.name, len(run.rows), run.figures) for run in runs], measures))
+    bounds = " and ".join(run.name for run in runs if run.is_bound)
+    besides = f" Told gold and out of competition: {bounds}." if bounds else ""
+    for title, known in (("Quality", SCORES), ("Cost", COSTS)):
+        measures = {name: label for name, label in known.items() if _is_measured(name, runs)}
+        which = "more is better" if known is SCORES else "less is better; refused questions are left out"
+        best = f" ★ marks the best of a column.{besides}" if others else ""
+        note = f"Mean of a question and its 95 % bootstrap interval; {which}.{best}"
+        tables.append(_build_table(title, note, runs, measures))
         if others:
             note = f"The difference to {reference.name} on the same questions."
             pairs = [(run, reference) for run in others]
@@ -79,8 +112,34 @@ def _build_section(name: str, runs: list[LoadedRun], against: str | None) -> Sec
     measure = choose_main_measure(runs)
     planned = next((run for run in [reference, *others] if any(row.plan for row in run.rows)), reference)
     different = find_most_different_cases(reference, others, measure)
-    charts, worst = choose_charts(runs, measure), find_worst_cases(planned, measure)
-    return Section(name, _describe(runs), runs, tables, charts, worst, planned.name, different)
+    charts, worst = arrange_charts(choose_charts(runs, measure)), find_worst_cases(planned, measure)
+    conclusion = conclude(reference, others, measure)
+    return Section(name, conclusion, _describe(runs), runs, tables, charts, worst, planned.name, different)
+
+
+def _is_measured(measure: str, runs: Sequence[LoadedRun]) -> bool:
+    """Whether a run has the figure. A cost that none of them had is not shown."""
+    figures = [run.figures[measure] for run in runs if measure in run.figures]
+    return any(measure in SCORES or figure["high"] > 0 for figure in figures)
+
+
+def arrange_charts(charts: Sequence[Chart]) -> list[list[Chart]]:
+    """As few rows as hold all charts, each with as many as the next or one less. The charts of a row grow to the height
+    of its highest, so that its frames have no holes; one more than twice as high as another is in another row."""
+    groups: list[list[Chart]] = []
+    for chart in sorted(charts, key=lambda chart: chart.height):
+        if groups and chart.height <= MOST_STRETCHED * groups[-1][0].height:
+            groups[-1].append(chart)
+        else:
+            groups.append([chart])
+    order = {id(chart): place for place, chart in enumerate(charts)}
+    ordered = [sorted(group, key=lambda chart: order[id(chart)]) for group in groups]
+    rows = []
+    for group in sorted(ordered, key=lambda group: order[id(group[0])]):
+        count = ceil(len(group) / CHARTS_IN_A_ROW)
+        edges = [ceil(place * len(group) / count) for place in range(count + 1)]
+        rows += [group[start:end] for start, end in pairwise(edges)]
+    return [[replace(chart, height=max(other.height for other in row)) for chart in row] for row in rows]
 
 
 def _find_whole_system(run: LoadedRun, runs: Sequence[LoadedRun]) -> LoadedRun | None:
@@ -91,8 +150,9 @@ def _find_whole_system(run: LoadedRun, runs: Sequence[LoadedRun]) -> LoadedRun |
 
 def _describe(runs: Sequence[LoadedRun]) -> str:
     counts = sorted({len(run.rows) for run in runs})
-    rules = sorted({str(run.metrics.get("normaliser", "")) for run in runs} - {""})
-    text = f"{' to '.join(map(str, counts))} questions; answers compared by the rule {', '.join(rules) or 'of none'}"
+    rules = sorted({str(run.metrics.get("normaliser", "")) for run in runs} - {"", "none"})
+    text = f"{' to '.join(map(str, counts))} questions"
+    text += f"; answers compared by the rule {', '.join(rules)}" if rules else ""
     ids = [set(run.run.ids) for run in runs]
     if any(each != ids[0] for each in ids):
         text += f"; the runs do not have the same questions: {len(set.intersection(*ids))} are in all of them"
@@ -105,49 +165,56 @@ def _build_difference_table(
     title: str, note: str, pairs: Sequence[tuple[LoadedRun, LoadedRun]], measures: Mapping[str, str]
 ) -> Table:
     """Each run less the other of its pair, on the questions that both have."""
+    gaps = [(run.name, compare_runs(run, reference, measures)) for run, reference in pairs]
+    measures = {name: label for name, label in measures.items() if any(name in found for _, found in gaps)}
     rows = []
-    for run, reference in pairs:
-        found = compare_runs(run, reference, measures)
-        rows.append((run.name, max((int(estimate["n"]) for estimate in found.values()), default=0), found))
-    note += " Mean and 95 % bootstrap interval; highlighted where the interval excludes 0."
-    return _build_table(title, note, rows, measures, sign=True)
+    for system, found in gaps:
+        n = max((int(estimate["n"]) for estimate in found.values()), default=0)
+        rows.append((system, f"{n:,}", [_build_difference(found.get(name), name) for name in measures]))
+    note += " Mean and 95 % bootstrap interval; ▲ is better and ▼ worse where the interval excludes 0."
+    return Table(title, note, measures, rows)
 
 
-def _build_table(
-    title: str,
-    note: str,
-    rows: Sequence[tuple[str, int, Mapping[str, Estimate]]],
-    measures: Mapping[str, str],
-    *,
-    sign: bool = False,
-) -> Table:
-    """A row for each system, with n; with `sign` the estimates are differences."""
-    names = [name for name in measures if any(name in estimates for *_, estimates in rows)]
-    cells, strong = [], set()
-    for place, (system, n, estimates) in enumerate(rows):
-        found = [estimates.get(name) for name in names]
-        own = (format_interval(one, name, sign=sign) for one, name in zip(found, names, strict=True))
-        cells.append([system, f"{n}", *own])
-        strong |= {(place, i) for i, one in enumerate(found, 2) if sign and one and (one["low"] > 0 or one["high"] < 0)}
-    return Table(title, note, ["system", "n", *(measures[name] for name in names)], cells, strong)
+def _build_difference(gap: Estimate | None, measure: str) -> Cell:
+    cell = format_interval(gap, measure, sign=True)
+    if gap is None or gap["low"] <= 0 <= gap["high"]:
+        return cell
+    return replace(cell, mark="better" if (gap["low"] > 0) != (measure in COSTS) else "worse")
 
 
-def format_interval(estimate: Estimate | None, measure: str, *, sign: bool = False) -> str:
-    """`0.412 [0.371, 0.455]`, with as few decimals as a measure of its size needs."""
+def _build_table(title: str, note: str, runs: Sequence[LoadedRun], measures: Mapping[str, str]) -> Table:
+    """A row for each run. The best of a column is marked unless all read the same; a bound is no competitor."""
+    best: dict[str, str] = {}
+    for name in measures:
+        figures = [run.figures[name] for run in runs if name in run.figures and not run.is_bound]
+        if len({format_interval(figure, name).value for figure in figures}) > 1:
+            choose = min if name in COSTS else max
+            best[name] = format_interval(choose(figures, key=lambda figure: figure["value"]), name).value
+    rows = [(run.name, f"{len(run.rows):,}", [_build_cell(run, name, best) for name in measures]) for run in runs]
+    return Table(title, note, measures, rows)
+
+
+def _build_cell(run: LoadedRun, measure: str, best: Mapping[str, str]) -> Cell:
+    cell = format_interval(run.figures.get(measure), measure)
+    return replace(cell, mark="best" if not run.is_bound and cell.value == best.get(measure) else "")
+
+
+def format_interval(estimate: Estimate | None, measure: str, *, sign: bool = False) -> Cell:
+    """`0.412` and `[0.371, 0.455]`, with as few decimals as a measure of its size needs."""
     if estimate is None:
-        return "–"
+        return Cell("–")
     size = max(abs(estimate["low"]), abs(estimate["high"]))
-    decimals = 3 if measure not in COSTS else 2 if size < 10 else 1 if size < 1000 else 0
+    decimals = 3 if measure not in COSTS else 4 if 0 < size < 0.1 else 2 if size < 10 else 1 if size < 1000 else 0
     plus = "+" if sign else ""
     value, low, high = (f"{estimate[name]:{plus},.{decimals}f}" for name in ("value", "low", "high"))
-    return f"{value} [{low}, {high}]"
+    return Cell(value, f"[{low}, {high}]")
 
 
 def render_html(report: Report) -> str:
     """The page; everything that it needs is in it."""
     folder = files("evaluation.report")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.globals["draw_legend_mark"] = draw_legend_mark
+    environment.globals |= {"draw_legend_mark": draw_legend_mark, "meanings": MEANINGS, "marks": MARKS}
     style = Markup(folder.joinpath("style.css").read_text(encoding="utf-8"))
     template = environment.from_string(folder.joinpath("page.html").read_text(encoding="utf-8"))
     return template.render(report=report, style=style)
@@ -158,7 +225,8 @@ def render_markdown(report: Report) -> str:
     made = f"Made {report.made} by revelator {report.version}: `{report.command}`."
     parts = ["# Evaluation", f"{made} Charts, cases and plans are in `report.html`."]
     for section in report.sections:
-        parts += [f"## {section.name}", section.about, *(table.to_markdown() for table in section.tables)]
+        conclusion = f"**{_escape(section.conclusion)}**"
+        parts += [f"## {section.name}", conclusion, section.about, *(table.to_markdown() for table in section.tables)]
     parts.append("## Reproduce")
     for run in report.runs:
         lines = "\n".join(f"* {name}: {_format_code(text)}" for name, text in run.recipe.items())

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.harness.folder import QuestionRow, Run, read_metrics, read_questions, read_run
-from evaluation.harness.run_metrics import measure_row
+from evaluation.harness.run_metrics import MEASURES, measure_row
 from evaluation.metrics.bootstrap import bootstrap
 from revelator.errors import ConfigError
 from revelator.files import sha256_text
 
+FEW = 30  # questions: below it a difference is rarely told from chance
 MAIN_MEASURES = ("f1", "ndcg@10", "recall", "letters")  # charts and cases show the first that all runs have
 
 Estimate = Mapping[str, float]  # n, value (the mean), low and high (its 95 % bootstrap interval)
@@ -43,6 +44,11 @@ class LoadedRun:
     @property
     def benchmark(self) -> str:
         return str(self.run.benchmark["name"])
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the system was told gold, so that it competes with none."""
+        return self.run.system["kind"] == "bound"
 
     @property
     def title(self) -> str:
@@ -87,7 +93,7 @@ def load_runs(folders: Sequence[Path]) -> list[LoadedRun]:
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ConfigError("a run is named twice", hint="name each folder once")
     runs = [read_run(folder) for folder in folders]
-    names = _name_runs(runs)
+    names = _name_runs(runs, folders)
     without_ablation = [name for run, name in zip(runs, names, strict=True) if not run.ablation]
     # Systems without ablations get the first numbers: in a report of many runs the charts show only them.
     numbers = {name: number for number, name in enumerate(dict.fromkeys([*without_ablation, *names]))}
@@ -97,13 +103,16 @@ def load_runs(folders: Sequence[Path]) -> list[LoadedRun]:
     ]
 
 
-def _name_runs(runs: Sequence[Run]) -> list[str]:
-    """The system of each run. Two runs of one system on one benchmark also show their generator and configuration."""
-    keys = [(run.benchmark["name"], run.name) for run in runs]
-    return [
-        f"{run.name} · {run.generator or 'embedded'} {run.config_hash[:6]}" if keys.count(key) > 1 else run.name
-        for run, key in zip(runs, keys, strict=True)
-    ]
+def _name_runs(runs: Sequence[Run], folders: Sequence[Path]) -> list[str]:
+    """The system of each run. Runs of one system on one benchmark are called by their folders; where these have one
+    name, too, the configuration tells them."""
+    systems = [(run.benchmark["name"], run.name) for run in runs]
+    called = [(*system, folder.resolve().name) for system, folder in zip(systems, folders, strict=True)]
+    names = []
+    for run, system, key in zip(runs, systems, called, strict=True):
+        more = f" {run.config_hash[:6]}" if called.count(key) > 1 else ""
+        names.append(f"{key[-1]}{more}" if systems.count(system) > 1 else run.name)
+    return names
 
 
 def group_by_benchmark(runs: Sequence[LoadedRun]) -> dict[str, list[LoadedRun]]:
@@ -127,3 +136,32 @@ def compare_runs(run: LoadedRun, reference: LoadedRun, measures: Iterable[str]) 
         if differences:
             found[measure] = bootstrap(differences).to_json()
     return found
+
+
+def conclude(reference: LoadedRun, others: Sequence[LoadedRun], measure: str) -> str:
+    """What follows from the paired differences of `measure` to the reference, in one sentence with the 95 % interval of
+    the best of the others. A bound, which is told gold, and a system with a part switched off are not among these if
+    there are any others."""
+    label = MEASURES[measure]
+    own = [run for run in others if not run.is_bound and not run.run.ablation]
+    found = {run.name: compare_runs(run, reference, [measure]).get(measure) for run in own or others}
+    gaps = {name: gap for name, gap in found.items() if gap}
+    if not gaps:
+        figure = reference.figures[measure]
+        between = f"[{figure['low']:.3f}, {figure['high']:.3f}]"
+        more = "no other run has these questions" if others else "there is no other run to compare it with"
+        return f"{reference.name} reaches {figure['value']:.3f} {label} {between} on {figure['n']:,} questions; {more}."
+    best = max(gaps, key=lambda name: gaps[name]["value"])
+    gap, n = gaps[best], int(gaps[best]["n"])
+    between = f"{gap['value']:+.3f} {label} [{gap['low']:+.3f}, {gap['high']:+.3f}]"
+    if gap["low"] <= 0 <= gap["high"]:
+        text = f"These {n:,} questions do not tell {best} from {reference.name}: {between}"
+        text += "; ask more questions" if n < FEW else ""
+    else:
+        verdict = "better" if gap["low"] > 0 else "worse"
+        text = f"{best} is {verdict} than {reference.name} on these {n:,} questions: {between}"
+    if len(gaps) == 1:
+        return f"{text}."
+    better, worse = (sum(gap["low"] > 0 for gap in gaps.values()), sum(gap["high"] < 0 for gap in gaps.values()))
+    undecided = len(gaps) - better - worse
+    return f"{text}; of the {len(gaps)} systems compared: better {better}, worse {worse}, undecided {undecided}."

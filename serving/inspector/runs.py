@@ -53,7 +53,8 @@ class Run:
         outcome = "failed" if self.error else trace.outcome
         version = trace.versions.get("revelator")
         times = {"started_at": trace.started_at, "wall_ms": trace.wall_ms}
-        return {**found, "answer": trace.answer, "outcome": outcome, "version": version, **times}
+        judged = {"by_hand": trace.plan_source == "given", "right": (self.judged or {}).get("right")}
+        return {**found, "answer": trace.answer, "outcome": outcome, "version": version, **judged, **times}
 
 
 _RUN = TypeAdapter(Run)
@@ -82,6 +83,7 @@ class Runs:
     def save(self, run: Run) -> None:
         """Raises OSError when it cannot be written; nothing half-written stays."""
         write_json(self._path(run.id), run.to_json(), mode=0o600)
+        self._summaries.pop(run.id, None)  # a judgement changes it
         for id in self._ids()[self.most :]:
             self._path(id).unlink(missing_ok=True)
 

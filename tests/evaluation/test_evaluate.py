@@ -70,7 +70,7 @@ def test_a_run_has_every_answer_with_its_score_and_cost(tmp_path: Path, index: P
     assert run.system == {"kind": "baseline", "name": "naive-5"} and run.generator == "embedded"
     assert run.index["count"] == 6 and len(run.benchmark["files"]) == 1 and len(run.code) == 64
     again = call(path, "--out", str(tmp_path / "run"))
-    assert "EM" in again.stdout and read_questions(tmp_path / "run") == rows, "a whole run asks nothing again"
+    assert "exact match" in again.stdout and read_questions(tmp_path / "run") == rows, "a whole run asks nothing again"
 
 
 def test_a_run_that_is_killed_asks_only_what_was_in_flight_again(
@@ -121,7 +121,8 @@ def test_several_runs_of_one_file_have_their_own_folders_and_are_looked_at_befor
 ) -> None:
     runs = {"five": {}, "free": {"seed": 1}, "ten": {"system": {"baseline": "naive-10"}}}
     path, out = config(tmp_path, index, runs=runs), tmp_path / "all"
-    said = [json.loads(line) for line in call(path, "--out", str(out), "--json").stdout.splitlines()]
+    *said, compared = (json.loads(line) for line in call(path, "--out", str(out), "--json").stdout.splitlines())
+    assert [system["name"] for system in compared["systems"]] == ["five", "free", "naive-10"]
     assert [(Path(one["run"]).name, one["system"]) for one in said] == [
         ("five", "naive-5"), ("free", "naive-5"), ("ten", "naive-10")
     ]  # fmt: skip
@@ -272,3 +273,30 @@ def test_a_planner_at_an_endpoint_is_a_run_like_any_other_and_is_named(tmp_path:
         tmp_path, index, system={"strategy": "compile"}, planner=at_endpoint, url="127.0.0.1:1", adapter="base"
     )
     assert "a running server has its own" in str(refused(wrong, tmp_path / "refused"))
+
+
+def test_one_command_compares_planners_and_an_endpoint_is_named_on_the_command_line(
+    tmp_path: Path, index: Path
+) -> None:
+    listed = {
+        "base": {"adapter": "base"},
+        "language-model": {"planner": {"url": "http://127.0.0.1:1/v1", "model": "no"}},
+    }
+    path, out = config(tmp_path, index, system={"strategy": "compile"}, runs=listed), tmp_path / "out"
+    with running() as server:
+        Planner(server)
+        given = ["--out", str(out), "--planner", server.url, "--planner-model", "m", "--sample", "2"]
+        *_, said = map(json.loads, call(path, *given, "--json").stdout.splitlines())
+        assert read_run(out / "language-model").adapter == {"planner": f"m at {server.url}, chat prompt"}
+        shown = call(path, *given).stdout
+    base, language_model = said["systems"]
+    assert (base["name"], language_model["name"]) == ("base", "language-model")
+    costs = ("tokens_in", "tokens_out", "wall_s")
+    assert all(system["n"] == 2 and 0 <= system["f1"] <= 1 for system in said["systems"])
+    assert all(system[cost] > 0 for system in said["systems"] for cost in costs)
+    assert "these 2 questions" in said["says"].lower() and said["says"] in shown
+    assert all(label in shown for label in ("base", "language-model", "tokens in", "seconds"))
+    assert said["says"] in (out / "report.html").read_text(encoding="utf-8")
+    assert "--planner-model" in str(refused(path, tmp_path / "refused", "--planner", "http://127.0.0.1:1/v1"))
+    without = config(tmp_path, index, runs={"one": {}, "two": {"seed": 1}})
+    assert "none of the runs has a planner" in str(refused(without, tmp_path / "refused", *given[2:]))

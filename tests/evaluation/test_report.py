@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from markupsafe import escape
 
-from evaluation.harness.folder import METRICS
+from evaluation.harness.folder import METRICS, QuestionRow
 from evaluation.report.cases import draw_plan, find_most_different_cases, find_worst_cases
 from evaluation.report.charts import (
     draw,
@@ -26,8 +28,8 @@ from evaluation.report.charts import (
     select_charted_runs,
 )
 from evaluation.report.command import report
-from evaluation.report.page import build_report, format_interval
-from evaluation.report.runs import Series, compare_runs, load_runs
+from evaluation.report.page import Table, build_report, format_interval
+from evaluation.report.runs import Series, compare_runs, conclude, load_runs
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_file
 from revelator.trace import Node, Passage, Trace
@@ -97,6 +99,14 @@ def test_the_page_is_whole_and_readable_in_a_browser(browser: Any, made: Path, w
         assert chart["contrast"] >= 3, chart
         assert chart["kind"] == "confusion" or chart["textContrast"] >= 4.5, chart
     assert page.evaluate(CONTRAST) >= 4.5, "the page's text stands out too little"
+    for grid in page.evaluate(GRIDS):
+        for row in grid["rows"]:
+            assert row["left"] == grid["left"] and row["right"] == grid["right"], "the grid of charts has a hole"
+            assert len(set(row["heights"])) == 1, "charts beside each other end at different heights"
+    for table in page.evaluate(TABLES):
+        assert table["says"] == table["scrolls"], "a table says that it scrolls where it does, and only there"
+        assert table["widths"] <= 1, "columns of figures have one width"
+    assert width == 1400 or any(table["scrolls"] for table in page.evaluate(TABLES))
     for case in page.query_selector_all(".case"):
         left, right = (side.bounding_box() for side in case.query_selector_all(".sides > div"))
         beside = abs(left["y"] - right["y"]) < 1
@@ -131,6 +141,21 @@ CHARTS = (
   });
 }"""
 )
+GRIDS = """() => [...document.querySelectorAll('.charts')].map(grid => {
+  const box = grid.getBoundingClientRect(), rows = new Map();
+  for (const figure of grid.children) {
+    const {left, right, top, height} = figure.getBoundingClientRect(), row = rows.get(Math.round(top)) || [];
+    rows.set(Math.round(top), [...row, {left, right, height}]);
+  }
+  return {left: Math.round(box.left), right: Math.round(box.right), rows: [...rows.values()].map(row => ({
+    left: Math.round(Math.min(...row.map(f => f.left))), right: Math.round(Math.max(...row.map(f => f.right))),
+    heights: row.map(f => Math.round(f.height))}))};
+})"""
+TABLES = """() => [...document.querySelectorAll('.scroll')].map(box => {
+  const widths = [...box.querySelectorAll('thead th:not(:first-child)')].map(th => th.getBoundingClientRect().width);
+  return {scrolls: box.scrollWidth > box.clientWidth, says: box.querySelector('.more').offsetHeight > 0,
+    widths: Math.max(...widths) - Math.min(...widths)};
+})"""
 CONTRAST = (
     "() => {"
     + LUMINANCE
@@ -171,6 +196,47 @@ def test_every_id_of_the_page_is_its_own_and_every_reference_to_one_is_met(made:
     assert set(re.findall(r'(?:href="|url\()#([^")]+)', page)) <= set(ids)
 
 
+def test_the_page_says_at_the_top_what_follows_and_marks_the_best(made: Path, runs: list[Path]) -> None:
+    auto, rag, direct, *_ = load_runs(runs)
+    page = (made / "report.html").read_text(encoding="utf-8")
+    said = escape(conclude(auto, [rag, direct], "f1"))
+    gaps = [compare_runs(run, auto, ["f1"])["f1"] for run in (rag, direct)]
+    gap = format_interval(max(gaps, key=itemgetter("value")), "f1", sign=True)
+    assert f"{gap.value} F1 {gap.interval}" in said and said in page[: page.index("<nav>")]
+    [section] = build_report([auto, rag, direct], against="auto", command="", made="", version="").sections
+    quality, difference, cost, _ = section.tables
+    best = max((auto, rag, direct), key=lambda run: run.figures["f1"]["value"])
+    assert [system for system, mark in _list_marks(quality, "f1") if mark == "best"] == [best.name]
+    assert [system for system, mark in _list_marks(cost, "tokens_in") if mark == "best"] == ["direct"]
+    assert {mark for _, mark in _list_marks(difference, "f1")} == {"worse"}
+    assert "★ " in quality.to_markdown() and f"**{section.conclusion}**" in (made / "report.md").read_text()
+
+
+def _list_marks(table: Table, measure: str) -> list[tuple[str, str]]:
+    return [(system, cells[list(table.measures).index(measure)].mark) for system, _, cells in table.rows]
+
+
+def test_what_follows_is_better_worse_or_undecided_and_a_bound_competes_with_none(runs: list[Path]) -> None:
+    auto, rag, *_ = load_runs(runs)
+    weak, strong = (replace(auto, rows=[_score(row, f1) for row in auto.rows]) for f1 in (0.0, 1.0))
+    bound = replace(strong, run=replace(auto.run, system={"kind": "bound", "name": "gold-plan"}))
+    named = [replace(run, series=Series(name, 9)) for run, name in ((weak, "weak"), (strong, "strong"))]
+    assert conclude(weak, named[1:], "f1") == (
+        "strong is better than auto on these 24 questions: +1.000 F1 [+1.000, +1.000]."
+    )
+    assert conclude(strong, named[:1], "f1").startswith("weak is worse than auto on these 24 questions: -1.000 F1")
+    assert conclude(weak, [*named[:1], replace(bound, series=Series("gold-plan", 8))], "f1") == (
+        "These 24 questions do not tell weak from auto: +0.000 F1 [+0.000, +0.000]; ask more questions."
+    )
+    assert conclude(weak, named, "f1").endswith("; of the 2 systems compared: better 1, worse 0, undecided 1.")
+    assert "no other run to compare" in conclude(auto, [], "f1")
+    assert "no other run has these questions" in conclude(auto, [replace(rag, rows=[])], "f1")
+
+
+def _score(row: QuestionRow, f1: float) -> QuestionRow:
+    return replace(row, scores=row.scores | {"f1": f1})
+
+
 def test_every_chart_and_table_says_how_it_is_made_again(made: Path) -> None:
     text = (made / "report.html").read_text(encoding="utf-8")
     for figure in re.findall(r"<figure.*?</figure>", text, re.S):
@@ -196,8 +262,10 @@ def test_an_ablation_is_compared_with_the_same_system_without_it(runs: list[Path
     [section] = build_report([auto, rag, ablated], against="auto", command="", made="", version="").sections
     table = section.tables[-1]
     gap = compare_runs(direct, rag, ["f1"])["f1"]
-    assert table.title == "Ablations" and [row[0] for row in table.cells] == ["rag (k=1)"]
-    assert table.cells[0][table.head.index("F1")] == format_interval(gap, "f1", sign=True)
+    [(system, _, cells)] = table.rows
+    assert table.title == "Ablations" and system == "rag (k=1)"
+    cell = cells[list(table.measures).index("f1")]
+    assert replace(cell, mark="") == format_interval(gap, "f1", sign=True)
     [plain] = build_report([auto, rag], against="auto", command="", made="", version="").sections
     assert "Ablations" not in [table.title for table in plain.tables]
 
@@ -228,8 +296,13 @@ def test_runs_tables_and_page_are_under_the_registered_version(
     assert version.tags[REPORT_TAG] == said["run_id"]
     client = mlflow.MlflowClient()
     parts = {artifact.path for artifact in client.list_artifacts(said["run_id"])}
-    assert {"report.html", "report.md"} <= parts
+    assert {"report.html", "report.md"} == parts
     parent = client.get_run(said["run_id"])
+    stored = Path(client.download_artifacts(said["run_id"], "report.html", str(tmp_path)))
+    assert stored.read_bytes() == Path(said["page"]).read_bytes(), "MLflow keeps the page itself"
+    description = parent.data.tags["mlflow.note.content"]
+    assert list(said["conclusions"]) == ["multi-hop", "negations"]
+    assert all(conclusion in description for conclusion in said["conclusions"].values())
     children = client.search_runs(
         [parent.info.experiment_id], f"tags.`mlflow.parentRunId` = '{said['run_id']}'", max_results=20
     )
@@ -242,6 +315,17 @@ def test_runs_tables_and_page_are_under_the_registered_version(
     [model] = re.findall(r"m-[0-9a-f]{16,}", version.source)
     metrics = {metric.key: metric.value for metric in client.get_logged_model(model).metrics or []}
     assert metrics["multi-hop/auto/f1"] == own.data.metrics["f1"] and "negations/logic/f1" in metrics
+
+
+def test_a_report_beside_its_runs_is_no_run(runs: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    shutil.copytree(runs[0], out / "auto")
+    for _ in range(2):  # the second time `*` names the page and the summary of the first
+        named = [str(path) for path in sorted(out.iterdir())]
+        done = CliRunner().invoke(report, [*named, "--out", str(out), "--no-mlflow"], catch_exceptions=False)
+        assert done.exit_code == 0 and "there is no other run to compare it with" in done.output
+    with pytest.raises(ConfigError, match="no run is named"):
+        CliRunner().invoke(report, [str(out / "report.html"), "--out", str(out)], catch_exceptions=False)
 
 
 def test_a_run_that_is_not_whole_is_refused_before_anything_is_written(runs: list[Path], tmp_path: Path) -> None:
@@ -284,7 +368,7 @@ def test_charts_take_any_scale() -> None:
     assert "nan" not in draw(
         "a", "a chart", 100, partial(paint_bars, blocks=[("g", [(Series("s", 0), one)])], label="F1")
     )
-    assert format_number(12_500) == "12.5k" and format_interval(wide, "tokens_in") == "50,000 [40,000, 60,000]"
+    assert format_number(12_500) == "12.5k" and str(format_interval(wide, "tokens_in")) == "50,000 [40,000, 60,000]"
 
 
 def test_thirty_two_systems_have_a_mark_and_colour_each() -> None:

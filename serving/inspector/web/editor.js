@@ -17,10 +17,11 @@ export class Editor {
     this.language = "bnf";
     this.text = h("textarea", { id: "plan-text", rows: "1", maxlength: "8000", spellcheck: "false", autocomplete: "off", autocapitalize: "off",
       "aria-label": "Plan", "aria-describedby": "faults",
-      placeholder: "The plan stands here as soon as it is compiled. You can also write one: Who directed UHF? * When was {director} born?",
+      placeholder: "For example: Who directed UHF? * When was {director} born?",
       oninput: () => this.#changed(), onkeydown: (event) => this.#key(event),
       onkeyup: () => this.#tell(), onclick: () => this.#tell() });
     this.underlay = h("pre", { class: "underlay", "aria-hidden": "true" });
+    this.note = h("p", { class: "empty" });
     this.faults = h("div", { id: "faults" });
     this.changes = h("button", { type: "button", onclick: () => this.#run(run, true) }, "Run what has changed ", h("kbd", {}, "Ctrl+Enter"));
     this.anew = h("button", { type: "button", onclick: () => this.#run(run, false) }, "Run it all");
@@ -28,8 +29,8 @@ export class Editor {
     this.go = () => this.#run(run, true);
     this.element = h("div", { class: "card" },
       h("h2", {}, "Plan"),
-      h("div", { class: "editor" }, this.underlay, this.text), this.faults,
-      h("div", { class: "buttons" }, this.changes, this.anew, this.undo));
+      h("div", { class: "editor" }, this.underlay, this.text),
+      h("div", { class: "verdict" }, this.faults, h("div", { class: "buttons" }, this.changes, this.anew, this.undo)));
     this.show("", "bnf", false);
   }
 
@@ -37,8 +38,9 @@ export class Editor {
     return this.text.value !== this.#original;
   }
 
-  // A plan that has run (or is being written by the model).
-  show(plan, language, hasRun) {
+  // A plan that has run (or is being written by the model). `note` is said while there is none.
+  show(plan, language, hasRun, note = "") {
+    this.note.textContent = note || "The plan will stand here. You can also write one.";
     this.#original = this.text.value = plan;
     this.#hasRun = hasRun;
     this.language = language;
@@ -79,7 +81,8 @@ export class Editor {
     this.underlay.replaceChildren(...pieces, text.slice(done), "\n");
     const empty = !text.trim();
     this.text.setAttribute("aria-invalid", String(this.#faults.length > 0));
-    this.changes.hidden = !this.#hasRun;
+    this.changes.hidden = empty || !this.#hasRun;
+    this.anew.hidden = empty;
     this.changes.className = this.edited ? "primary" : "";
     this.changes.disabled = this.anew.disabled = empty || this.#faults.length > 0;
     this.undo.hidden = !this.edited || !this.#original;
@@ -92,7 +95,7 @@ export class Editor {
     if (!this.#faults.length) {
       const { letters, leaves, doubts = [] } = this.verdict ?? {};
       const fine = this.text.value.trim() && this.verdict?.valid;
-      this.faults.replaceChildren(...(fine ? [h("p", { class: "fine" }, "✓ valid", letters ? h("span", {}, ` ${letters}, ${leaves} ${leaves === 1 ? "leaf" : "leaves"}`) : ""), ...doubts.map((doubt) => whole(doubt, "doubt"))] : []));
+      this.faults.replaceChildren(...(fine ? [h("p", { class: "fine" }, "✓ valid", letters ? h("span", {}, ` ${letters}, ${leaves} ${leaves === 1 ? "leaf" : "leaves"}`) : ""), ...doubts.map((doubt) => whole(doubt, "doubt"))] : this.text.value.trim() ? [] : [this.note]));
       this.told = null;
       return;
     }

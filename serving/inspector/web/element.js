@@ -13,6 +13,13 @@ export function h(tag, properties = {}, ...children) {
   return element;
 }
 
+// An element of a drawing.
+export function svg(tag, properties) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(properties)) element.setAttribute(name, value);
+  return element;
+}
+
 export const find = (selector) => document.querySelector(selector);
 
 export function milliseconds(value) {

@@ -6,14 +6,16 @@ import { Editor } from "./editor.js";
 import { find, h, say } from "./element.js";
 import { Replay } from "./replay.js";
 import { RunView } from "./run_view.js";
-import { runList } from "./runs.js";
+import { RunList } from "./runs.js";
 
 const [question, strategy, server, beside] = ["#question", "#strategy", "#server", "#beside"].map(find);
 const editor = new Editor((plan, language, reuse) => ask({ plan, strategy: { art: "atomic", logic: "logic" }[language] ?? strategyOf(), reuse: reuse ? shown[0].record.id : null }));
+const list = new RunList();
 let shown = []; // the run views on the page: none, one, or two beside each other
 let stop = null; // ends the questions that are being asked
 
 find("#plan").append(editor.element);
+find("#runs").append(list.element);
 
 // ---- asking
 
@@ -108,7 +110,6 @@ async function open() {
   const [one, other] = found.map(({ value }) => value);
   if (one) question.value = one.trace.question;
   if (one && other) setBeside(one.trace, other.trace);
-  else if (one) editor.show(one.trace.plan ?? "", one.trace.plan_language, true);
   await settle();
 }
 
@@ -127,8 +128,16 @@ function setBeside(left, right) {
 async function settle() {
   const record = shown[0]?.record;
   document.title = record?.trace.question ? `${record.trace.question} – Revelator` : "Revelator inspector";
-  if (shown.length === 1 && record.trace.plan && !stop) editor.show(record.trace.plan, record.trace.plan_language, Boolean(record.id));
-  find("#runs").replaceChildren(...runList(await api.runs(), record?.id));
+  if (shown.length === 1 && !stop) editor.show(record.trace.plan ?? "", record.trace.plan_language ?? "bnf", Boolean(record.id), withoutPlan(record));
+  list.show(await api.runs(), record?.id);
+}
+
+// What the plan's box says of a run that has none.
+function withoutPlan({ trace, error }) {
+  const steps = trace.nodes.filter(({ kind, parent }) => ["atomic", "direct"].includes(kind) && !parent).length;
+  if (trace.plan || error || !steps) return "";
+  const took = steps === 1 ? "one step" : `${steps} steps`;
+  return `No plan was written: the question took ${took}${trace.route ? `, as its route is ${trace.route}` : ""}. You can write one.`;
 }
 
 async function describeServers() {
@@ -182,6 +191,7 @@ addEventListener("click", (event) => {
   open().then(() => find("#run").focus());
 });
 addEventListener("popstate", open);
+addEventListener("judged", async () => list.show(await api.runs(), shown[0]?.record.id));
 
 await describeServers();
 if (!stop) await open(); // a question that was put while the page loaded goes on

@@ -3,7 +3,7 @@
 import { h, milliseconds } from "./element.js";
 import { KINDS, MARKS } from "./tree.js";
 
-const TOLD = ["kept", "probabilities", "method", "shared_from", "reused_from", "document", "probability"]; // of detail, each shown in its own way
+const TOLD = ["kept", "probabilities", "method", "shared_from", "reused_from", "document", "probability", "calls"]; // of detail, each shown in its own way
 
 // `choose(id)` goes to another node of the same run.
 export function nodeDetail(node, choose) {
@@ -24,6 +24,7 @@ export function nodeDetail(node, choose) {
       ["error", node.error && h("span", { class: "error" }, node.error)],
       ["time", ["ok", "unanswered", "failed", "running"].includes(node.status) && `${milliseconds(Math.max(took, 0))}, from ${milliseconds(node.started_ms)} on`],
       ["cost", cost(node.usage)],
+      ["calls", (node.detail.calls ?? []).map(called)],
       ...Object.entries(node.detail).filter(([name]) => !TOLD.includes(name)).map(([name, value]) => [name.replaceAll("_", " "), plain(value)]),
     ]),
     node.detail.probabilities && likely(node.detail.probabilities[0]),
@@ -51,7 +52,27 @@ export function cost(usage) {
   return told.map(([count, name, several, where = ""]) => `${count.toLocaleString("en")} ${name}${count === 1 ? "" : several}${where}`).join(", ");
 }
 
-const plain = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+// `2 × relevance, 18 ms, 341 tokens in`.
+function called({ task, count, ms, tokens_in, tokens_out }) {
+  return h("div", { class: "entry" }, [`${count} × ${task}`, milliseconds(ms), cost({ tokens_in, tokens_out })].filter(Boolean).join(", "));
+}
+
+// Whatever else a node knows, as words: lists in lines, values by their names.
+function plain(value) {
+  if (typeof value === "number") return String(Number(value.toPrecision(4)));
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (value === null || typeof value !== "object") return String(value ?? "–");
+  if (!Array.isArray(value)) return facts(Object.entries(value).map(([name, own]) => [name.replaceAll("_", " "), plain(own)]));
+  if (value.every((own) => own === null || typeof own !== "object")) return value.map(plain).join(", ");
+  return value.map((own) => h("div", { class: "entry" }, Array.isArray(own) ? plain(own) : inLine(own)));
+}
+
+// An object in one line, as `search: 1 count, 29.2 ms`, where all of its values are short.
+function inLine(object) {
+  const values = Object.entries(object ?? {});
+  if (!values.every(([, own]) => own === null || typeof own !== "object")) return plain(object);
+  return values.map(([name, own]) => `${name.replaceAll("_", " ")} ${plain(own)}`).join(", ");
+}
 
 function likely(probabilities) {
   const rows = Object.entries(probabilities).sort(([, one], [, other]) => other - one);

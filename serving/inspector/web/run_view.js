@@ -2,6 +2,7 @@
 
 import { download, judge } from "./api.js";
 import { h, milliseconds, say as announce } from "./element.js";
+import { Graph } from "./graph.js";
 import { cost, facts, nodeDetail } from "./node.js";
 import { Tree } from "./tree.js";
 
@@ -9,12 +10,13 @@ export class RunView {
   // `chosen(id)` is told of each selection.
   constructor(chosen = () => {}) {
     this.chosen = chosen;
+    this.graph = new Graph((id) => this.choose(id));
     this.tree = new Tree((id) => this.choose(id), () => this.detail.focus());
     this.head = h("div", { class: "card head" });
     this.plan = h("p", { class: "plan-shown", hidden: true });
     this.detail = h("div", { class: "card detail", tabindex: "-1", "aria-label": "Node", role: "region" });
     this.steps = h("div", { class: "card steps" }, h("h2", {}, "Steps"), this.tree.element);
-    this.element = h("div", { class: "run-view" }, this.head, this.plan, this.steps, this.detail);
+    this.element = h("div", { class: "run-view" }, this.head, this.plan, this.steps, h("div", { class: "side" }, this.graph.element, this.detail));
     this.marks = new Map();
   }
 
@@ -43,6 +45,7 @@ export class RunView {
     try {
       const { judged } = await judge(this.record.id, said);
       this.show({ ...this.record, judged });
+      dispatchEvent(new Event("judged"));
       announce("Kept.");
     } catch (error) {
       this.fail(error);
@@ -64,12 +67,14 @@ export class RunView {
   choose(id, quietly = false) {
     this.selected = id;
     this.tree.select(id);
+    this.graph.select(id);
     this.#drawDetail();
     if (!quietly) this.chosen(id);
   }
 
   #draw() {
     const marks = new Map([...this.marks].map(([id, { mark }]) => [id, mark]));
+    this.graph.show(this.record.trace, this.selected, this.atMs !== undefined);
     this.tree.show(this.record.trace, { selected: this.selected, atMs: this.atMs, marks });
     this.#drawDetail();
   }
@@ -87,7 +92,8 @@ function head({ id, trace, reuse, error }, going) {
   const outcome = going ? "running" : error ? "failed" : trace.outcome;
   return [
     h("p", { class: "asked" }, trace.question),
-    h("p", { class: "answer" }, trace.answer || (going ? "…" : "no answer"), " ", h("span", { class: `badge ${outcome}` }, outcome)),
+    h("p", { class: "answer" }, trace.answer || (going ? "…" : "no answer"), " ", h("span", { class: `badge ${outcome}` }, outcome),
+      trace.plan_source === "given" && h("span", { class: "badge by-hand", title: "A person wrote or edited this plan" }, "plan by hand")),
     !going && trace.text && h("p", { class: "text" }, trace.text),
     !going && trace.text && h("ol", { class: "sources" }, sources(trace).map((title) => h("li", {}, title))),
     trace.degraded && h("p", { class: "notice warn" }, trace.reason || "the model's own plan could not be used"),

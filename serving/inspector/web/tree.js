@@ -72,7 +72,7 @@ export class Tree {
   }
 
   #fill(row, node, { level, children, until, mark }) {
-    row.className = `row ${node.status} ${mark ?? ""}`;
+    row.className = `row ${node.status} ${node.kind} ${mark ?? ""}`;
     row.setAttribute("aria-level", level);
     if (children) row.setAttribute("aria-expanded", String(!this.#folded.has(node.id)));
     row.style.setProperty("--level", level - 1);

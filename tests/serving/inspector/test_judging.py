@@ -103,6 +103,8 @@ def test_the_page_says_it_by_buttons_and_shows_what_was_said(page: Any) -> None:
     page.get_by_label("Comment").fill("as the book has it")
     page.get_by_role("button", name="Right", exact=False).first.click()
     expect(page.locator(".judging [aria-pressed=true]")).to_have_text("✓ Right")
+    page.get_by_role("combobox", name="Filter runs").select_option("judged right")
+    expect(page.locator(".runs [aria-current]")).to_contain_text("judged right")
     page.get_by_role("button", name="This plan is right").click()
     expect(page.locator(".judging [aria-pressed=true]")).to_have_count(2)
     page.reload()

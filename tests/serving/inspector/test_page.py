@@ -191,6 +191,14 @@ def test_a_plan_fills_in_while_it_runs_and_escape_stops_it(browser, tmp_path):
             expect(page.locator(".row.ok", has_text="Who directed UHF? → Jay Levey")).to_be_visible()
             expect(page.locator(".row.running", has_text="Where was Jay Levey born?")).to_be_visible()
             expect(page.get_by_role("textbox", name="Plan")).to_have_value(PLAN)
+            graph = page.get_by_role("group", name="Plan graph")
+            expect(graph.locator(".leaf")).to_contain_text(
+                ["A Who directed UHF?Jay Levey", "B Where was Jay Levey", "Answer…"]
+            )
+            expect(graph.locator(".leaf.running")).to_have_count(1)
+            expect(graph.locator("path")).to_have_count(2)
+            graph.locator(".leaf").first.click()
+            expect(page.locator('[aria-selected="true"]')).to_contain_text("Who directed UHF?")
             page.keyboard.press("Escape")
             expect(page.locator(".head")).to_contain_text("stopped")
             assert asked.left.wait(20)
@@ -228,6 +236,62 @@ def test_a_question_that_was_put_while_the_page_loads_goes_on(browser, tmp_path)
         expect(running).to_be_visible()
         page.keyboard.press("Escape")
         assert asked.left.wait(20)
+
+
+def test_runs_are_searched_and_filtered_and_a_plan_by_hand_is_marked(browser, tmp_path):
+    with inspecting([Asked("one", "1").server()], runs_in(tmp_path)) as url:
+        for page in opened(browser, url):
+            ask(page)
+            page.get_by_role("textbox", name="Plan").fill("Who directed UHF? * When was {director} born?")
+            page.get_by_role("button", name="Run it all").click()
+            expect(answer(page)).to_contain_text("1953")
+            kept(page)
+            expect(page.locator(".head")).to_contain_text("plan by hand")
+            runs, search = page.locator(".runs li"), page.get_by_role("searchbox", name="Search runs")
+            expect(runs).to_have_count(2)
+            expect(runs.first).to_contain_text("plan by hand")
+            expect(runs.last).not_to_contain_text("plan by hand")
+            search.fill("detroit born")
+            expect(runs).to_have_count(1)
+            expect(runs).to_contain_text("Detroit")
+            expect(page.locator("#runs")).to_contain_text("1 of 2 runs")
+            search.fill("zebra")
+            expect(page.locator("#runs")).to_contain_text("None of 2 runs")
+            search.fill("")
+            page.get_by_role("combobox", name="Filter runs").select_option("plan by hand")
+            expect(runs).to_have_count(1)
+            expect(runs).to_contain_text("1953")
+            page.get_by_role("combobox", name="Filter runs").select_option("not answered")
+            expect(runs).to_have_count(0)
+
+
+def test_the_plan_box_says_that_a_question_of_one_step_had_no_plan(page):
+    page.locator("#strategy").select_option("single")
+    ask(page, "Who directed UHF?")
+    expect(answer(page)).to_contain_text("Jay Levey")
+    plan = page.get_by_label("Plan", exact=True)
+    expect(page.locator("#plan")).to_contain_text("No plan was written: the question took one step")
+    expect(page.get_by_role("textbox", name="Plan")).to_have_value("")
+    assert plan.get_by_role("button").count() == 0, "nothing can be run"
+    expect(page.get_by_role("group", name="Plan graph")).to_have_count(0)
+
+
+def test_the_first_steps_are_above_the_fold(page):
+    ask(page)
+    for text in ("route", "Who directed UHF?", "Where was Jay Levey born?"):
+        box = page.locator(".row", has_text=text).last.bounding_box()
+        assert box["y"] + box["height"] <= 900, f"{text} is below the fold"
+    graph = page.get_by_role("group", name="Plan graph").bounding_box()
+    assert graph["y"] + graph["height"] <= 900
+
+
+def test_no_step_shows_json(page):
+    ask(page)
+    for row in page.locator(".row").all():
+        row.click()
+        expect(page.locator(".node h2")).to_contain_text(row.locator(".number").inner_text())
+        said = page.locator(".detail").inner_text()
+        assert '{"' not in said and '":' not in said and "[object" not in said, said
 
 
 def test_the_export_is_the_trace(page):
