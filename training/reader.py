@@ -134,7 +134,7 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
             round_weights(model)
             figures, calibration = judge(model, tokenizer, dev_rows)
             save_reader(config, model, calibration, {name: score.to_json() for name, score in figures.items()}, run)
-            mlflow.log_metrics(_flat(figures), step=config.steps)
+            mlflow.log_metrics(_flatten_figures(figures), step=config.steps)
             mlflow.log_artifacts(str(config.out), "reader")
     return {
         "reader": str(config.out),
@@ -364,6 +364,6 @@ def _write_card(config: ReaderConfig, figures: dict) -> str:
     return "\n".join([*lines, ""])
 
 
-def _flat(figures: dict[str, ReadingScores]) -> dict[str, float]:
+def _flatten_figures(figures: dict[str, ReadingScores]) -> dict[str, float]:
     flat = {f"dev/{name}/{key}": value for name, score in figures.items() for key, value in asdict(score).items()}
     return {name: value for name, value in flat.items() if math.isfinite(value)}
