@@ -1,4 +1,4 @@
-"""`revelator data compose`: questions with several hops, composed of published single ones.
+"""`revelator data compose`: questions with several hops, composed of published single ones, or of words and wordings.
 
 The noun phrase for one question's answer takes the place of a span of the next question. So the plan of the whole is
 known, and it keeps the words of the single questions. Published plans with several hops are few; single questions are
@@ -27,6 +27,7 @@ from data_gen.annotate.wording import list_relation_questions, name_answer, tidy
 from data_gen.augment.clauses import UNREADABLE, Clause, read_clause
 from data_gen.augment.substitution import load_names
 from data_gen.config import QuestionSource
+from data_gen.everyday.questions import Asker
 from data_gen.joining import Joiner
 from data_gen.leakage import Admission
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, check_place, write_questions
@@ -60,10 +61,21 @@ class ComposeConfig(BaseModel):
     name: str
     seed: int = 13
     size: Annotated[int, Field(ge=1)] = 20_000  # questions to write
-    sources: tuple[SingleSource, ...] = Field(min_length=1)
+    sources: tuple[SingleSource, ...] = ()
     joined: Annotated[float, Field(ge=0, le=1)] = 0.0  # the share of compound ones (data_gen.joining)
+    everyday: Annotated[float, Field(ge=0, le=1)] = 0.0  # the share of those that need no source (data_gen.everyday)
     names: FilePath
     held_out: FilePath | None = None
+
+    @model_validator(mode="after")
+    def _has_sources(self) -> ComposeConfig:
+        if self.joined + self.everyday > 1:
+            raise ValueError("joined and everyday are shares of the same questions: together at most 1")
+        if not self.sources and self.everyday < 1:
+            raise ValueError(
+                "sources: what is composed or joined are single questions; name their files, or set everyday: 1.0"
+            )
+        return self
 
 
 def compose(
@@ -78,11 +90,16 @@ def compose(
     dropped, licences = Counter[str](), dict[str, None]()
     singles = list(_read_singles(config, dropped, licences))
     clauses = list(_read_clauses(singles, dropped))
-    joins = Random(config.seed)
+    random = Random(config.seed)
     names = load_names(Path(config.names))
+    shares = {"joined": config.joined, "everyday": config.everyday, "composed": 1 - config.joined - config.everyday}
+    make: dict[str, Callable[[], Composer | Joiner | Asker]] = {
+        "joined": lambda: Joiner(singles, Random(config.seed)),
+        "everyday": lambda: Asker(names, Random(config.seed)),
+        "composed": lambda: Composer(clauses, names, Random(config.seed)),
+    }
     try:
-        joiner = Joiner(singles, Random(config.seed)) if config.joined > 0 else None
-        composer = Composer(clauses, names, Random(config.seed)) if config.joined < 1 else None
+        drawn_by = {kind: make[kind]() for kind, share in shares.items() if share > 0}
     except DataError as error:
         raise DataError(
             error.message, hint=f"{error.hint}; left out of these: {list_counts(dropped) or 'none'}"
@@ -94,9 +111,9 @@ def compose(
             for draw in range(config.size * PATIENCE):
                 if graphs.total() == config.size:
                     break
-                drawing = joiner if composer is None or (joiner and joins.random() < config.joined) else composer
-                assert drawing  # for a share of 0 there is a composer, for 1 a joiner
-                question = drawing.draw(f"{config.name}:{config.seed}-{draw}", config.name, ", ".join(licences))
+                [kind] = random.choices(list(drawn_by), [shares[kind] for kind in drawn_by])
+                identity = f"{config.name}:{config.seed}-{draw}"
+                question = drawn_by[kind].draw(identity, config.name, ", ".join(licences) or "Apache-2.0")
                 if question is None or admission.find_fault(question):
                     continue
                 write(question)

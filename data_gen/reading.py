@@ -5,30 +5,45 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from revelator.errors import DataError
 
+if TYPE_CHECKING:
+    from revelator.reading import ReadingRow
+
 FOLDER = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True)
+@click.argument("files", nargs=-1)
 @click.option("--out", required=True, type=FOLDER, help="Folder of NAME.jsonl.gz, one of each FILE; its files go.")
 @click.option("--held-out", help="Hashes of questions that training must not read (data_gen/leakage.py).")
 @click.option("--corpus", help="Titles and texts in which answers of questions without a passage are looked for.")
 @click.option(
     "--lists", is_flag=True, help="Several answers of a question without a passage are a list, not spellings."
 )
+@click.option("--everyday", type=click.IntRange(1), help="Passages to draw about several things of one kind.")
+@click.option("--names", type=FOLDER, help="With --everyday: a file of titles, which name things and people.")
+@click.option("--seed", default=13, show_default=True, help="Of --everyday.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def reading(
-    files: tuple[str, ...], out: Path, held_out: str | None, corpus: str | None, lists: bool, as_json: bool
+    files: tuple[str, ...],
+    out: Path,
+    held_out: str | None,
+    corpus: str | None,
+    lists: bool,
+    everyday: int | None,
+    names: Path | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
-    """Make rows for reading (question, passage, answers) of published sets.
+    """Make rows for reading (question, passage, answers) of published sets, or of words and wordings (--everyday).
 
     FILES are recognised by their rows: SQuAD-like ones, QED, MuSiQue with paragraphs, HotpotQA and 2WikiMultiHopQA with
     context, annotated questions (of `data world`), and, with --corpus, questions and answers alone (Natural Questions,
@@ -38,18 +53,22 @@ def reading(
     Example:
       revelator data reading reading/squad2_dev.jsonl.gz qed/qed_dev.jsonl.gz --held-out held_out.sha256 \\
         --out runs/reading
+      revelator data reading --everyday 8000 --names wiki_intros.jsonl.gz --out runs/reading-everyday
     """
+    if not files and not everyday:
+        raise click.UsageError("Name FILES, or --everyday N.")
+    if bool(everyday) != bool(names):
+        raise click.UsageError("--everyday and --names go together.")
     from data_gen.leakage import find_leak, load_held_out
-    from data_gen.sources.reading import convert
     from revelator.files import replace_file, sha256_file, staged_folder, write_json
 
     held = load_held_out(Path(held_out)) if held_out else {}
     search = Bm25(_load(corpus)) if corpus else None
     counts: dict[str, dict[str, int]] = {}
     with staged_folder(out) as stage:
-        for file in files:
-            name, kept, dropped = Path(file).name.partition(".")[0], [], Counter[str]()
-            for row in convert(_load(file), search, dropped, lists=lists):
+        for name, file, rows, dropped in _list_sources(files, search, lists, everyday, names, seed):
+            kept = []
+            for row in rows:
                 if leak := find_leak(held, row.question):
                     dropped[f"held out ({leak})"] += 1
                 else:
@@ -67,6 +86,23 @@ def reading(
         return
     for name, each in counts.items():
         click.echo(f"{name}: " + ", ".join(f"{count:,} {what}" for what, count in each.items() if count))
+
+
+def _list_sources(
+    files: Sequence[str], search: Bm25 | None, lists: bool, everyday: int | None, names: Path | None, seed: int
+) -> Iterator[tuple[str, str, Iterable[ReadingRow], Counter[str]]]:
+    """(name, where its rows come from, the rows, what was dropped on the way) of each file, and of what is drawn."""
+    from data_gen.augment.substitution import load_names
+    from data_gen.everyday.passages import Teller
+    from data_gen.sources.reading import convert
+
+    for file in files:
+        dropped = Counter[str]()
+        yield Path(file).name.partition(".")[0], file, convert(_load(file), search, dropped, lists=lists), dropped
+    if everyday and names:
+        teller = Teller(load_names(names), Random(seed))
+        drawn = (row for number in range(everyday) for row in teller.draw(f"everyday:{seed}-{number}"))
+        yield "everyday", "--everyday", drawn, Counter[str]()
 
 
 def _count(rows: Iterable[Any]) -> dict[str, int]:

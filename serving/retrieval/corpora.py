@@ -1,9 +1,9 @@
 """What an index is made of: files of rows (JSON lines, CSV, TSV, parquet), documents, and folders of both.
 
 A row is a passage: `title`, `text` and, if it likes, `id`. JSON lines, CSV and TSV may be gzipped; CSV and TSV have a
-header. A header without `title` and `text` is that of a table of something else: the text of a row is each column with
-its value, as in a table of Markdown, and its title the first value. A document (`serving.retrieval.documents`) becomes
-as many passages as its length asks for.
+header. A header without `title` and `text` is that of a table of something else: a row says each column and its value
+in a sentence, as in a table of Markdown, and its title is what it is about. A document (`serving.retrieval.documents`)
+becomes as many passages as its length asks for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import IO, Any
 from revelator.errors import DataError
 from revelator.files import find_delimiter
 from revelator.trace import Passage
-from serving.retrieval.documents import DOCUMENTS, OVERLAP, SIZE, read_document
+from serving.retrieval.documents import DOCUMENTS, OVERLAP, SIZE, find_subject, read_document, say_row
 
 GZIP_MAGIC = b"\x1f\x8b"
 COLUMNS = ("id", "title", "text")
@@ -165,9 +165,7 @@ def _name_fields(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str
     """A row as a passage; of a table of other columns, what the row says."""
     if {"title", "text"} <= set(columns):
         return {name: field for name, field in zip(columns, fields, strict=True) if name != "id" or field}
-    values = [(name, field.strip()) for name, field in zip(columns, fields, strict=True) if field.strip()]
-    text = ", ".join(f"{name}: {value}" if name else value for name, value in values)
-    return {"title": values[0][1] if values else "", "text": text}
+    return {"title": find_subject(fields), "text": say_row(columns, fields)}
 
 
 def _read_csv_rows(path: Path, lines: IO[bytes], tell: Callable[[], object]) -> Iterator[tuple[int, dict[str, str]]]:

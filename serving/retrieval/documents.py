@@ -34,6 +34,7 @@ BINARY = (".pdf", ".docx")
 LARGEST = 100_000_000  # bytes of a file
 CHARACTERS = 20  # of a token, at most: MiniLM counts a word of any length that it does not know as one
 SIZE, OVERLAP = 200, 40
+SUBJECT = 80  # characters of what a row is about, for its sentences to repeat it
 SENTENCE_END = re.compile(r"[.!?。！？]\s|\n")
 PARSER = MarkdownIt("commonmark").enable("table")
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)  # settings of a site, no text
@@ -118,7 +119,7 @@ def split_markdown(text: str) -> list[Paragraph]:
     def visit(node: SyntaxTreeNode, item: bool) -> None:
         columns: list[str] = []
         for child in node.walk(include_self=False) if node.type == "table" else node.children:
-            words = ""
+            words = subject = ""
             if child.type == "heading":
                 level = int(child.tag[1:])
                 headings[:] = [each for each in headings if each[0] < level] + [(level, render(child).strip())]
@@ -127,17 +128,40 @@ def split_markdown(text: str) -> list[Paragraph]:
             elif child.type == "tr" and not columns:
                 columns = [render(cell).strip() for cell in child.children]
             elif child.type == "tr":
-                cells = zip(columns, (render(cell).strip() for cell in child.children), strict=True)
-                words = ", ".join(f"{column}: {cell}" if column else cell for column, cell in cells if cell)
+                cells = [render(cell).strip() for cell in child.children]
+                subject, words = find_subject(cells), say_row(columns, cells)
             elif node.type != "table" and child.type != "html_block":
                 visit(child, item or child.type == "list_item")
             if words:
                 first, last = child.map or (0, 0)
-                above = tuple(heading for _, heading in headings)
+                above = (*(heading for _, heading in headings), *filter(None, [subject]))  # each row is a section
                 paragraphs.append(Paragraph(above, f"- {words}" if item else words, lines[first], lines[last]))
 
     visit(SyntaxTreeNode(PARSER.parse(FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), text))), False)
     return paragraphs
+
+
+def find_subject(cells: Sequence[str]) -> str:
+    """What a row of a table is about: its first cell with a letter, or, without one, its first; "" for an empty row."""
+    values = [cell.strip() for cell in cells if cell.strip()]
+    return next((value for value in values if any(map(str.isalpha, value))), values[0] if values else "")
+
+
+def say_row(columns: Sequence[str], cells: Sequence[str]) -> str:
+    """A row of a table as sentences, each of which names what the row is about. A reader was trained on sentences; in a
+    list of columns and values it takes a column for a part of its value."""
+    subject, said = find_subject(cells), list[str]()
+    for column, cell in zip(columns, cells, strict=True):
+        value, name = cell.strip().rstrip("."), column.strip().replace("_", " ")
+        if not value:
+            continue
+        if not name:
+            said.append(f"{value}.")
+        elif cell.strip() == subject or len(subject) > SUBJECT:
+            said.append(f"{name[:1].upper()}{name[1:]} is {value}.")
+        else:
+            said.append(f"For {subject}, the {name} is {value}.")
+    return " ".join(said)
 
 
 def render(node: SyntaxTreeNode) -> str:

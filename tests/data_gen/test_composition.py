@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from data_gen.annotate.wording import DOERS, list_relation_questions, split_words
 from data_gen.augment.clauses import DID, DOES, read_clause
 from data_gen.compose import ComposeConfig, Composer
+from data_gen.everyday.questions import Asker
 from data_gen.joining import Joiner
 from data_gen.leakage import hash_question
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
@@ -141,6 +142,39 @@ def test_questions_about_different_things_are_not_joined() -> None:
         Joiner([make_single(1, *ABOUT[0]), make_single(2, *ABOUT[5])], Random(1))
 
 
+@given(st.integers(0, 2**32))
+def test_an_everyday_question_and_its_plan_name_the_same_things(seed: int) -> None:
+    drawn = Asker(NAMES, Random(seed)).draw("everyday:1", "everyday", "own")
+    assume(drawn is not None)
+    assert drawn and "{" not in drawn.question and drawn.question[-1] in "?."
+    plan = plans.parse(drawn.expression)
+    assert plans.render(plan) == drawn.expression and not plans.check(plan) and not plans.doubts(plan)
+    leaves = [leaf.text for leaf in plans.leaves(plan)]
+    assert len(set(leaves)) == len(leaves)
+    for name in ("Una Vale", "The Reed", "Tin Comet"):  # others are drawn word by word, too
+        assert any(name in leaf for leaf in leaves) == (name in drawn.question)
+    match drawn.route:
+        case "single":
+            assert leaves == [drawn.question]
+        case "compound":
+            assert list(drawn.parts) == leaves and len(leaves) in (2, 3)
+        case _:
+            assert set(plans.to_letters(plan)) <= set("ABC +*") and len(leaves) in (2, 3) and not drawn.parts
+
+
+def test_everyday_questions_need_no_source_and_split_by_what_is_asked(config: Path, tmp_path: Path) -> None:
+    config.write_text(f"name: everyday\nsize: 400\neveryday: 1.0\nnames: {tmp_path / 'names.txt'}\n")
+    run = CliRunner().invoke(
+        revelator, ["data", "compose", str(config), "--out", str(tmp_path / "out"), "--json"], catch_exceptions=False
+    )
+    assert run.exit_code == 0 and json.loads(run.stdout)["questions"] == 400
+    rows = list(read_world(tmp_path / "out"))
+    assert {row.route for row in rows} == {"single", "compound", "complex"} and {row.split for row in rows} == {
+        "train",
+        "dev",
+    }
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     questions, names, held = tmp_path / "single.jsonl", tmp_path / "names.txt", tmp_path / "held.sha256"
@@ -157,7 +191,8 @@ def config(tmp_path: Path) -> Path:
 def test_the_shipped_configurations_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REVELATOR_DATA", "/data")
     configs = sorted(Path(__file__).parents[2].joinpath("data_gen/configs/compose").glob("*.yaml"))
-    assert configs and all(read_config(path, ComposeConfig).sources for path in configs)
+    loaded = [read_config(path, ComposeConfig) for path in configs]
+    assert loaded and all(config.sources or config.everyday == 1 for config in loaded)
 
 
 def test_the_command_writes_a_source_and_nothing_of_what_is_held_out(config: Path, tmp_path: Path) -> None:
@@ -185,6 +220,8 @@ def test_the_command_writes_a_source_and_nothing_of_what_is_held_out(config: Pat
         ("names.txt", "absent.txt", "names cannot be read"),
         ("name: composed", "named: composed", "named"),
         ("single.jsonl}", "single.jsonl, tasks: [route]}", "takes no tasks"),
+        ("size: 60", "joined: 0.6\neveryday: 0.6", "together at most 1"),
+        ("sources: [{", "sources: []  # [{", "name their files"),
     ],
 )
 def test_what_cannot_be_composed_from_is_refused_and_leaves_nothing(

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_gen.everyday.passages import Teller
 from data_gen.leakage import hash_question
 from data_gen.reading import Bm25, reading
 from data_gen.sources.reading import convert, find_answers, word_step
@@ -182,3 +184,39 @@ def test_a_file_that_gives_no_row_stops_the_command_and_leaves_its_folder(tmp_pa
     with pytest.raises(DataError, match="no row for reading"):
         CliRunner().invoke(reading, [str(single), "--out", str(tmp_path / "out")], catch_exceptions=False)
     assert not (tmp_path / "out").exists()
+
+
+TITLES = [f"{first} {last}" for first in ("Una", "Marn", "Tin", "Lake") for last in ("Vale", "Comet", "Ira", "Quill")]
+
+
+@given(st.integers(0, 2**32))
+def test_an_everyday_passage_says_an_answer_once_where_the_row_says_it_stands(seed: int) -> None:
+    for row in Teller(TITLES, Random(seed)).draw("x"):
+        assert "{" not in row.passage + row.question and row.passage[0] in "-" + row.passage[0].upper()
+        for answer in row.answers:
+            assert row.passage[answer.start : answer.end] == answer.text and row.passage.count(answer.text) == 1
+            assert answer.text not in row.question
+
+
+def test_some_everyday_questions_are_not_answered_by_their_passage() -> None:
+    teller = Teller(TITLES, Random(5))
+    rows = [row for number in range(200) for row in teller.draw(str(number))]
+    assert 0.15 < sum(not row.is_answerable for row in rows) / len(rows) < 0.45
+
+
+def test_the_command_draws_the_same_everyday_rows_for_a_seed_without_what_is_held_out(tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("".join(f"Name of {i // 26 * 'a'}{chr(97 + i % 26)}\n" for i in range(120)))
+    arguments = ["--everyday", "20", "--names", str(tmp_path / "names.txt"), "--json"]
+    first = CliRunner().invoke(reading, [*arguments, "--out", str(tmp_path / "one")], catch_exceptions=False)
+    rows = load_rows(tmp_path / "one" / "everyday.jsonl.gz")
+    held = tmp_path / "held.sha256"
+    held.write_text(f"{hash_question(rows[0].question)}  test-set\n")
+    again = ["--held-out", str(held), "--out", str(tmp_path / "two")]
+    second = CliRunner().invoke(reading, [*arguments, *again], catch_exceptions=False)
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert load_rows(tmp_path / "two" / "everyday.jsonl.gz") == [r for r in rows if r.question != rows[0].question]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--everyday", "3"], ["--names", "x"]])
+def test_nothing_to_read_is_a_usage_error(arguments: list[str], tmp_path: Path) -> None:
+    assert CliRunner().invoke(reading, [*arguments, "--out", str(tmp_path / "out")]).exit_code == 2

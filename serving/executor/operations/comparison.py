@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from serving.executor.operations.parts import Member, Merged, Part
-from serving.executor.operations.values import Date, parse_date, parse_quantity
+from serving.executor.operations.values import Date, parse_clock, parse_date, parse_quantity
 from serving.executor.operations.wording import AGE, VALUE_ASKED, YES_NO, find_labels, find_order, is_described
 
 MOST_COMPARED = 500  # values that are compared, each with each
@@ -66,6 +66,10 @@ def find_extreme(values: Sequence[str], word: str, direction: str, *, existed: b
     if direction in ("early", "late"):
         if len(dates) == len(values):
             return _find_earliest(dates, last=direction == "late")
+        times = [time for value in values if (time := parse_clock(value)) is not None]
+        if len(times) == len(values):
+            best = min(times) if direction == "early" else max(times)
+            return times.index(best) if times.count(best) == 1 else None
         if word not in AGE:
             return None
         direction = "more" if direction == "early" else "less"  # of two ages, the older is the greater

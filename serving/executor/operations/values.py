@@ -25,7 +25,7 @@ LONGEST = 200  # characters of a value with everything around it; a longer text 
 _FOLDER = files("serving.executor.operations")
 UNITS: UnitRegistry = UnitRegistry(None)
 UNITS.load_definitions(_FOLDER.joinpath("units.txt").read_text(encoding="utf-8").splitlines())
-_SIGNS = {"$": "dollar", "€": "euro", "£": "sterling", "¥": "yen", "%": "percent"}
+_SIGNS = {"$": "dollar", "€": "euro", "£": "sterling", "¥": "yen", "%": "percent", "°C": "celsius", "°F": "fahrenheit"}
 _AROUND = re.compile(r"^(?:(?:c\.?|ca\.?|circa|about|around|approximately|roughly|on|in|the|year|~|≈) ?\b)+")
 _ERA = re.compile(r" ?(?:(?P<before>BCE?|B\.C\.(?:E\.)?)|AD|CE)$", re.IGNORECASE)
 _BESIDE_DATE = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b|,|(?<=[a-z])\.|T[\d:.]+Z?$|\.$")
@@ -34,7 +34,8 @@ _DATE_FORMATS = {  # by what each one gives
     "month": ("%B %Y", "%b %Y", "%Y-%m"),
     "year": ("%Y",),
 }
-_MEASURED = re.compile(r" (?:old|high|tall|long|wide|deep)$")
+_CLOCKS = ("%H:%M", "%H.%M", "%I:%M%p", "%I.%M%p", "%I%p")
+_MEASURED = re.compile(r" (?:old|high|tall|long|wide|deep|thick)$")
 _AMOUNT = re.compile(
     r"(?P<minus>[-−]|minus )?(?P<currency>[$€£¥])? ?"
     r"(?P<number>\d{1,3}(?:[ ,']\d{3})+|\d+)(?P<fraction>\.\d+)?(?P<words>(?!\d|s\b).*)"  # "1950s" is no time
@@ -91,6 +92,19 @@ def parse_date(text: str) -> Date | None:
                 continue
             number = 1 - read.year if era and era["before"] else read.year
             return Date(number, read.month if given != "year" else None, read.day if given == "day" else None)
+    return None
+
+
+@lru_cache(maxsize=4096)
+def parse_clock(text: str) -> int | None:
+    """Reads "07:40", "7.40 pm", "6 am" as minutes after midnight."""
+    text = re.sub(r"\s|(?<=[ap])\.(?=m)|(?<=m)\.$", "", normalise_spaces(text).casefold().removeprefix("at "))
+    for form in _CLOCKS:
+        try:
+            read = datetime.strptime(text, form)
+        except ValueError:
+            continue
+        return 60 * read.hour + read.minute
     return None
 
 

@@ -16,9 +16,11 @@ _WORDS = {
     "early": "earlier earliest first before older oldest elder eldest sooner soonest",
     "late": "recent recently later latest last after newer newest younger youngest",
     "more": "more most longer longest larger largest bigger biggest greater greatest higher highest taller tallest "
-    "heavier heaviest deeper deepest farther farthest further furthest wider widest faster fastest",
+    "heavier heaviest deeper deepest farther farthest further furthest wider widest faster fastest thicker thickest "
+    "hotter hottest warmer warmest louder loudest brighter brightest stronger strongest steeper steepest",
     "less": "less least fewer fewest shorter shortest smaller smallest lower lowest lighter lightest shallower "
-    "shallowest cheaper cheapest nearer nearest closer closest narrower narrowest slower slowest",
+    "shallowest cheaper cheapest nearer nearest closer closest narrower narrowest slower slowest thinner thinnest "
+    "colder coldest cooler coolest quieter quietest dimmer dimmest weaker weakest flatter flattest",
 }
 _DIRECTIONS = {word: direction for direction, words in _WORDS.items() for word in words.split()}
 AGE = frozenset(["older", "oldest", "elder", "eldest", "younger", "youngest"])

@@ -46,6 +46,9 @@ def born(name: str, value: str) -> Part:
         ("Who came out more recently, Ann Lee or Bob Ray?", "1950", "1960", "Bob Ray"),
         ("Which is shorter, Ann Lee or Bob Ray?", "2 hours 10 minutes", "125 minutes", "Bob Ray"),
         ("Which has fewer pages, Ann Lee or Bob Ray?", "1,204", "993", "Bob Ray"),
+        ("Which has more memory, Ann Lee or Bob Ray?", "512 MB", "64 GB", "Bob Ray"),
+        ("Which leaves earlier, Ann Lee or Bob Ray?", "7:40 pm", "06:15", "Bob Ray"),
+        ("Which is hotter, Ann Lee or Bob Ray?", "310 °C", "295 °C", "Ann Lee"),
     ],
 )
 def test_a_comparison_names_the_winner_as_the_question_does(question, first, second, winner):

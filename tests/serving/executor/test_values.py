@@ -13,7 +13,7 @@ from serving.executor.operations import (
     parse_quantity,
     write_number,
 )
-from serving.executor.operations.values import UNITS, write_quantity
+from serving.executor.operations.values import UNITS, parse_clock, write_quantity
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,10 @@ def test_dates_that_cannot_be_told_apart_are_not_ordered():
         ("12 km²", 12, "km ** 2"),
         ("3,379 square kilometres", 3379, "km ** 2"),
         ("100 km/h", 100, "km / hour"),
+        ("64 GB", 64_000, "MB"),
+        ("2.5 kWh", 2500, "Wh"),
+        ("21 °C", 21, "celsius"),
+        ("750 ml", 0.75, "litre"),
         ("2 hours 10 minutes", 130, "min"),
         ("two hours and ten minutes", 130, "min"),
         ("120 min", 120, "min"),
@@ -156,6 +160,22 @@ def test_feet_and_inches_add_up():
 def test_whole_numbers_read_back_with_and_without_separators(number):
     assert parse_quantity(f"{number:,}") == parse_quantity(str(number)) == UNITS.Quantity(float(number))
     assert write_number(float(number)) == f"{number:,}"
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("07:40", 460),
+        ("at 7.40 p.m.", 1180),
+        ("6 am", 360),
+        ("12:05 AM", 5),
+        ("7", None),
+        ("24:10", None),
+        ("1998", None),
+    ],
+)
+def test_a_time_of_the_day_is_read_as_a_whole_or_not_at_all(text: str, minutes: int | None) -> None:
+    assert parse_clock(text) == minutes
 
 
 @pytest.mark.parametrize(

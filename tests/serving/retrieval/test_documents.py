@@ -94,15 +94,17 @@ def make_pdf(text: str) -> bytes:
 def test_markdown_is_cut_at_headings_and_loses_its_marks(tmp_path: Path) -> None:
     path = tmp_path / "lomvi.md"
     path.write_text(GUIDE)
-    first, second = read_document(path, "ships/lomvi.md")
+    first, second, row = read_document(path, "ships/lomvi.md")
     assert first.title == "The Lomvi"
     assert first.text == "The captain of the Lomvi is Ana Berg. She was born in Holm."
     assert second.title == "The Lomvi: Engine"
-    assert second.text == "- gearbox by Ro & Sons\n- shaft\npart: propeller, maker: Holm Works"
+    assert second.text == "- gearbox by Ro & Sons\n- shaft"
+    assert row.title == "The Lomvi: Engine: propeller"
+    assert row.text == "Part is propeller. For propeller, the maker is Holm Works."
     name, _, place = second.id.partition("#")
     start, end = map(int, place.split("-"))
     assert name == "ships/lomvi.md"
-    assert GUIDE[start:end].startswith("* gearbox") and GUIDE[start:end].endswith("Holm Works |\n")
+    assert GUIDE[start:end].startswith("* gearbox") and GUIDE[start:end].endswith("* shaft\n")
 
 
 def test_every_kind_of_document_in_a_folder_is_found_by_its_words(library: Path, tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_rows_of_a_file_that_is_named_itself_must_be_whole(library: Path, tmp_pa
         ("old/parts.tsv", b"id\tPart\tMaker\n1\tshaft\tHolm Works, Sund\n2\tgear\t\n"),
     ],
 )
-def test_a_row_of_a_table_with_columns_of_its_own_says_column_and_value(
+def test_a_row_of_a_table_with_columns_of_its_own_says_each_column_and_its_value(
     tmp_path: Path, name: str, content: bytes
 ) -> None:
     for folder in ("old", "new"):  # two files of one name
@@ -170,8 +172,21 @@ def test_a_row_of_a_table_with_columns_of_its_own_says_column_and_value(
         (each for each in Index.open(tmp_path / "ix").search("shaft gear", 9) if each.id.startswith("old/parts:")),
         key=lambda each: each.id,
     )
-    assert shaft.text == "id: 1, Part: shaft, Maker: Holm Works, Sund"
-    assert gear.text == "id: 2, Part: gear"
+    assert shaft.title == "shaft"
+    assert shaft.text == "For shaft, the id is 1. Part is shaft. For shaft, the Maker is Holm Works, Sund."
+    assert gear.text == "For gear, the id is 2. Part is gear."
+
+
+def test_a_row_of_a_table_in_a_document_is_a_passage_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "parts.md"
+    table = "| part | made_by | |\n|---|---|---|\n| **shaft** | Holm Works | new |\n| gear | | |\n| | | |\n"
+    path.write_text(f"# Stock\n\nWhat we keep.\n\n{table}\nThat is all.\n")
+    assert [(each.title, each.text) for each in read_document(path, "parts.md")] == [
+        ("Stock", "What we keep."),
+        ("Stock: shaft", "Part is shaft. For shaft, the made by is Holm Works. new."),
+        ("Stock: gear", "Part is gear."),
+        ("Stock", "That is all."),
+    ]
 
 
 def test_a_text_file_in_utf_16_is_read(tmp_path: Path) -> None:

@@ -1,0 +1,147 @@
+"""Passages about several things of one kind, and questions that one of their facts answers: rows for reading.
+
+A reader that has seen encyclopaedias alone takes the value of one thing for another's where a passage is about several,
+as catalogues, reports and tables are. Here all things of a passage have the same facts with different values, so that
+only who has which value tells the answer. Some questions ask what the passage does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from data_gen.everyday.words import Namer, Slots, begin, choose_forms, list_words, read_words
+from revelator.reading import Answer, ReadingRow
+
+UNSAID = 0.3  # of the questions
+QUESTIONS = 3  # of a passage
+AS_TABLE, AS_LIST = 0.2, 0.12  # of the passages; the others are prose
+ASIDE, PRONOUN, JOINED = 0.3, 0.35, 0.45  # of the facts that could be said so
+
+
+@dataclass(frozen=True)
+class _Fact:
+    """What can be said of one thing. `entry` is of `facts` in words.yaml."""
+
+    entry: dict[str, Any]
+    words: Slots
+    thing: str
+    value: str
+
+    def say(self, random: Random, key: str = "say") -> str:
+        text = random.choice(self.entry[key]).format(x=self.thing, y=self.value, **self.words)
+        is_day = self.entry["value"] == "date" and self.value.count(" ") == 2
+        return text.replace(f"in {self.value}", f"on {self.value}") if is_day else text
+
+    def ask(self, random: Random) -> str:
+        return begin(random.choice(self.entry["ask"]).format(x=self.thing, **self.words))
+
+
+class Teller:
+    """Draws passages and their questions; `titles` are what things and people may be called."""
+
+    def __init__(self, titles: Sequence[str], random: Random) -> None:
+        self._random = random
+        self._namer = Namer(titles, random)
+        self._words = {name: list(list_words(name)) for name in {fact["words"]: None for fact in read_words()["facts"]}}
+
+    def draw(self, identity: str) -> Iterator[ReadingRow]:
+        """The rows of one passage; none where two of its values or names came out alike, or one within another."""
+        things = self._draw_things()
+        entries = [self._draw_entry() for _ in range(self._random.choice((2, 2, 3)))]
+        facts = [[self._make_fact(entry, words, thing) for entry, words in entries] for thing in things]
+        said = [fact for own in facts for fact in own]
+        if len({fact.value for fact in said}) < len(said):
+            return
+        passage, title = self._tell(facts), self._random.choice(("", things[0], begin(things[-1])))
+        for number in range(QUESTIONS):
+            fact = self._random.choice(said)
+            if self._random.random() < UNSAID:
+                question, answers = self._ask_unsaid(fact, passage), ()
+            else:
+                question, answers = fact.ask(self._random), (Answer(fact.value, passage.find(fact.value)),)
+                if passage.count(fact.value) != 1:
+                    continue
+            yield ReadingRow(f"{identity}-{number}", question, passage, title, answers)
+
+    def _draw_things(self) -> list[str]:
+        _, names = self._namer.draw_names()
+        return list(dict.fromkeys(names))[: self._random.choice((1, 2, 2, 3, 3))]
+
+    def _draw_entry(self) -> tuple[dict[str, Any], Slots]:
+        entry = self._random.choice(read_words()["facts"])
+        words = choose_forms(self._random.choice(self._words[entry["words"]]), self._random)
+        return entry, {**words, "year": str(self._random.randrange(1950, 2025))}
+
+    def _make_fact(self, entry: dict[str, Any], words: Slots, thing: str) -> _Fact:
+        return _Fact(entry, words, thing, self._draw_value(entry["value"]))
+
+    def _ask_unsaid(self, fact: _Fact, passage: str) -> str:
+        """A question about another thing, or about a fact that no thing of the passage has."""
+        if self._random.random() < 0.5:
+            others = [name for name in self._namer.draw_names()[1] if name not in passage]
+            if others:
+                return self._make_fact(fact.entry, fact.words, others[0]).ask(self._random)
+        while True:
+            entry, words = self._draw_entry()
+            if entry["value"] != fact.entry["value"] and words.get("n", words.get("v", "")) not in passage:
+                return self._make_fact(entry, words, fact.thing).ask(self._random)
+
+    def _tell(self, facts: Sequence[Sequence[_Fact]]) -> str:
+        roll = self._random.random()
+        if roll < AS_TABLE:
+            return "\n".join(" ".join(self._tell_row(own)) for own in facts)
+        if roll < AS_TABLE + AS_LIST:
+            return "\n".join("- " + ", ".join(fact.say(self._random) for fact in own) for own in facts)
+        return " ".join(self._tell_thing(own) for own in facts)
+
+    def _tell_row(self, facts: Sequence[_Fact]) -> Iterator[str]:
+        """As rows of tables become passages (`serving.retrieval.documents.say_row`)."""
+        yield f"Name is {facts[0].thing}."
+        for fact in facts:
+            column = fact.words.get("n") or fact.words.get("part") or fact.words.get("adj") or fact.words["v"]
+            yield f"For {fact.thing}, the {column} is {fact.value}."
+
+    def _tell_thing(self, facts: Sequence[_Fact]) -> str:
+        """The facts of one thing: an aside after its name, two facts with one subject, or "it" in later sentences."""
+        sentences: list[str] = []
+        waiting = list(facts)
+        while waiting:
+            fact = waiting.pop(0)
+            text = fact.say(self._random)
+            starts = text.startswith(f"{fact.thing} ")
+            if starts and waiting and "aside" in waiting[0].entry and self._random.random() < ASIDE:
+                aside = waiting.pop(0).say(self._random, "aside")
+                text = f"{fact.thing}, {aside},{text.removeprefix(fact.thing)}"
+            elif starts and waiting and self._random.random() < JOINED:
+                other = waiting[0].say(self._random)
+                if other.startswith(f"{fact.thing} "):
+                    waiting.pop(0)
+                    text = f"{text} and{other.removeprefix(fact.thing)}"
+            if starts and sentences and self._random.random() < PRONOUN:
+                text = f"it{text.removeprefix(fact.thing)}"
+            sentences.append(f"{begin(text)}.")
+        return " ".join(sentences)
+
+    def _draw_value(self, kind: str) -> str:
+        random, words = self._random, read_words()
+        sizes = (str(random.randrange(2, 100)), f"{random.randrange(100, 10_000):,}", f"{random.uniform(1, 90):.1f}")
+        number = random.choice(sizes)
+        match kind:
+            case "quantity":
+                return f"{number} {random.choice(words['units'])}"
+            case "length":
+                return f"{number} {random.choice(words['lengths'])}"
+            case "number":
+                return random.choice((str(random.randrange(2, 900)), f"{random.randrange(1000, 90_000):,}"))
+            case "date":
+                year, month = random.randrange(1890, 2027), random.choice(words["months"])
+                return random.choice((str(year), f"{month} {year}", f"{random.randrange(1, 29)} {month} {year}"))
+            case "person":
+                return f"{random.choice(words['first_names'].split())} {begin(self._namer.draw_word())}"
+            case "company":
+                return f"{begin(self._namer.draw_word())} {random.choice(words['firms_are'])}"
+            case _:
+                return begin(self._namer.draw_word())

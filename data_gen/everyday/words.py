@@ -1,0 +1,113 @@
+"""The words of everyday questions (`words.yaml`), the forms of verbs, and names of things."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from random import Random
+from typing import Any
+
+import yaml
+
+STYLES = {  # of names
+    "{x}": 40, "the {x}": 8, "the {x} {k}": 18, "{k} {x}": 12, "the {k} {x}": 8, "the {k} {at} {x}": 14,
+}  # fmt: skip
+PLACES = ("in", "to", "from", "for", "at", "with", "of", "by")
+LETTERS = "ABCDEFGHKLMNPRSTVXZ"
+
+Slots = dict[str, str]
+
+
+class Namer:
+    """Draws names of things: titles, words of titles, and codes, alone or with the kind of thing."""
+
+    def __init__(self, titles: Sequence[str], random: Random) -> None:
+        self._random = random
+        self._titles = [title for title in titles if title.isprintable() and " and " not in title and "," not in title]
+
+    def draw_names(self, kind_is_said: bool = False) -> tuple[Slots, list[str]]:
+        """Names of three things of one kind, in one style: the slots k, ks, a, b, c, and the names in full.
+
+        What stands at another thing ("the flight to Oslo") is "the one to Oslo" where the kind was said before."""
+        kind = self._random.choice(read_words()["kinds"].split())
+        [style] = self._random.choices(list(STYLES), list(STYLES.values()))
+        style = style.format(x="{x}", k=kind, at=self._random.choice(PLACES))
+        [draw] = self._random.choices((self.draw_title, self.draw_word, self.draw_code), (45, 35, 20))
+        full = [style.format(x=draw()) for _ in "abc"]
+        slots = {"k": kind, "ks": f"{kind}s", **dict(zip("abc", full, strict=True))}
+        if style.startswith(f"the {kind} ") and style.count(" ") > 2:
+            for name in "abc" if kind_is_said else "bc":
+                slots[name] = slots[name].replace(f"the {kind} ", "the one ", 1)
+        return slots, full
+
+    def draw_title(self) -> str:
+        return self._random.choice(self._titles).partition(" (")[0]
+
+    def draw_word(self) -> str:
+        """One word of a title; now and then in small letters, as names of servers are."""
+        word = max(self.draw_title().split(), key=len)
+        return word.lower() if self._random.random() < 0.15 else word
+
+    def draw_code(self) -> str:
+        letters = "".join(self._random.choices(LETTERS, k=self._random.choice((1, 1, 2, 3))))
+        digits = self._random.randrange(2, self._random.choice((10, 100, 1000)))
+        return f"{letters}{self._random.choice(('', '', '-', ' '))}{digits}"
+
+
+def choose_forms(words: Mapping[str, Any], random: Random) -> Slots:
+    """The slots of a word, of each list one form."""
+    return {slot: random.choice(form) if isinstance(form, list) else form for slot, form in words.items()}
+
+
+@cache
+def read_words() -> dict[str, Any]:
+    """`words.yaml`, its lines with bars as lists."""
+    data = yaml.safe_load(files("data_gen.everyday").joinpath("words.yaml").read_text(encoding="utf-8"))
+    data["links"] = [line.split(" | ") for line in data["links"]]
+    data["asked"] = {kind: [line.split(" | ") for line in lines] for kind, lines in data["asked"].items()}
+    return data
+
+
+def list_words(kind: str) -> Iterator[dict[str, Any]]:
+    """The slots of each word of a kind; a list has the forms to choose from."""
+    found = read_words()[kind]
+    match kind:
+        case "adjectives" | "attributes":
+            yield from found
+        case "relations" | "dates" | "roles" | "firms" | "sites":
+            yield from ({"n": noun} for noun in found)
+        case "sizes":
+            yield from ({"adj": adjective} for adjective in found)
+        case "owners":
+            yield from (dict(zip(("v", "does", "part"), each.split("/"), strict=True)) for each in found.split())
+        case "doers":
+            yield from ({"did": verb} for verb in found.split())
+        case "amounts":
+            yield from map(_inflect, found.split())
+        case "adverbs":
+            yield from (
+                {**_inflect(verb), "adv": row["adv"], "more": row["more"]}
+                for row in found
+                for verb in row["verbs"].split()
+            )
+        case "counts" | "masses":
+            tails = [f" {tail}" if tail else "" for tail in found.get("tails", [""])]
+            verbs = [_inflect(verb) for verb in found["verbs"].split()]
+            yield from ({**verb, "n": noun, "tail": tails} for noun in found["nouns"].split() for verb in verbs)
+        case "events" | "happens":
+            for pair in found.split():
+                base, past = pair.split("/")
+                yield {**_inflect(base), "past": past, "part": past}
+
+
+def _inflect(verb: str) -> Slots:
+    does = "has" if verb == "have" else verb + ("es" if verb.endswith(("ss", "sh", "ch", "x", "o")) else "s")
+    if verb.endswith("y") and verb[-2] not in "aeiou":
+        does = f"{verb[:-1]}ies"
+    did = read_words()["past"].get(verb) or verb + ("d" if verb.endswith("e") else "ed")
+    return {"v": verb, "vs": does, "ved": did}
+
+
+def begin(text: str) -> str:
+    return text[:1].upper() + text[1:]
