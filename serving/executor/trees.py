@@ -102,7 +102,7 @@ def _count_characters(query: Query) -> int:
 
 
 class NoModel:
-    """Stands for models that a given tree never calls: no plan is compiled and nothing is judged."""
+    """Stands for a model or an index that is never called; calling it is a bug."""
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         raise NotImplementedError(task)
