@@ -21,6 +21,7 @@ from serving.executor.operations import (
     find_branches,
     make_parts,
     needs_judgement,
+    says_neither,
     size_of,
 )
 from serving.executor.recording import Recorder
@@ -74,6 +75,8 @@ class Run:
             await answer_from_documents(self.models, node, self.limits, self.recorder.report, query)
         if self.writing.own_knowledge and node.status == "unanswered":
             await answer_from_own_knowledge(self.models, node)
+        if says_neither(node.asked or node.question, node.answers):
+            node.detail["unsupported"] = "the question asks for yes or no, and what was read says neither"
 
     def answer(self, answers: Sequence[str]) -> None:
         """Makes these the answers of the question."""
@@ -100,6 +103,8 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
         is_open = by_code is None and run.route != "compound" and needs_judgement(run.question)
         if run.writing.merge == "generator" or (run.writing.merge == "auto" and is_open):
             written = await _answer_by_generator(run, node, _answered_steps(plan))
+        if is_open and written is None and sum(bool(part.answers) for part in parts) > 1:
+            node.detail["unsupported"] = "what the parts answer could not be put together: their answers are listed"
         _write_answer(run, node, written or by_code or _list_answers(parts))
 
 

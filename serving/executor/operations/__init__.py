@@ -23,7 +23,7 @@ from serving.executor.operations.values import (
     parse_quantity,
     write_number,
 )
-from serving.executor.operations.wording import OF_SEVERAL, asks_count, needs_judgement
+from serving.executor.operations.wording import OF_SEVERAL, asks_count, needs_judgement, says_neither
 
 __all__ = [
     "OF_SEVERAL",
@@ -45,6 +45,7 @@ __all__ = [
     "normalise_country",
     "parse_date",
     "parse_quantity",
+    "says_neither",
     "size_of",
     "write_number",
 ]

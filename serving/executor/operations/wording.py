@@ -47,6 +47,13 @@ _NAMED_ALONE = re.compile(
 )
 
 
+def says_neither(question: str, answers: Sequence[str]) -> bool:
+    """Whether a question wants yes or no and its answers say neither. One that names a choice wants the name."""
+    if not answers or not YES_NO.match(question) or re.search(r"\bor\b", question):
+        return False
+    return not any(re.match(r"(yes|no)\b", answer, re.IGNORECASE) for answer in answers)
+
+
 def needs_judgement(question: str) -> bool:
     """Whether a question asks for something that its parts' answers, one after the other, do not say."""
     asked = YES_NO.match(question) or DIFFERENCE.search(question) or _JUDGED.search(question)

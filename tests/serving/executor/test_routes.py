@@ -37,6 +37,20 @@ async def test_a_single_question_is_one_step(toy):
     assert kinds(trace) == ["route", "atomic"] and trace.answers == ["p"] and trace.outcome == "answered"
 
 
+async def test_a_span_is_no_full_answer_to_a_question_of_yes_or_no(toy):
+    world = toy({"Was A built before B?": ["1979"], "Is A or B older?": ["A"]}, {"route": "single"})
+    trace = await world.executor().run("Was A built before B?")
+    assert (trace.answers, trace.outcome) == (["1979"], "partial") and "yes or no" in trace.reason
+    assert (await world.executor().run("Is A or B older?")).outcome == "answered"
+
+
+async def test_values_that_cannot_be_compared_are_listed_as_a_part_of_an_answer(toy):
+    values = {"How much does A pull?": ["58 t"], "How much does B pull?": ["58 t"]}
+    plan = "How much does A pull? + How much does B pull?"
+    trace = await toy(values, {"translate_bnf": plan}).executor().run("Which pulls more, A or B?", strategy="compile")
+    assert (trace.answers, trace.outcome) == (["58 t", "58 t"], "partial") and "put together" in trace.reason
+
+
 async def test_a_compound_question_is_split_answered_in_parts_and_listed(toy):
     world = toy(
         {"Who wrote A?": ["p"], "Where is B?": ["Ayr"]},
