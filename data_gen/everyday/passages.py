@@ -17,8 +17,12 @@ from revelator.reading import Answer, ReadingRow
 
 UNSAID = 0.3  # of the questions
 QUESTIONS = 3  # of a passage
-AS_TABLE, AS_LIST = 0.2, 0.12  # of the passages; the others are prose
+PEOPLE = ("roles", "owners")  # words of facts that name a person
+WITH_PEOPLE = 0.4  # of the passages say more of a person whom each thing has
+AS_TABLE, AS_LIST = 0.25, 0.15  # of the other passages; the rest is prose
 ASIDE, PRONOUN, JOINED = 0.3, 0.35, 0.45  # of the facts that could be said so
+KNOWN = 0.85  # "he" or "she" in place of the name, of one who has just been named
+ALIKE = 0.5  # of the questions about what is not said ask for a value of a kind that is
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,20 @@ class Teller:
     def draw(self, identity: str) -> Iterator[ReadingRow]:
         """The rows of one passage; none where two of its values or names came out alike, or one within another."""
         things = self._draw_things()
-        entries = [self._draw_entry() for _ in range(self._random.choice((2, 2, 3)))]
+        has_people = self._random.random() < WITH_PEOPLE
+        about = [
+            fact
+            for fact in read_words()["facts"]
+            if has_people and fact["words"] in PEOPLE and fact["value"] == "person"
+        ]
+        entries = [self._draw_entry(about), *(self._draw_entry() for _ in range(self._random.choice((1, 1, 2))))]
         facts = [[self._make_fact(entry, words, thing) for entry, words in entries] for thing in things]
-        said = [fact for own in facts for fact in own]
+        lives = self._draw_lives([own[0].value for own in facts]) if has_people else []
+        said = [fact for own in (*facts, *lives) for fact in own]
         if len({fact.value for fact in said}) < len(said):
             return
-        passage, title = self._tell(facts), self._random.choice(("", things[0], begin(things[-1])))
+        passage = self._tell_people(facts, lives) if lives else self._tell(facts)
+        title = self._random.choice(("", things[0], begin(things[-1])))
         for number in range(QUESTIONS):
             fact = self._random.choice(said)
             answers: tuple[Answer, ...] = ()
@@ -71,13 +83,18 @@ class Teller:
         _, names = self._namer.draw_names()
         return list(dict.fromkeys(names))[: self._random.choice((1, 2, 2, 3, 3))]
 
-    def _draw_entry(self) -> tuple[dict[str, Any], Slots]:
-        entry = self._random.choice(read_words()["facts"])
+    def _draw_entry(self, among: Sequence[dict[str, Any]] = ()) -> tuple[dict[str, Any], Slots]:
+        entry = self._random.choice(among or read_words()["facts"])
         words = choose_forms(self._random.choice(self._words[entry["words"]]), self._random)
         return entry, {**words, "year": str(self._random.randrange(1950, 2025))}
 
     def _make_fact(self, entry: dict[str, Any], words: Slots, thing: str) -> _Fact:
         return _Fact(entry, words, thing, self._draw_value(entry["value"]))
+
+    def _draw_lives(self, people: Sequence[str]) -> list[list[_Fact]]:
+        chosen = self._random.sample(read_words()["lives"], self._random.choice((1, 2, 2)))
+        entries = [{"value": value, "say": [say], "ask": ask} for value, say, *ask in chosen]
+        return [[self._make_fact(entry, {}, person) for entry in entries] for person in people]
 
     def _ask_unsaid(self, fact: _Fact, passage: str) -> str:
         """A question about another thing, or about a fact that no thing of the passage has."""
@@ -87,7 +104,9 @@ class Teller:
                 return self._make_fact(fact.entry, fact.words, others[0]).ask(self._random)
         while True:
             entry, words = self._draw_entry()
-            if entry["value"] != fact.entry["value"] and words.get("n", words.get("v", "")) not in passage:
+            alike = entry["value"] == fact.entry["value"]
+            is_new = entry.get("words") != fact.entry.get("words") and words.get("n", words.get("v", "")) not in passage
+            if is_new and alike == (self._random.random() < ALIKE):
                 return self._make_fact(entry, words, fact.thing).ask(self._random)
 
     def _tell(self, facts: Sequence[Sequence[_Fact]]) -> str:
@@ -98,6 +117,14 @@ class Teller:
             return "\n".join("- " + ", ".join(fact.say(self._random) for fact in own) for own in facts)
         return " ".join(self._tell_thing(own) for own in facts)
 
+    def _tell_people(self, facts: Sequence[Sequence[_Fact]], lives: Sequence[Sequence[_Fact]]) -> str:
+        """Of each thing who its person is, the person's life, and the rest."""
+        told = []
+        for (first, *rest), life in zip(facts, lives, strict=True):
+            pronoun = self._random.choice(("he", "she"))
+            told += [self._tell_thing([first]), self._tell_thing(life, pronoun, KNOWN), self._tell_thing(rest)]
+        return " ".join(told)
+
     def _tell_row(self, facts: Sequence[_Fact]) -> Iterator[str]:
         """As rows of tables become passages (`serving.retrieval.documents.say_row`)."""
         yield f"Name is {facts[0].thing}."
@@ -105,8 +132,9 @@ class Teller:
             column = fact.words.get("n") or fact.words.get("part") or fact.words.get("adj") or fact.words["v"]
             yield f"For {fact.thing}, the {column} is {fact.value}."
 
-    def _tell_thing(self, facts: Sequence[_Fact]) -> str:
-        """The facts of one thing: an aside after its name, two facts with one subject, or "it" in later sentences."""
+    def _tell_thing(self, facts: Sequence[_Fact], pronoun: str = "it", known: float = 0.0) -> str:
+        """The facts of one thing: an aside after its name, two facts with one subject, or a pronoun in later sentences;
+        in the first one with probability `known`."""
         sentences: list[str] = []
         waiting = list(facts)
         while waiting:
@@ -121,8 +149,8 @@ class Teller:
                 if other.startswith(f"{fact.thing} "):
                     waiting.pop(0)
                     text = f"{text} and{other.removeprefix(fact.thing)}"
-            if starts and sentences and self._random.random() < PRONOUN:
-                text = f"it{text.removeprefix(fact.thing)}"
+            if starts and self._random.random() < (max(PRONOUN, known) if sentences else known):
+                text = f"{pronoun}{text.removeprefix(fact.thing)}"
             sentences.append(f"{begin(text)}.")
         return " ".join(sentences)
 

@@ -65,6 +65,7 @@ def read_words() -> dict[str, Any]:
     """`words.yaml`, its lines with bars as lists."""
     data = yaml.safe_load(files("data_gen.everyday").joinpath("words.yaml").read_text(encoding="utf-8"))
     data["links"] = [line.split(" | ") for line in data["links"]]
+    data["lives"] = [line.split(" | ") for line in data["lives"]]
     data["asked"] = {kind: [line.split(" | ") for line in lines] for kind, lines in data["asked"].items()}
     return data
 
