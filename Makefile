@@ -63,7 +63,8 @@ demo: install ## the whole way on a generated world: data, training, gate, Trito
 	HF_HUB_OFFLINE=1 $(BIN)/revelator demo --home $(DEMO_HOME) $(OPTIONS)
 
 test: install ## all tests, with real servers on loopback
-	HF_HUB_OFFLINE=1 REVELATOR_DATA=$(REVELATOR_DATA) $(BIN)/python -m pytest -q -rs -n 2 --dist loadfile
+	HF_HUB_OFFLINE=1 REVELATOR_DATA=$(REVELATOR_DATA) \
+	  $(BIN)/python -m pytest -q -rs -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: install ## ruff: rules and format
 	$(BIN)/ruff check .

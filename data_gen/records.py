@@ -103,17 +103,17 @@ def make_examples(question: AnnotatedQuestion, task: str, seed: int) -> list[Exa
     return list(_MAKERS[task](question, seed))
 
 
-def _route(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+def _make_routes(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     yield Example("route", "0", RouteInput(question.question), question.route)
 
 
-def _decompose(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+def _make_decompositions(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     parts = {"compound": list(question.parts), "single": [question.question]}.get(question.route)
     if parts:
         yield Example("decompose", "0", DecomposeInput(question.question), parts)
 
 
-def _refine(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+def _make_refinements(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     if question.route == "single":
         yield Example("refine", "0", RefineInput(question.question), question.question)
     elif question.route == "complex":
@@ -124,7 +124,7 @@ def _refine(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
         yield from shuffle_by_hash(made, f"{seed}:{question.id}:refine", lambda example: example.key)
 
 
-def _end(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+def _make_ends(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     """One yes and one no: the prefix that is not enough is drawn by hash."""
     steps = question.steps
     if question.route == "straightforward" or not steps:
@@ -134,7 +134,7 @@ def _end(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     yield Example("end", str(short), EndInput(question.question, _as_known(steps[:short])), "no")
 
 
-def _relevance(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+def _make_judgements(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     """Alternately yes and no. A step is asked about its own page and about pages that help with none of the steps.
 
     A complex or logical question is asked as a whole, too.
@@ -164,29 +164,29 @@ def pair_passages(question: AnnotatedQuestion) -> Iterator[tuple[int | None, int
                 yield step, number, RelevanceInput(asked, passage.title, passage.text), helps
 
 
-def _translate(task: Task, question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+def _make_translations(task: Task, question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     assert task.language is not None
     if text := question.plan_text(task.language):
         yield Example(task.name, "0", TranslateInput(question.question), task.language.parse(text))
 
 
-def _translate_bnf(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+def _make_bnf_translations(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     """A compound question without a plan has its parts side by side."""
     if not question.expression and question.route == "compound" and len(question.parts) > 1:
         plan = plans.Sequence(tuple(plans.Atomic(part) for part in question.parts))
         question = replace(question, expression=plans.render(plan))
-    return _translate(TRANSLATE_BNF, question, seed)
+    return _make_translations(TRANSLATE_BNF, question, seed)
 
 
 _MAKERS: dict[str, Callable[[AnnotatedQuestion, int], Iterator[Example]]] = {
-    "route": _route,
-    "decompose": _decompose,
-    "refine": _refine,
-    "relevance": _relevance,
-    "end": _end,
-    TRANSLATE_BNF.name: _translate_bnf,
-    TRANSLATE_LOGIC.name: partial(_translate, TRANSLATE_LOGIC),
-    TRANSLATE_ART.name: partial(_translate, TRANSLATE_ART),
+    "route": _make_routes,
+    "decompose": _make_decompositions,
+    "refine": _make_refinements,
+    "relevance": _make_judgements,
+    "end": _make_ends,
+    TRANSLATE_BNF.name: _make_bnf_translations,
+    TRANSLATE_LOGIC.name: partial(_make_translations, TRANSLATE_LOGIC),
+    TRANSLATE_ART.name: partial(_make_translations, TRANSLATE_ART),
 }
 
 

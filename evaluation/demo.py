@@ -160,7 +160,13 @@ def write_next(home: Path, asked: list[AnsweredQuestion]) -> Path:
 @click.command()
 @click.option("--home", default="runs/demo", show_default=True, type=FOLDER, help="Where all goes.")
 @click.option("--base", default="tiny", show_default=True, help="Base model: `mini`, `tiny`, a folder, or a Hub id.")
-@click.option("--size", default=2000, show_default=True, type=click.IntRange(1000), help="Questions in the world; the gate asks 100.")
+@click.option(
+    "--size",
+    default=2000,
+    show_default=True,
+    type=click.IntRange(1000),
+    help="Questions in the world; the gate asks 100.",
+)
 def demo(home: Path, base: str, size: int) -> None:
     """Run the whole way on a generated world and ask six questions.
 

@@ -66,10 +66,10 @@ class Standing:
 def read_standing(name: str) -> Standing:
     """Finishes a move that a killed process left behind, and reads the log and the champion."""
     with store_errors():
-        moves = _moves(name)
+        moves = _read_moves(name)
         if moves and not moves[-1].settled:
             _settle(name)
-            moves = _moves(name)
+            moves = _read_moves(name)
     now = champion(name)
     return Standing(moves, None if now is None else now.version)
 
@@ -80,7 +80,7 @@ def move(name: str, version: int, seen: Standing, kind: Kind = "promotion") -> M
     tags = {"after": str(seen.number), "kind": kind, "version": str(version), "replaced": str(seen.champion or "none")}
     with store_errors():
         number = _append(name, version, tags)
-        moves = _moves(name)
+        moves = _read_moves(name)
         won = next((m for m in moves if m.number == number), None)
         if won is None:
             first = next(m for m in moves if m.number > seen.number)
@@ -107,7 +107,7 @@ def roll_back(name: str) -> Move:
     return move(name, resolve(name, back).version, seen, "rollback")
 
 
-def _log(name: str) -> str:
+def _name_log(name: str) -> str:
     return f"{name}-promotions"
 
 
@@ -116,23 +116,25 @@ def _append(name: str, version: int, tags: dict[str, str]) -> int:
     from mlflow.exceptions import MlflowException
 
     store = client()
-    if not _entries(name):
+    if not _read_entries(name):
         try:
-            store.create_registered_model(_log(name), description=f"Who became champion of {name}: a version a move.")
+            store.create_registered_model(
+                _name_log(name), description=f"Who became champion of {name}: a version a move."
+            )
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":  # of two first ones the other was faster
                 raise
-    return int(store.create_model_version(_log(name), source=f"models:/{name}/{version}", tags=tags).version)
+    return int(store.create_model_version(_name_log(name), source=f"models:/{name}/{version}", tags=tags).version)
 
 
-def _entries(name: str) -> list[ModelVersion]:
-    return sorted(client().search_model_versions(f"name='{_log(name)}'"), key=lambda entry: int(entry.version))
+def _read_entries(name: str) -> list[ModelVersion]:
+    return sorted(client().search_model_versions(f"name='{_name_log(name)}'"), key=lambda entry: int(entry.version))
 
 
-def _moves(name: str) -> tuple[Move, ...]:
+def _read_moves(name: str) -> tuple[Move, ...]:
     """Lists the valid entries: each names the valid entry before it."""
     moves: list[Move] = []
-    for entry in _entries(name):
+    for entry in _read_entries(name):
         tags = entry.tags
         if int(tags["after"]) == (moves[-1].number if moves else 0):
             replaced = None if tags["replaced"] == "none" else int(tags["replaced"])
@@ -143,12 +145,12 @@ def _moves(name: str) -> tuple[Move, ...]:
 
 def _settle(name: str) -> None:
     """Moves the alias to the version of the last move, again if another move was added meanwhile."""
-    store, last = client(), _moves(name)[-1]
+    store, last = client(), _read_moves(name)[-1]
     while True:
         store.set_model_version_tag(name, str(last.version), f"{CHAMPION}_replaced", str(last.replaced or "none"))
         store.set_registered_model_alias(name, CHAMPION, str(last.version))
-        newest = _moves(name)[-1]
+        newest = _read_moves(name)[-1]
         if newest.number == last.number:
-            store.set_model_version_tag(_log(name), str(last.number), SETTLED, "yes")
+            store.set_model_version_tag(_name_log(name), str(last.number), SETTLED, "yes")
             return
         last = newest

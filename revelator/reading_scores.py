@@ -32,25 +32,25 @@ class ReadingScores:
 
 def score_outcomes(rows: Sequence[ReadingRow], outcomes: Sequence[Outcome]) -> ReadingScores:
     answerable = [(row, outcome) for row, outcome in zip(rows, outcomes, strict=True) if row.is_answerable]
-    scores = [score_answer(", ".join(outcome.answers), _golds(row)) for row, outcome in answerable]
+    scores = [score_answer(", ".join(outcome.answers), _list_golds(row)) for row, outcome in answerable]
     probabilities = [outcome.probability for outcome in outcomes]
     return ReadingScores(
         n=len(rows),
-        em=_mean([score.em for score in scores]),
-        f1=_mean([score.f1 for score in scores]),
+        em=_average([score.em for score in scores]),
+        f1=_average([score.f1 for score in scores]),
         no_answer_auc=roc_auc(probabilities, [row.is_answerable for row in rows]),
-        span_f1=_span_f1([(row, outcome) for row, outcome in answerable if row.all_of]),
+        span_f1=_score_spans([(row, outcome) for row, outcome in answerable if row.all_of]),
     )
 
 
-def _golds(row: ReadingRow) -> list[str]:
+def _list_golds(row: ReadingRow) -> list[str]:
     if row.verdict:
         return [row.verdict]
     texts = [answer.text for answer in row.answers]
     return [", ".join(texts)] if row.all_of else texts
 
 
-def _span_f1(lists: Sequence[tuple[ReadingRow, Outcome]]) -> float:
+def _score_spans(lists: Sequence[tuple[ReadingRow, Outcome]]) -> float:
     shared = named = wanted = 0
     for row, outcome in lists:
         ours, theirs = {normalise(text) for text in outcome.answers}, {normalise(a.text) for a in row.answers}
@@ -58,5 +58,5 @@ def _span_f1(lists: Sequence[tuple[ReadingRow, Outcome]]) -> float:
     return 2 * shared / (named + wanted) if lists else float("nan")
 
 
-def _mean(values: Sequence[float]) -> float:
+def _average(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else float("nan")

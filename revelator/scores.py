@@ -43,21 +43,8 @@ class AnswerRule:
     def normalise(self, text: str) -> str:
         return normalise(text.replace("-", " ") if self.hyphens else text)
 
-    def exact(self, prediction: str, gold: str) -> float:
-        return float(self.normalise(prediction) == self.normalise(gold))
-
-    def contained(self, prediction: str, gold: str) -> float:
-        """Returns 1 if the normalised prediction contains the normalised gold; nothing contains a gold without
-        words."""
-        text = self.normalise(gold)
-        return float(bool(text) and text in self.normalise(prediction))
-
-    def f1(self, prediction: str, gold: str) -> float:
-        """Returns the harmonic mean of precision and recall over the bag of words."""
-        return self.overlap(self.normalise(prediction), self.normalise(gold))
-
     def overlap(self, predicted: str, wanted: str) -> float:
-        """`f1` of texts that are normalised."""
+        """Returns the harmonic mean of precision and recall over the bags of words of two normalised texts."""
         if self.guard and predicted != wanted and CLOSED_ANSWERS & {predicted, wanted}:
             return 0.0
         ours, theirs = predicted.split(), wanted.split()

@@ -31,29 +31,29 @@ def print_trace(trace: Trace, console: Console, *, documents: int = DOCUMENTS_SH
 
     `documents`: titles shown a node. Control characters in any text are shown as dots.
     """
-    trace = _printable_trace(trace)
-    for line in _head(trace):
+    trace = _mask_trace(trace)
+    for line in _write_head(trace):
         console.print(line, soft_wrap=True)  # a plan is copied whole, into `ask --plan`
     console.print(tree(trace, documents=documents))
-    console.print(_answer(trace))
+    console.print(_write_answer(trace))
 
 
 def build_view(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Group:
     """Builds the view of a trace that may still grow: route, plan and tree."""
-    trace = _printable_trace(trace)
-    return Group(*_head(trace), tree(trace, documents=documents))
+    trace = _mask_trace(trace)
+    return Group(*_write_head(trace), tree(trace, documents=documents))
 
 
-def _printable_trace(trace: Trace) -> Trace:
-    return Trace.from_json(_printable(trace.to_json()))
+def _mask_trace(trace: Trace) -> Trace:
+    return Trace.from_json(_mask_value(trace.to_json()))
 
 
-def _printable(value: Any) -> Any:
+def _mask_value(value: Any) -> Any:
     if isinstance(value, str):
         return mask_controls(value)
     if isinstance(value, dict):
-        return {key: _printable(item) for key, item in value.items()}
-    return [_printable(item) for item in value] if isinstance(value, list) else value
+        return {key: _mask_value(item) for key, item in value.items()}
+    return [_mask_value(item) for item in value] if isinstance(value, list) else value
 
 
 def tree(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Tree:
@@ -61,29 +61,29 @@ def tree(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Tree:
     root = Tree(Text(trace.question, "bold"))
     branches: dict[str | None, Tree] = {None: root}
     for node in trace.nodes:
-        branch = branches.get(node.parent, root).add(_label(node, trace.question))
+        branch = branches.get(node.parent, root).add(_write_label(node, trace.question))
         branches[node.id] = branch
-        for passage in _best(node, documents):
-            branch.add(_document(node, passage))
+        for passage in _choose_documents(node, documents):
+            branch.add(_write_document(node, passage))
     return root
 
 
-def _head(trace: Trace) -> Iterator[Text]:
+def _write_head(trace: Trace) -> Iterator[Text]:
     if trace.route:
         [probabilities] = [n.detail.get("probabilities") for n in trace.nodes if n.kind == "route"][:1] or [None]
         likely = f"  P = {probabilities[0][trace.route]:.2f}" if probabilities else ""
-        yield _field("route", trace.route + likely)
+        yield _write_field("route", trace.route + likely)
     if trace.plan:
-        yield _field("plan", shlex.quote(trace.plan))
+        yield _write_field("plan", shlex.quote(trace.plan))
     if trace.degraded:
-        yield _field("degraded", trace.reason or "the model's own plan could not be used", "yellow")
+        yield _write_field("degraded", trace.reason or "the model's own plan could not be used", "yellow")
 
 
-def _field(name: str, value: str, style: str = "cyan") -> Text:
+def _write_field(name: str, value: str, style: str = "cyan") -> Text:
     return Text.assemble((f"{name:<9}", "dim"), (value, style))
 
 
-def _label(node: Node, whole: str) -> Text:
+def _write_label(node: Node, whole: str) -> Text:
     """`whole`: the question of the trace, which stands at the root and nowhere again."""
     mark, colour = MARKS[node.status]
     asked = node.asked or node.question
@@ -96,7 +96,7 @@ def _label(node: Node, whole: str) -> Text:
         label.append(" → ", "dim").append("none", "bold")
     if node.status in ("ok", "unanswered", "failed"):
         label.append(f"  {node.ended_ms - node.started_ms:.0f} ms", "dim")
-    if how := _how(node):
+    if how := _describe_origin(node):
         label.append(f"  {how}", "dim")
     if "truncated" in node.detail:
         label.append(f"  cut off: {node.detail['truncated']}", "yellow")
@@ -119,7 +119,7 @@ def _label(node: Node, whole: str) -> Text:
     return label
 
 
-def _how(node: Node) -> str:
+def _describe_origin(node: Node) -> str:
     """Says where an answer comes from that this node did not look up."""
     if "shared_from" in node.detail:
         return f"as {node.detail['shared_from']}"
@@ -129,21 +129,21 @@ def _how(node: Node) -> str:
     return f"({method})" if method else ""
 
 
-def _best(node: Node, count: int) -> list[Passage]:
+def _choose_documents(node: Node, count: int) -> list[Passage]:
     """Chooses the documents to show: those that were read first, then the most relevant."""
     kept = node.detail.get("kept", [])
     ranked = sorted(node.documents, key=lambda p: (p.id not in kept, -(p.relevance or 0.0)))
     return ranked[:count]
 
 
-def _document(node: Node, passage: Passage) -> Text:
+def _write_document(node: Node, passage: Passage) -> Text:
     read = passage.id in node.detail.get("kept", [])
     relevance = "" if passage.relevance is None else f", relevant {passage.relevance:.2f}"
     label = Text.assemble(("read " if read else "     ", "green"), (passage.title, "" if read else "dim"))
     return label.append(f"  score {passage.score:.1f}{relevance}", "dim")
 
 
-def _answer(trace: Trace) -> Text:
+def _write_answer(trace: Trace) -> Text:
     text = Text.assemble(("answer   ", "dim"), (trace.answer or "none", f"bold {OUTCOMES[trace.outcome]}"))
     if trace.outcome != "answered":
         text.append(f"  ({trace.outcome})", OUTCOMES[trace.outcome])
@@ -157,10 +157,10 @@ def _answer(trace: Trace) -> Text:
             text.append(f"\n{'':<9}{source}", "dim")
     for note in trace.list_notes():
         text.append(f"\n{'note':<9}", "dim").append(note, "yellow")
-    return text.append(f"\n{'cost':<9}{_cost(trace)}", "dim")
+    return text.append(f"\n{'cost':<9}{_describe_cost(trace)}", "dim")
 
 
-def _cost(trace: Trace) -> str:
+def _describe_cost(trace: Trace) -> str:
     usage = trace.usage
     times = f"{trace.wall_ms:.0f} ms, longest chain {trace.critical_path_ms:.0f} ms"
     calls = f"{usage.model_calls} prompts, {usage.generator_calls} readings, {usage.retrievals} searches"

@@ -43,6 +43,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     fuzzer.addoption("--deadly", type=float, default=0.0, help="the share of gRPC calls that Triton may not outlive")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with long tests come first, so that no worker is left with one while the other has nothing to do. Long are
+    those that may take longer than the others (their `timeout`), then those that need the server."""
+    rank: dict[Path, tuple[float, bool]] = {}
+    for item in items:
+        mark, needs_server = item.get_closest_marker("timeout"), "served" in getattr(item, "fixturenames", ())
+        own = float(mark.args[0]) if mark else 0.0, needs_server
+        rank[item.path] = max(own, rank.get(item.path, own))
+    items.sort(key=lambda item: rank[item.path], reverse=True)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def ports_of_its_own(worker_id: str) -> Iterator[None]:
     """Of test processes side by side the first alone finds Triton's own ports free; the others are given any."""

@@ -146,7 +146,7 @@ def _run_steps(
 ) -> Iterable[bool]:
     """Takes one optimizer step after another to the end of the run; yields whether a checkpoint is due."""
     reads_both_ways = isinstance(trained.model, PrefixLMForCausalLM)
-    compute_loss = completion_loss if reads_both_ways else torch.compile(compute_weighted_loss)
+    compute_loss = compute_completion_loss if reads_both_ways else torch.compile(compute_weighted_loss)
     begun, saved, smooth = time.monotonic() - trained.seconds, trained.seconds, None
     for batch in stream:
         progress = max(trained.step / config.steps, trained.seconds / 60 / config.minutes)
@@ -297,7 +297,7 @@ def compute_weighted_loss(model: LlamaForCausalLM, tokens: torch.Tensor, weights
     return (losses * weighted).sum() / weighted.sum()
 
 
-def completion_loss(model: PrefixLMForCausalLM, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+def compute_completion_loss(model: PrefixLMForCausalLM, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """`compute_weighted_loss` of a prefix language model, over the tokens that have a weight. No completion sees
     padding."""
     learnt = weights[:, 1:] > 0
@@ -361,7 +361,7 @@ NEWTON_SCHULZ_STEPS = 5
 
 
 def orthogonalise(matrix: torch.Tensor) -> torch.Tensor:
-    """The nearest orthogonalise matrix of a (rows, columns) matrix, roughly: its singular values land in 0.7-1.2."""
+    """Makes the nearest orthogonal matrix of a (rows, columns) matrix, roughly: its singular values land in 0.7-1.2."""
     x = matrix.mT if matrix.size(0) > matrix.size(1) else matrix
     x = x / (x.norm() + 1e-7)
     a, b, c = COEFFICIENTS
@@ -372,7 +372,9 @@ def orthogonalise(matrix: torch.Tensor) -> torch.Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """For weight matrices only; `lr` is on AdamW's scale: an update has a root mean square of 0.2, as AdamW's have."""
+    """For weight matrices only; `lr` is on AdamW's scale: an update has a root mean square of 0.2, as AdamW's have.
+
+    `torch.optim.Muon` computes the same in bf16, which is slow on a core without units for it."""
 
     def __init__(self, matrices: Iterable[torch.Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.01):
         super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from itertools import islice
@@ -37,7 +37,8 @@ from transformers import BertConfig, BertModel
 
 from revelator import registry
 from revelator.artifact import disk_errors
-from revelator.errors import ArtifactError, ConfigError
+from revelator.calibration import fit_logistic
+from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_folder, staged_folder, write_bytes, write_json
 from revelator.minilm import DIGESTS, HUB_ID, REVISION, TOKENIZER, WEIGHTS, fetch_minilm
 from revelator.reading import (
@@ -60,7 +61,6 @@ from revelator.reading import (
     pad_windows,
 )
 from revelator.reading_scores import ReadingScores, score_outcomes
-from training.calibration import calibrate
 from training.checkpoints import (
     find_checkpoint,
     find_interrupted_run,
@@ -78,6 +78,7 @@ from training.tracking import log_configuration, open_tracked_run
 HEAD_RATE = 5.0  # times the learning rate, for the scores that begin from nothing
 WARMUP = 0.05
 IGNORED = -100
+PRIOR = 1e-2  # keeps the weights of separable rows finite
 
 console = Console(stderr=True)
 
@@ -134,7 +135,7 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
             round_weights(model)
             figures, calibration = judge(model, tokenizer, dev_rows)
             save_reader(config, model, calibration, {name: score.to_json() for name, score in figures.items()}, run)
-            mlflow.log_metrics(_flat(figures), step=config.steps)
+            mlflow.log_metrics(_flatten_figures(figures), step=config.steps)
             mlflow.log_artifacts(str(config.out), "reader")
     return {
         "reader": str(config.out),
@@ -276,6 +277,22 @@ def judge(
     return figures, calibration
 
 
+def calibrate(margins: Iterable[tuple[float, float]], answerable: Iterable[bool]) -> Calibration:
+    """Fits the logistic regression of `answerable` on kind and span margins. No weight is negative: a larger margin
+    never makes an answer less likely.
+
+    Raises DataError for margins that are no numbers and for rows of one class.
+    """
+    x, y = np.array(list(margins), float).reshape(-1, 2), np.array(list(answerable), float)
+    if not np.isfinite(x).all():
+        count = int((~np.isfinite(x)).any(1).sum())
+        raise DataError(f"{count} of {len(x)} margins are no numbers: nothing can be calibrated on them")
+    if len(set(y.tolist())) < 2:
+        raise DataError("calibration needs rows with an answer and rows without one")
+    (kind, span), bias = fit_logistic(np.clip(x, -50, 50), y, PRIOR)
+    return Calibration(float(kind), float(span), bias)
+
+
 def make_forward(model: ReaderModel) -> Any:
     """The network behind `revelator.reading.Forward`."""
     model.eval()
@@ -364,6 +381,6 @@ def _write_card(config: ReaderConfig, figures: dict) -> str:
     return "\n".join([*lines, ""])
 
 
-def _flat(figures: dict[str, ReadingScores]) -> dict[str, float]:
+def _flatten_figures(figures: dict[str, ReadingScores]) -> dict[str, float]:
     flat = {f"dev/{name}/{key}": value for name, score in figures.items() for key, value in asdict(score).items()}
     return {name: value for name, value in flat.items() if math.isfinite(value)}

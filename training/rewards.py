@@ -53,7 +53,7 @@ def binding(task: str, prompt: str, gold: str, output: str) -> float | None:
     plan = _read(task, output)
     if plan is None:
         return 0.0
-    ours, wanted = _edges(plan), _edges(parse(json.loads(gold)))
+    ours, wanted = _list_edges(plan), _list_edges(parse(json.loads(gold)))
     return 2 * len(ours & wanted) / (len(ours) + len(wanted)) if ours or wanted else 1.0
 
 
@@ -64,7 +64,7 @@ def entities(task: str, prompt: str, gold: str, output: str) -> float | None:
     """
     if TASKS[task].labels:
         return None
-    wanted = Counter(find_words(_text(gold)))
+    wanted = Counter(find_words(_join_texts(gold)))
     names = {word: wanted[word] for word in find_name_words(TASKS[task].question(prompt)) if word in wanted}
     if _read(task, output) is None:
         return 0.0
@@ -127,10 +127,10 @@ REWARDS: dict[str, Reward] = {
 def make_reward_functions(weights: Mapping[str, float], answers: Answers) -> list[Callable[..., list[float | None]]]:
     """Wraps the rewards of `weights` for TRL: each takes the columns of a batch and returns a list of values."""
     chosen = REWARDS | {"executed": partial(executed, answers)}
-    return [_batched(name, chosen[name]) for name in weights]
+    return [_make_batched(name, chosen[name]) for name in weights]
 
 
-def _batched(name: str, reward: Reward) -> Callable[..., list[float | None]]:
+def _make_batched(name: str, reward: Reward) -> Callable[..., list[float | None]]:
     def values(
         prompts: list[str], completions: list[str], task: list[str], gold: list[str], **_: Any
     ) -> list[float | None]:
@@ -147,11 +147,11 @@ def _read(task: str, output: str) -> Any:
     return TASKS[task].sound(output)
 
 
-def _edges(plan: Expression) -> set[tuple[int, int]]:
+def _list_edges(plan: Expression) -> set[tuple[int, int]]:
     return {(source, leaf) for leaf, wired in enumerate(bind(plan).sources) for source in wired.values()}
 
 
-def _text(gold: str) -> str:
+def _join_texts(gold: str) -> str:
     value = json.loads(gold)
     return value if isinstance(value, str) else " ".join(value)
 

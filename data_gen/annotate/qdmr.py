@@ -148,14 +148,14 @@ def _narrow(writer: Writer, k: int, number: str, told: str) -> StepWords:
     return StepWords(base.noun, question, phrase, folded, base.many, base.attribute, filters=filters, kind=base.kind)
 
 
-def _count(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
+def _write_count(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     counted = writer.words[int(match[1])]
     unit = f" {match[2]}" if match[2] else ""
     question = tidy(f"how many {writer.spell_all(match[1])} are there{unit}")
     return StepWords("number", question, attribute=f"number of {to_plural(counted.noun)}")
 
 
-def _group(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
+def _write_group(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     aggregate, what, each = match[1].casefold(), match[2], match[3]
     number = re.fullmatch(R, what)
     one = writer.words[int(number[1])] if number else None
@@ -174,7 +174,7 @@ def _group(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     return StepWords(find_head(phrase), question, attribute=f"{aggregate} {find_head(phrase)}")
 
 
-def _aggregate(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
+def _write_aggregate(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     word, number = match[1].casefold(), match[2]
     one = writer.words[int(number)]
     if word in ("sum", "average", "total", "mean"):
@@ -187,7 +187,7 @@ def _aggregate(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     return StepWords(noun, question, many=several, attribute=f"{word} {one.attribute}")
 
 
-def _superlative(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
+def _write_superlative(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     base, by = writer.words[int(match[1])], writer.words[int(match[2])]
     word, by_what = match[3].casefold(), _name_one(by.attribute)
     if find_head(by_what) in ("size", "area"):
@@ -202,7 +202,7 @@ def _name_one(attribute: str) -> str:
     return re.sub(rf"\b{re.escape(noun)}\b", to_singular(noun), attribute.removeprefix("the "), count=1, flags=re.I)
 
 
-def _comparative(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
+def _write_comparative(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     base, by = writer.words[int(match[1])], writer.words[int(match[2])]
     told, said = by.attribute, writer.spell(match[3])
     if told in ("date", "year", "day"):
@@ -219,7 +219,7 @@ def _require_name(writer: Writer, number: str) -> tuple[int, ...]:
     return (int(number),)
 
 
-def _arithmetic(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
+def _write_arithmetic(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     word, before, operands, after = match[1].casefold(), match[2], writer.spell(match[3]), match[4]
     unit = f" in {before or after}" if before or after else ""
     values = [part.strip() for part in re.split(r",|\band\b", operands)]
@@ -241,14 +241,14 @@ def _read_place(value: str) -> int:
     return int(re.sub(r"\D", "", value) or 0) if value.startswith("#") else 0
 
 
-def _discard(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
+def _write_discard(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     base, rest = writer.words[int(match[1])], writer.spell(match[2], many=True)
     among = "among " if re.fullmatch(R, match[2]) and writer.words[int(match[2][1:])].many else ""
     question = tidy(f"{writer.ask_which(k, match[1])} are not {among}{rest}")
     return StepWords(base.noun, question, many=True, attribute=base.attribute)
 
 
-def _intersection(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
+def _write_intersection(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     what, first, second = match[1], writer.words[int(match[2])], writer.words[int(match[3])]
     if re.fullmatch(rf"{R}|(?:who|what|where)(?: (?:is|are|was|were))?", what) and not (first.folded or second.folded):
         chosen = f"which {to_plural(first.noun)} among" if writer.list_users(k) else "which of"
@@ -267,7 +267,7 @@ def _intersection(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
 REFERRED = re.compile(r"^(?:who|what|where|when|how)\b")
 
 
-def _sort(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
+def _write_sort(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     base = writer.words[int(match[1])]
     by = re.sub(R, lambda number: f"the {writer.words[int(number[1])].attribute}", match[2])
     after = tuple(int(number) for number in re.findall(R, match[2]) if not writer.words[int(number)].folded)
@@ -276,7 +276,7 @@ def _sort(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     )
 
 
-def _boolean(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
+def _write_boolean(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     text = re.sub(r"^if\s+", "", match[0])
     many = re.match(rf"(?:are|were|have|do) |{R} (?:are|were|have)\b|(?:is|are) there any", text, re.I) is not None
     if there := re.fullmatch(r"there\s+(is|are|was|were)\s+(.+)", text):
@@ -290,7 +290,7 @@ def _boolean(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     return StepWords("claim", tidy(spelt) if re.match(rf"{AUXILIARY}\b", text, re.I) else ask_statement(spelt))
 
 
-def _union(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
+def _write_union(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     """Several steps that a later one speaks of together."""
     numbers = re.findall(R, match[0])
     one = writer.words[int(numbers[0])]
@@ -304,22 +304,22 @@ def _refuse_inner_comparison(writer: Writer, k: int, match: re.Match[str]) -> St
 
 Rule = tuple[str, Callable[[Writer, int, re.Match[str]], StepWords]]
 RULES: list[Rule] = [
-    (rf"{R}(?:\s*(?:,|and|or)\s*{R})+", _union),
+    (rf"{R}(?:\s*(?:,|and|or)\s*{R})+", _write_union),
     (rf"which\b[^#]* {R}(?:\s*(?:,|and|or)\s*{R})+", _refuse_inner_comparison),
-    (r"(?:the )?(number|average|sum|maximum|minimum|highest|lowest) of (.+?) for each (?:of )?(.+)", _group),
-    (rf"(?:the )?number of (?:of )?{R}(?: (in \w+))?", _count),
-    (rf"(?:the )?(sum|average|total|mean|{EXTREME}) (?:of )?{R}", _aggregate),
-    (rf"{R} where {R} (?:(?:is|are|was|were) )?(?:the )?({EXTREME})", _superlative),
-    (rf"{R} where {R} (?:(?:is|are|was|were) )?(.+)", _comparative),
+    (r"(?:the )?(number|average|sum|maximum|minimum|highest|lowest) of (.+?) for each (?:of )?(.+)", _write_group),
+    (rf"(?:the )?number of (?:of )?{R}(?: (in \w+))?", _write_count),
+    (rf"(?:the )?(sum|average|total|mean|{EXTREME}) (?:of )?{R}", _write_aggregate),
+    (rf"{R} where {R} (?:(?:is|are|was|were) )?(?:the )?({EXTREME})", _write_superlative),
+    (rf"{R} where {R} (?:(?:is|are|was|were) )?(.+)", _write_comparative),
     (
         r"(?:the )?(difference|sum|division|multiplication)(?: in (\w+))?(?: of)? "
         r"(#?[\d.]+(?:\s*(?:,|and)\s*#?[\d.]+)+)(?: in (\w+))?",
-        _arithmetic,
+        _write_arithmetic,
     ),
-    (rf"{R} besides (.+)", _discard),
-    (rf"(.+?)(?: (?:in|of|between|for))? both (?:of )?{R} and {R}", _intersection),
-    (rf"{R} (?:that can be )?sorted by (.+)", _sort),
-    (r"(?:if\s|(?:is|are|was|were|do|does|did|has|have|can)\s).+", _boolean),
+    (rf"{R} besides (.+)", _write_discard),
+    (rf"(.+?)(?: (?:in|of|between|for))? both (?:of )?{R} and {R}", _write_intersection),
+    (rf"{R} (?:that can be )?sorted by (.+)", _write_sort),
+    (r"(?:if\s|(?:is|are|was|were|do|does|did|has|have|can)\s).+", _write_boolean),
     (rf"{R} (.+)", narrow),
     (rf"(?:the )?((?!(?:explain|describe|define|list|who|what|when|where|how)\b)[a-z-]+) {R}", narrow_by_adjective),
 ]

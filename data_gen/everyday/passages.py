@@ -70,8 +70,9 @@ class Teller:
         title = self._random.choice(("", things[0], begin(things[-1])))
         for number in range(QUESTIONS):
             fact = self._random.choice(said)
+            answers: tuple[Answer, ...] = ()
             if self._random.random() < UNSAID:
-                question, answers = self._ask_unsaid(fact, passage), ()
+                question = self._ask_unsaid(fact, passage)
             else:
                 question, answers = fact.ask(self._random), (Answer(fact.value, passage.find(fact.value)),)
                 if passage.count(fact.value) != 1:

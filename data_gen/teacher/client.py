@@ -10,36 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
-import openai
 from aiolimiter import AsyncLimiter
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from data_gen.teacher.config import BudgetConfig, EndpointConfig
-from revelator.endpoints import check_key, mask_key
-from revelator.errors import DataError, RevelatorError, ServingError, Unavailable
+from revelator.errors import DataError, DeadlineExceeded, RevelatorError, ServingError, Unavailable
 from revelator.files import sha256_text
+from revelator.language_model import Endpoint, RefusedError, Reply
 from revelator.tasks.chat_prompts import Message
 
 WAIT = 30.0  # seconds for another process that is writing
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A model's text, the tokens that it was charged for, and why it ended (`stop`, or `length` if it was cut)."""
-
-    text: str
-    tokens_in: int
-    tokens_out: int
-    finish: str
+KEPT = ("text", "tokens_in", "tokens_out", "finish")  # fields of a reply
 
 
 class Cache:
@@ -61,7 +49,8 @@ class Cache:
 
     def put(self, request: Mapping[str, Any], reply: Reply) -> None:
         """Returns when the reply is on the disk."""
-        values = (_hash_request(request), _write_canonical(request), json.dumps(vars(reply), ensure_ascii=False))
+        kept = {name: getattr(reply, name) for name in KEPT}
+        values = (_hash_request(request), _write_canonical(request), json.dumps(kept, ensure_ascii=False))
         with self._explain_errors():
             self._store.execute("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", values)
 
@@ -141,35 +130,22 @@ class Budget:
         return (tokens_in * self.config.price_in + tokens_out * self.config.price_out) / MILLION
 
 
-KEY_VARIABLE = "OPENAI_API_KEY"
-MESSAGE_CHARACTERS = 300  # of a server's own error text
-RETRYABLE = frozenset({408, 409, 425, 429})
-ONE_REQUEST = frozenset({400, 413, 422})  # refusals of this prompt; the next one may pass
-
-
-class RefusedError(RevelatorError):
-    """The endpoint refuses this one prompt: too long, or against its rules."""
-
-
 class Client:
-    """One endpoint and model. `ask` raises BudgetSpentError, RefusedError, Unavailable after the retries, and
-    ServingError for what no retry mends (a wrong key, model or address). `calls` counts the answers that came over the
-    network, `cached` those of the cache."""
+    """One endpoint and model. `ask` raises BudgetSpentError, RefusedError, Unavailable or DeadlineExceeded after the
+    retries, and ServingError for what no retry mends (a wrong key, model or address). `calls` counts the answers that
+    came over the network, `cached` those of the cache."""
 
     def __init__(self, config: EndpointConfig, cache: Cache, budget: Budget, max_tokens: int) -> None:
         self.config, self.cache, self.budget, self.max_tokens = config, cache, budget, max_tokens
         self.calls = self.cached = 0
         self._failed: RevelatorError | None = None  # what ended the asking; calls under way still end
-        key = os.environ.get(KEY_VARIABLE, "")
-        self._key = check_key(key, KEY_VARIABLE) if key.strip() else None
-        self._openai = AsyncOpenAI(
-            base_url=config.url,
-            api_key=self._key or "none",
+        self._endpoint = Endpoint(
+            config.url,
+            config.model,
             timeout=config.timeout,
-            max_retries=config.retries,
-            http_client=DefaultAsyncHttpxClient(
-                follow_redirects=False, trust_env=False, event_hooks={"request": [self._wait_for_rates]}
-            ),
+            retries=config.retries,
+            is_patient=True,
+            before_attempt=self._wait_for_rates,
         )
         self._slots = asyncio.Semaphore(config.concurrency)
         rate, tokens = config.requests_per_minute, config.tokens_per_minute
@@ -178,13 +154,8 @@ class Client:
 
     async def ask(self, messages: list[Message], temperature: float, seed: int) -> Reply:
         """The reply to a chat. The same chat, temperature and seed are answered from the cache once they were asked."""
-        request = {
-            "model": self.config.model,
-            "messages": messages,
-            "temperature": temperature,
-            "max_tokens": self.max_tokens,
-            "seed": seed,
-        }
+        options = {"temperature": temperature, "max_tokens": self.max_tokens, "seed": seed}
+        request = {"model": self.config.model, "messages": messages, **options}
         if (known := self.cache.get(request)) is not None:
             self.cached += 1
             self.budget.charge(known)
@@ -193,30 +164,32 @@ class Client:
         async with self._slots, self.budget.hold(most_in, self.max_tokens):
             if self._failed:
                 raise self._failed
-            reply = await self._ask_endpoint(request, most_in)
+            reply = await self._ask_endpoint(messages, options, self.config.retries)
+            if not (reply.tokens_in and reply.tokens_out):  # what reports no tokens is charged the most
+                reply = replace(reply, tokens_in=reply.tokens_in or most_in)
+                reply = replace(reply, tokens_out=reply.tokens_out or len(reply.text.encode()))
             self.cache.put(request, reply)
             self.budget.charge(reply)
         self.calls += 1
         return reply
 
     async def close(self) -> None:
-        await self._openai.close()
+        await self._endpoint.close()
 
-    async def _ask_endpoint(self, request: dict[str, Any], most_in: int) -> Reply:
-        """The openai client retries after refusals and lost connections, this function after a malformed reply."""
-        fault: RevelatorError
-        for _ in range(self.config.retries + 1):
-            try:
-                return _read_reply(await self._openai.chat.completions.create(**request), most_in)
-            except openai.APIError as error:
-                fault = self._describe_fault(error)
-                break
-            except (openai.OpenAIError, ValueError, RecursionError, _MalformedError):
-                hint = self._hint_again()
-                fault = Unavailable("the reply is not what the protocol promises", where=self.config.url, hint=hint)
-        if not isinstance(fault, RefusedError):
-            self._failed = self._failed or fault
-        raise fault
+    async def _ask_endpoint(self, messages: list[Message], options: dict[str, Any], retries: int) -> Reply:
+        """The endpoint retries after refusals and lost connections, this function after a malformed reply."""
+        try:
+            return await self._endpoint.chat(messages, **options)
+        except RefusedError:
+            raise
+        except ServingError as error:
+            if retries and isinstance(error, Unavailable) and not error.final:
+                return await self._ask_endpoint(messages, options, retries - 1)
+            if isinstance(error, Unavailable | DeadlineExceeded):
+                goes_on = f"run the same command again: the answers so far are kept in {self.cache.path}"
+                error.hint = "; ".join(filter(None, [error.hint, goes_on]))
+            self._failed = self._failed or error
+            raise
 
     async def _wait_for_rates(self, request: httpx.Request) -> None:
         """Before each attempt. A token has about 4 bytes."""
@@ -224,48 +197,3 @@ class Client:
             await self._requests.acquire()
         if self._tokens:
             await self._tokens.acquire(min(len(request.content) // 4 + self.max_tokens, self._tokens.max_rate))
-
-    def _describe_fault(self, error: openai.APIError) -> RevelatorError:
-        where = self.config.url
-        if isinstance(error, openai.APIStatusError):
-            said, status = mask_key(error.message, self._key)[:MESSAGE_CHARACTERS], error.status_code
-            if status in ONE_REQUEST:
-                return RefusedError(f"the endpoint refused the prompt ({status})", where=where, hint=said)
-            message = f"the endpoint answered {status}: {said}"
-            if status in RETRYABLE or status >= 500:
-                return Unavailable(message, where=where, hint=self._hint_again())
-            hint = f"check the model name {self.config.model!r} and the key in {KEY_VARIABLE}"
-            hint = hint if status >= 400 else "a redirect is not followed: give the address that answers"
-            return ServingError(message, where=where, hint=hint)
-        message = mask_key(f"no connection: {error.__cause__ or error}", self._key)
-        if isinstance(error, openai.APITimeoutError):
-            message = f"no answer within {self.config.timeout:g} s"
-        return Unavailable(message, where=where, hint=self._hint_again())
-
-    def _hint_again(self) -> str:
-        return f"run the same command again: the answers so far are kept in {self.cache.path}"
-
-
-class _MalformedError(Exception):
-    """A reply without a text."""
-
-
-def _read_reply(completion: Any, most_in: int) -> Reply:
-    """The openai client checks no reply, so any JSON may be in this one. What reports no tokens is charged the most;
-    half of a surrogate pair in the text becomes a question mark, for nothing could write it down."""
-    try:
-        choice = completion.choices[0]
-        text, finish = choice.message.content or "", choice.finish_reason
-        if not isinstance(text, str):
-            raise TypeError("content is no text")
-        text = text.encode("utf-8", "replace").decode()
-    except (AttributeError, IndexError, TypeError, KeyError) as error:
-        raise _MalformedError from error
-    tokens_in = _read_count(completion.usage, "prompt_tokens", most_in)
-    tokens_out = _read_count(completion.usage, "completion_tokens", len(text.encode()))
-    return Reply(text, tokens_in, tokens_out, finish if isinstance(finish, str) else "")
-
-
-def _read_count(usage: Any, name: str, otherwise: int) -> int:
-    value = getattr(usage, name, None)
-    return value if isinstance(value, int) and value >= 0 else otherwise

@@ -21,11 +21,12 @@ from typing import Any, TypeVar
 from data_gen.build import build
 from data_gen.config import SetConfig
 from data_gen.questions import QUESTIONS
-from data_gen.teacher.client import Budget, BudgetSpentError, Cache, Client, RefusedError
+from data_gen.teacher.client import Budget, BudgetSpentError, Cache, Client
 from data_gen.teacher.config import TeacherConfig
 from data_gen.teacher.replies import DroppedError
 from revelator.errors import ConfigError, DataError, RevelatorError
 from revelator.files import hold_lock
+from revelator.language_model import RefusedError
 
 ANSWERS = "calls.sqlite"
 
@@ -83,7 +84,7 @@ class Work:
         except DroppedError as error:
             self.dropped[error.message] += 1
         except RefusedError as error:
-            self.dropped[error.message] += 1
+            self.dropped[f"the endpoint refused the prompt ({error.status})"] += 1
         except BudgetSpentError:
             self.stopped = True
             self.dropped["not begun or not finished: the budget is spent"] += 1

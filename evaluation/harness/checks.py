@@ -23,11 +23,11 @@ def check_ids(found: Sequence[str], wanted: Collection[str], where: str, *, whol
     ]
     if whole:
         faults.append(("missing", [id for id in wanted if id not in given]))
-    if said := [f"{_some(ids)} {fault}" for fault, ids in faults if ids]:
+    if said := [f"{_list_some(ids)} {fault}" for fault, ids in faults if ids]:
         raise DataError(f"the ids do not fit the benchmark: {'; '.join(said)}", where=where)
 
 
-def _some(ids: Sequence[str]) -> str:
+def _list_some(ids: Sequence[str]) -> str:
     """`4 ids (a, b, c, …)`."""
     more = ", …" if len(ids) > SHOWN else ""
     return f"{len(ids)} id{'s' if len(ids) > 1 else ''} ({', '.join(ids[:SHOWN])}{more})"

@@ -76,6 +76,8 @@ def score_trace(
     text, rule = join_answers(trace.answers), benchmark.normaliser
     scores = score_answers(text, trace.answers, row.golds, rule, is_list=benchmark.has_list_answers)
     found = _list_retrieved_titles(trace)
+    probabilities = [node.detail["probability"] for node in trace.nodes if "probability" in node.detail]
+    judged = [[p.relevance for p in node.documents if p.relevance is not None] for node in trace.nodes]
     if row.gold_titles and any(node.usage.retrievals for node in trace.nodes):
         scores |= score_titles(found, row.gold_titles, CUTOFFS)
     if plans and question.plan and row.gold_route in ("complex", "compound"):
@@ -92,20 +94,11 @@ def score_trace(
         plan=trace.plan or "",
         retrieved=found,
         scores=scores,
-        probability=min(_list_probabilities(trace), default=None),
-        relevance=min(_list_relevances(trace), default=None),
+        probability=min(probabilities, default=None),
+        relevance=min((max(leaf) for leaf in judged if leaf), default=None),
         cost=count_cost(trace, sequential=sequential, switched_off=switched_off),
         trace=trace if keep_trace else None,
     )
-
-
-def _list_probabilities(trace: Trace) -> list[float]:
-    return [node.detail["probability"] for node in trace.nodes if "probability" in node.detail]
-
-
-def _list_relevances(trace: Trace) -> list[float]:
-    judged = [[p.relevance for p in node.documents if p.relevance is not None] for node in trace.nodes]
-    return [max(leaf) for leaf in judged if leaf]
 
 
 def score_plan(plan: str, gold: Sketch, *, own: bool) -> dict[str, float]:

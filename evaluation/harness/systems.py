@@ -27,6 +27,7 @@ from revelator.limits import FREE, Limits, Strategy
 from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
+from serving.executor.trees import NoModel
 from serving.executor.writing import Writing
 from serving.knowledge.config import open_sources
 from serving.models.adapters import find_adapter
@@ -34,7 +35,7 @@ from serving.models.embedded import EmbeddedGenerator
 from serving.models.endpoint_revelator import EndpointRevelator
 from serving.models.generators import EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
-from serving.protocols import Completion, Generator, Retriever, Revelator
+from serving.protocols import Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.index_folder import INDEX
 from serving.retrieval.logic import Operators
@@ -46,7 +47,6 @@ from serving.triton.repository import read_planner
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from revelator.trace import Passage
     from serving.models.engine import Engine
 
 Ask = Callable[[str], Awaitable[Trace]]
@@ -235,8 +235,8 @@ async def _connect_services(config: RunConfig, stack: AsyncExitStack) -> Service
 
 
 def _open_services(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Services:
-    revelator: Revelator = AbsentService()
-    retriever: Retriever = AbsentService()
+    revelator: Revelator = NoModel()
+    retriever: Retriever = NoModel()
     if needs_revelator(config):
         revelator = open_revelator(config, stack, shared)
     if needs_index(config):
@@ -290,13 +290,3 @@ def _open_executor(
     share = config.ablation.deduplication is None
     writing = Writing(config.merge, bool(config.generator) and config.merge != "code", config.own_knowledge)
     return Executor(*services, limits, sources=sources, logical=logical, share_leaves=share, writing=writing)
-
-
-class AbsentService:
-    """Takes the place of a service that the system does not need; calling it is a bug."""
-
-    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        raise AssertionError(f"nobody was to be asked for {task}")
-
-    async def search(self, query: str, k: int) -> list[Passage]:
-        raise AssertionError("nobody was to search")

@@ -198,7 +198,7 @@ def schema() -> dict[str, Any]:
 def parse(text: str) -> Art:
     """Parses a JSON text into a tree. Raises ExpressionError with line, column, caret and a hint."""
     try:
-        value = json.loads(text, object_pairs_hook=_distinct, parse_int=float)  # of any number of digits
+        value = json.loads(text, object_pairs_hook=_refuse_repeats, parse_int=float)  # of any number of digits
     except json.JSONDecodeError as error:
         raise fault(text, "not-json", f"not JSON: {error.msg}", error.pos, error.pos + 1, FORM) from error
     except _Refused as error:
@@ -206,7 +206,7 @@ def parse(text: str) -> Art:
     except RecursionError as error:
         raise fault(text, "too-deep", f"deeper than {MAX_DEPTH} nodes", 0, 1, "ask a simpler question") from error
     try:
-        art = _node(value, ())
+        art = _read_node(value, ())
     except _Refused as error:
         start, end = _locate(text, error.path)
         place = _spell_path(error.path)
@@ -231,11 +231,11 @@ def to_json(art: Art) -> dict[str, Any]:
     optional = {field.name: field.default for field in fields(art.call)}
     return {
         "question": art.question,
-        _way(art.call): {name: value for name, value in written.items() if value != optional[name]},
+        _name_way(art.call): {name: value for name, value in written.items() if value != optional[name]},
     }
 
 
-def _way(call: Call) -> str:
+def _name_way(call: Call) -> str:
     return type(call).__name__.lower()
 
 
@@ -245,7 +245,7 @@ class _Refused(Exception):
         self.code, self.message, self.path, self.hint = code, message, path, hint
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
@@ -253,42 +253,42 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _node(value: Any, path: Path) -> Art:
+def _read_node(value: Any, path: Path) -> Art:
     if len(path) >= 2 * MAX_DEPTH:  # two steps a node
         raise _Refused("too-deep", f"deeper than {MAX_DEPTH} nodes", path, "ask a simpler question")
-    given = _object(value, path, {"question"}, set(WAYS))
-    question = _text(given["question"], (*path, "question"))
+    given = _read_object(value, path, {"question"}, set(WAYS))
+    question = _read_text(given["question"], (*path, "question"))
     ways = [way for way in WAYS if way in given]
     if len(ways) != 1:
         raise _Refused("way", f"{len(ways)} ways to answer, where one is needed: {', '.join(ways) or 'none'}", path)
     way, at = ways[0], (*path, ways[0])
     if way == "children":
-        items = _items(given[way], at)
-        return Art(question, children=tuple(_node(item, (*at, place)) for place, item in enumerate(items)))
+        items = _read_items(given[way], at)
+        return Art(question, children=tuple(_read_node(item, (*at, place)) for place, item in enumerate(items)))
     if way == "direct":
         if given[way] is not True:
             raise _Refused("type", "not true", at, '[DR] is written "direct": true')
         return Art(question)
-    return Art(question, _call(CALLS[way], given[way], at))
+    return Art(question, _read_call(CALLS[way], given[way], at))
 
 
-def _call(kind: type[Call], value: Any, at: Path) -> Call:
+def _read_call(kind: type[Call], value: Any, at: Path) -> Call:
     needed = {field.name for field in fields(kind) if field.default is MISSING}
-    given = _object(value, at, needed, {field.name for field in fields(kind)} - needed)
-    return kind(**{name: _field(name, item, (*at, name)) for name, item in given.items()})
+    given = _read_object(value, at, needed, {field.name for field in fields(kind)} - needed)
+    return kind(**{name: _read_field(name, item, (*at, name)) for name, item in given.items()})
 
 
-def _field(name: str, value: Any, path: Path) -> Any:
+def _read_field(name: str, value: Any, path: Path) -> Any:
     if name == "entities":
-        return tuple(_text(item, (*path, place)) for place, item in enumerate(_items(value, path)))
+        return tuple(_read_text(item, (*path, place)) for place, item in enumerate(_read_items(value, path)))
     if name == "inverse":
         if not isinstance(value, bool):
             raise _Refused("type", f"not true or false but {value!r}", path, "leave it out if not known")
         return value
-    return _text(value, path)
+    return _read_text(value, path)
 
 
-def _object(value: Any, path: Path, needed: set[str], optional: set[str]) -> dict[str, Any]:
+def _read_object(value: Any, path: Path, needed: set[str], optional: set[str]) -> dict[str, Any]:
     names = ", ".join(sorted(needed | optional))
     if not isinstance(value, dict):
         raise _Refused("type", f"not an object but {type(value).__name__}", path, f"an object with {names}")
@@ -299,13 +299,13 @@ def _object(value: Any, path: Path, needed: set[str], optional: set[str]) -> dic
     return value
 
 
-def _items(value: Any, path: Path) -> list[Any]:
+def _read_items(value: Any, path: Path) -> list[Any]:
     if not isinstance(value, list) or not value:
         raise _Refused("type", "not a list of one or more", path, "a list in square brackets")
     return value
 
 
-def _text(value: Any, path: Path) -> str:
+def _read_text(value: Any, path: Path) -> str:
     if not isinstance(value, str) or not value.strip():
         raise _Refused("text", "not a text with at least one character to see", path, "a string in double quotes")
     return value
@@ -368,7 +368,7 @@ def check(art: Art) -> tuple[Fault, ...]:
     from.
     """
     nodes = number_nodes(art)
-    return tuple(fault for node in nodes for fault in _faults(node, nodes))
+    return tuple(fault for node in nodes for fault in _find_faults(node, nodes))
 
 
 def locate(text: str, fault: Fault) -> Diagnostic:
@@ -377,20 +377,20 @@ def locate(text: str, fault: Fault) -> Diagnostic:
     return Diagnostic(fault.code, f"{fault.place}: {fault.message}", start, end, fault.hint)
 
 
-def _faults(at: Numbered, nodes: tuple[Numbered, ...]) -> Iterator[Fault]:
+def _find_faults(at: Numbered, nodes: tuple[Numbered, ...]) -> Iterator[Fault]:
     for name, text in _locate_texts(at.node):
         for number in references(text):
-            if reason := _unready(at, number, nodes):
+            if reason := _explain_unready(at, number, nodes):
                 message = f"node {at.number} names [{number}], {reason}"
                 hint = "name a node that is answered earlier: one to the left of it, or below such a one"
-                yield Fault("reference", message, at.number, _path(at, name), hint)
+                yield Fault("reference", message, at.number, _find_path(at, name), hint)
     if at.node.is_direct and at.parent is not None and not references(at.node.question):
         message = f"node {at.number} is answered directly but names no earlier answer"
         hint = "write [i] for the answers that it is drawn from, or give it an operator"
-        yield Fault("direct", message, at.number, _path(at, ("question",)), hint)
+        yield Fault("direct", message, at.number, _find_path(at, ("question",)), hint)
 
 
-def _unready(at: Numbered, number: int, nodes: tuple[Numbered, ...]) -> str | None:
+def _explain_unready(at: Numbered, number: int, nodes: tuple[Numbered, ...]) -> str | None:
     if number >= len(nodes):
         return f"but the last node is {len(nodes) - 1}"
     other = nodes[number]
@@ -404,10 +404,10 @@ def _unready(at: Numbered, number: int, nodes: tuple[Numbered, ...]) -> str | No
 def _locate_texts(node: Art) -> Iterator[tuple[Path, str]]:
     yield ("question",), node.question
     if call := node.call:
-        yield from (((_way(call), *path), text) for path, text in call.locate_texts())
+        yield from (((_name_way(call), *path), text) for path, text in call.locate_texts())
 
 
-def _path(at: Numbered, name: Path) -> Path:
+def _find_path(at: Numbered, name: Path) -> Path:
     return (*(step for place in at.path for step in ("children", place)), *name)
 
 

@@ -38,17 +38,17 @@ CANONICAL = {"TIMES": " * "}  # of several spellings the one that `render` write
 def make_plan_grammar() -> Grammar:
     """The grammar of plans, after the one space that a completion begins with."""
     closing = ("x", '"', "}", " {x}", "{x}", "x}", " x")
-    return Grammar(_plan_text(), closing, brackets=")", opening="(", deepening="(*+")
+    return Grammar(_write_plan_grammar(), closing, brackets=")", opening="(", deepening="(*+")
 
 
-def _plan_text() -> str:
+def _write_plan_grammar() -> str:
     rules = _Kinds().rules("start", "unfed")
     lines = ['start: " " start_unfed', *(f"{name}: {' | '.join(alternatives)}" for name, alternatives in rules)]
     lines += [f"{name}: /{pattern}/" for name, pattern in PIECES.items()]
     used = set(" ".join(lines).split())
-    for terminal in _file().terminals:
+    for terminal in _open_grammar().terminals:
         if terminal.name in TEXTS:
-            kinds = _kinds_of_text("IN_QUOTED" if terminal.name == "QUOTED" else "PLAIN")
+            kinds = _make_text_kinds("IN_QUOTED" if terminal.name == "QUOTED" else "PLAIN")
             lines.append(f"{terminal.name}: /{expand_classes(terminal.pattern.value)}/")
             named = {f"{terminal.name}_{kind}": text for kind, text in kinds.items()}
             lines += [f"{name}: {terminal.name} & {text}" for name, text in named.items() if name in used]
@@ -56,7 +56,7 @@ def _plan_text() -> str:
 
 
 @cache
-def _file() -> Lark:
+def _open_grammar() -> Lark:
     return Lark(read_grammar_file("bnf.lark"), parser="earley")
 
 
@@ -68,20 +68,20 @@ class _Kinds:
 
     def __init__(self) -> None:
         self.expansions: dict[str, list[list[str]]] = {}
-        for rule in _file().rules:
+        for rule in _open_grammar().rules:
             self.expansions.setdefault(rule.origin.name, []).append([symbol.name for symbol in rule.expansion])
-        self.signs = {t.name: _sign(t.name, t.pattern) for t in _file().terminals}
+        self.signs = {t.name: _spell_terminal(t.name, t.pattern) for t in _open_grammar().terminals}
         self.productive = self._productive()
 
     def rules(self, rule: str, kind: str) -> Iterator[tuple[str, list[str]]]:
         """(name, alternatives) of each rule that can be reached from this one, itself first."""
         waiting = [(rule, kind)]
         for part in waiting:
-            kept = [a for a in self._alternatives(*part) if self.productive.issuperset(self._inner(a))]
-            yield self._written(*part), [" ".join(self._written(*symbol) for symbol in a) for a in kept]
-            waiting += dict.fromkeys(p for a in kept for p in self._inner(a) if p not in waiting)
+            kept = [a for a in self._expand(*part) if self.productive.issuperset(self._find_rules(a))]
+            yield self._spell(*part), [" ".join(self._spell(*symbol) for symbol in a) for a in kept]
+            waiting += dict.fromkeys(p for a in kept for p in self._find_rules(a) if p not in waiting)
 
-    def _alternatives(self, rule: str, kind: str) -> Iterator[list[Part]]:
+    def _expand(self, rule: str, kind: str) -> Iterator[list[Part]]:
         for names in self.expansions[rule]:
             if "TIMES" in names:
                 times = names.index("TIMES")
@@ -96,7 +96,7 @@ class _Kinds:
             else:
                 yield [(name, kind) for name in names]
 
-    def _inner(self, alternative: list[Part]) -> list[Part]:
+    def _find_rules(self, alternative: list[Part]) -> list[Part]:
         return [(name, kind) for name, kind in alternative if name in self.expansions]
 
     def _productive(self) -> set[Part]:
@@ -104,18 +104,18 @@ class _Kinds:
         every = [(rule, kind) for rule in self.expansions for kind in ("unfed", "any", "some", "none")]
         found: set[Part] = set()
         while True:
-            more = {part for part in every if any(found.issuperset(self._inner(a)) for a in self._alternatives(*part))}
+            more = {part for part in every if any(found.issuperset(self._find_rules(a)) for a in self._expand(*part))}
             if more == found:
                 return found
             found = more
 
-    def _written(self, name: str, kind: str) -> str:
+    def _spell(self, name: str, kind: str) -> str:
         if name in self.expansions:
             return f"{name.strip('_')}_{kind}"
         return f"{name}_{'NONE' if kind == 'unfed' else kind.upper()}" if name in TEXTS else self.signs[name]
 
 
-def _sign(name: str, pattern: Pattern) -> str:
+def _spell_terminal(name: str, pattern: Pattern) -> str:
     """A space before an operator is a lexeme of its own, the one that stands between words: a lexer that never goes
     back can then tell ` + ` from a word that begins with a sign."""
     if isinstance(pattern, PatternRE) and name not in CANONICAL:
@@ -132,7 +132,7 @@ PIECES = {  # of which texts are made
 }
 
 
-def _kinds_of_text(plain: str) -> dict[str, str]:
+def _make_text_kinds(plain: str) -> dict[str, str]:
     """What a terminal is intersected with, by kind."""
     texts = {"NONE": f"{plain}*", "ANY": f"({plain} | PLACEHOLDER)*"}
     return texts | {"SOME": f"{texts['ANY']} & /[^{{]*\\{{(.|\\n)*/"}  # a brace is that of a placeholder
@@ -152,12 +152,12 @@ def make_logic_grammar() -> Grammar:
     least one sign, so that the bound on both keeps to `MAX_TERMS` and to `MAX_DEPTH`.
     """
     file = re.sub(r"\bstart\b", "query", read_grammar_file("logic.lark"))
-    text = TERM.sub(lambda found: f"TERM: {_term(found[1])}", file)
+    text = TERM.sub(lambda found: f"TERM: {_make_term(found[1])}", file)
     closing = ('"', 'x"', '"x"', ' "x"')
     return Grammar(f'start: " " query\n{text}', closing, ")", "(", deepening='("', deepest=2 * MAX_TERMS - 8)
 
 
-def _term(pattern: str) -> str:
+def _make_term(pattern: str) -> str:
     """The terminal on one line, without an escape that it does not need, its word one with a letter or a digit."""
     letters = character_class(r"[^\W_]")
     worded = expand_classes(pattern.replace(r"\w", f"[{letters}]")).replace('"', '" ?', 1)  # `render_spaced`
@@ -186,17 +186,17 @@ def make_plan_pattern(depth: int = 1) -> str:
     reason as with `make_plan_grammar`: a part is written by whether it may or must hold a placeholder. It leaves out
     groups deeper than `depth`, texts written as JSON strings, words that begin with a sign, and placeholders inside the
     parentheses and quotations of a text."""
-    return _list("none", depth)
+    return _write_list("none", depth)
 
 
-def _list(kind: str, depth: int) -> str:
+def _write_list(kind: str, depth: int) -> str:
     after = "any" if kind == "some" else kind
-    return rf"{_dependent(kind, depth)}(?: \+ {_dependent(after, depth)})*"
+    return rf"{_write_dependent(kind, depth)}(?: \+ {_write_dependent(after, depth)})*"
 
 
-def _dependent(kind: str, depth: int) -> str:
-    return rf"{_operand(kind, depth)}(?: \* {_operand('some', depth)})*"
+def _write_dependent(kind: str, depth: int) -> str:
+    return rf"{_write_operand(kind, depth)}(?: \* {_write_operand('some', depth)})*"
 
 
-def _operand(kind: str, depth: int) -> str:
-    return rf"(?:{_TEXTS[kind]}|\({_list(kind, depth - 1)}\))" if depth else f"(?:{_TEXTS[kind]})"
+def _write_operand(kind: str, depth: int) -> str:
+    return rf"(?:{_TEXTS[kind]}|\({_write_list(kind, depth - 1)}\))" if depth else f"(?:{_TEXTS[kind]})"

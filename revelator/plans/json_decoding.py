@@ -26,53 +26,53 @@ def make_json_grammar(schema: Schema) -> Grammar:
     """
     compact = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
     text = f'start: " " value\nvalue: %json {json.dumps(schema | {"x-guidance": compact})}\n'
-    ends = dict.fromkeys(end for whole in sorted(_texts(schema), key=len) for end in _ends(whole))
+    ends = dict.fromkeys(end for whole in sorted(_write_texts(schema), key=len) for end in _list_ends(whole))
     return Grammar(text, (*ends, "0"), brackets='"]}', opening="[{")
 
 
-def _ends(text: str) -> list[str]:
+def _list_ends(text: str) -> list[str]:
     """From each place of `text` to its end; not brackets alone, which are closed as they were opened."""
     return [text[at:] for at in range(text.rfind('"') + 1)]
 
 
-def _texts(schema: Schema) -> set[str]:
+def _write_texts(schema: Schema) -> set[str]:
     """The shortest text of each part of a schema, and of each object with one more of its keys."""
     definitions, found = schema.get("$defs", {}), set()
-    for part in _parts(schema):
-        found.add(_shortest(part, definitions))
+    for part in _list_parts(schema):
+        found.add(_write_shortest(part, definitions))
         required = part.get("required", [])
         for key in part.get("properties", {}):
-            found.add(_object(part, {*required, key}, definitions))
+            found.add(_write_object(part, {*required, key}, definitions))
     return {text for text in found if text}
 
 
-def _parts(value: Any) -> Iterator[Schema]:
+def _list_parts(value: Any) -> Iterator[Schema]:
     if isinstance(value, dict):
         if isinstance(value.get("type"), str):
             yield value
         for inner in value.values():
-            yield from _parts(inner)
+            yield from _list_parts(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _parts(inner)
+            yield from _list_parts(inner)
 
 
-def _shortest(schema: Schema, definitions: Schema, inside: frozenset[str] = frozenset()) -> str | None:
+def _write_shortest(schema: Schema, definitions: Schema, inside: frozenset[str] = frozenset()) -> str | None:
     """None where every text of `schema` would hold another of it."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return None if name in inside else _shortest(definitions[name], definitions, inside | {name})
+        return None if name in inside else _write_shortest(definitions[name], definitions, inside | {name})
     if "const" in schema or "enum" in schema:
         return min((json.dumps(value) for value in schema.get("enum", [schema.get("const")])), key=len)
     if "anyOf" in schema:
-        ways = [_shortest(way, definitions, inside) for way in schema["anyOf"]]
+        ways = [_write_shortest(way, definitions, inside) for way in schema["anyOf"]]
         return min((way for way in ways if way), key=len, default=None)
     match schema.get("type"):
         case "object":
-            return _object(schema, schema.get("required", []), definitions, inside)
+            return _write_object(schema, schema.get("required", []), definitions, inside)
         case "array":
             items = [*schema.get("prefixItems", []), *[schema.get("items", {})] * schema.get("minItems", 0)]
-            texts = [_shortest(item, definitions, inside) for item in items[: schema.get("minItems", 0)]]
+            texts = [_write_shortest(item, definitions, inside) for item in items[: schema.get("minItems", 0)]]
             return None if None in texts else f"[{', '.join(map(str, texts))}]"
         case "string":
             return json.dumps(schema.get("examples", ["x"])[0])
@@ -81,8 +81,8 @@ def _shortest(schema: Schema, definitions: Schema, inside: frozenset[str] = froz
     return "0"
 
 
-def _object(schema: Schema, keys: Any, definitions: Schema, inside: frozenset[str] = frozenset()) -> str | None:
-    values = {k: _shortest(v, definitions, inside) for k, v in schema.get("properties", {}).items() if k in keys}
+def _write_object(schema: Schema, keys: Any, definitions: Schema, inside: frozenset[str] = frozenset()) -> str | None:
+    values = {k: _write_shortest(v, definitions, inside) for k, v in schema.get("properties", {}).items() if k in keys}
     if None in values.values():
         return None
     return f"{{{', '.join(f'{json.dumps(key)}: {text}' for key, text in values.items())}}}"
@@ -108,19 +108,19 @@ def make_art_grammar() -> Grammar:
     Brackets stand nowhere else, texts are on one line, and a tree is at most `DEEPEST` nodes deep. An answer further
     down cannot be named; a flat tree, in which what is needed again is a child of the root, can name all of them.
     """
-    definitions = _definitions(0, 1)
+    definitions = _make_definitions(0, 1)
     for kind in range(1, KINDS + 1):
         for level in range(2, DEEPEST + 1):
-            definitions |= _definitions(kind, level)
+            definitions |= _make_definitions(kind, level)
     return make_json_grammar({"$ref": "#/$defs/node_0_1", "$defs": definitions})
 
 
-def _definitions(kind: int, level: int) -> dict[str, Any]:
+def _make_definitions(kind: int, level: int) -> dict[str, Any]:
     """The definitions of the schema for nodes of this kind that stand `level` nodes deep, the root at 1."""
     written = schema()["$defs"]
-    written["text"] = _text(kind)
+    written["text"] = _make_text(kind)
     if kind:
-        written["direct"]["properties"]["question"] = _text(kind, naming=True)
+        written["direct"]["properties"]["question"] = _make_text(kind, naming=True)
     barred = [*["direct"] * (kind == 1), *["parent"] * (level == DEEPEST)]
     ways = written["node"]["anyOf"]
     written["node"]["anyOf"] = [way for way in ways if way["$ref"].rpartition("/")[2] not in barred]
@@ -133,7 +133,7 @@ def _definitions(kind: int, level: int) -> dict[str, Any]:
     return definitions
 
 
-def _text(kind: int, naming: bool = False) -> dict[str, Any]:
+def _make_text(kind: int, naming: bool = False) -> dict[str, Any]:
     """A text on one line with something in it to see; `naming`: with a reference in it."""
     letter = rf"[^\[\]{CONTROLS}]"
     spaces = character_class(r"\s")

@@ -50,11 +50,11 @@ def restore_spelling(pieces: Sequence[int], sources: Sequence[str], tokenizer: A
     """
     written = list(_written_words(pieces, tokenizer))
     sources = [unicodedata.normalize("NFC", source) for source in sources]
-    known = [word for number, source in enumerate(sources) for word in _source_words(number, source, tokenizer)]
+    known = [word for number, source in enumerate(sources) for word in _read_source_words(number, source, tokenizer)]
     lower = {word.text for word in known if word.text in read_function_words()}  # function words that are no names here
 
     def spell(words: list[Word], begins: bool) -> str:
-        return _Writer(tokenizer.unk_token, lower, begins).write(_runs(words, known), sources)
+        return _Writer(tokenizer.unk_token, lower, begins).write(_find_runs(words, known), sources)
 
     parts = _split_query(written)
     if parts is None:
@@ -109,7 +109,7 @@ def _join(pieces: list[tuple[int, str]]) -> Word:
     return Word(tuple(piece for piece, _ in pieces), "".join(text for _, text in pieces))
 
 
-def _source_words(number: int, source: str, tokenizer: Any) -> Iterator[Word]:
+def _read_source_words(number: int, source: str, tokenizer: Any) -> Iterator[Word]:
     read = tokenizer(source, add_special_tokens=False, return_offsets_mapping=True)
     tokens = zip(read["input_ids"], read["offset_mapping"], read.word_ids(), strict=True)
     for _, group in groupby(tokens, key=lambda token: token[2]):
@@ -123,7 +123,7 @@ def _source_words(number: int, source: str, tokenizer: Any) -> Iterator[Word]:
 Run = tuple[list[Word], list[Word]]  # written words, and the words of a source that they are, if they are any
 
 
-def _runs(written: list[Word], known: list[Word]) -> Iterator[Run]:
+def _find_runs(written: list[Word], known: list[Word]) -> Iterator[Run]:
     """The written words in order: the longest runs that stand in a source, placeholders, and other words one by one."""
     places: dict[tuple[int, ...], list[int]] = {}
     for place, word in enumerate(known):
@@ -131,7 +131,7 @@ def _runs(written: list[Word], known: list[Word]) -> Iterator[Run]:
     at, after = 0, 0  # `after`: the place behind the run before
     used: set[int] = set()
     while at < len(written):
-        length = _placeholder(written, at)
+        length = _measure_placeholder(written, at)
         if length:
             yield written[at : at + length], []
             at += length
@@ -141,7 +141,7 @@ def _runs(written: list[Word], known: list[Word]) -> Iterator[Run]:
             if _is_key(written, at)
             else [
                 (
-                    _shared(written, at, known, place),
+                    _count_shared(written, at, known, place),
                     place == after,
                     known[place].text.islower(),
                     place not in used,
@@ -162,7 +162,7 @@ def _runs(written: list[Word], known: list[Word]) -> Iterator[Run]:
         at += length
 
 
-def _placeholder(written: list[Word], at: int) -> int:
+def _measure_placeholder(written: list[Word], at: int) -> int:
     """How many words the placeholder has that begins here; 0 if none does."""
     if written[at].text != "{":
         return 0
@@ -184,7 +184,7 @@ def _is_key(written: list[Word], at: int) -> bool:
     return around[0] in ("{", ",") and around[1:] == ['"', '"', ":"]
 
 
-def _shared(written: list[Word], at: int, known: list[Word], place: int) -> int:
+def _count_shared(written: list[Word], at: int, known: list[Word], place: int) -> int:
     length = 0
     for own, other in zip(written[at:], known[place:], strict=False):
         if own.pieces != other.pieces or other.source != known[place].source:
@@ -212,7 +212,7 @@ class _Writer:
             if known:
                 self._copy(written, known, sources)
             elif len(written) > 1:
-                self._add("{", _placeholder_text(written), "}")
+                self._add("{", _spell_placeholder(written), "}")
             elif word in MARKS:
                 self._mark(word)
             elif word != self.unknown:
@@ -275,7 +275,7 @@ class _Writer:
         return not number
 
 
-def _placeholder_text(words: list[Word]) -> str:
+def _spell_placeholder(words: list[Word]) -> str:
     text = " ".join(word.text for word in words[1:-1])
     for mark in "_-.'":
         text = text.replace(f" {mark} ", mark)

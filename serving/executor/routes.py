@@ -1,6 +1,6 @@
 """The four ways to answer (HANRAG, section 4), a compiled plan in place of the complex loop (QCompiler, section 3).
 
-Each route writes its boxes into the trace and ends in `Run.answer`. The loop is what remains when no plan of the
+Each route writes its nodes into the trace and ends in `Run.answer`. The loop is what remains when no plan of the
 model's own can be run.
 """
 

@@ -102,7 +102,7 @@ def _count_characters(query: Query) -> int:
 
 
 class NoModel:
-    """Stands for models that a given tree never calls: no plan is compiled and nothing is judged."""
+    """Stands for a model or an index that is never called; calling it is a bug."""
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         raise NotImplementedError(task)
@@ -158,7 +158,7 @@ class TreeRun:
             self.recorder.skip(box, f"with the answers in it the node is too long: over {NODE_CHARACTERS} characters")
             return
         box.asked = substitute(at.node.question, answers)
-        asked = partial(build_query, at.node, answers, self._ids_of(at.needs))
+        asked = partial(build_query, at.node, answers, self._collect_ids(at.needs))
         query = await offload(size, asked) if at.node.call else None
         if query is not None and await self._copy_equal_answer(at, query):
             return
@@ -200,7 +200,7 @@ class TreeRun:
         box = self.boxes[at.number]
         gathered = await run_operator(self.models, self.sources, box, query, self.limits)
         if gathered is None:  # a part of the entities was taken: they are who they were
-            self._keep_ids(box, self._ids_of(at.needs))
+            self._keep_ids(box, self._collect_ids(at.needs))
         elif box.detail.get("method") == gathered.by and gathered.typed:
             self._keep_ids(box, gathered.ids)
             if gathered.typed.count is not None:
@@ -217,7 +217,7 @@ class TreeRun:
         over = tuple(i for i in over if i in names) or over  # of a comparison: the answers that are compared
         known = [
             KnownAnswer(
-                self._question_of(i, names, at.needs),
+                self._write_question(i, names, at.needs),
                 tuple(self.boxes[i].answers),
                 i not in used,
                 self.boxes[i].detail.get("count"),
@@ -228,9 +228,9 @@ class TreeRun:
             box.status, box.error = "unanswered", "no answer to draw it from"
             return
         await reason(self.models, box, box.asked or box.question, [one for one in known if one.answers])
-        self._keep_ids(box, self._ids_of(over))
+        self._keep_ids(box, self._collect_ids(over))
 
-    def _question_of(self, number: int, names: Mapping[int, str], needs: Sequence[int]) -> str:
+    def _write_question(self, number: int, names: Mapping[int, str], needs: Sequence[int]) -> str:
         """The question of a node, with the name that a comparison gives to its answer."""
         name = substitute(names.get(number, ""), {i: self.boxes[i].answers for i in needs})
         return f"{self.boxes[number].asked or ''} {name}".strip()
@@ -265,7 +265,7 @@ class TreeRun:
         if any(ids.values()):
             box.detail["ids"] = {source: {name: list(iris) for name, iris in of.items()} for source, of in ids.items()}
 
-    def _ids_of(self, numbers: Sequence[int]) -> Ids:
+    def _collect_ids(self, numbers: Sequence[int]) -> Ids:
         """The identifiers of what the nodes answered, by source and name."""
         merged: dict[str, dict[str, tuple[str, ...]]] = {}
         for number in numbers:

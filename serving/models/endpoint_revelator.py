@@ -24,10 +24,10 @@ from pydantic import Field
 from revelator.config import Strict
 from revelator.endpoints import Address
 from revelator.errors import DeadlineExceeded, InvalidRequest, ServingError, Unavailable
+from revelator.language_model import Endpoint, RefusedError, Reply
 from revelator.tasks import TASKS, RouteInput, Task
 from revelator.tasks.chat_prompts import build_chat, read_examples, read_last_line
 from serving.batching import gather_all
-from serving.models.endpoint import Endpoint, RefusedError, Reply
 from serving.models.releases import current_choice
 from serving.protocols import Completion, PlannerPrompt, Structure
 

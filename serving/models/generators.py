@@ -12,8 +12,8 @@ from functools import cache
 from importlib.resources import files
 from string import Template
 
+from revelator.language_model import Endpoint
 from revelator.tasks.chat_prompts import Message, quote_data
-from serving.models.endpoint import Endpoint
 from serving.protocols import GenerateRequest, Reading
 
 PASSAGE_CHARACTERS = 4000  # about 900 words a passage

@@ -16,7 +16,7 @@ from openai import DefaultHttpxClient, OpenAI
 from revelator.endpoints import check_url
 from revelator.errors import ServingError, Unavailable
 from revelator.files import sha256_text
-from serving.models.endpoint import explain_failure, read_key
+from revelator.language_model import explain_failure, read_key
 from serving.retrieval.encoder import Encoder
 from serving.retrieval.index_folder import IndexSettings
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from revelator.errors import DataError
-from training.calibration import calibrate
+from training.reader import calibrate
 
 
 def test_calibration_recovers_the_probabilities_of_its_rows() -> None:

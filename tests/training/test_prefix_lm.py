@@ -19,7 +19,7 @@ from tests.prefix_lm import make_model, write_prefix_base
 from training import pretrain, sft
 from training.config import PretrainConfig, TrainConfig
 from training.mixture import make_copy_rows, weigh_rows
-from training.pretrain import collate, completion_loss, compute_weighted_loss
+from training.pretrain import collate, compute_completion_loss, compute_weighted_loss
 from training.tokens import tokenise
 
 
@@ -41,7 +41,7 @@ def test_nothing_of_a_prompt_is_predicted_and_only_what_is_predicted_is_projecte
         assert not row.weights[: boundary + 1].any() and (row.weights[boundary + 2 :] > 0).all()
     batch = collate(rows, tokenizer.pad_token_id)
     with torch.no_grad():
-        torch.testing.assert_close(completion_loss(model, *batch), compute_weighted_loss(model, *batch))
+        torch.testing.assert_close(compute_completion_loss(model, *batch), compute_weighted_loss(model, *batch))
 
 
 def test_lora_by_the_fine_tuning_stage_gives_an_adapter_that_the_engine_serves(

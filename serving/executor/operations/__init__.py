@@ -16,12 +16,12 @@ from serving.executor.operations.parts import (
 )
 from serving.executor.operations.values import (
     Date,
-    country,
     is_value,
     normalise,
-    number_text,
+    normalise_country,
     parse_date,
     parse_quantity,
+    write_number,
 )
 from serving.executor.operations.wording import OF_SEVERAL, asks_count, needs_judgement, says_neither
 
@@ -34,7 +34,6 @@ __all__ = [
     "asks_count",
     "compute",
     "compute_leaf",
-    "country",
     "find_branches",
     "find_chains_before",
     "find_chains_through",
@@ -43,9 +42,10 @@ __all__ = [
     "make_parts",
     "needs_judgement",
     "normalise",
-    "number_text",
+    "normalise_country",
     "parse_date",
     "parse_quantity",
     "says_neither",
     "size_of",
+    "write_number",
 ]

@@ -13,9 +13,9 @@ from serving.executor.operations.values import (
     find_unit,
     is_value,
     normalise,
-    number_text,
     parse_date,
     parse_quantity,
+    write_number,
     write_quantity,
 )
 from serving.executor.operations.wording import DIFFERENCE, OF_SEVERAL, asks_count, asks_sum
@@ -99,7 +99,7 @@ def subtract(question: str, parts: Sequence[Part]) -> Merged | None:
     first, second = map(parse_date, values)
     if first and second and noun in ("year", "years", "day", "days"):
         apart = abs(first.year - second.year) if noun.startswith("year") else _count_days(first, second)
-        return None if apart is None else Merged((number_text(apart),), "difference")
+        return None if apart is None else Merged((write_number(apart),), "difference")
     one, other = map(parse_quantity, values)
     if one is None or other is None or one.dimensionality != other.dimensionality:
         return None
@@ -124,5 +124,5 @@ def _write(amount: Quantity, question: str, like: str, method: str) -> Merged:
     """A bare number where the question names the unit, else as `like` is written."""
     _, asked = _find_asked_unit(question)
     if asked is not None and amount.is_compatible_with(asked):
-        return Merged((number_text(round(amount.to(asked).magnitude, 6)),), method)
+        return Merged((write_number(round(amount.to(asked).magnitude, 6)),), method)
     return Merged((write_quantity(amount, like),), method)

@@ -86,7 +86,7 @@ def find_extreme(values: Sequence[str], word: str, direction: str, *, existed: b
 def _find_earliest(dates: Sequence[Date], *, last: bool) -> int | None:
     for index, date in enumerate(dates):
         others = [other for position, other in enumerate(dates) if position != index]
-        if all((other.before(date) if last else date.before(other)) for other in others):
+        if all((other.is_before(date) if last else date.is_before(other)) for other in others):
             return index
     return None
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from serving.executor.operations.parts import Merged, Part
-from serving.executor.operations.values import Date, country, is_value, normalise, parse_date, parse_quantity
+from serving.executor.operations.values import Date, is_value, normalise, normalise_country, parse_date, parse_quantity
 
 MOST_COMPARED = 500  # pairs of answers
 _AMONG = re.compile(
@@ -97,7 +97,7 @@ def _agree(question: str, ones: Sequence[str], others: Sequence[str]) -> bool | 
 def _are_alike(question: str, one: str, other: str) -> bool | None:
     """Whether two answers are the same in what the question asks of them; None when that cannot be known."""
     if _COUNTRY.search(question):
-        return country(one.rsplit(",", 1)[-1]) == country(other.rsplit(",", 1)[-1])
+        return normalise_country(one.rsplit(",", 1)[-1]) == normalise_country(other.rsplit(",", 1)[-1])
     key, against = normalise(one), normalise(other)
     if is_value(one) and is_value(other):
         first, second = parse_date(one), parse_date(other)
@@ -126,4 +126,4 @@ def _are_alike_dates(asked: str, one: Date, other: Date) -> bool | None:
         return True if one.year == other.year else None
     if one.month == other.month and one.day == other.day:
         return True if one.day and one.year == other.year else None  # a birthday has no year
-    return False if one.before(other) is not None else None
+    return False if one.is_before(other) is not None else None

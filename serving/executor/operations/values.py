@@ -61,7 +61,7 @@ class Date:
         year, month = (self.year, self.month + 1) if self.month and self.month < 12 else (self.year + 1, 1)
         return first, _count_days(year, month, 1) - 1
 
-    def before(self, other: Date) -> bool | None:
+    def is_before(self, other: Date) -> bool | None:
         """Whether this date is earlier; None when the parts that both give are equal."""
         if self.days[1] < other.days[0]:
             return True
@@ -78,7 +78,7 @@ def _count_days(year: int, month: int, number: int) -> int:
 @lru_cache(maxsize=4096)  # an answer is read once to see what it is, and once to compute with it
 def parse_date(text: str) -> Date | None:
     """Reads "12 May 1957", "May 12, 1957", "1957-05-12", "May 1957", "c. 44 BC"; numeric dates are day.month.year."""
-    text = _AROUND.sub("", plain(text))
+    text = _AROUND.sub("", normalise_spaces(text))
     era = _ERA.search(text)
     text = " ".join(_BESIDE_DATE.sub(" ", _ERA.sub("", text)).replace("Sept ", "Sep ").split())
     year = re.search(r"(?<![\d.,])\d{1,4}$", text)
@@ -98,7 +98,7 @@ def parse_date(text: str) -> Date | None:
 @lru_cache(maxsize=4096)
 def parse_clock(text: str) -> int | None:
     """Reads "07:40", "7.40 pm", "6 am" as minutes after midnight."""
-    text = re.sub(r"\s|(?<=[ap])\.(?=m)|(?<=m)\.$", "", plain(text).casefold().removeprefix("at "))
+    text = re.sub(r"\s|(?<=[ap])\.(?=m)|(?<=m)\.$", "", normalise_spaces(text).casefold().removeprefix("at "))
     for form in _CLOCKS:
         try:
             read = datetime.strptime(text, form)
@@ -129,7 +129,7 @@ def parse_quantity(text: str) -> Quantity | None:
 
 
 def _as_digits(text: str) -> str:
-    text = _MEASURED.sub("", _AROUND.sub("", plain(text)))
+    text = _MEASURED.sub("", _AROUND.sub("", normalise_spaces(text)))
     if not re.search(r"\d", text) and not _ROUND_NUMBERS.search(text):
         text = alpha2digit(text, "en", 0)
     return text
@@ -177,7 +177,7 @@ def is_value(text: str) -> bool:
     return parse_date(text) is not None or parse_quantity(text) is not None
 
 
-def number_text(value: float) -> str:
+def write_number(value: float) -> str:
     """A whole number with separators of thousands and no decimal point, any other as short as it can be written."""
     return f"{int(value):,}" if value == int(value) else f"{value:.10g}"
 
@@ -187,7 +187,7 @@ def write_quantity(quantity: Quantity, like: str) -> str:
     amount = _AMOUNT.fullmatch(_NEXT_AMOUNT.split(_as_digits(like))[0])
     first = _read_amount(amount[0]) if amount else None
     assert amount is not None and first is not None
-    number = number_text(round(quantity.to(first.units).magnitude, 6))
+    number = write_number(round(quantity.to(first.units).magnitude, 6))
     if first.unitless:
         return number
     words = [word for word in amount["words"].split() if not ((unit := find_unit(word)) and unit.dimensionless)]
@@ -203,18 +203,18 @@ def normalise(text: str) -> str:
 
 
 @cache
-def _countries() -> dict[str, str]:
+def _read_countries() -> dict[str, str]:
     rows = _FOLDER.joinpath("countries.tsv").read_text(encoding="utf-8").splitlines()
     return {form: row.split("\t")[0] for row in rows for form in row.split("\t")}
 
 
-def country(text: str) -> str:
+def normalise_country(text: str) -> str:
     """A key under which a country, its adjective and its short forms are the same: "U.S.", "American"."""
     key = normalise(text)
-    return _countries().get(key, key)
+    return _read_countries().get(key, key)
 
 
-def plain(text: str) -> str:
+def normalise_spaces(text: str) -> str:
     """What the readers of values see: one space where there is white space; nothing of a text that is no value."""
     text = " ".join(unicodedata.normalize("NFC", text).replace("\u2013", "-").split())
     return text if len(text) <= LONGEST else ""

@@ -26,7 +26,7 @@ start_heartbeat()
 
 
 def read_parameters(args: dict[str, str]) -> dict[str, str]:
-    """The `read_parameters` of config.pbtxt, from the arguments of `initialize`."""
+    """Reads the parameters of config.pbtxt from the arguments of `initialize`."""
     config = json.loads(args["model_config"])
     return {name: value["string_value"] for name, value in config["parameters"].items()}
 

@@ -1,11 +1,12 @@
-"""Deploys to a running server, to and fro between two versions, killed with -9 at random moments.
+"""Deploys to a running server, to and fro between two versions, killed with -9 at moments that cover a whole deploy.
 
     python tests/serving/deploy/kill_deploys.py HOME STORE KILLS SEED SECONDS
 
 After each kill the live repository must hold whole version folders only and the promoted version must be ready; then
 the same deploy is run again and must finish. Prints a line of JSON a kill: moment and duration of a whole deploy in
 seconds, the last step that was reported, and the version that is promoted. Deploys are forks of a process that has
-imported everything, so a moment falls into the work and not into the imports.
+imported everything, so a moment falls into the work and not into the imports. Of KILLS equal parts of a deploy each has
+one kill, at a random moment of it.
 """
 
 from __future__ import annotations
@@ -94,12 +95,15 @@ def main(home: Path, store: str, kills: int, seed: int, seconds: float) -> None:
     killed, target = 0, 2
     while killed < kills and time.monotonic() < end:
         target = 3 - target
-        child, moment = begin(home, store, target), draw.uniform(0, took)
+        moment, began = draw.uniform(killed, killed + 1) / kills * took, time.monotonic()
+        child = begin(home, store, target)
         status = wait(child, moment)
         if status is None:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             killed += 1
+        else:
+            took = time.monotonic() - began  # it was sooner: the kill comes at a moment of this time
         assert status in (None, 0), f"the deploy ended with {status}"
         step, version = (home / "step").read_text(), check(home)
         print(json.dumps({"moment": moment, "of": took, "killed": status is None, "step": step, "promoted": version}))

@@ -38,7 +38,7 @@ from tests.serving.deploy import kill_deploys
 from tests.serving.toy_model import write_adapter
 
 WAIT = 30.0
-KILLS = 20
+KILLS = 8  # one in each eighth of a deploy
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
-"""One OpenAI-compatible endpoint and model: the connection, what its replies hold, and its errors.
+"""A language model behind an OpenAI-compatible endpoint: the connection, what its replies hold, and its errors.
 
-Only the configured address is asked: redirects are not followed, and proxies of the environment are not used.
+Only the configured address is asked: redirects are not followed, and proxies of the environment are not used. The
+package openai comes with the extras `data` and `serve`.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
+import httpx
 import openai
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
@@ -23,11 +25,16 @@ REPLY_CHARACTERS = 200_000  # of an endpoint's reply; the executor takes half as
 NAME_CHARACTERS = 200  # of the model that an endpoint reports
 KEY_VARIABLE = "OPENAI_API_KEY"
 ONE_REQUEST = frozenset({400, 413, 422})  # refusals of this one request; another may pass
+PASSING = frozenset({408, 409, 425, 429})  # refusals that pass, as faults of the server (500 and above) do
 NO_TEXT = "the reply is not what the protocol promises: no choices with a text"
 
 
+@dataclass(eq=False, repr=False)
 class RefusedError(ServingError):
     """The endpoint refuses this one request: a part of it that it does not know, or its prompt."""
+
+    _: KW_ONLY
+    status: int
 
 
 @dataclass(frozen=True)
@@ -57,11 +64,11 @@ def explain_failure(error: Exception, url: str, model: str, key: str | None, *, 
     own = error.body.get("message") if isinstance(error.body, dict) else None
     said = mask_key(own if isinstance(own, str) else error.message, key)[:MESSAGE_CHARACTERS]
     message = f"the endpoint answered {error.status_code}: {said}"
-    if error.status_code == 429 or error.status_code >= 500:
+    if error.status_code in PASSING or error.status_code >= 500:
         return Unavailable(message, where=url, hint="try again later", final=final)
     hint = f"check the model name {model!r} and the key in {KEY_VARIABLE}"
     if error.status_code in ONE_REQUEST:
-        return RefusedError(message, where=url, hint=hint)
+        return RefusedError(message, where=url, hint=hint, status=error.status_code)
     if error.status_code < 400:
         hint = "a redirect is not followed: give the address that answers"
     return ServingError(message, where=url, hint=hint)
@@ -74,29 +81,43 @@ def read_key(given: str | None = None) -> str | None:
 
 
 class Endpoint:
-    """`timeout` is in seconds and covers one answer, retries included. The key is `api_key` or the environment variable
-    OPENAI_API_KEY; servers that want none ignore it. The openai client makes the retries, after a pause as long as a
-    server asks for with Retry-After.
+    """`timeout` is in seconds and covers one answer, retries included; where the caller `is_patient`, it covers each
+    attempt. The key is `api_key` or the environment variable OPENAI_API_KEY; servers that want none ignore it. The
+    openai client makes the retries, after a pause as long as a server asks for with Retry-After. `before_attempt` is
+    awaited with the request of each attempt.
 
     Raises ConfigError for an address that is none or carries a user, and for a key that no header can hold. Calls
-    raise Unavailable (no connection, 429 or 5xx after the retries, no reply of the protocol), DeadlineExceeded,
-    RefusedError (400, 413, 422), and ServingError with the server's message for any other refusal.
+    raise Unavailable (no connection, 408, 409, 425, 429 or 5xx after the retries, no reply of the protocol),
+    DeadlineExceeded, RefusedError (400, 413, 422), and ServingError with the server's message for any other refusal.
     """
 
     def __init__(
-        self, base_url: str, model: str, *, api_key: str | None = None, timeout: float = 60.0, retries: int = 2
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        retries: int = 2,
+        is_patient: bool = False,
+        before_attempt: Callable[[httpx.Request], Awaitable[None]] | None = None,
     ) -> None:
         self.base_url = check_url(base_url)
         self.model = model
         self.timeout = timeout
         self.retries = retries
+        self._whole = None if is_patient else timeout
         self._key = read_key(api_key)
         self._client = AsyncOpenAI(
             base_url=base_url,
             api_key=self._key or "none",
             timeout=timeout,
             max_retries=retries,
-            http_client=DefaultAsyncHttpxClient(follow_redirects=False, trust_env=False),
+            http_client=DefaultAsyncHttpxClient(
+                follow_redirects=False,
+                trust_env=False,
+                event_hooks={"request": [before_attempt]} if before_attempt else {},
+            ),
         )
 
     async def chat(self, messages: Sequence[Message], **options: Any) -> Reply:
@@ -134,7 +155,7 @@ class Endpoint:
 
     async def _call(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         try:
-            async with asyncio.timeout(self.timeout):
+            async with asyncio.timeout(self._whole):
                 return await ask()
         except (TimeoutError, openai.APITimeoutError) as error:
             raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.base_url) from error
