@@ -5,7 +5,7 @@ Both are one class with another prompt. `chat` describes a task in plain words, 
 prompt that an adapter was trained with, put to `/completions` without a chat template; the adapter's name is the model.
 
 What holds a reply to its form (`structure`): the field `structured_outputs` of vLLM (a choice, a regular expression or
-a JSON schema), a JSON schema in `response_format`, or nothing. What a server refuses is left out of the same call, made
+a grammar), a JSON schema in `response_format`, or nothing. What a server refuses is left out of the same call, made
 again, and of later calls for the task. Whatever wrote it, a reply is read and checked like any other model's.
 """
 
@@ -24,6 +24,7 @@ from pydantic import Field
 from revelator.config import Strict
 from revelator.endpoints import Address
 from revelator.errors import DeadlineExceeded, InvalidRequest, ServingError, Unavailable
+from revelator.plans.ebnf import make_json_ebnf
 from revelator.tasks import TASKS, RouteInput, Task
 from revelator.tasks.chat_prompts import build_chat, read_examples, read_last_line
 from serving.batching import gather_all
@@ -73,6 +74,8 @@ class EndpointRevelator:
         self._refused: dict[str, frozenset[str]] = defaultdict(frozenset)  # by kind of task
         self._calls = asyncio.Semaphore(CALLS)
         self._is_vllm: bool | None = None
+        lead = " " if config.prompt == "trained" else ""  # a completion of the training set begins with a space
+        self._vllm_structures = {name: make_vllm_structure(task, lead) for name, task in TASKS.items()}
         if config.prompt == "chat":
             read_examples()  # 50 ms, which the event loop would stand still
 
@@ -135,8 +138,7 @@ class EndpointRevelator:
         """What to ask for, the tightest first. A trained model writes no JSON around its output."""
         wanted = self.config.structure
         if self.config.prompt == "trained":
-            has_one = task.labels or (task.language and task.language.regular_expression)
-            return ("vllm",) if wanted in ("auto", "vllm") and has_one else ()
+            return ("vllm",) if wanted in ("auto", "vllm") else ()
         if wanted == "auto":
             if self._is_vllm is None:
                 self._is_vllm = OWNER in (await self._list_models()).values()
@@ -165,8 +167,7 @@ class EndpointRevelator:
         if trained:
             options["stop"] = ["\n"]
         if structure == "vllm":
-            lead = " " if trained else ""  # a completion of the training set begins with a space
-            options["extra_body"] = {"structured_outputs": _make_vllm_structure(task, lead)}
+            options["extra_body"] = {"structured_outputs": self._vllm_structures[task.name]}
         elif structure == "schema":
             options["response_format"] = {"type": "json_schema", "json_schema": _make_object_schema(task)}
         return options
@@ -195,15 +196,14 @@ def _find_refused(message: str, structure: str, options: Mapping[str, Any]) -> s
     return "logprobs" if "logprobs" in options else None
 
 
-def _make_vllm_structure(task: Task, lead: str) -> dict[str, Any]:
-    """vLLM's own constraint; the default back end cannot read our grammars, but the regular expression of one."""
+def make_vllm_structure(task: Task, lead: str) -> dict[str, Any]:
+    """vLLM's own constraint, in a form that its default backend, xgrammar, takes; `lead` stands before the output."""
     if task.labels:
         return {"choice": [f"{lead}{label}" for label in task.labels]}
-    if task.language and task.language.regular_expression:
-        return {"regex": f"{lead}{task.language.regular_expression()}"}
-    if task.json_schema:
-        return {"json": task.json_schema()}
-    return {"regex": ONE_LINE}
+    if task.language or task.json_schema:
+        written = task.language.ebnf() if task.language else make_json_ebnf(task.json_schema())
+        return {"grammar": f"root ::= {json.dumps(lead)} output\n{written}"}
+    return {"regex": f"{lead}{ONE_LINE}"}
 
 
 def _make_object_schema(task: Task) -> dict[str, Any]:

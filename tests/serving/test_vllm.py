@@ -4,7 +4,6 @@ vLLM itself does not run here: a model of Triton's Python backend speaks the bac
 """
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,15 +14,11 @@ from google.protobuf import text_format
 from transformers import AutoTokenizer
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from revelator.artifact import base_folder
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.plans import check, parse
-from revelator.plans.decoding import make_plan_pattern
-from revelator.plans.grammar import Grammar
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
 from serving.commands.deploy import deploy
 from serving.models import releases
-from serving.models.decoding import Vocabulary
 from serving.models.engine import Engine
 from serving.models.local import complete
 from serving.models.triton import TritonModels, make_strings
@@ -31,7 +26,6 @@ from serving.models.vllm import VllmFacts, VllmRevelator, read_facts
 from serving.triton import control, repository
 from serving.triton.vllm_repository import _read_rank
 from tests import conftest
-from tests.serving.models.test_constrained import SIGNS, write
 
 STAND_IN = Path(__file__).parent / "vllm_stand_in" / "model.py"
 QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
@@ -142,35 +136,6 @@ async def test_the_executor_answers_with_vllm_as_its_planner(models: str, folder
         await questions.open(stack)
         trace = await questions.answer(QUESTION, "", None)
     assert trace.route and trace.versions[repository.VLLM] == "1" and "revelator" not in trace.versions
-
-
-def test_whatever_fits_the_expression_of_plans_parses_and_checks() -> None:
-    """Random logits held to it, as vLLM's guidance would hold a model: with many signs, and with few."""
-    tokenizer = AutoTokenizer.from_pretrained(base_folder("tiny"))
-    vocabulary = Vocabulary(tokenizer, len(tokenizer))
-    text = "start: /" + f" {make_plan_pattern()}".replace("/", r"\/") + "/"
-    grammar = Grammar(text, ("x", "}", " {x}", "{x}", "x}", " x"), brackets=")", opening="(")
-    for seed in range(12):
-        plan, degraded = write(vocabulary, grammar, 40, seed, 6.0 * (seed % 2), SIGNS)
-        assert degraded or (check(parse(plan[1:])) == () and re.fullmatch(make_plan_pattern(), plan[1:]))
-
-
-@pytest.mark.parametrize(
-    "plan",
-    [
-        "Who founded Tin Comet (1997 film)? * Where was {founder} born?",
-        "(Who wrote A? + Who wrote B?) * Is {writer1} older than {writer2}?",
-        '(Who sang "Hello Love"? * Where is {singer}\'s home? + Which state borders it?) * What is {place}?',
-        "Which continent is Aruba in? + Which country is Prazeres in?",
-    ],
-)
-def test_plans_as_they_are_trained_fit_the_expression(plan: str) -> None:
-    assert check(parse(plan)) == () and re.fullmatch(make_plan_pattern(), plan)
-
-
-@pytest.mark.parametrize("text", ["Who is {x}?", "A * B", "(A + B) * C", "A  B", "A +", "{x} * B {y}"])
-def test_what_does_not_check_does_not_fit(text: str) -> None:
-    assert not re.fullmatch(make_plan_pattern(), text)
 
 
 def test_a_folder_without_facts_says_how_to_get_them(tmp_path: Path) -> None:
