@@ -42,8 +42,9 @@ class Share(click.ParamType):
 @HOME
 @click.option("--index", type=FOLDER, help="Index to search from now on (default: as recorded).")
 @click.option("--keep", default=3, show_default=True, type=click.IntRange(1), help="Version folders to keep.")
-@click.option("--engine", type=click.Choice(["own", "vllm"]), default="own", show_default=True, help="Who runs it.")
-@click.option("--also", multiple=True, metavar="VERSION", help="With vllm: a further version over the same base.")
+@click.option("--engine", type=click.Choice(["own", "vllm"]), help="Who runs it (default: as the release before, own).")
+@click.option("--url", metavar="URL", help="With vllm: a running vLLM server. Without: a folder for Triton's backend.")
+@click.option("--also", multiple=True, metavar="VERSION", help="In that folder: a further version over the same base.")
 @click.option("--rollback", is_flag=True, help="Return to the version that release.json names as the previous one.")
 @click.option("--canary", type=Share(), metavar="SHARE", help="Let the version answer a share first, and judge it.")
 @click.option(
@@ -68,7 +69,8 @@ def deploy(
     home: Path,
     index: Path | None,
     keep: int,
-    engine: str,
+    engine: str | None,
+    url: str | None,
     also: tuple[str, ...],
     rollback: bool,
     canary: float | None,
@@ -92,18 +94,24 @@ def deploy(
       revelator model deploy --rollback
       revelator model deploy --alias latest --canary 10%
       revelator model deploy --watch --port 9465
+      revelator model deploy --engine vllm --url http://127.0.0.1:8000
       revelator model deploy --engine vllm --also 3
     """
-    if engine == "vllm":
+    if url and engine != "vllm":
+        raise click.UsageError("--url is that of a vLLM server: give --engine vllm, too")
+    if engine == "vllm" and not url:
         deploy_vllm(home, name, alias, also, tracking_uri, as_json)
         return
+    if engine and (rollback or canary is not None):
+        raise click.UsageError("--rollback and --canary go to the engine of the release")
+    vllm = url if url else "" if engine == "own" else None
     if sum((rollback, canary is not None, watch)) > 1:
         raise click.UsageError("--rollback, --canary and --watch exclude one another")
     home = home.resolve()
     if watch:
         from serving.deploy.watch import Reconciler, follow_until_stopped
 
-        follow_until_stopped(Reconciler(home, name, alias, keep, tracking_uri), interval, port, click.echo)
+        follow_until_stopped(Reconciler(home, name, alias, keep, tracking_uri, vllm), interval, port, click.echo)
     elif canary is not None:
         registry.connect(tracking_uri, home, must_exist=True)
         _try_canary(home, registry.resolve(name, alias), canary, comparisons, minutes, keep, as_json)
@@ -113,7 +121,7 @@ def deploy(
                 done = _roll_back(home, keep, tracking_uri, status.update)
             else:
                 registry.connect(tracking_uri, home, must_exist=True)
-                done = _deploy_version(home, registry.resolve(name, alias), index, keep, status.update)
+                done = _deploy_version(home, registry.resolve(name, alias), index, keep, vllm, status.update)
         _report(done, home, keep, as_json)
 
 
@@ -131,19 +139,25 @@ def _roll_back(home: Path, keep: int, tracking_uri: str | None, report: Callable
 
 
 def _deploy_version(
-    home: Path, version: registry.Version, index: Path | None, keep: int, report: Callable[[str], None]
+    home: Path,
+    version: registry.Version,
+    index: Path | None,
+    keep: int,
+    vllm: str | None,
+    report: Callable[[str], None],
 ) -> Deployment:
     from serving.deploy.deploy import deploy as put
     from serving.triton.control import load
     from serving.triton.repository import Settings, lay_out, read_parameters
+    from serving.triton.running import find_running_server
 
     before = read_parameters(home, "retriever").get("index")
     if index:
         lay_out(home, Settings(index=index, remember=True))
-    done = put(home, version, keep=keep, report=report)
-    if index and done.url:
+    done = put(home, version, vllm=vllm, keep=keep, report=report)
+    if index and (running := find_running_server(home)):
         try:
-            load(home, done.url, "retriever", 1)
+            load(home, running.grpc, "retriever", 1)
         except ArtifactError:  # the old index is still being searched: it stays on record
             lay_out(home, Settings(index=Path(before) if before else None, remember=bool(before)))
             raise
@@ -172,7 +186,7 @@ def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
     if planner := read_planner(read_parameters(home, "executor")):
         click.echo(f"{planner} plans until the next revelator serve --planner deployed --home {home}")
     elif done.url:
-        click.echo(f"in service at {done.url}")
+        click.echo(f"in service at {'vLLM ' if release.vllm else ''}{done.url}")
     else:
         click.echo(f"no server runs; next: revelator serve --home {home}")
 

@@ -98,7 +98,7 @@ class EndpointRevelator:
 
     async def _complete_one(self, task: Task, prompt: str, temperature: float) -> Completion:
         reply = await self._ask(task, prompt, temperature)
-        current_choice().answered["revelator"].add(reply.model or self.config.model)
+        current_choice().answered["revelator"].add(self._name_answer(reply.model or self.config.model))
         used = reply.tokens_in, reply.tokens_out
         text = read_output(reply.text)
         if task.labels:
@@ -174,12 +174,20 @@ class EndpointRevelator:
 
     async def _send(self, task: Task, prompt: str, structure: str, options: Mapping[str, Any]) -> Reply:
         if self.config.prompt == "trained":
-            return await self._endpoint.continue_text(prompt, **options)
+            return await self._endpoint.continue_text(prompt, self._name_model(), **options)
         if structure != "schema":
             return await self._endpoint.chat(build_chat(task, prompt), **options)
         note = f'Write it as a JSON object with the one field "{FIELD}".'
         chat = build_chat(task, prompt, lambda output: _wrap(task, output), note)
         return await self._endpoint.chat(chat, **options)
+
+    def _name_model(self) -> str:
+        """The model that a training prompt is put to."""
+        return self.config.model
+
+    def _name_answer(self, model: str) -> str:
+        """What a trace calls a model that answered."""
+        return model
 
     async def close(self) -> None:
         await self._endpoint.close()
