@@ -36,6 +36,19 @@ class Share(click.ParamType):
         return share
 
 
+class Cards(click.ParamType):
+    """`0,1`, or `cpu` for none."""
+
+    name = "cards"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        text = str(value)
+        numbers = [] if text == "cpu" else text.split(",")
+        if not all(number.isascii() and number.isdigit() for number in numbers) or len({*numbers}) < len(numbers):
+            self.fail(f"{text!r} names no cards: 0,1, or cpu", param, ctx)
+        return tuple(map(int, numbers))
+
+
 @click.command()
 @click.option("--alias", default=registry.CHAMPION, show_default=True, help="Alias or number of the version.")
 @REGISTERED
@@ -45,6 +58,10 @@ class Share(click.ParamType):
 @click.option("--engine", type=click.Choice(["own", "vllm"]), help="Who runs it (default: as the release before, own).")
 @click.option("--url", metavar="URL", help="With vllm: a running vLLM server. Without: a folder for Triton's backend.")
 @click.option("--also", multiple=True, metavar="VERSION", help="In that folder: a further version over the same base.")
+@click.option(
+    "--gpus", type=Cards(), metavar="0,1|cpu", help="Cards for plans and vectors (default: as recorded, cpu)."
+)
+@click.option("--instances", type=click.IntRange(1), help="Processes of each model on each card (default: 1).")
 @click.option("--rollback", is_flag=True, help="Return to the version that release.json names as the previous one.")
 @click.option("--canary", type=Share(), metavar="SHARE", help="Let the version answer a share first, and judge it.")
 @click.option(
@@ -72,6 +89,8 @@ def deploy(
     engine: str | None,
     url: str | None,
     also: tuple[str, ...],
+    gpus: tuple[int, ...] | None,
+    instances: int | None,
     rollback: bool,
     canary: float | None,
     comparisons: int,
@@ -94,6 +113,7 @@ def deploy(
       revelator model deploy --rollback
       revelator model deploy --alias latest --canary 10%
       revelator model deploy --watch --port 9465
+      revelator model deploy --gpus 0,1 --instances 2
       revelator model deploy --engine vllm --url http://127.0.0.1:8000
       revelator model deploy --engine vllm --also 3
     """
@@ -108,6 +128,8 @@ def deploy(
     if sum((rollback, canary is not None, watch)) > 1:
         raise click.UsageError("--rollback, --canary and --watch exclude one another")
     home = home.resolve()
+    if gpus is not None or instances:
+        _place(home, gpus, instances)
     if watch:
         from serving.deploy.watch import Reconciler, follow_until_stopped
 
@@ -123,6 +145,24 @@ def deploy(
                 registry.connect(tracking_uri, home, must_exist=True)
                 done = _deploy_version(home, registry.resolve(name, alias), index, keep, vllm, status.update)
         _report(done, home, keep, as_json)
+
+
+def _place(home: Path, gpus: tuple[int, ...] | None, instances: int | None) -> None:
+    """Raises ConfigError for a card that is not there, and while a server runs, which takes its cards at its start."""
+    import torch
+
+    from serving.triton.repository import Placement, read_placement, write_placement
+    from serving.triton.running import find_running_server
+
+    there = torch.cuda.device_count()
+    if missing := [card for card in gpus or () if card >= there]:
+        hint = "see what there is: revelator doctor"
+        raise ConfigError(f"there is no GPU {missing[0]}: torch sees {there}", where="--gpus", hint=hint)
+    if find_running_server(home):
+        hint = f"stop it, and start it again afterwards: revelator serve --home {home}"
+        raise ConfigError("a server takes its cards when it starts, and one runs", where=str(home), hint=hint)
+    before = read_placement(home)
+    write_placement(home, Placement(before.gpus if gpus is None else gpus, instances or before.instances))
 
 
 def _roll_back(home: Path, keep: int, tracking_uri: str | None, report: Callable[[str], None]) -> Deployment:
