@@ -13,11 +13,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from revelator import registry
+from revelator.config import read_config
 from revelator.errors import ArtifactError, ConfigError, GateRefused, Unavailable
 from revelator.options import AS_JSON, FOLDER, HOME, REGISTERED, URI
 
 if TYPE_CHECKING:
     from serving.deploy.deploy import Deployment
+
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 class Share(click.ParamType):
@@ -58,6 +61,7 @@ class Cards(click.ParamType):
 @click.option("--engine", type=click.Choice(["own", "vllm"]), help="Who runs it (default: as the release before, own).")
 @click.option("--url", metavar="URL", help="With vllm: a running vLLM server. Without: a folder for Triton's backend.")
 @click.option("--also", multiple=True, metavar="VERSION", help="In that folder: a further version over the same base.")
+@click.option("--engine-config", type=FILE, metavar="FILE", help="In that folder: vLLM's engine arguments, as YAML.")
 @click.option(
     "--gpus", type=Cards(), metavar="0,1|cpu", help="Cards for plans and vectors (default: as recorded, cpu)."
 )
@@ -89,6 +93,7 @@ def deploy(
     engine: str | None,
     url: str | None,
     also: tuple[str, ...],
+    engine_config: Path | None,
     gpus: tuple[int, ...] | None,
     instances: int | None,
     rollback: bool,
@@ -120,8 +125,10 @@ def deploy(
     if url and engine != "vllm":
         raise click.UsageError("--url is that of a vLLM server: give --engine vllm, too")
     if engine == "vllm" and not url:
-        deploy_vllm(home, name, alias, also, tracking_uri, as_json)
+        deploy_vllm(home, name, alias, also, engine_config, tracking_uri, as_json)
         return
+    if also or engine_config:
+        raise click.UsageError("--also and --engine-config are for the folder of --engine vllm without --url")
     if engine and (rollback or canary is not None):
         raise click.UsageError("--rollback and --canary go to the engine of the release")
     vllm = url if url else "" if engine == "own" else None
@@ -255,15 +262,22 @@ def _try_canary(
 
 
 def deploy_vllm(
-    home: Path, name: str, alias: str, also: Sequence[str], tracking_uri: str | None, as_json: bool
+    home: Path,
+    name: str,
+    alias: str,
+    also: Sequence[str],
+    engine_config: Path | None,
+    tracking_uri: str | None,
+    as_json: bool,
 ) -> None:
     """`alias` answers; requests may ask for the versions of `also`."""
     from serving.models.vllm import read_facts
-    from serving.triton.vllm_repository import lay_out
+    from serving.triton.vllm_repository import EngineArguments, lay_out
 
+    engine = read_config(engine_config, EngineArguments) if engine_config else EngineArguments()
     registry.connect(tracking_uri, home, must_exist=True)
     versions = {version.version: version for version in (registry.resolve(name, each) for each in (alias, *also))}
-    folder = lay_out(home, list(versions.values()))
+    folder = lay_out(home, list(versions.values()), engine)
     names = read_facts(folder / "1").versions
     if as_json:
         click.echo(json.dumps({"folder": str(folder), "versions": names}))
