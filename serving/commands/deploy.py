@@ -274,7 +274,7 @@ def deploy_vllm(
     from serving.models.vllm import read_facts
     from serving.triton.vllm_repository import EngineArguments, lay_out
 
-    engine = read_config(engine_config, EngineArguments) if engine_config else EngineArguments()
+    engine = read_config(engine_config, EngineArguments) if engine_config else None
     registry.connect(tracking_uri, home, must_exist=True)
     versions = {version.version: version for version in (registry.resolve(name, each) for each in (alias, *also))}
     folder = lay_out(home, list(versions.values()), engine)

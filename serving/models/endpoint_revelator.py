@@ -208,10 +208,13 @@ def make_vllm_structure(task: Task, lead: str) -> dict[str, Any]:
     """vLLM's own constraint, in a form that its default backend, xgrammar, takes; `lead` stands before the output."""
     if task.labels:
         return {"choice": [f"{lead}{label}" for label in task.labels]}
-    if task.language or task.json_schema:
-        written = task.language.ebnf() if task.language else make_json_ebnf(task.json_schema())
-        return {"grammar": f"root ::= {json.dumps(lead)} output\n{written}"}
-    return {"regex": f"{lead}{ONE_LINE}"}
+    if task.language:
+        written = task.language.ebnf()
+    elif task.json_schema:
+        written = make_json_ebnf(task.json_schema())
+    else:
+        return {"regex": f"{lead}{ONE_LINE}"}
+    return {"grammar": f"root ::= {json.dumps(lead)} output\n{written}"}
 
 
 def _make_object_schema(task: Task) -> dict[str, Any]:

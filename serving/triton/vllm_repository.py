@@ -98,7 +98,7 @@ def lay_out(home: Path, versions: Sequence[Version], engine: EngineArguments | N
         "max_lora_rank": next(rank for rank in RANKS if rank >= max(ranks)),
         "logprobs_mode": "processed_logprobs",  # after the choice among labels, not before it
         "generation_config": "vllm",  # nothing of the base's own sampling defaults
-        **(engine or EngineArguments()).to_vllm(),
+        **(engine or EngineArguments.model_validate({})).to_vllm(),
     }
     first = names[str(versions[0].version)]
     (folder / "1" / FACTS_FILE).unlink(missing_ok=True)

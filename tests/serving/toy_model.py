@@ -43,7 +43,7 @@ def write_base(folder: Path) -> Path:
     return folder
 
 
-def write_adapter(folder: Path, base: Path, seed: int) -> Path:
+def write_adapter(folder: Path, base: Path, seed: int, rank: int = 2) -> Path:
     """A random LoRA adapter of `base`, with its manifest."""
     import torch
     from peft import LoraConfig, get_peft_model
@@ -52,7 +52,7 @@ def write_adapter(folder: Path, base: Path, seed: int) -> Path:
     from revelator.artifact import base_digest, write_manifest
 
     torch.manual_seed(seed)
-    lora = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    lora = LoraConfig(r=rank, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
     get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora).save_pretrained(folder)
     AutoTokenizer.from_pretrained(base).save_pretrained(folder)
     write_manifest(folder, base_name=str(base), base_digest=base_digest(base), data_digest=f"{seed}", run_id="")
