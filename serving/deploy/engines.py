@@ -17,7 +17,7 @@ from revelator.errors import ConfigError, RevelatorError
 from revelator.files import try_lock
 from serving.models.releases import Release, read_release, traffic_lock_file
 from serving.models.triton import RemoteRevelator, TritonModels
-from serving.models.vllm_server import ReleasedAdapter, VllmServer, add_version
+from serving.models.vllm_server import LOAD_SECONDS, ReleasedAdapter, VllmServer, add_version
 from serving.protocols import Revelator
 from serving.triton import control, repository
 from serving.triton.access import INNER, read_secret
@@ -124,7 +124,7 @@ class VllmEngine:
 
     @asynccontextmanager
     async def open_revelator(self) -> AsyncIterator[Revelator]:
-        revelator = ReleasedAdapter(self.url)
+        revelator = ReleasedAdapter(self.url, LOAD_SECONDS)  # the first plan of a server compiles its grammar
         try:
             yield revelator
         finally:

@@ -45,7 +45,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     store = f"sqlite:///{home / 'mlflow.db'}"
     registry.connect(store, home)
     for seed, rank in ((1, 2), (2, 2), (3, 64)):
-        registry.register_adapter(write_adapter(home / str(seed), base_folder("tiny"), seed, rank))
+        registry.register_adapter(write_adapter(home / str(seed), base_folder("tiny"), seed, rank, share=0.02))
     return store
 
 
