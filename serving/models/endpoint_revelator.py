@@ -68,6 +68,8 @@ class EndpointRevelator:
     `complete` raises the errors of `Endpoint`, and InvalidRequest for a prompt that the endpoint refuses.
     """
 
+    needs_structure = False  # whether a structure that is refused is an error, and not left out
+
     def __init__(self, config: PlannerConfig, *, api_key: str | None = None, retries: int = 2) -> None:
         self.config = config
         self._endpoint = Endpoint(config.url, config.model, api_key=api_key, timeout=config.timeout, retries=retries)
@@ -127,7 +129,7 @@ class EndpointRevelator:
                     reply = await self._send(task, prompt, structure, options)
                 except RefusedError as error:
                     left_out = _find_refused(error.message, structure, options)
-                    if left_out is None:
+                    if left_out is None or (left_out == structure and self.needs_structure):
                         raise InvalidRequest(error.message, where=error.where, hint=error.hint) from error
                     refused |= {left_out}
                 else:

@@ -23,7 +23,12 @@ LOAD_SECONDS = 900.0
 
 
 class ReleasedAdapter(EndpointRevelator):
-    """`serving.protocols.Revelator` of a vLLM server: the adapter of the version that the question's choice names."""
+    """`serving.protocols.Revelator` of a vLLM server: the adapter of the version that the question's choice names.
+
+    A server whose structured outputs take no grammar answers no plan: a deploy hears of it from its smoke questions.
+    """
+
+    needs_structure = True
 
     def __init__(self, url: str, timeout: float = 60.0) -> None:
         super().__init__(PlannerConfig(url=url, model=PREFIX, prompt="trained", structure="vllm", timeout=timeout))
