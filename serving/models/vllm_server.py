@@ -83,7 +83,7 @@ class VllmServer:
         if said is None or reply.status_code == 405:
             hint = "start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
             raise ConfigError("this server loads no adapters while it runs", where=self.url, hint=hint)
-        if reply.status_code >= 500:
+        if reply.status_code > 500 or body is None:  # an adapter's rank is refused with 500
             raise Unavailable(f"vLLM answered {reply.status_code}: {said}", where=self.url)
         raise ArtifactError(f"vLLM refuses the adapter: {said}", where=(body or {}).get("lora_path", self.url))
 
