@@ -31,6 +31,7 @@ from serving.models.local import complete
 from serving.models.triton import TritonModels, make_strings
 from serving.models.vllm import VllmFacts, VllmRevelator, read_facts
 from serving.triton import control, repository
+from serving.triton.access import read_control_token
 from serving.triton.installation import Installation, find_installation
 from serving.triton.server import TritonServer, read_ports
 from serving.triton.vllm_repository import EngineArguments, _read_rank, measure_longest
@@ -76,7 +77,8 @@ def models(folder: Path, vllm: Path, tmp_path_factory: pytest.TempPathFactory) -
     environment = {"PYTHONPATH": str(packages), "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
     environment |= {"HF_HUB_OFFLINE": "1", "PATH": paths}
     log = home / "logs" / "triton.log"
-    with TritonServer(installation, folder.parent, read_ports("auto"), log, environment) as server:
+    token = read_control_token(home)
+    with TritonServer(installation, folder.parent, read_ports("auto"), log, environment, token=token) as server:
         control.load(home, server.url, repository.VLLM, 1)
         yield server.url
 
