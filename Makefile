@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install lock audit demo test lint types docs site bench clean
+.PHONY: help install vllm lock audit demo test lint types docs site bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
@@ -45,6 +45,11 @@ $(INSTALLED): pyproject.toml requirements.lock
 	$(BIN)/pip install $(QUIET) --no-deps -r requirements.lock
 	$(BIN)/pip install $(QUIET) --no-deps -e .
 	@touch $@
+
+vllm: $(VENV)/vllm/complete ## install vLLM for the CPU into an environment of its own, for the tests marked vllm (3.5 GB)
+
+$(VENV)/vllm/complete: deploy/vllm_environment.sh
+	deploy/vllm_environment.sh $(VENV)/vllm $(PYTHON)
 
 lock: ## write requirements.lock anew: the newest versions that pyproject.toml allows, in an environment of their own
 	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock

@@ -1,6 +1,6 @@
 """A base's shape with random weights on a GPU: plans and tokens a second by batch, and how near to the memory's limit.
 
-    python benchmarks/gpu.py [--shape 0.5B|3B|tiny] [--batches 1,4,16,64,256] [--modes dynamic,static,nf4,vllm]
+    python benchmarks/gpu.py [--shape 0.6B|4B|tiny] [--batches 1,4,16,64,256] [--modes dynamic,static,nf4,vllm]
     python benchmarks/gpu.py --device cpu --shape tiny --batches 1,4          shows that it runs; says nothing of a GPU
 
 A plan is 32 tokens after a prompt of 64, whatever the tokens are. `dynamic` and `static` are transformers in bf16 with
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fixed.shapes import LLAMA_3_2_3B, QWEN2_5_0_5B
+from fixed.shapes import QWEN3_0_6B, QWEN3_4B
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, GenerationConfig
 from transformers.utils import logging
 
@@ -38,8 +38,8 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_key_value_heads": 2,
         "tie_word_embeddings": True,
     },
-    "0.5B": QWEN2_5_0_5B,
-    "3B": LLAMA_3_2_3B,
+    "0.6B": QWEN3_0_6B,
+    "4B": QWEN3_4B,
 }
 
 
@@ -101,7 +101,7 @@ def prepare_vllm(folder: Path, batches: list[int]) -> Callable[[int], Any]:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--shape", choices=SHAPES, default="0.5B")
+    options.add_argument("--shape", choices=SHAPES, default="0.6B")
     options.add_argument("--device", default="cuda")
     options.add_argument("--batches", default="1,4,16,64,256")
     options.add_argument("--modes", default="dynamic,static,nf4,vllm")

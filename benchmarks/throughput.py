@@ -1,7 +1,7 @@
 """Tokens a second, memory and share of the matrix rate of `revelator train`'s trainer, beside a plain TRL script.
 
     python benchmarks/throughput.py [--shape tiny] [--device cpu] [--steps 6] [--batch 32] [--repeats 3]
-    python benchmarks/throughput.py --shape qwen2.5-0.5b --device cuda --steps 20
+    python benchmarks/throughput.py --shape qwen3-0.6b --device cuda --steps 20
     python benchmarks/throughput.py --shape llama-3.2-3b --device cuda --steps 20 --batch 16
 
 The plain script is TRL's SFTTrainer on the same rows as prompt and completion, with the same LoRA, batch and number of
@@ -31,11 +31,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from fixed.shapes import LLAMA_3_2_3B, QWEN2_5_0_5B
+from fixed.shapes import LLAMA_3_2_3B, QWEN3_0_6B
 
 SHAPES: dict[str, dict[str, Any]] = {
     "toy": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},
-    "qwen2.5-0.5b": QWEN2_5_0_5B,
+    "qwen3-0.6b": QWEN3_0_6B,
     "llama-3.2-3b": LLAMA_3_2_3B,
 }
 

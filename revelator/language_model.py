@@ -129,11 +129,12 @@ class Endpoint:
             _read_chat_tokens,
         )
 
-    async def continue_text(self, prompt: str, **options: Any) -> Reply:
-        """What the model writes behind a prompt, without a chat template (`/completions`)."""
+    async def continue_text(self, prompt: str, model: str | None = None, **options: Any) -> Reply:
+        """What the model, or another one of the endpoint, writes behind a prompt, without a chat template
+        (`/completions`)."""
         create: Any = self._client.completions.create
         return self._read(
-            await self._call(lambda: create(model=self.model, prompt=prompt, **options)),
+            await self._call(lambda: create(model=model or self.model, prompt=prompt, **options)),
             lambda choice: choice.text,
             _read_text_tokens,
         )

@@ -1,4 +1,4 @@
-"""The embedded base at servers of others, `transformers serve` and the real vLLM.
+"""The embedded base at servers of others, `transformers serve` and the real vLLM of `make vllm`.
 
 The base knows no chat: its template turns the data of the last message into the prompt of `translate_bnf`.
 """
@@ -23,11 +23,12 @@ from revelator.artifact import base_folder
 from revelator.tasks import TASKS
 
 TEMPLATE = "{% set asked = messages[-1]['content'].split('\"question\": \"')[1].split('\"}')[0] %}"
-VLLM = "REVELATOR_VLLM"  # names the folder of an environment with vLLM for the CPU
-START_SECONDS = 240
+VLLM = Path(os.environ.get("REVELATOR_VLLM", Path(__file__).parents[1] / ".venv" / "vllm"))  # `make vllm` makes it
+START_SECONDS = 900  # a busy machine takes five minutes for what an idle one does in one
+MOST_ADAPTERS = 4
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "tiny"
     shutil.copytree(base_folder("tiny"), folder)
@@ -44,16 +45,24 @@ def transformers_url(served_base: Path) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="module")
-def vllm_url(served_base: Path) -> Iterator[str]:
-    """vLLM over the base, under the name `tiny`, once it answers."""
-    if not (folder := os.environ.get(VLLM)):
-        pytest.skip(f"{VLLM} names no environment with vLLM")
-    program = Path(folder) / "bin"
+@pytest.fixture(scope="session")
+def vllm() -> Path:
+    """The environment of vLLM."""
+    if not (VLLM / "complete").is_file():
+        pytest.skip(f"no vLLM in {VLLM}: `make vllm` installs it")
+    return VLLM
+
+
+@pytest.fixture(scope="session")
+def vllm_url(served_base: Path, vllm: Path) -> Iterator[str]:
+    """vLLM over the base, under the name `tiny`, once it answers; it loads adapters while it runs."""
+    program = vllm / "bin"
     command = [str(program / "vllm"), "serve", str(served_base), "--served-model-name", "tiny", "--dtype", "float32"]
     paths = f"{program}{os.pathsep}{os.environ['PATH']}"
+    command += ["--enforce-eager", "--max-model-len", "1024", "--logprobs-mode", "processed_logprobs"]
+    command += ["--enable-lora", "--max-loras", str(MOST_ADAPTERS), "--max-lora-rank", "16"]
     environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "PATH": paths}
-    with serve([*command, "--enforce-eager", "--max-model-len", "1024"], environment) as url:
+    with serve(command, environment | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}) as url:
         yield url
 
 

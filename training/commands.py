@@ -56,8 +56,11 @@ MADE = {  # by stage: what it makes, and a file by which that is known
     help="Folder of what is trained.  [default: HOME/adapters/CONFIG, HOME/bases/CONFIG or HOME/readers/CONFIG]",
 )
 @click.option("--steps", type=click.IntRange(1), help="Overrides the file's.")
-@click.option("--processes", type=click.IntRange(1), help="Processes, one a GPU; overrides the file's.")
-@click.option("--accelerate", help="`ddp`, `fsdp`, or a file of `accelerate config`; overrides the file's.")
+@click.option(
+    "--processes", type=click.IntRange(1), help="Processes, one a GPU, that share the rows of the file's steps."
+)
+@click.option("--accelerate", help="`ddp`, `fsdp`, `zero3`, or a file of `accelerate config`; overrides the file's.")
+@click.option("--quantization", type=click.Choice(["none", "nf4"]), help="nf4: QLoRA; overrides the file's.")
 @click.option("--resume", is_flag=True, help="Go on from the last whole checkpoint of a run that was interrupted.")
 @HOME
 @URI
@@ -75,19 +78,20 @@ def train(
 ) -> None:
     """Train by what the configuration says: `stage: sft` (if none is named), `grpo`, `pretrain` or `reader`.
 
-    CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, world, logic, tiny-gpu, qwen2.5-0.5b,
-    llama-3.2-1b, llama-3.2-3b, qwen2.5-7b-qlora, and for four GPUs qwen2.5-0.5b-ddp, llama-3.2-3b-fsdp,
-    qwen2.5-7b-qlora-ddp: LoRA on an instruction set, tracked in MLflow; the adapter of the step with the best mean
-    score of the tasks on dev rows becomes a registered version. With `stage: grpo` (grpo-tiny) a training goes on from
-    an adapter, by rewards for the plans that it writes itself. With `stage: pretrain` (pretrain-tiny, pretrain-minilm)
-    it makes a small base, and with `stage: reader` (reader) what reads answers from passages: folders and no versions.
+    CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, world, logic, tiny-gpu, qwen3-0.6b,
+    qwen3-1.7b, qwen3-4b, llama-3.2-1b, llama-3.2-3b, smollm3-3b, gemma-3-1b, lfm2-350m: LoRA on an instruction set,
+    tracked in MLflow; the adapter of the step with the best mean score of the tasks on dev rows becomes a registered
+    version. With `stage: grpo` (grpo-tiny) a training goes on from an adapter, by rewards for the plans that it writes
+    itself. With `stage: pretrain` (pretrain-tiny, pretrain-minilm) it makes a small base, and with `stage: reader`
+    (reader) what reads answers from passages: folders and no versions.
 
     \b
     Examples:
       revelator train demo --set runs/demo/sets/world
-      revelator train my.yaml --base Qwen/Qwen2.5-0.5B --out runs/adapters/qwen
+      revelator train qwen3-0.6b --set DIR --out runs/adapters/qwen
       revelator train my.yaml --resume
-      revelator train llama-3.2-1b --set DIR --processes 2 --accelerate ddp
+      revelator train llama-3.2-3b --set DIR --processes 8 --accelerate fsdp
+      revelator train qwen3-4b --set DIR --quantization nf4
       revelator train grpo-tiny --set DIR --adapter runs/adapters/demo --world runs/demo/world
       revelator train pretrain-tiny --set DIR --set OTHER --out runs/bases/mine
       revelator train reader --rows runs/reading/squad2_dev.jsonl.gz --out runs/readers/mine
@@ -142,6 +146,8 @@ def _resolve(
         raise ConfigError(f"stage {plain.stage} trains on one set", where="--set", hint="name one")
     else:
         changes = {**changes, "set_folder": next(iter(sets), None)}
+        if processes := changes.get("processes"):
+            changes["gradient_accumulation"] = plain.accumulate_over(processes)
     settings = load_config(path, **changes, out=out or plain.out or home / f"{MADE[plain.stage][0]}s" / path.stem)
     if isinstance(settings, ReaderConfig):
         if not settings.rows:

@@ -123,6 +123,11 @@ class Run(Settings):
     def global_batch(self) -> int:
         return self.batch_size * self.gradient_accumulation * self.processes
 
+    def accumulate_over(self, processes: int) -> int:
+        """The `gradient_accumulation` that gives a step over so many processes the rows that it has here, or as few
+        above them as there can be."""
+        return max(1, math.ceil(self.gradient_accumulation * self.processes / processes))
+
 
 class TrainConfig(Run):
     """Supervised fine-tuning. Lengths are in tokens."""

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-QWEN2_5_0_5B: dict[str, Any] = {
-    "model_type": "qwen2",
-    "hidden_size": 896,
-    "intermediate_size": 4864,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 14,
-    "num_key_value_heads": 2,
+QWEN3_0_6B: dict[str, Any] = {
+    "model_type": "qwen3",
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
     "vocab_size": 151_936,
     "tie_word_embeddings": True,
+}
+QWEN3_4B: dict[str, Any] = QWEN3_0_6B | {
+    "hidden_size": 2560,
+    "intermediate_size": 9728,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
 }
 LLAMA_3_2_3B: dict[str, Any] = {
     "model_type": "llama",

@@ -12,6 +12,7 @@ from serving.triton.inside.backend import (
     make_response,
     make_strings,
     read_array,
+    read_device,
     read_parameters,
     read_texts,
 )
@@ -21,7 +22,7 @@ from serving.triton.inside.retriever import QUERY_BYTES, Search, search
 class TritonPythonModel:
     def initialize(self, args):
         self.inner = SecretCheck(args)
-        self.index = Index.open(Path(read_parameters(args)["index"]))
+        self.index = Index.open(Path(read_parameters(args)["index"]), read_device(args))
         self.index.search("ready", 1)  # an embedding model loads now, not on the first request
 
     def execute(self, requests):

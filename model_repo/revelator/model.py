@@ -11,6 +11,7 @@ from serving.triton.inside.backend import (
     answer_together,
     make_response,
     read_array,
+    read_device,
     read_parameters,
     read_texts,
 )
@@ -21,7 +22,7 @@ class TritonPythonModel:
     def initialize(self, args):
         self.inner = SecretCheck(args)
         folder = Path(args["model_repository"]) / args["model_version"]
-        self.completions = CompletionService(folder, read_parameters(args)["decoding"])
+        self.completions = CompletionService(folder, read_parameters(args)["decoding"], read_device(args))
         pauses.keep_trimming_memory()
 
     def execute(self, requests):

@@ -1,4 +1,5 @@
-"""What a decoder of plans and logical queries is held to, derived from `bnf.lark` and `logic.lark`.
+(
+    """What a decoder of plans and logical queries is held to, derived from `bnf.lark` and `logic.lark`.
 
 What `make_plan_grammar` allows parses, and checks by `scoped`. Whether a part of a plan holds a placeholder becomes
 grammar. Each rule of the file is written out in up to four kinds:
@@ -13,8 +14,9 @@ reads, only those that `render` could write are left: ` * ` and not ` × `, no e
 characters; a brace is always that of a placeholder, and a placeholder outside quotes holds no space. Depth and the
 limits of an executor are no part of it: `Grammar.deepest` tells a decoder when to close.
 
-`make_plan_pattern` is the part of the same language that a regular expression holds. What `make_logic_grammar` allows
-parses and can be run."""
+What `make_logic_grammar` allows parses and can be run."""
+    ""
+)
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def make_plan_grammar() -> Grammar:
 
 
 def _write_plan_grammar() -> str:
-    rules = _Kinds().rules("start", "unfed")
+    rules = RulesByKind().rules("start", "unfed")
     lines = ['start: " " start_unfed', *(f"{name}: {' | '.join(alternatives)}" for name, alternatives in rules)]
     lines += [f"{name}: /{pattern}/" for name, pattern in PIECES.items()]
     used = set(" ".join(lines).split())
@@ -63,7 +65,7 @@ def _open_grammar() -> Lark:
 Part = tuple[str, str]  # a symbol of the file and its kind
 
 
-class _Kinds:
+class RulesByKind:
     """The rules of the file, written out by kind."""
 
     def __init__(self) -> None:
@@ -162,41 +164,3 @@ def _make_term(pattern: str) -> str:
     letters = character_class(r"[^\W_]")
     worded = expand_classes(pattern.replace(r"\w", f"[{letters}]")).replace('"', '" ?', 1)  # `render_spaced`
     return rf'/{worded}/ & /"([^"\\{CONTROLS}]|\\["\\])*"/'
-
-
-_PLAIN = r"""[^\s\x00-\x1f\x7f-\x9f(){}"+*×\\]"""
-_NAME = r"[A-Za-z](?:[\w.'-]{0,30}\w)?"
-_WORD = f"{_PLAIN}+"
-_FED = rf"{_PLAIN}*\{{{_NAME}\}}{_PLAIN}*"  # a word with one placeholder
-_HELD = rf"\({_WORD}(?: {_WORD})*\){_PLAIN}*"
-_QUOTATION = rf'"{_WORD}(?: {_WORD})*"{_PLAIN}*'
-_LATER = f"(?:{_WORD}|{_HELD}|{_QUOTATION})"
-_TEXTS = {
-    "none": f"{_WORD}(?: {_LATER})*",
-    "any": f"(?:{_WORD}|{_FED})(?: (?:{_LATER}|{_FED}))*",
-    "some": f"(?:{_FED}|{_WORD}(?: {_LATER})* {_FED})(?: (?:{_LATER}|{_FED}))*",
-}
-
-
-@cache
-def make_plan_pattern(depth: int = 1) -> str:
-    """Matches a plan from its first character to its last; Python and Rust read it alike.
-
-    For servers that take a regular expression and no grammar of ours. What it matches parses and checks, for the same
-    reason as with `make_plan_grammar`: a part is written by whether it may or must hold a placeholder. It leaves out
-    groups deeper than `depth`, texts written as JSON strings, words that begin with a sign, and placeholders inside the
-    parentheses and quotations of a text."""
-    return _write_list("none", depth)
-
-
-def _write_list(kind: str, depth: int) -> str:
-    after = "any" if kind == "some" else kind
-    return rf"{_write_dependent(kind, depth)}(?: \+ {_write_dependent(after, depth)})*"
-
-
-def _write_dependent(kind: str, depth: int) -> str:
-    return rf"{_write_operand(kind, depth)}(?: \* {_write_operand('some', depth)})*"
-
-
-def _write_operand(kind: str, depth: int) -> str:
-    return rf"(?:{_TEXTS[kind]}|\({_write_list(kind, depth - 1)}\))" if depth else f"(?:{_TEXTS[kind]})"

@@ -108,11 +108,16 @@ def make_art_grammar() -> Grammar:
     Brackets stand nowhere else, texts are on one line, and a tree is at most `DEEPEST` nodes deep. An answer further
     down cannot be named; a flat tree, in which what is needed again is a child of the root, can name all of them.
     """
+    return make_json_grammar(make_art_schema())
+
+
+def make_art_schema() -> Schema:
+    """The schema of trees with its definitions written out in those kinds."""
     definitions = _make_definitions(0, 1)
     for kind in range(1, KINDS + 1):
         for level in range(2, DEEPEST + 1):
             definitions |= _make_definitions(kind, level)
-    return make_json_grammar({"$ref": "#/$defs/node_0_1", "$defs": definitions})
+    return {"$ref": "#/$defs/node_0_1", "$defs": definitions}
 
 
 def _make_definitions(kind: int, level: int) -> dict[str, Any]:
@@ -141,4 +146,16 @@ def _make_text(kind: int, naming: bool = False) -> dict[str, Any]:
     reference = rf"\[[1-{kind - 1}]\]"
     either = f"(?:{letter}|{reference})" if kind > 1 else letter
     middle = reference if naming else f"(?:{seen}|{reference})" if kind > 1 else seen
-    return {"type": "string", "pattern": f"^{either}*{middle}{either}*$", "examples": ["[1]" if naming else "x"]}
+    pattern = f"^{either}*{middle}{either}*$"
+    written = _write_text(spaces, kind, naming)
+    return {"type": "string", "pattern": pattern, "x-ebnf": written, "examples": ["[1]" if naming else "x"]}
+
+
+def _write_text(spaces: str, kind: int, naming: bool) -> str:
+    """The same in the dialect of xgrammar, quotes and escapes included."""
+    escape = r'"\\" ["\\]'
+    letter, seen = (rf'[^\[\]"\\{CONTROLS}{barred}] | {escape}' for barred in ("", spaces))
+    reference = rf'"[" [1-{kind - 1}] "]"'
+    either = f"({letter} | {reference})" if kind > 1 else f"({letter})"
+    middle = reference if naming else f"({seen} | {reference})" if kind > 1 else f"({seen})"
+    return rf'"\"" {either}* {middle} {either}* "\""'

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from revelator.errors import ExpressionError
 from revelator.plans import art, bnf, checking, drawing, logic
-from revelator.plans.decoding import make_logic_grammar, make_plan_grammar, make_plan_pattern
+from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
+from revelator.plans.ebnf import make_art_ebnf, make_logic_ebnf, make_plan_ebnf
 from revelator.plans.faults import Diagnostic
 from revelator.plans.grammar import Grammar, read_grammar_file
 from revelator.plans.json_decoding import make_art_grammar
@@ -40,7 +41,8 @@ class PlanLanguage:
     fallback: Callable[[str], Any]  # the plan that asks a question as it stands, where no better one was written
     asked_text: Callable[[Any], str]  # what its parts ask for: no placeholders, and not the question as a whole
     count_leaves: Callable[[Any], int]
-    grammar: Callable[[], Grammar]  # what a decoder is held to
+    grammar: Callable[[], Grammar]  # what our own decoder is held to
+    ebnf: Callable[[], str]  # the same for vLLM, in the dialect of xgrammar: its rule `output`
     most_tokens: int  # that a plan takes, decoded token by token
     beam_tokens: int  # that each beam of a search may take: one that rambles costs all rows of its batch
     spell: Callable[[Any], str]
@@ -49,7 +51,6 @@ class PlanLanguage:
     letters: Callable[[Any], str | None] = lambda plan: (
         None
     )  # the shape for people, in a language that has such a spelling
-    regular_expression: Callable[[], str] | None = None  # the part of it for servers that take no grammar of ours
     json_schema: Callable[[], dict[str, Any]] | None = None  # of a language that is JSON
     counts_in_merge: bool = False  # a plan says nothing of what its question counts by: the merge compares with it
 
@@ -118,12 +119,12 @@ BNF = PlanLanguage(
     asked_text=_leaf_texts,
     count_leaves=lambda plan: len(bnf.leaves(plan)),
     grammar=make_plan_grammar,
+    ebnf=make_plan_ebnf,
     most_tokens=256,
     beam_tokens=128,  # the longest gold plan of MuSiQue has 80
     spell=bnf.render,
     doubts=checking.doubts,
     letters=drawing.to_letters,
-    regular_expression=make_plan_pattern,
     counts_in_merge=True,
 )
 LOGIC = PlanLanguage(
@@ -137,6 +138,7 @@ LOGIC = PlanLanguage(
     asked_text=_term_texts,
     count_leaves=lambda query: len(logic.list_literals(query)),
     grammar=make_logic_grammar,
+    ebnf=make_logic_ebnf,
     most_tokens=256,
     beam_tokens=128,
     spell=logic.render_spaced,
@@ -152,6 +154,7 @@ ART = PlanLanguage(
     asked_text=_node_texts,
     count_leaves=lambda tree: sum(not node.children for node in art.number_nodes(tree)),
     grammar=make_art_grammar,
+    ebnf=make_art_ebnf,
     most_tokens=448,  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
     beam_tokens=448,
     spell=art.render,

@@ -13,11 +13,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from revelator import registry
+from revelator.config import read_config
 from revelator.errors import ArtifactError, ConfigError, GateRefused, Unavailable
 from revelator.options import AS_JSON, FOLDER, HOME, REGISTERED, URI
 
 if TYPE_CHECKING:
     from serving.deploy.deploy import Deployment
+
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 class Share(click.ParamType):
@@ -36,14 +39,33 @@ class Share(click.ParamType):
         return share
 
 
+class Cards(click.ParamType):
+    """`0,1`, or `cpu` for none."""
+
+    name = "cards"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        text = str(value)
+        numbers = [] if text == "cpu" else text.split(",")
+        if not all(number.isascii() and number.isdigit() for number in numbers) or len({*numbers}) < len(numbers):
+            self.fail(f"{text!r} names no cards: 0,1, or cpu", param, ctx)
+        return tuple(map(int, numbers))
+
+
 @click.command()
 @click.option("--alias", default=registry.CHAMPION, show_default=True, help="Alias or number of the version.")
 @REGISTERED
 @HOME
 @click.option("--index", type=FOLDER, help="Index to search from now on (default: as recorded).")
 @click.option("--keep", default=3, show_default=True, type=click.IntRange(1), help="Version folders to keep.")
-@click.option("--engine", type=click.Choice(["own", "vllm"]), default="own", show_default=True, help="Who runs it.")
-@click.option("--also", multiple=True, metavar="VERSION", help="With vllm: a further version over the same base.")
+@click.option("--engine", type=click.Choice(["own", "vllm"]), help="Who runs it (default: as the release before, own).")
+@click.option("--url", metavar="URL", help="With vllm: a running vLLM server. Without: a folder for Triton's backend.")
+@click.option("--also", multiple=True, metavar="VERSION", help="In that folder: a further version over the same base.")
+@click.option("--engine-config", type=FILE, metavar="FILE", help="In that folder: vLLM's engine arguments, as YAML.")
+@click.option(
+    "--gpus", type=Cards(), metavar="0,1|cpu", help="Cards for plans and vectors (default: as recorded, cpu)."
+)
+@click.option("--instances", type=click.IntRange(1), help="Processes of each model on each card (default: 1).")
 @click.option("--rollback", is_flag=True, help="Return to the version that release.json names as the previous one.")
 @click.option("--canary", type=Share(), metavar="SHARE", help="Let the version answer a share first, and judge it.")
 @click.option(
@@ -68,8 +90,12 @@ def deploy(
     home: Path,
     index: Path | None,
     keep: int,
-    engine: str,
+    engine: str | None,
+    url: str | None,
     also: tuple[str, ...],
+    engine_config: Path | None,
+    gpus: tuple[int, ...] | None,
+    instances: int | None,
     rollback: bool,
     canary: float | None,
     comparisons: int,
@@ -92,18 +118,29 @@ def deploy(
       revelator model deploy --rollback
       revelator model deploy --alias latest --canary 10%
       revelator model deploy --watch --port 9465
+      revelator model deploy --gpus 0,1 --instances 2
+      revelator model deploy --engine vllm --url http://127.0.0.1:8000
       revelator model deploy --engine vllm --also 3
     """
-    if engine == "vllm":
-        deploy_vllm(home, name, alias, also, tracking_uri, as_json)
+    if url and engine != "vllm":
+        raise click.UsageError("--url is that of a vLLM server: give --engine vllm, too")
+    if engine == "vllm" and not url:
+        deploy_vllm(home, name, alias, also, engine_config, tracking_uri, as_json)
         return
+    if also or engine_config:
+        raise click.UsageError("--also and --engine-config are for the folder of --engine vllm without --url")
+    if engine and (rollback or canary is not None):
+        raise click.UsageError("--rollback and --canary go to the engine of the release")
+    vllm = url if url else "" if engine == "own" else None
     if sum((rollback, canary is not None, watch)) > 1:
         raise click.UsageError("--rollback, --canary and --watch exclude one another")
     home = home.resolve()
+    if gpus is not None or instances:
+        _place(home, gpus, instances)
     if watch:
         from serving.deploy.watch import Reconciler, follow_until_stopped
 
-        follow_until_stopped(Reconciler(home, name, alias, keep, tracking_uri), interval, port, click.echo)
+        follow_until_stopped(Reconciler(home, name, alias, keep, tracking_uri, vllm), interval, port, click.echo)
     elif canary is not None:
         registry.connect(tracking_uri, home, must_exist=True)
         _try_canary(home, registry.resolve(name, alias), canary, comparisons, minutes, keep, as_json)
@@ -113,8 +150,26 @@ def deploy(
                 done = _roll_back(home, keep, tracking_uri, status.update)
             else:
                 registry.connect(tracking_uri, home, must_exist=True)
-                done = _deploy_version(home, registry.resolve(name, alias), index, keep, status.update)
+                done = _deploy_version(home, registry.resolve(name, alias), index, keep, vllm, status.update)
         _report(done, home, keep, as_json)
+
+
+def _place(home: Path, gpus: tuple[int, ...] | None, instances: int | None) -> None:
+    """Raises ConfigError for a card that is not there, and while a server runs, which takes its cards at its start."""
+    import torch
+
+    from serving.triton.repository import Placement, read_placement, write_placement
+    from serving.triton.running import find_running_server
+
+    there = torch.cuda.device_count()
+    if missing := [card for card in gpus or () if card >= there]:
+        hint = "see what there is: revelator doctor"
+        raise ConfigError(f"there is no GPU {missing[0]}: torch sees {there}", where="--gpus", hint=hint)
+    if find_running_server(home):
+        hint = f"stop it, and start it again afterwards: revelator serve --home {home}"
+        raise ConfigError("a server takes its cards when it starts, and one runs", where=str(home), hint=hint)
+    before = read_placement(home)
+    write_placement(home, Placement(before.gpus if gpus is None else gpus, instances or before.instances))
 
 
 def _roll_back(home: Path, keep: int, tracking_uri: str | None, report: Callable[[str], None]) -> Deployment:
@@ -131,19 +186,25 @@ def _roll_back(home: Path, keep: int, tracking_uri: str | None, report: Callable
 
 
 def _deploy_version(
-    home: Path, version: registry.Version, index: Path | None, keep: int, report: Callable[[str], None]
+    home: Path,
+    version: registry.Version,
+    index: Path | None,
+    keep: int,
+    vllm: str | None,
+    report: Callable[[str], None],
 ) -> Deployment:
     from serving.deploy.deploy import deploy as put
     from serving.triton.control import load
     from serving.triton.repository import Settings, lay_out, read_parameters
+    from serving.triton.running import find_running_server
 
     before = read_parameters(home, "retriever").get("index")
     if index:
         lay_out(home, Settings(index=index, remember=True))
-    done = put(home, version, keep=keep, report=report)
-    if index and done.url:
+    done = put(home, version, vllm=vllm, keep=keep, report=report)
+    if index and (running := find_running_server(home)):
         try:
-            load(home, done.url, "retriever", 1)
+            load(home, running.grpc, "retriever", 1)
         except ArtifactError:  # the old index is still being searched: it stays on record
             lay_out(home, Settings(index=Path(before) if before else None, remember=bool(before)))
             raise
@@ -172,7 +233,7 @@ def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
     if planner := read_planner(read_parameters(home, "executor")):
         click.echo(f"{planner} plans until the next revelator serve --planner deployed --home {home}")
     elif done.url:
-        click.echo(f"in service at {done.url}")
+        click.echo(f"in service at {'vLLM ' if release.vllm else ''}{done.url}")
     else:
         click.echo(f"no server runs; next: revelator serve --home {home}")
 
@@ -201,15 +262,22 @@ def _try_canary(
 
 
 def deploy_vllm(
-    home: Path, name: str, alias: str, also: Sequence[str], tracking_uri: str | None, as_json: bool
+    home: Path,
+    name: str,
+    alias: str,
+    also: Sequence[str],
+    engine_config: Path | None,
+    tracking_uri: str | None,
+    as_json: bool,
 ) -> None:
     """`alias` answers; requests may ask for the versions of `also`."""
     from serving.models.vllm import read_facts
-    from serving.triton.vllm_repository import lay_out
+    from serving.triton.vllm_repository import EngineArguments, lay_out
 
+    engine = read_config(engine_config, EngineArguments) if engine_config else None
     registry.connect(tracking_uri, home, must_exist=True)
     versions = {version.version: version for version in (registry.resolve(name, each) for each in (alias, *also))}
-    folder = lay_out(home, list(versions.values()))
+    folder = lay_out(home, list(versions.values()), engine)
     names = read_facts(folder / "1").versions
     if as_json:
         click.echo(json.dumps({"folder": str(folder), "versions": names}))

@@ -45,6 +45,8 @@ EXTRAS = {  # what each extra lets one do
     "gpu": "4-bit bases (QLoRA) on a GPU",
 }
 CPU_FLAGS = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX"}
+ON_A_NODE = ("gpus", "cuda", "bitsandbytes", "faiss-gpu", "vllm", "triton", "triton-vllm")  # `--gpu`
+NEEDED_ON_A_NODE = ("gpus", "cuda")
 MARKS = {"ok": "[green]ok[/]", "absent": "[yellow]absent[/]", "fault": "[red]fault[/]"}
 
 
@@ -63,8 +65,9 @@ class Finding:
 @HOME
 @URI
 @click.option("--need", multiple=True, metavar="NAME", help="A part that must be there. Can be given more than once.")
+@click.option("--gpu", is_flag=True, help="Only what a GPU node needs; a card that torch sees must be there.")
 @AS_JSON
-def doctor(home: Path, tracking_uri: str | None, need: tuple[str, ...], as_json: bool) -> None:
+def doctor(home: Path, tracking_uri: str | None, need: tuple[str, ...], gpu: bool, as_json: bool) -> None:
     """Look at this machine and installation: what is there, what it is for, how to get what lacks.
 
     \b
@@ -74,8 +77,11 @@ def doctor(home: Path, tracking_uri: str | None, need: tuple[str, ...], as_json:
     Examples:
       revelator doctor
       revelator doctor --need train --need gpu --json
+      revelator doctor --gpu
     """
-    findings = list(examine(home, tracking_uri))
+    findings = [each for each in examine(home, tracking_uri) if not gpu or each.name in ON_A_NODE]
+    if gpu:
+        need = (*need, *NEEDED_ON_A_NODE)
     names = [finding.name for finding in findings]
     if unknown := sorted(set(need) - set(names)):
         raise click.UsageError(f"--need {unknown[0]}: parts are {', '.join(names)}")
@@ -95,7 +101,12 @@ def examine(home: Path, tracking_uri: str | None) -> Iterator[Finding]:
     yield from _examine_extras()
     yield _examine_cpu()
     yield from _examine_gpu()
-    yield _examine_package("vllm", "vllm", "large bases at high throughput, as an endpoint", "pip install vllm")
+    yield _examine_package(
+        "vllm",
+        "vllm",
+        "large bases at high throughput, as an endpoint",
+        "`pip install vllm` in an environment of its own",
+    )
     yield from _examine_triton()
     yield _examine_disk(home)
     yield _examine_tracking(home, tracking_uri)

@@ -181,8 +181,9 @@ def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http:
     elif read_release(home) is None:
         release_embedded_base(home)
         click.echo(f"nothing is deployed: the embedded base plans. A champion: revelator model deploy --home {home}")
+    release = read_release(home)
     with Console(stderr=True).status("start the server") as status:
-        waiting = set(PLAIN_MODELS if planner else MODELS)
+        waiting = set(PLAIN_MODELS if planner or (release and release.vllm) else MODELS)
 
         def report(model: str) -> None:
             waiting.discard(model)
@@ -195,6 +196,8 @@ def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http:
                 click.echo(f"{name} {which}: ready")
             if planner:
                 click.echo(f"planner {planner} (release 0: no adapter is loaded)")
+            elif release and release.vllm:
+                click.echo(f"revelator version {release.version}, at vLLM {release.vllm}")
             generator = parameters["generator"]
             click.echo(f"index   {parameters['retriever']['index']}")
             click.echo(f"reader  {generator['endpoint']} {generator['model']}".rstrip())

@@ -16,11 +16,9 @@ from revelator import files
 from revelator.errors import ConfigError, Conflict
 from revelator.registry import Version, tag_version
 from serving.deploy.deploy import apply_release, deploy, deploy_lock, stage, try_version, version_folder
+from serving.deploy.engines import Engine, find_engine
 from serving.models.releases import Canary, Release, format_now, read_release, write_release
 from serving.models.routing import Comparison, comparisons_file, read_comparisons
-from serving.triton import control
-from serving.triton.repository import REVELATOR
-from serving.triton.running import find_running_server
 
 LOOK_SECONDS = 0.5
 VERDICT_TAG = "canary"
@@ -136,16 +134,16 @@ class Rollout:
         """The version answers its share when this returns. A canary that is under way goes on with its comparisons."""
         home, number = self.home, self.version.version
         with deploy_lock(home):
-            release, url = self._current_release(), self._server_url()
+            release, engine = self._current_release(), self._find_engine()
             stage(version_folder(home, number), self.version)
             under_way = release.canary
             if not under_way or (under_way.version, under_way.share) != (number, self.share):
                 comparisons_file(home, number).unlink(missing_ok=True)
                 under_way = Canary(number, self.share, format_now())
-            try_version(home, url, number, release.version)
+            try_version(engine, number, release.version)
             begun = replace(release, canary=under_way)
             write_release(home, begun)
-            apply_release(home, begun, url)
+            apply_release(home, begun, engine)
         return begun
 
     def conclude(self, verdict: Verdict) -> None:
@@ -157,7 +155,7 @@ class Rollout:
             with deploy_lock(self.home):
                 without = replace(self._current_release(), canary=None)
                 write_release(self.home, without)
-                apply_release(self.home, without, self._server_url())
+                apply_release(self.home, without, self._find_engine())
         outcome = "deployed" if verdict.passes else f"withdrawn: {'; '.join(verdict.reasons)}"
         tag_version(self.version, VERDICT_TAG, outcome)
 
@@ -167,7 +165,7 @@ class Rollout:
         if release.canary is None or release.canary.version != self.version.version:
             where = f"version {self.version.version}"
             raise Conflict("another deploy ended this canary", where=where, hint="run the command again to start anew")
-        if not control.is_ready(self._server_url(), REVELATOR, self.version.version):
+        if not self._find_engine().is_ready(self.version.version):
             self.begin()
 
     def _current_release(self) -> Release:
@@ -177,9 +175,9 @@ class Rollout:
             raise ConfigError(what, where=f"version {self.version.version}", hint="name another with --alias")
         return release
 
-    def _server_url(self) -> str:
-        running = find_running_server(self.home)
-        if running is None:
+    def _find_engine(self) -> Engine:
+        engine = find_engine(self.home, None)
+        if engine is None:
             hint = f"start it: revelator serve --home {self.home}"
             raise ConfigError("a canary needs a running server", where=str(self.home), hint=hint)
-        return running.grpc
+        return engine

@@ -14,9 +14,8 @@ import asyncio
 import json
 import platform
 import shutil
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -30,10 +29,11 @@ from revelator.artifact import (
     read_manifest,
     verify_adapter,
 )
-from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
+from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.files import try_lock
 from revelator.registry import DIGEST_TAG, Version, download, tag_version
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
+from serving.deploy.engines import Engine, VllmEngine, drop_quietly, find_engine, write_config
 from serving.models.releases import (
     EMBEDDED_VERSION,
     RELEASE_FILE,
@@ -41,25 +41,20 @@ from serving.models.releases import (
     Release,
     VersionContents,
     read_release,
-    traffic_lock_file,
     use_choice,
     write_release,
 )
-from serving.models.triton import RemoteRevelator, TritonModels
-from serving.triton import control, repository
-from serving.triton.access import INNER, read_secret
+from serving.triton import repository
 from serving.triton.repository import ADAPTER, CONTENTS_FILE, REVELATOR
-from serving.triton.running import find_running_server
 
 SMOKE_QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
 DEPLOYED_TAG = "deployed"
-DRAIN_SECONDS = 35.0  # a question may take 30 (revelator.limits.Limits); one that is later goes on with the new version
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """The outcome of a deploy; `url` is the server that took the version into service, None when none runs.
+    """The outcome of a deploy; `url` is the engine's, which took the version into service; None when none runs.
 
     `registry_error` is why the registry could not be told; nothing else depends on that.
     """
@@ -75,9 +70,16 @@ def ignore_report(_: str) -> None: ...
 
 
 def deploy(
-    home: Path, version: Version, *, keep: int = 3, report: Report = ignore_report, registry_error: str | None = None
+    home: Path,
+    version: Version,
+    *,
+    vllm: str | None = None,
+    keep: int = 3,
+    report: Report = ignore_report,
+    registry_error: str | None = None,
 ) -> Deployment:
-    """Puts `version` into the live repository below `home`, and into service if a server of this home runs.
+    """Puts `version` into the live repository below `home`, and into service if a server of this home runs, or in any
+    case at the vLLM server `vllm` (None: where the release before ran; "": our own engine).
 
     A canary that was under way ends. ArtifactError when the adapter is damaged or does not fit its base, when the disk
     is full, or when the server does not take the version: the one that answered before then still does.
@@ -87,20 +89,24 @@ def deploy(
     with deploy_lock(home):
         report("fetch and verify")
         contents = stage(version_folder(home, version.version), version)
-        before, running = read_release(home), find_running_server(home)
-        url = running.grpc if running else None
-        if before is None or before.version != version.version:
-            if before and url:
+        before, engine = read_release(home), find_engine(home, vllm)
+        vllm_url = engine.url if isinstance(engine, VllmEngine) else ""
+        if before is None or (before.version, before.vllm) != (version.version, vllm_url):
+            if engine:
                 report("load, wait until it is ready, ask smoke questions")
-                try_version(home, url, version.version, before.version)
-            release = Release.of(contents, before.version if before and before.version != EMBEDDED_VERSION else None)
+                try_version(engine, version.version, before.version if before else None)
+            previous = before.version if before and before.version != EMBEDDED_VERSION else None
+            if before and before.version == version.version:
+                previous = before.previous
+            release = Release.of(contents, previous, vllm_url)
         else:
-            release = Release(**asdict(contents), previous=before.previous, time=before.time)
+            release = Release(**asdict(contents), previous=before.previous, time=before.time, vllm=vllm_url)
         write_release(home, release)
         report("wait for questions under way, unload what is not needed")
-        apply_release(home, release, url)
+        apply_release(home, release, engine)
         registry_error = registry_error or _tag_as_deployed(version, release, home)
         removed = prune(home, keep, {release.version, release.previous})
+    url = engine.url if engine else None
     return Deployment(release, version_folder(home, release.version), url, removed, registry_error)
 
 
@@ -154,47 +160,33 @@ def version_folder(home: Path, version: int) -> Path:
     return repository.repository_folder(home) / REVELATOR / str(version)
 
 
-def try_version(home: Path, url: str, version: int, live: int) -> None:
+def try_version(engine: Engine, version: int, live: int | None) -> None:
     """Loads `version` beside the live one and asks it smoke questions. One that fails is unloaded again."""
     try:
-        control.load(home, url, REVELATOR, version, repository.make_load_config(home, REVELATOR, live, version))
-        asyncio.run(smoke_test(home, url, version))
+        engine.load_beside(version, live)
+        if live is not None or isinstance(engine, VllmEngine):
+            asyncio.run(smoke_test(engine, version))
     except BaseException:
-        with suppress(RevelatorError):  # the first error says more; the file is as it was, so it must be said again
-            control.load(home, url, REVELATOR, live, repository.make_load_config(home, REVELATOR, live))
+        drop_quietly(engine, version, live)
         raise
 
 
-def apply_release(home: Path, release: Release, url: str | None) -> None:
-    """Waits for questions on old versions, writes config.pbtxt, and loads what `release` names.
-    Can be repeated safely."""
-    canary = release.canary.version if release.canary else None
-    parameters = repository.read_parameters(home, REVELATOR)
-    if url:
-        for old in set(repository.read_served_versions(home, REVELATOR)) - {release.version, canary}:
-            wait_for_questions(home, old)
-    repository.write_config(home, REVELATOR, release.version, parameters, canary=canary)
-    if url:
-        control.load(home, url, REVELATOR, release.version)
+def apply_release(home: Path, release: Release, engine: Engine | None) -> None:
+    """Brings the engine, and config.pbtxt, to what `release` names. Can be repeated safely."""
+    if engine:
+        engine.serve_only(release)
+    else:
+        write_config(home, release)
 
 
-def wait_for_questions(home: Path, version: int) -> None:
-    """Returns when no question is under way with `version`, after `DRAIN_SECONDS` at the latest."""
-    end = time.monotonic() + DRAIN_SECONDS
-    while time.monotonic() < end:
-        with try_lock(traffic_lock_file(home, str(version))) as is_free:  # each attempt takes a tenth of a second
-            if is_free:
-                return
-
-
-async def smoke_test(home: Path, url: str, version: int) -> None:
-    """A question through three tasks. ArtifactError when another version answers, or not as the task promises."""
+async def smoke_test(engine: Engine, version: int) -> None:
+    """A question through the tasks of each kind. ArtifactError when another version answers, or not as the task
+    promises."""
     route, translate = RouteInput(SMOKE_QUESTION), TranslateInput(SMOKE_QUESTION)
     relevance = RelevanceInput(question=SMOKE_QUESTION, title="Little Quay", text="A ferry crosses it every hour.")
     inputs = {"route": route, "relevance": relevance, "translate_bnf": translate}
     with use_choice(Choice(str(version))) as choice:
-        async with TritonModels(url, read_secret(home, INNER)) as models:
-            revelator = RemoteRevelator(models)
+        async with engine.open_revelator() as revelator:
             for task, given in inputs.items():
                 [completion] = await revelator.complete(task, [TASKS[task].render(given)])
                 total = sum(completion.probabilities.values())

@@ -26,11 +26,9 @@ from starlette.routing import Route
 from revelator import registry
 from revelator.errors import RevelatorError
 from serving.deploy.deploy import deploy
+from serving.deploy.engines import find_engine
 from serving.http.gateway import serve_http
 from serving.models.releases import Release, read_release
-from serving.triton import control
-from serving.triton.repository import REVELATOR
-from serving.triton.running import find_running_server
 
 FIRST_WAIT = 1.0  # seconds after the first failure
 LONGEST_WAIT = 300.0
@@ -39,10 +37,12 @@ LOOPBACK = "127.0.0.1"
 
 
 class Reconciler:
-    """Brings the home folder to what `alias` of the registered model `name` says."""
+    """Brings the home folder to what `alias` of the registered model `name` says. `vllm` as in `deploy`."""
 
-    def __init__(self, home: Path, name: str, alias: str, keep: int, tracking_uri: str | None) -> None:
-        self.home, self.name, self.alias, self.keep = home, name, alias, keep
+    def __init__(
+        self, home: Path, name: str, alias: str, keep: int, tracking_uri: str | None, vllm: str | None = None
+    ) -> None:
+        self.home, self.name, self.alias, self.keep, self.vllm = home, name, alias, keep, vllm
         self.metrics = Metrics()
         self._tracking_uri = tracking_uri
         self._connected = False
@@ -58,17 +58,17 @@ class Reconciler:
         self.metrics.desired.set(desired.version)
         made = None
         if not self._is_live(desired.version):
-            made = deploy(self.home, desired, keep=self.keep).release
+            made = deploy(self.home, desired, keep=self.keep, vllm=self.vllm).release
             self._finished = True
         self.metrics.live.set(desired.version)
         return made
 
     def _is_live(self, version: int) -> bool:
-        release, running = read_release(self.home), find_running_server(self.home)
+        release, engine = read_release(self.home), find_engine(self.home, self.vllm)
         if not self._finished or release is None or release.version != version:
             self.metrics.live.set(release.version if release else 0)
             return False
-        return running is None or control.is_ready(running.grpc, REVELATOR, version)
+        return engine is None or engine.is_ready(version)
 
     def follow(self, stop: threading.Event, interval: float, report: Callable[[str], None]) -> None:
         """Looks every `interval` seconds until `stop`."""

@@ -5,7 +5,7 @@ Both are one class with another prompt. `chat` describes a task in plain words, 
 prompt that an adapter was trained with, put to `/completions` without a chat template; the adapter's name is the model.
 
 What holds a reply to its form (`structure`): the field `structured_outputs` of vLLM (a choice, a regular expression or
-a JSON schema), a JSON schema in `response_format`, or nothing. What a server refuses is left out of the same call, made
+a grammar), a JSON schema in `response_format`, or nothing. What a server refuses is left out of the same call, made
 again, and of later calls for the task. Whatever wrote it, a reply is read and checked like any other model's.
 """
 
@@ -25,6 +25,7 @@ from revelator.config import Strict
 from revelator.endpoints import Address
 from revelator.errors import DeadlineExceeded, InvalidRequest, ServingError, Unavailable
 from revelator.language_model import Endpoint, RefusedError, Reply
+from revelator.plans.ebnf import make_json_ebnf
 from revelator.tasks import TASKS, RouteInput, Task
 from revelator.tasks.chat_prompts import build_chat, read_examples, read_last_line
 from serving.batching import gather_all
@@ -67,12 +68,16 @@ class EndpointRevelator:
     `complete` raises the errors of `Endpoint`, and InvalidRequest for a prompt that the endpoint refuses.
     """
 
+    needs_structure = False  # whether a structure that is refused is an error, and not left out
+
     def __init__(self, config: PlannerConfig, *, api_key: str | None = None, retries: int = 2) -> None:
         self.config = config
         self._endpoint = Endpoint(config.url, config.model, api_key=api_key, timeout=config.timeout, retries=retries)
         self._refused: dict[str, frozenset[str]] = defaultdict(frozenset)  # by kind of task
         self._calls = asyncio.Semaphore(CALLS)
         self._is_vllm: bool | None = None
+        lead = " " if config.prompt == "trained" else ""  # a completion of the training set begins with a space
+        self._vllm_structures = {name: make_vllm_structure(task, lead) for name, task in TASKS.items()}
         if config.prompt == "chat":
             read_examples()  # 50 ms, which the event loop would stand still
 
@@ -95,7 +100,7 @@ class EndpointRevelator:
 
     async def _complete_one(self, task: Task, prompt: str, temperature: float) -> Completion:
         reply = await self._ask(task, prompt, temperature)
-        current_choice().answered["revelator"].add(reply.model or self.config.model)
+        current_choice().answered["revelator"].add(self._name_answer(reply.model or self.config.model))
         used = reply.tokens_in, reply.tokens_out
         text = read_output(reply.text)
         if task.labels:
@@ -124,7 +129,7 @@ class EndpointRevelator:
                     reply = await self._send(task, prompt, structure, options)
                 except RefusedError as error:
                     left_out = _find_refused(error.message, structure, options)
-                    if left_out is None:
+                    if left_out is None or (left_out == structure and self.needs_structure):
                         raise InvalidRequest(error.message, where=error.where, hint=error.hint) from error
                     refused |= {left_out}
                 else:
@@ -135,8 +140,7 @@ class EndpointRevelator:
         """What to ask for, the tightest first. A trained model writes no JSON around its output."""
         wanted = self.config.structure
         if self.config.prompt == "trained":
-            has_one = task.labels or (task.language and task.language.regular_expression)
-            return ("vllm",) if wanted in ("auto", "vllm") and has_one else ()
+            return ("vllm",) if wanted in ("auto", "vllm") else ()
         if wanted == "auto":
             if self._is_vllm is None:
                 self._is_vllm = OWNER in (await self._list_models()).values()
@@ -165,20 +169,27 @@ class EndpointRevelator:
         if trained:
             options["stop"] = ["\n"]
         if structure == "vllm":
-            lead = " " if trained else ""  # a completion of the training set begins with a space
-            options["extra_body"] = {"structured_outputs": _make_vllm_structure(task, lead)}
+            options["extra_body"] = {"structured_outputs": self._vllm_structures[task.name]}
         elif structure == "schema":
             options["response_format"] = {"type": "json_schema", "json_schema": _make_object_schema(task)}
         return options
 
     async def _send(self, task: Task, prompt: str, structure: str, options: Mapping[str, Any]) -> Reply:
         if self.config.prompt == "trained":
-            return await self._endpoint.continue_text(prompt, **options)
+            return await self._endpoint.continue_text(prompt, self._name_model(), **options)
         if structure != "schema":
             return await self._endpoint.chat(build_chat(task, prompt), **options)
         note = f'Write it as a JSON object with the one field "{FIELD}".'
         chat = build_chat(task, prompt, lambda output: _wrap(task, output), note)
         return await self._endpoint.chat(chat, **options)
+
+    def _name_model(self) -> str:
+        """The model that a training prompt is put to."""
+        return self.config.model
+
+    def _name_answer(self, model: str) -> str:
+        """What a trace calls a model that answered."""
+        return model
 
     async def close(self) -> None:
         await self._endpoint.close()
@@ -195,15 +206,17 @@ def _find_refused(message: str, structure: str, options: Mapping[str, Any]) -> s
     return "logprobs" if "logprobs" in options else None
 
 
-def _make_vllm_structure(task: Task, lead: str) -> dict[str, Any]:
-    """vLLM's own constraint; the default back end cannot read our grammars, but the regular expression of one."""
+def make_vllm_structure(task: Task, lead: str) -> dict[str, Any]:
+    """vLLM's own constraint, in a form that its default backend, xgrammar, takes; `lead` stands before the output."""
     if task.labels:
         return {"choice": [f"{lead}{label}" for label in task.labels]}
-    if task.language and task.language.regular_expression:
-        return {"regex": f"{lead}{task.language.regular_expression()}"}
-    if task.json_schema:
-        return {"json": task.json_schema()}
-    return {"regex": ONE_LINE}
+    if task.language:
+        written = task.language.ebnf()
+    elif task.json_schema:
+        written = make_json_ebnf(task.json_schema())
+    else:
+        return {"regex": f"{lead}{ONE_LINE}"}
+    return {"grammar": f"root ::= {json.dumps(lead)} output\n{written}"}
 
 
 def _make_object_schema(task: Task) -> dict[str, Any]:

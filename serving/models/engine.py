@@ -61,7 +61,8 @@ class Engine:
     `cancelled` is asked before each pass over prompts and after each token, by what runs the model: once it says yes,
     the work ends with Cancelled.
 
-    `runtime` is `auto` but for comparisons.
+    `device` is torch's name of one; None takes the first card, or the CPU where there is none. `runtime` is `auto` but
+    for comparisons.
 
     Attributes: `manifest` of the adapter (None without one), `base_digest`, `max_positions` (prompt and output tokens
     together), `device`, `model` (`OnnxModel` or `TransformersModel`). Raises ArtifactError when the adapter is damaged,
@@ -75,13 +76,14 @@ class Engine:
         *,
         threads: int | None = None,
         runtime: Runtime = "auto",
+        device: str | None = None,
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
         folder = base_folder(str(base))
         self.manifest: AdapterManifest | None = verify_adapter(adapter, folder) if adapter else None
         self.base_digest = self.manifest.base_digest if self.manifest else base_digest(folder)
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         logging.disable_progress_bar()
         self.tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         self.tokenizer.padding_side = "left"

@@ -60,15 +60,22 @@ class VersionContents:
 
 @dataclass(frozen=True)
 class Release(VersionContents):
-    """The version that takes traffic since `time`, and the one that did before, to which a rollback returns."""
+    """The version that takes traffic since `time`, and the one that did before, to which a rollback returns. `vllm` is
+    the address of the vLLM server that runs it; "" is our own engine."""
 
     previous: int | None
     time: str
     canary: Canary | None = None
+    vllm: str = ""
 
     @classmethod
-    def of(cls, contents: VersionContents, previous: int | None) -> Release:
-        return cls(**asdict(contents), previous=previous, time=format_now())
+    def of(cls, contents: VersionContents, previous: int | None, vllm: str = "") -> Release:
+        return cls(**asdict(contents), previous=previous, time=format_now(), vllm=vllm)
+
+    @property
+    def versions(self) -> set[int]:
+        """Those that answer: the version, and a canary beside it."""
+        return {self.version, *([self.canary.version] if self.canary else [])}
 
 
 def format_now() -> str:

@@ -3,9 +3,9 @@
 The backend is decoupled, so every prompt is a stream of its own that carries one answer; vLLM puts prompts of all
 streams together. Prompts are rendered here, as in training: the backend applies no chat template. A label task is one
 token, chosen among the labels' first tokens, with their log probabilities; the numbers of these tokens were written
-down by `vllm_repository`, so that no tokenizer is needed here. A plan is held to the regular expression of its language
-if it has one: the backend refuses grammars that xgrammar cannot read, and ours are such. What does not check in the end
-is replaced by the fallback of the language, degraded, as with the engine.
+down by `vllm_repository`, so that no tokenizer is needed here. Whatever is written is held to its form
+(`make_vllm_structure`). What does not check in the end, because its budget cut it off, is replaced by the fallback of
+the language, degraded, as with the engine.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from revelator.errors import ConfigError
 from revelator.tasks import TASKS
 from serving.batching import gather_all
+from serving.models.endpoint_revelator import make_vllm_structure
 from serving.models.triton import TritonModels, make_strings
 from serving.protocols import Completion
 
@@ -62,6 +63,7 @@ class VllmRevelator:
             known = ", ".join(facts.versions)
             raise ConfigError(f"version {version} is not served by vLLM", where=MODEL, hint=f"versions are {known}")
         self._models, self._facts = models, facts
+        self._structures = {name: json.dumps(make_vllm_structure(task, lead=" ")) for name, task in TASKS.items()}
         self._adapter = facts.adapter if version is None else facts.versions[str(version)]
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
@@ -96,10 +98,11 @@ class VllmRevelator:
 
     def _make_text_settings(self, task: str, temperature: float) -> dict[str, Any]:
         language = TASKS[task].language
-        sampling = {"temperature": temperature, "max_tokens": language.most_tokens if language else TEXT_TOKENS}
-        if language is None or language.regular_expression is None:
-            return sampling
-        return sampling | {"structured_outputs": json.dumps({"regex": f" {language.regular_expression()}"})}
+        return {
+            "temperature": temperature,
+            "max_tokens": language.most_tokens if language else TEXT_TOKENS,
+            "structured_outputs": self._structures[task],
+        }
 
     def _read_probabilities(self, labels: Sequence[str], logprobs: list[dict[str, Any]]) -> dict[str, float]:
         """Over the labels alone; one that vLLM does not name has none."""

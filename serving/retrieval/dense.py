@@ -11,6 +11,7 @@ ONNX Runtime) takes two to three times as long.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from rich.progress import Progress
 
 from serving.retrieval.index_folder import IndexSettings, Shard, create_mapped
 
+log = logging.getLogger(__name__)
 KERNEL_ROWS = 65_536  # rows in one call of the kernel, which threads share
 TOGETHER = 64  # vectors at most in one reading of the matrix: a block of their products stays in the cache
 VECTORS = "vectors.npy"
@@ -77,15 +79,22 @@ def find_best(scores: np.ndarray, k: int) -> np.ndarray:
 
 
 class Vectors:
-    """The dense part of an index folder, memory-mapped. Safe to share between threads."""
+    """The dense part of an index folder, memory-mapped. Safe to share between threads.
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    With a `device` (`cuda:1`) a copy on that card is searched, exactly whatever the kind, if a FAISS for GPUs is
+    installed; else a warning says that the CPU searches.
+    """
+
+    def __init__(self, folder: Path, kind: str, device: str | None = None) -> None:
         self.matrix = np.load(folder / VECTORS, mmap_mode="r")
+        self._on_card = _copy_to_card(self.matrix, int(device.partition(":")[2])) if device else None
         self._faiss = None if kind == "flat" else faiss.read_index(str(folder / FAISS), faiss.IO_FLAG_MMAP_IFC)
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """(cosines, positions) of the `k` nearest of each query, best first, shapes (q, k); -1 where none was found."""
         k = min(k, len(self.matrix))
+        if self._on_card is not None:
+            return self._on_card.search(np.ascontiguousarray(queries, np.float32), k)
         if self._faiss is None:
             return find_nearest(self.matrix, queries, k)
         proposed = self.candidates(queries, min(len(self.matrix), CANDIDATES * k + 50))
@@ -103,6 +112,22 @@ class Vectors:
         if self._faiss is None:
             return find_nearest(self.matrix, queries, k)[1]
         return self._faiss.search(np.ascontiguousarray(queries, np.float32), k)[1]
+
+
+def _copy_to_card(matrix: np.ndarray, card: int) -> Any:
+    """An index of all vectors in the card's memory; None where this FAISS has no part for GPUs."""
+    gpu: Any = faiss
+    if not hasattr(gpu, "StandardGpuResources"):
+        log.warning(
+            "vectors are searched on the CPU, not on GPU %d: install faiss-gpu-cu12 in place of faiss-cpu", card
+        )
+        return None
+    settings = gpu.GpuIndexFlatConfig()
+    settings.device = card
+    index = gpu.GpuIndexFlatIP(gpu.StandardGpuResources(), matrix.shape[1], settings)
+    for start in range(0, len(matrix), BLOCK):
+        index.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
+    return index
 
 
 def write(

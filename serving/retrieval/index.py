@@ -46,21 +46,22 @@ class Index:
     `manifest` and `settings` say how it was built, `bm25` and `vectors` are its parts (None where it has none).
     """
 
-    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, manifest: dict[str, Any], device: str | None = None) -> None:
         self.folder = folder
         self.manifest = manifest
         names = {field.name for field in fields(IndexSettings)}
         self.settings = IndexSettings(**{k: v for k, v in manifest["settings"].items() if k in names})
         self.passages = PassageStore(folder)
         self.bm25 = BM25Scores(folder) if self.settings.sparse else None
-        self.vectors = Vectors(folder, self.settings.faiss) if self.settings.dense else None
+        self.vectors = Vectors(folder, self.settings.faiss, device) if self.settings.dense else None
 
     @classmethod
-    def open(cls, folder: Path) -> Index:
-        """Opens a folder that `build_index` made. ArtifactError names the file that is missing or has another size."""
+    def open(cls, folder: Path, device: str | None = None) -> Index:
+        """Opens a folder that `build_index` made, its vectors on a card (`cuda:1`) if one is named. ArtifactError names
+        the file that is missing or has another size."""
         manifest = INDEX.read_manifest(folder)
         try:
-            return cls(folder, manifest)
+            return cls(folder, manifest, device)
         except (OSError, ValueError, KeyError, RuntimeError) as error:  # FAISS raises RuntimeError
             hint = f"see which file is damaged: revelator index info {folder} --verify"
             raise ArtifactError(f"cannot be read: {error}", where=str(folder), hint=hint) from error

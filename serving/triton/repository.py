@@ -38,6 +38,33 @@ REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
 REMEMBERED = "remembered"  # parameter of the retriever: the index of runs that name none
 CONTENTS_FILE = "version.json"  # there too: what the folder consists of
+PLACED = (REVELATOR, "retriever")  # models that use a card; the others wait, or run on a CPU alone
+PLACEMENT = "placement.json"  # of a home folder: the cards
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the models of `PLACED` run: `instances` processes on each card of `gpus`, or on the CPU without any."""
+
+    gpus: tuple[int, ...] = ()
+    instances: int = 1
+
+
+def read_placement(home: Path) -> Placement:
+    path = home / PLACEMENT
+    if not path.is_file():
+        return Placement()
+    value = json.loads(path.read_text(encoding="utf-8"))
+    return Placement(tuple(value["gpus"]), value["instances"])
+
+
+def write_placement(home: Path, placement: Placement) -> None:
+    """Records it, and rewrites what is laid out; a server takes it when it starts."""
+    files.write_json(home / PLACEMENT, asdict(placement))
+    for name in PLACED:
+        if served := read_served_versions(home, name):
+            canary = served[1] if len(served) > 1 else None
+            write_config(home, name, served[0], read_parameters(home, name), canary=canary)
 
 
 @dataclass(frozen=True)
@@ -213,6 +240,12 @@ def write_config(
     config.version_policy.specific.versions[:] = [version, *([canary] if canary else [])]
     for key, value in parameters.items():
         config.parameters[key].string_value = value
+    if name in PLACED:
+        [group] = config.instance_group
+        placement = read_placement(home)
+        group.count = placement.instances
+        group.kind = group.KIND_GPU if placement.gpus else group.KIND_CPU
+        group.gpus[:] = placement.gpus
     files.write_bytes(
         repository_folder(home) / name / "config.pbtxt", text_format.MessageToString(config, as_utf8=True).encode()
     )

@@ -38,11 +38,11 @@ PORTS_HINT = "name other ports with --ports"
 
 
 def choose_models(home: Path, settings: Settings) -> dict[str, int]:
-    """The version to serve of each model; none of the revelator while an endpoint plans. Raises ArtifactError when no
-    version of the revelator was deployed."""
-    if repository.choose_planner(home, settings):
-        return dict.fromkeys(PLAIN_MODELS, 1)
+    """The version to serve of each model; none of the revelator while an endpoint plans, or vLLM runs the release.
+    Raises ArtifactError when no version of the revelator was deployed."""
     promoted = read_release(home)
+    if repository.choose_planner(home, settings) or (promoted and promoted.vllm):
+        return dict.fromkeys(PLAIN_MODELS, 1)
     version = promoted.version if promoted else None
     if version is None or version not in repository.list_versions(home, REVELATOR):
         where = str(repository.repository_folder(home) / REVELATOR)

@@ -159,7 +159,7 @@ class TritonServer:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.metrics_folder, ignore_errors=True)
         self.metrics_folder.mkdir(parents=True)
-        environment = self._installation.make_environment({**os.environ, **self._environment})
+        environment = self._installation.make_environment(os.environ) | self._environment
         environment.pop(TOKEN, None)  # no model's process needs it
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(

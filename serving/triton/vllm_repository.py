@@ -7,6 +7,7 @@
     adapters/N/           the adapter of version N, verified
 
 A request names the adapter, so two versions are compared, and one rolled back, without a second copy of the base.
+`EngineArguments` are what a person may choose of vLLM's own; the rest follows from the versions and the tasks.
 """
 
 from __future__ import annotations
@@ -14,25 +15,65 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
 from transformers import AutoConfig, AutoTokenizer
 
 from revelator import files
 from revelator.artifact import base_folder, read_manifest, verify_adapter
+from revelator.config import Share, Strict
 from revelator.errors import ArtifactError
+from revelator.limits import Limits
 from revelator.registry import Version, download
 from revelator.tasks import TASKS
+from revelator.tasks.task import DOCUMENT_CHARACTERS
+from serving.models.endpoint_revelator import TEXT_TOKENS
 from serving.models.vllm import FACTS_FILE, MODEL, VllmFacts
 from serving.triton import repository
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM takes as the largest rank
 
 
-def lay_out(home: Path, versions: Sequence[Version], **engine: Any) -> Path:
+class EngineArguments(Strict):
+    """Engine arguments of vLLM, by its own names (`revelator model deploy --engine-config FILE`).
+
+    `max_model_len` follows from the tasks' budgets unless it is given: memory for keys and values is kept by it, and
+    today's bases read 32,768 tokens and more. `structured_outputs` is the backend that holds plans to their grammars.
+    """
+
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
+    max_model_len: Annotated[int, Field(ge=256)] | None = None
+    tensor_parallel_size: int = Field(1, ge=1)  # cards that share the base
+    gpu_memory_utilization: Annotated[Share, Field(gt=0)] = 0.9
+    quantization: Literal["fp8", "bitsandbytes", "awq", "gptq"] | None = None
+    kv_cache_dtype: Literal["auto", "fp8"] = "auto"
+    enable_prefix_caching: bool = True  # the prompts of one task, and of one question's documents, begin alike
+    max_num_seqs: Annotated[int, Field(ge=1)] | None = None
+    enforce_eager: bool = False  # no CUDA graphs: a quick start, slow tokens
+    structured_outputs: Literal["auto", "xgrammar"] = "auto"  # others take no grammar in xgrammar's dialect
+
+    def to_vllm(self) -> dict[str, Any]:
+        """The fields of vLLM's engine arguments that were chosen or differ from its own defaults."""
+        chosen = self.model_dump(exclude_none=True, exclude={"structured_outputs"})
+        return chosen | {"structured_outputs_config": {"backend": self.structured_outputs}}
+
+
+def measure_longest(tokenizer: Any, positions: int) -> int:
+    """Tokens of the longest prompt and the longest output of any task, at most `positions`, the base's own.
+
+    Two characters of a question or document are counted as a token, as rare names and other scripts need.
+    """
+    prompt = max(len(tokenizer(task.template)["input_ids"]) for task in TASKS.values())
+    read = (Limits().question_characters + DOCUMENT_CHARACTERS) // 2
+    written = max(task.language.most_tokens if task.language else TEXT_TOKENS for task in TASKS.values())
+    return min(positions, -(-(prompt + read + written) // 128) * 128)
+
+
+def lay_out(home: Path, versions: Sequence[Version], engine: EngineArguments | None = None) -> Path:
     """The model's folder below `home`, for these versions over one base; the first answers unless a request asks.
 
-    `engine` are further engine arguments of vLLM. Raises ArtifactError when an adapter is damaged, has another base
+    Raises ArtifactError when an adapter is damaged, has another base
     than the first, or is one that vLLM does not serve.
     """
     home = home.resolve()
@@ -48,16 +89,16 @@ def lay_out(home: Path, versions: Sequence[Version], **engine: Any) -> Path:
     tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
     labels = {label for task in TASKS.values() for label in task.labels or ()}
     tokens = {label: tokenizer(" " + label, add_special_tokens=False)["input_ids"][0] for label in sorted(labels)}
+    positions = AutoConfig.from_pretrained(base, trust_remote_code=False).get_text_config().max_position_embeddings
     chosen = {
         "model": str(base),
-        "dtype": "bfloat16",
-        "max_model_len": int(AutoConfig.from_pretrained(base, trust_remote_code=False).max_position_embeddings),
+        "max_model_len": measure_longest(tokenizer, int(positions)),
         "enable_lora": True,
         "max_loras": len(adapters),
         "max_lora_rank": next(rank for rank in RANKS if rank >= max(ranks)),
         "logprobs_mode": "processed_logprobs",  # after the choice among labels, not before it
         "generation_config": "vllm",  # nothing of the base's own sampling defaults
-        **engine,
+        **(engine or EngineArguments.model_validate({})).to_vllm(),
     }
     first = names[str(versions[0].version)]
     (folder / "1" / FACTS_FILE).unlink(missing_ok=True)

@@ -1,11 +1,15 @@
 """The revelator behind Triton's vLLM backend: what `deploy --engine vllm` writes, and the executor's client.
 
-vLLM itself does not run here: a model of Triton's Python backend speaks the backend's protocol (`vllm_stand_in`).
+Tests marked vllm ask the real vLLM in NVIDIA's own backend, inside the real Triton. The backend is third-party and no
+part of this repository: TRITON_VLLM_BACKEND names its folder.
 """
 
+from __future__ import annotations
+
 import json
-import re
+import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,35 +19,42 @@ from google.protobuf import text_format
 from transformers import AutoTokenizer
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from revelator import registry
 from revelator.artifact import base_folder
+from revelator.config import read_config
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
-from revelator.plans import check, parse
-from revelator.plans.decoding import make_plan_pattern
-from revelator.plans.grammar import Grammar
-from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
+from revelator.tasks import TASKS, RelevanceInput, RouteInput, Task
 from serving.commands.deploy import deploy
 from serving.models import releases
-from serving.models.decoding import Vocabulary
 from serving.models.engine import Engine
 from serving.models.local import complete
 from serving.models.triton import TritonModels, make_strings
 from serving.models.vllm import VllmFacts, VllmRevelator, read_facts
 from serving.triton import control, repository
-from serving.triton.vllm_repository import _read_rank
-from tests import conftest
-from tests.serving.models.test_constrained import SIGNS, write
+from serving.triton.access import read_control_token
+from serving.triton.installation import Installation, find_installation
+from serving.triton.server import TritonServer, read_ports
+from serving.triton.vllm_repository import EngineArguments, _read_rank, measure_longest
+from tests.serving.models.test_endpoint_revelator import PROMPTS
+from tests.serving.toy_model import write_adapter
 
-STAND_IN = Path(__file__).parent / "vllm_stand_in" / "model.py"
+BACKEND = Path(os.environ.get("TRITON_VLLM_BACKEND", Path(__file__).parents[3] / "shared" / "vllm" / "backend"))
+ON_A_CPU = "dtype: float32\nenforce_eager: true\n"
 QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
 DOCUMENTS = [RelevanceInput(QUESTION, "Port Velm", f"a harbour town {n}") for n in range(4)]
 
 
 @pytest.fixture(scope="module")
-def folder(registered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`revelator_vllm` of a home folder of its own, made by the command from versions 1 and 2."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`revelator_vllm` of a home folder of its own, made by the command from versions 1 and 2 over the base `tiny`."""
     home = tmp_path_factory.mktemp("vllm")
-    store = f"sqlite:///{registered / 'mlflow.db'}"
-    asked = ["--engine", "vllm", "--also", "2", "--home", str(home), "--tracking-uri", store, "--json"]
+    store = f"sqlite:///{home / 'mlflow.db'}"
+    registry.connect(store, home)
+    for seed in (1, 2):
+        registry.register_adapter(write_adapter(home / "adapters" / str(seed), base_folder("tiny"), seed, share=0.02))
+    (home / "engine.yaml").write_text(ON_A_CPU)
+    asked = ["--engine", "vllm", "--alias", "1", "--also", "2", "--engine-config", str(home / "engine.yaml")]
+    asked += ["--home", str(home), "--tracking-uri", store, "--json"]
     done = CliRunner().invoke(deploy, asked, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
@@ -52,19 +63,28 @@ def folder(registered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def models(folder: Path, served: conftest.Served) -> Iterator[str]:
-    """The running server with the stand-in loaded from what was laid out; only the backend's name is another."""
-    live = repository.repository_folder(served.home) / repository.VLLM
-    shutil.copytree(folder, live)
-    shutil.copyfile(STAND_IN, live / "1" / "model.py")
-    config = (live / "config.pbtxt").read_text().replace('backend: "vllm"', 'backend: "python"')
-    (live / "config.pbtxt").write_text(config.replace("KIND_MODEL", "KIND_CPU"))
-    control.load(served.home, served.url, repository.VLLM, 1)
-    yield served.url
-    shutil.rmtree(live)
+def models(folder: Path, vllm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Triton server that has loaded the folder by the real backend."""
+    if not (BACKEND / "model.py").is_file():
+        pytest.skip(f"no vLLM backend of Triton in {BACKEND}: name its folder by TRITON_VLLM_BACKEND")
+    home, backends = folder.parents[1], tmp_path_factory.mktemp("backends")
+    found = find_installation(tmp_path_factory.mktemp("links"))
+    shutil.copytree(found.backends / "python", backends / "python")  # Triton refuses links out of the folder
+    shutil.copytree(BACKEND, backends / "vllm")
+    installation = Installation(found.binary, backends, found.libraries)
+    [packages] = (vllm / "lib").glob("python3*/site-packages")
+    paths = f"{vllm / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {"PYTHONPATH": str(packages), "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    environment |= {"HF_HUB_OFFLINE": "1", "PATH": paths}
+    log = home / "logs" / "triton.log"
+    token = read_control_token(home)
+    with TritonServer(installation, folder.parent, read_ports("auto"), log, environment, token=token) as server:
+        control.load(home, server.url, repository.VLLM, 1)
+        yield server.url
 
 
-def test_the_repository_has_what_the_backend_reads(folder: Path, base: Path) -> None:
+def test_the_repository_has_what_the_backend_reads(folder: Path) -> None:
+    base = base_folder("tiny")
     config = text_format.Parse((folder / "config.pbtxt").read_text(), ModelConfig())
     assert config.backend == "vllm" and config.model_transaction_policy.decoupled and config.max_batch_size == 0
     assert [i.name for i in config.input if not i.optional] == ["text_input"]
@@ -73,6 +93,8 @@ def test_the_repository_has_what_the_backend_reads(folder: Path, base: Path) -> 
     for number, name in (("1", "revelator_vllm-1"), ("2", "revelator_vllm-2")):
         assert Path(loras[name]) == folder / "adapters" / number
         assert (folder / "adapters" / number / "adapter_model.safetensors").is_file()
+    assert (engine["dtype"], engine["enforce_eager"], engine["enable_prefix_caching"]) == ("float32", True, True)
+    assert engine["structured_outputs_config"] == {"backend": "auto"}
     tokenizer = AutoTokenizer.from_pretrained(base)
     assert tokenizer.decode([read_facts(folder / "1").label_tokens["yes"]]) == " yes"
 
@@ -90,87 +112,76 @@ def test_an_adapter_that_vllm_refuses_is_refused_before_it_is_deployed(
     assert "revelator model merge" in str(caught.value)
 
 
-async def test_labels_and_plans_are_those_of_the_engine_by_version(models: str, folder: Path, base: Path) -> None:
-    """The route's and the documents' probabilities of versions 1 and 2, and a plan that parses and checks."""
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("structured_outputs: outlines", "structured_outputs = 'outlines': .*'auto' or 'xgrammar'"),
+        ("gpu_memory_utilization: 1.5", "gpu_memory_utilization = 1.5"),
+        ("tensor_parallel_size: 0", "tensor_parallel_size = 0"),
+        ("max_lora_rank: 8", "max_lora_rank = 8: there is no such field"),
+    ],
+)
+def test_engine_arguments_that_vllm_or_a_plan_cannot_live_with_are_refused(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    (tmp_path / "engine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        read_config(tmp_path / "engine.yaml", EngineArguments)
+
+
+@pytest.mark.parametrize("positions", [1024, 32_768])
+def test_the_longest_sequence_follows_from_the_tasks_and_not_from_the_bases_context(positions: int) -> None:
+    longest = measure_longest(AutoTokenizer.from_pretrained(base_folder("tiny")), positions)
+    assert longest == 1024 if positions == 1024 else 1_500 < longest < 3_000
+
+
+@pytest.mark.vllm
+@pytest.mark.timeout(1800)
+async def test_labels_are_those_of_the_engine_by_version(models: str, folder: Path) -> None:
+    """The route's and the documents' probabilities of versions 1 and 2."""
     judged = [TASKS["relevance"].render(document) for document in DOCUMENTS]
     routed = [TASKS["route"].render(RouteInput(QUESTION))]
     async with TritonModels(models) as channel:
         for version in (1, 2):
-            engine = Engine(base, folder / "adapters" / str(version), threads=1)
+            engine = Engine(base_folder("tiny"), folder / "adapters" / str(version), threads=1)
             client = VllmRevelator(channel, read_facts(folder / "1"), version)
             for task, prompts in (("relevance", judged), ("route", routed)):
-                for ours, theirs in zip(
-                    await client.complete(task, prompts), complete(engine, task, prompts), strict=True
-                ):
+                expected = complete(engine, task, prompts)
+                for theirs, ours in zip(await client.complete(task, prompts), expected, strict=True):
                     assert ours.text == theirs.text and ours.tokens_in == theirs.tokens_in
-                    assert ours.probabilities == pytest.approx(theirs.probabilities, abs=1e-4)
+                    assert ours.probabilities == pytest.approx(theirs.probabilities, abs=1e-3)
+
+
+@pytest.mark.vllm
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("task", [task for task in TASKS.values() if task.language], ids=lambda task: task.name)
+async def test_a_plan_of_any_language_is_held_to_it(models: str, folder: Path, task: Task) -> None:
+    async with TritonModels(models) as channel:
+        client = VllmRevelator(channel, read_facts(folder / "1"))
         with releases.use_choice(releases.Choice()) as choice:
-            [plan] = await client.complete("translate_bnf", [TASKS["translate_bnf"].render(TranslateInput(QUESTION))])
-        assert check(parse(plan.text)) == () and plan.tokens_out > 0
+            [plan] = await client.complete(task.name, [PROMPTS[task.name]])
+        assert task.sound(plan.text) is not None and plan.tokens_out > 0 and not plan.degraded
         assert choice.versions() == {repository.VLLM: "1"}
 
 
+@pytest.mark.vllm
+@pytest.mark.timeout(1800)
 async def test_what_the_backend_refuses_is_an_error_that_says_so(models: str, folder: Path) -> None:
     facts = read_facts(folder / "1")
     with pytest.raises(ConfigError, match="version 7 is not served by vLLM"):
         VllmRevelator(TritonModels(models), facts, 7)
     async with TritonModels(models) as channel:
-        for sampling, says in (
-            ({"lora_name": "other"}, "LoRA other is not supported"),
-            ({"lora_name": facts.adapter, "structured_outputs": json.dumps({"grammar": "start: x"})}, "Invalid BNF"),
-        ):
-            with pytest.raises(RevelatorError, match=says):
-                await channel.ask_stream(
-                    repository.VLLM,
-                    text_input=make_strings(["Who?"]),
-                    sampling_parameters=make_strings([json.dumps(sampling)]),
-                )
+        with pytest.raises(RevelatorError, match="LoRA other is not supported"):
+            await channel.ask_stream(
+                repository.VLLM,
+                text_input=make_strings(["Who?"]),
+                sampling_parameters=make_strings([json.dumps({"lora_name": "other"})]),
+            )
         gone = VllmRevelator(channel, VllmFacts("other", {}, facts.label_tokens))
         with pytest.raises(RevelatorError, match="LoRA other is not supported"):
             await gone.complete("route", ["Who?", "Where?"])
         with pytest.raises(Unavailable, match="nowhere"):
             await channel.ask_stream("nowhere", text_input=make_strings(["Who?"]))
-
-
-async def test_the_executor_answers_with_vllm_as_its_planner(models: str, folder: Path) -> None:
-    from contextlib import AsyncExitStack
-
-    from serving.triton.inside.executor import QuestionService
-
-    questions = QuestionService(models, folder, {"vllm": str(folder / "1")})
-    async with AsyncExitStack() as stack:
-        await questions.open(stack)
-        trace = await questions.answer(QUESTION, "", None)
-    assert trace.route and trace.versions[repository.VLLM] == "1" and "revelator" not in trace.versions
-
-
-def test_whatever_fits_the_expression_of_plans_parses_and_checks() -> None:
-    """Random logits held to it, as vLLM's guidance would hold a model: with many signs, and with few."""
-    tokenizer = AutoTokenizer.from_pretrained(base_folder("tiny"))
-    vocabulary = Vocabulary(tokenizer, len(tokenizer))
-    text = "start: /" + f" {make_plan_pattern()}".replace("/", r"\/") + "/"
-    grammar = Grammar(text, ("x", "}", " {x}", "{x}", "x}", " x"), brackets=")", opening="(")
-    for seed in range(12):
-        plan, degraded = write(vocabulary, grammar, 40, seed, 6.0 * (seed % 2), SIGNS)
-        assert degraded or (check(parse(plan[1:])) == () and re.fullmatch(make_plan_pattern(), plan[1:]))
-
-
-@pytest.mark.parametrize(
-    "plan",
-    [
-        "Who founded Tin Comet (1997 film)? * Where was {founder} born?",
-        "(Who wrote A? + Who wrote B?) * Is {writer1} older than {writer2}?",
-        '(Who sang "Hello Love"? * Where is {singer}\'s home? + Which state borders it?) * What is {place}?',
-        "Which continent is Aruba in? + Which country is Prazeres in?",
-    ],
-)
-def test_plans_as_they_are_trained_fit_the_expression(plan: str) -> None:
-    assert check(parse(plan)) == () and re.fullmatch(make_plan_pattern(), plan)
-
-
-@pytest.mark.parametrize("text", ["Who is {x}?", "A * B", "(A + B) * C", "A  B", "A +", "{x} * B {y}"])
-def test_what_does_not_check_does_not_fit(text: str) -> None:
-    assert not re.fullmatch(make_plan_pattern(), text)
 
 
 def test_a_folder_without_facts_says_how_to_get_them(tmp_path: Path) -> None:

@@ -43,8 +43,9 @@ def write_base(folder: Path) -> Path:
     return folder
 
 
-def write_adapter(folder: Path, base: Path, seed: int) -> Path:
-    """A random LoRA adapter of `base`, with its manifest."""
+def write_adapter(folder: Path, base: Path, seed: int, rank: int = 2, share: float = 1.0) -> Path:
+    """A random LoRA adapter of `base`, with its manifest; a small `share` of its weights leaves the base nearly as it
+    is."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -52,8 +53,12 @@ def write_adapter(folder: Path, base: Path, seed: int) -> Path:
     from revelator.artifact import base_digest, write_manifest
 
     torch.manual_seed(seed)
-    lora = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
-    get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora).save_pretrained(folder)
+    lora = LoraConfig(r=rank, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora)
+    for name, weights in model.named_parameters():
+        if "lora_B" in name:
+            weights.data *= share
+    model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(base).save_pretrained(folder)
     write_manifest(folder, base_name=str(base), base_digest=base_digest(base), data_digest=f"{seed}", run_id="")
     return folder

@@ -31,6 +31,13 @@ def read_parameters(args: dict[str, str]) -> dict[str, str]:
     return {name: value["string_value"] for name, value in config["parameters"].items()}
 
 
+def read_device(args: dict[str, str]) -> str | None:
+    """The card of this instance, `cuda:1`; None where config.pbtxt names none, from the arguments of `initialize`."""
+    if args["model_instance_kind"] != "GPU":
+        return None
+    return f"cuda:{args['model_instance_device_id']}"
+
+
 def read_array(request: Any, name: str) -> np.ndarray:
     """A copy of an input: the request's memory is the server's again as soon as `execute` returns."""
     return pb_utils.get_input_tensor_by_name(request, name).as_numpy().copy()

@@ -18,10 +18,11 @@ from revelator.trace import Event, Trace
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.models.endpoint_revelator import EndpointRevelator
-from serving.models.releases import Choice, Traffic, current_choice, use_choice
+from serving.models.releases import Choice, Traffic, current_choice, read_release, use_choice
 from serving.models.routing import RoutedRevelator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.models.vllm import VllmRevelator, read_facts
+from serving.models.vllm_server import ReleasedAdapter
 from serving.pauses import offload
 from serving.protocols import Revelator
 from serving.triton.access import INNER, read_secret
@@ -69,7 +70,7 @@ class QuestionService:
         elif self.vllm:
             planner = VllmRevelator(models, read_facts(self.vllm))
         else:
-            planner = routed = RoutedRevelator(RemoteRevelator(models), self.home)
+            planner = routed = RoutedRevelator(self._open_released(models, stack), self.home)
             stack.push_async_callback(routed.close)
         services = planner, RemoteRetriever(models), RemoteGenerator(models, ProcessGuard("generator").call)
         logical = RemoteRetriever(models, "logic")
@@ -88,6 +89,16 @@ class QuestionService:
             on_finish=self._report_finish,
             turn=turn,
         )
+
+    def _open_released(self, models: TritonModels, stack: AsyncExitStack) -> Revelator:
+        """What asks the version that a question's choice names: at the engine of the release, which a deploy changes
+        only while no server runs."""
+        release = read_release(self.home)
+        if release is None or not release.vllm:
+            return RemoteRevelator(models)
+        released = ReleasedAdapter(release.vllm)
+        stack.push_async_callback(released.close)
+        return released
 
     def seconds_allowed(self, deadline_ms: object) -> float:
         """Seconds in which a question must end. Raises InvalidRequest."""

@@ -59,12 +59,14 @@ class Row:
 
 
 class CompletionService:
-    """The base and the adapter of a version folder. Raises ArtifactError when they do not belong together."""
+    """The base and the adapter of a version folder, on a card (`cuda:1`) if one is named. Raises ArtifactError when
+    they do not belong together."""
 
-    def __init__(self, folder: Path, decoding: Decoding = "beams") -> None:
+    def __init__(self, folder: Path, decoding: Decoding = "beams", device: str | None = None) -> None:
         release = json.loads((folder / CONTENTS_FILE).read_text(encoding="utf-8"))
         self._decoding = decoding
-        self._engine = Engine(release["base"]["folder"], folder / ADAPTER if release.get("files") else None)
+        adapter = folder / ADAPTER if release.get("files") else None
+        self._engine = Engine(release["base"]["folder"], adapter, device=device)
 
     def complete(self, rows: Sequence[Row]) -> list[Completion | RevelatorError]:
         """One outcome a row, in order; what goes wrong with one task's rows leaves the others alone. Work that no row's

@@ -1,4 +1,4 @@
-"""The decoder's grammar of trees, as an automaton that knows nothing of the parser reads it."""
+"""The decoder's grammar of trees, as automata that know nothing of the parser read it: ours, and that of vLLM."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 from revelator.plans.art import Art, Filter, Relate, Search, check, number_nodes, parse, render
+from revelator.plans.ebnf import make_art_ebnf
 from revelator.plans.json_decoding import make_art_grammar
+from tests.revelator.plans import vllm_automaton
 
 A, B = Art("Who is it?", Search("Ada")), Art("Which films did [1] direct?", Relate("[1]", "directed by", True))
 C, D = Art("Which of [2] came out?", Filter(("[2]", "UHF"), "out [1]")), Art("How many are in [3]?")
@@ -34,8 +36,11 @@ def start() -> LLMatcher:
 
 
 def accepts(start: LLMatcher, text: str) -> bool:
+    """Both say the same."""
     matcher = start.deep_copy()
-    return matcher.consume_tokens(LLTokenizer("byte").tokenize_str(text)) and matcher.is_accepting()
+    accepted = matcher.consume_tokens(LLTokenizer("byte").tokenize_str(text)) and matcher.is_accepting()
+    assert vllm_automaton.accepts(make_art_ebnf(), text) == accepted
+    return accepted
 
 
 @pytest.mark.parametrize(

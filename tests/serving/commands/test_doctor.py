@@ -39,6 +39,18 @@ def test_cards_are_what_nvidia_s_program_says(tmp_path: Path, monkeypatch: pytes
     assert found["cuda"]["state"] == "fault"
 
 
+def test_of_a_node_only_what_it_needs_is_looked_at_and_a_card_must_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    found = examine(tmp_path, "--gpu", code=1)
+    assert found["gpus"]["state"] == "absent" and {"triton", "vllm", "faiss-gpu"} <= found.keys()
+    assert not {"python", "disk", "data"} & found.keys()
+
+
 def test_a_part_that_is_needed_and_absent_is_an_exit_status(tmp_path: Path) -> None:
     assert examine(tmp_path, "--need", "vllm", code=1)["vllm"]["remedy"]
     refused = CliRunner().invoke(revelator, ["doctor", "--need", "coffee"])

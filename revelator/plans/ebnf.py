@@ -1,0 +1,147 @@
+"""The grammars of the three languages in the dialect of xgrammar, which holds what vLLM writes.
+
+They allow what `decoding` and `json_decoding` allow, and names of placeholders with a space in them outside quotes,
+too: xgrammar reads characters and no lexemes. Its dialect has no intersection of terminals: a text that must hold a
+placeholder is written out as what stands before the first one, that one, and what follows. vLLM closes nothing: an
+output that reaches its budget is cut off, and whoever asked takes the fallback of the language.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from revelator.plans.decoding import TEXTS, RulesByKind
+from revelator.plans.grammar import CONTROLS, character_class, read_grammar_file
+from revelator.plans.json_decoding import make_art_schema
+
+Schema = dict[str, Any]
+LETTER_OR_DIGIT = r"[^\W_]"
+_CLASS_SIGN = re.compile(r"\\u\{(\w+)\}")  # of `character_class`, in the dialect of llguidance
+
+
+@cache
+def make_plan_ebnf() -> str:
+    """The rule `output` is a plan."""
+    rules = [(name, " | ".join(ways)) for name, ways in RulesByKind().rules("start", "unfed")]
+    rules = [(name, ways.replace("/", "")) for name, ways in rules]  # which stand about a class of signs
+    word, space = character_class(r"\w"), character_class(r"\s")
+    signs = {
+        "letter": f"[{word}]",
+        "name": r'"{" letter ((letter | [ .\x27\-]){0,62} letter)? "}"',
+        "first": rf'[^{space}(){{}}"+*×{CONTROLS}]',
+        "rest": rf"[^{space}(){{}}{CONTROLS}]",
+        "inside": rf'[^"\\{{}}{CONTROLS}]',
+        "escaped": r'inside | "\\" ["\\bfnrt]',
+    }
+    quote = r'"\""'
+    texts = {
+        "WORD": _texts("rest", "name", "first"),
+        "TAIL": _texts("rest", "name", "rest"),
+        "QUOTATION": {kind: f"{quote} ({text}) {quote}" for kind, text in _texts("inside", "name").items()},
+        "QUOTED": {kind: f"{quote} ({text}) {quote}" for kind, text in _texts("escaped", "name").items()},
+    }
+    for kind, text in _texts("rest", "name", "[+*×]", least=1).items():
+        texts["WORD"][kind] += f" | {text}"
+    named = [(f"{text}_{kind}", texts[text][kind]) for text in TEXTS for kind in ("NONE", "ANY", "SOME")]
+    return _write([("output", "start_unfed"), *rules, *named, *signs.items()])
+
+
+def _texts(sign: str, name: str, first: str = "", least: int = 0) -> dict[str, str]:
+    """Texts without a placeholder, with any number of them, with at least one: of a `sign` or a placeholder `name`
+    after another, from `first` on. `least` follow a first sign that no placeholder may take the place of."""
+    either = f"({sign} | {name})"
+    if not first:
+        return {"NONE": f"{sign}*", "ANY": f"{either}*", "SOME": f"{sign}* {name} {either}*"}
+    some = f"{first} {sign}* {name} {either}*"
+    if least:
+        return {"NONE": f"{first} {sign}+", "ANY": f"{first} {either}+", "SOME": some}
+    return {
+        "NONE": f"{first} {sign}*",
+        "ANY": f"({first} | {name}) {either}*",
+        "SOME": f"{name} {either}* | {some}",
+    }
+
+
+@cache
+def make_logic_ebnf() -> str:
+    """The rule `output` is a logical query. Terms may begin with a space, as they are learnt."""
+    lines = [line.partition("->")[0] for line in read_grammar_file("logic.lark").splitlines()]
+    rules = re.findall(r"^(\w+):(.*(?:\n +\|.*)*)", "\n".join(lines), re.MULTILINE)
+    kept = [(name, " ".join(ways.split("\n"))) for name, ways in rules if name != "TERM"]
+    space = character_class(r"\s")
+    term = {
+        "TERM": r'"\"" " "? visible* letter sign* "\""',
+        "visible": rf'[^{space}"\\{CONTROLS}]',
+        "letter": f"[{character_class(LETTER_OR_DIGIT)}]",
+        "sign": rf'[^"\\{CONTROLS}] | "\\" ["\\]',
+    }
+    return _write([("output", "start"), *kept, *term.items()])
+
+
+@cache
+def make_art_ebnf() -> str:
+    """The rule `output` is a tree in JSON on one line."""
+    return make_json_ebnf(make_art_schema())
+
+
+def make_json_ebnf(schema: Schema) -> str:
+    """The rule `output` is a JSON value of the schema, on one line, keys in the schema's order.
+
+    Of a schema it reads `$ref`, `anyOf`, `const`, objects whose first key is required, arrays with `prefixItems` and
+    one `minItems`, booleans, and strings: with something in them to see, unless `x-ebnf` spells what they are.
+    """
+    definitions = schema.get("$defs", {})
+    rules = [("output", _value(schema)), *((name, _value(part)) for name, part in definitions.items())]
+    space = character_class(r"\s")
+    seen = {"visible": rf'[^{space}"\\{CONTROLS}] | escape', "sign": rf'[^"\\{CONTROLS}] | escape'}
+    return _write([*rules, *seen.items(), ("escape", r'"\\" ["\\]')])
+
+
+def _value(schema: Schema) -> str:
+    if "$ref" in schema:
+        return schema["$ref"].rpartition("/")[2]
+    if "const" in schema:
+        return _literal(json.dumps(schema["const"]))
+    if "anyOf" in schema:
+        return " | ".join(map(_value, schema["anyOf"]))
+    write: dict[str, Callable[[Schema], str]] = {
+        "object": _object,
+        "array": _array,
+        "string": lambda text: text.get("x-ebnf", r'"\"" sign* visible sign* "\""'),
+        "boolean": lambda _: '("true" | "false")',
+    }
+    return write[schema["type"]](schema)
+
+
+def _object(schema: Schema) -> str:
+    pairs = [(key, f"{_literal(f'{json.dumps(key)}: ')} {_value(part)}") for key, part in schema["properties"].items()]
+    (_, first), *later = pairs
+    joined = [f'", " {pair}' if key in schema["required"] else f'(", " {pair})?' for key, pair in later]
+    return f'"{{" {first} {" ".join(joined)} "}}"'
+
+
+def _array(schema: Schema) -> str:
+    """One item or more: `prefixItems` first, each but the first only after the one before."""
+    items = f'(", " ({_value(schema["items"])}))*'
+    first, *later = [f"({_value(item)})" for item in schema.get("prefixItems", [schema["items"]])]
+    for item in reversed(later):
+        items = f'(", " {item} {items})?'
+    return f'"[" {first} {items} "]"'
+
+
+def _literal(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _write(rules: list[tuple[str, str]]) -> str:
+    return "\n".join(f"{name} ::= {_CLASS_SIGN.sub(_spell_sign, ways)}" for name, ways in rules)
+
+
+def _spell_sign(escape: re.Match[str]) -> str:
+    """A sign of a class as xgrammar reads it; letters as they are, for each request carries the grammar."""
+    sign = chr(int(escape[1], 16))
+    return sign if sign.isalnum() else f"\\U{ord(sign):08x}"
