@@ -7,7 +7,7 @@ and tokens. Both run here, without a model and without a network. Names of peopl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -50,7 +50,8 @@ def redact(question: AnnotatedQuestion, rules: RedactRules) -> AnnotatedQuestion
         if action == "drop" and any(_find(recognizer, text) for text in texts):
             return f"holds personal data ({kind})"
         if action == "replace":
-            row |= {name: _map_texts(row[name], lambda text: _replace(kind, recognizer, text)) for name in TEXTS}
+            change = partial(_replace, kind, recognizer)
+            row |= {name: _map_texts(row[name], change) for name in TEXTS}
     redacted = AnnotatedQuestion.from_json(row)
     return redacted if redacted == question or _can_be_run(redacted) else "its plan cannot be run without personal data"
 
