@@ -186,6 +186,8 @@ def _annotate(
         route = "single"
     elif expression is not None and route not in ("compound", "complex"):
         route = "complex"
+    elif not route:
+        return "asked without a route, and without a plan"
     return AnnotatedQuestion.from_json(
         AnnotatedQuestion(
             id=f"collected:{trace.info.trace_id}",

@@ -2,6 +2,7 @@
 # The loop: people correct what the server plans, and the next version has learnt it.
 #
 #   examples/loop.sh                 about half an hour on two CPU cores, half of it for the demo
+#   STEPS=80 LIMIT=30 examples/loop.sh        trained and judged on less
 #
 # A company types its questions as paths: "Lantern Row > director > birthplace". The demo's champion has never read such
 # a question. Here forty of them are asked and corrected, a new version is trained on the corrections, and forty others
@@ -10,19 +11,22 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/.venv/bin:$PATH
 
-export REVELATOR_HOME=runs/loop # registry, indexes, served models
+export REVELATOR_HOME=${REVELATOR_HOME:-runs/loop} # registry, indexes, served models
 export OMP_WAIT_POLICY=PASSIVE  # threads that spin while they wait take the cores from the others
 export REVELATOR_WORLD=$REVELATOR_HOME/world REVELATOR_COLLECTED=$REVELATOR_HOME/collected # data_gen/configs/loop.yaml
-MLFLOW=http://127.0.0.1:5055 PAGE=http://127.0.0.1:8099
+export REVELATOR_NAMES=$REVELATOR_HOME/names/passages.jsonl                                 # reads these three
+MLFLOW_PORT=${MLFLOW_PORT:-5055} PAGE_PORT=${PAGE_PORT:-8099}
+MLFLOW=http://127.0.0.1:$MLFLOW_PORT PAGE=http://127.0.0.1:$PAGE_PORT
 WORDING=$REVELATOR_HOME/wording SET=$REVELATOR_HOME/sets/loop
 
-say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+say() { printf '\n\033[1m== %d:%02d  %s\033[0m\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
 await() { curl --silent --fail --output /dev/null --retry 120 --retry-connrefused --retry-delay 1 "$1"; }
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Before the loop: something that is served. The demo makes a world of documents, and a champion that plans questions
 # about it.
 [ -f "$REVELATOR_HOME/release.json" ] || revelator demo --home "$REVELATOR_HOME"
+[ -f "$REVELATOR_NAMES" ] || revelator data world --size 400 --seed 8 --out "$REVELATOR_HOME/names" # titles of another world
 [ -f "$WORDING/asked.jsonl" ] || python examples/new_wording.py write "$REVELATOR_WORLD" --out "$WORDING"
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -31,14 +35,15 @@ say "MLflow, the server and the page"
 export MLFLOW_TRACKING_URI=$MLFLOW
 export OTEL_EXPORTER_OTLP_ENDPOINT=$MLFLOW OTEL_EXPORTER_OTLP_HEADERS=x-mlflow-experiment-id=1
 export REVELATOR_LOG_QUESTIONS=1 # traces hold questions, plans and answers; without it there is nothing to learn from
+export MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false # its queues of evaluation jobs, which nothing here uses
 trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
-mlflow server --backend-store-uri "sqlite:///$REVELATOR_HOME/mlflow.db" --port 5055 --workers 1 >"$REVELATOR_HOME/mlflow.log" 2>&1 &
+mlflow server --backend-store-uri "sqlite:///$REVELATOR_HOME/mlflow.db" --port "$MLFLOW_PORT" --workers 1 >"$REVELATOR_HOME/mlflow.log" 2>&1 &
 await $MLFLOW/health
 
 # 2. The server, and 3. the page on which people ask, mend plans, and say what is right.
 revelator serve --ports auto >"$REVELATOR_HOME/serve.log" 2>&1 &
-until grep -q '^ready' "$REVELATOR_HOME/serve.log"; do kill -0 $! && sleep 1; done
-revelator inspect --port 8099 >"$REVELATOR_HOME/inspect.log" 2>&1 &
+until grep -qs '^gRPC' "$REVELATOR_HOME/serve.log"; do kill -0 $!; sleep 1; done
+revelator inspect --port "$PAGE_PORT" >"$REVELATOR_HOME/inspect.log" 2>&1 &
 await $PAGE/api/servers
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -57,11 +62,11 @@ revelator data build data_gen/configs/loop.yaml --out "$SET"
 
 # 7. The next version, trained like the demo's.
 say "train"
-revelator train demo --set "$SET" --out "$REVELATOR_HOME/adapters/loop"
+revelator train demo --set "$SET" --steps "${STEPS:-150}" --out "$REVELATOR_HOME/adapters/loop"
 
 # 8. The gate: it must be better at the new questions (those that training left out), and lose none of the old ones.
 say "gate on old and new questions"
-revelator model promote --limit 100
+revelator model promote --limit "${LIMIT:-100}"
 
 # 9. Deployed while the server answers; no question fails.
 say "deploy"
@@ -71,3 +76,4 @@ revelator model deploy
 # Forty other questions of the same wording, about other things. Nobody corrects them.
 say "forty others, afterwards"
 python examples/new_wording.py ask "$WORDING/later.jsonl" --url $PAGE
+say "done"
