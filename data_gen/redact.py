@@ -17,7 +17,7 @@ from revelator.errors import ExpressionError
 from revelator.plans import check, parse, render
 
 if TYPE_CHECKING:
-    from presidio_analyzer import PatternRecognizer
+    from presidio_analyzer import EntityRecognizer
 
 RULES = Path(__file__).parent / "configs" / "collect" / "redact.yaml"
 LEAST = 0.4  # of Presidio's scores: a telephone number without further words has 0.4
@@ -65,7 +65,7 @@ def _can_be_run(question: AnnotatedQuestion) -> bool:
 
 
 @cache
-def _recognizers(phone_regions: tuple[str, ...]) -> dict[str, PatternRecognizer]:
+def _recognizers(phone_regions: tuple[str, ...]) -> dict[str, EntityRecognizer]:
     """By the names of the rules. The pattern of e-mail addresses is used alone: Presidio's own recogniser also looks up
     their domains in a list that it fetches."""
     from presidio_analyzer import PatternRecognizer
@@ -86,13 +86,13 @@ def _recognizers(phone_regions: tuple[str, ...]) -> dict[str, PatternRecognizer]
     }
 
 
-def _find(recognizer: PatternRecognizer, text: str) -> list[tuple[int, int]]:
+def _find(recognizer: EntityRecognizer, text: str) -> list[tuple[int, int]]:
     """Where the recogniser finds something: start and end, in order."""
-    found = recognizer.analyze(text, recognizer.supported_entities, None)
+    found = recognizer.analyze(text, recognizer.supported_entities, None)  # type: ignore[arg-type]  # no model reads it
     return sorted((one.start, one.end) for one in found if one.score >= LEAST)
 
 
-def _replace(kind: str, recognizer: PatternRecognizer, text: str) -> str:
+def _replace(kind: str, recognizer: EntityRecognizer, text: str) -> str:
     for start, end in reversed(_find(recognizer, text)):
         text = text[:start] + kind.upper() + text[end:]
     return text
@@ -104,7 +104,7 @@ def _secret_detectors() -> list[Any]:
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
     from detect_secrets.plugins.base import RegexBasedDetector
 
-    known = get_mapping_from_secret_type_to_class().values()
+    known: list[Any] = list(get_mapping_from_secret_type_to_class().values())
     return [detector() for detector in known if issubclass(detector, RegexBasedDetector)]
 
 
