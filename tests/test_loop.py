@@ -57,7 +57,7 @@ def test_forty_corrected_questions_of_a_new_wording_make_a_version_that_plans_it
     home = tmp_path / "home"
     mlflow_port, page_port = map(str, find_ports(2))
     environment = os.environ | {"REVELATOR_HOME": str(home), "REVELATOR_WORLD": str(home / "world")}
-    environment |= {"MLFLOW_PORT": mlflow_port, "PAGE_PORT": page_port, "STEPS": "150", "LIMIT": "40", "MARGIN": "0.1"}
+    environment |= {"MLFLOW_PORT": mlflow_port, "PAGE_PORT": page_port, "STEPS": "80", "LIMIT": "40", "MARGIN": "0.1"}
     environment |= {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "OMP_WAIT_POLICY": "PASSIVE"}
     serve_a_champion(home, environment)
 

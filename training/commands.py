@@ -75,8 +75,8 @@ def train(
 ) -> None:
     """Train by what the configuration says: `stage: sft` (if none is named), `grpo`, `pretrain` or `reader`.
 
-    CONFIG.yaml is a file, or the name of one that ships: demo, loop, real, tiny-cpu, world, logic, tiny-gpu,
-    qwen2.5-0.5b, llama-3.2-1b, llama-3.2-3b, qwen2.5-7b-qlora, and for four GPUs qwen2.5-0.5b-ddp, llama-3.2-3b-fsdp,
+    CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, world, logic, tiny-gpu, qwen2.5-0.5b,
+    llama-3.2-1b, llama-3.2-3b, qwen2.5-7b-qlora, and for four GPUs qwen2.5-0.5b-ddp, llama-3.2-3b-fsdp,
     qwen2.5-7b-qlora-ddp: LoRA on an instruction set, tracked in MLflow; the adapter of the step with the best mean
     score of the tasks on dev rows becomes a registered version. With `stage: grpo` (grpo-tiny) a training goes on from
     an adapter, by rewards for the plans that it writes itself. With `stage: pretrain` (pretrain-tiny, pretrain-minilm)

@@ -25,7 +25,7 @@ def test_each_shipped_configuration_loads_and_its_resolved_form_loads_again(path
 
 
 def test_those_that_the_documents_name_ship() -> None:
-    one_device = {"demo", "loop", "real", "tiny-cpu", "world", "logic", "tiny-gpu"}
+    one_device = {"demo", "real", "tiny-cpu", "world", "logic", "tiny-gpu"}
     one_device |= {"qwen2.5-0.5b", "llama-3.2-1b", "llama-3.2-3b"}
     several = {"qwen2.5-0.5b-ddp", "llama-3.2-3b-fsdp", "qwen2.5-7b-qlora-ddp"}
     assert {p.stem for p in SHIPPED} == one_device | {
