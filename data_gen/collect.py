@@ -1,8 +1,9 @@
 """`revelator data collect`: questions that a deployment answered and a person judged, as annotated questions.
 
 They are read from MLflow's trace store, where served questions are spans (`revelator.spans`, with texts). A person's
-feedback on a trace says that it is right; an expectation named `plan` says what its plan should have been. The page
-Traces of MLflow takes both, and so do `mlflow.log_feedback` and `mlflow.log_expectation`.
+feedback on a trace says that it is right; an expectation named `plan` says what its plan should have been, and those
+named `relevance` whether documents help to answer the question of a step. The page of `revelator inspect` writes all
+three. MLflow's page Traces takes them, too, and so do `mlflow.log_feedback` and `mlflow.log_expectation`.
 
 OUT/questions.jsonl   annotated questions, a source of format `world`
 OUT/manifest.json     where they come from, and what was left out and why; written last
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +22,16 @@ from typing import Any, Literal
 import click
 
 from data_gen.leakage import normalise
-from data_gen.questions import QUESTIONS, AnnotatedQuestion, AnnotatedStep, check_place, write_questions
+from data_gen.questions import (
+    QUESTIONS,
+    AnnotatedPassage,
+    AnnotatedQuestion,
+    AnnotatedStep,
+    check_place,
+    write_questions,
+)
+from data_gen.redact import RULES, RedactRules, redact
+from revelator.config import read_config
 from revelator.errors import ArtifactError, DataError, ExpressionError
 from revelator.files import sha256_file, staged_folder, write_json
 from revelator.options import AS_JSON, FOLDER, HOME, URI
@@ -32,6 +43,7 @@ from revelator.terminal import mask_controls
 KIND = "set of collected questions"
 PAGE = 100  # traces in one request
 RIGHT = (True, 1, "yes", "true", "good", "correct", "right")  # what a person's feedback says of a right trace
+PERSON = "person:"  # before the version that a person corrected, in the teacher of a row
 Wanted = Literal["good", "corrected"]
 
 
@@ -41,26 +53,31 @@ def collect(
     experiment: str = EXPERIMENT,
     since: datetime | None = None,
     wanted: Wanted | None = None,
+    rules: RedactRules | None = None,
     force: bool = False,
 ) -> dict[str, Any]:
     """Writes OUT from the traces of an experiment and returns its manifest.
 
-    `wanted` keeps those that feedback calls right, or those whose plan was corrected (both unless given). Of two traces
-    of one question the later judged one counts. Raises ArtifactError for an unknown experiment and DataError where
-    nothing is left.
+    `wanted` keeps those that feedback calls right, or those that a person corrected (both unless given), `rules` say
+    what becomes of personal data. Of two traces of one question the later judged one counts. `versions` of the manifest
+    counts questions by what answered them: a version, or the model that an endpoint reported. Raises ArtifactError for
+    an unknown experiment and DataError where nothing is left.
     """
     check_place(out, force, KIND)
     left: Counter[str] = Counter()
     found: dict[str, AnnotatedQuestion] = {}
     for trace in _read_traces(experiment, since):
         made = read_judged(trace)
+        if rules and not isinstance(made, str):
+            made = redact(made, rules)
         if isinstance(made, str):
             left[made] += 1
-        elif wanted and wanted != ("corrected" if made.teacher == "person" else "good"):
+        elif wanted and wanted != ("corrected" if made.teacher.startswith(PERSON) else "good"):
             left[f"not {wanted}"] += 1
         else:
-            left["asked again later"] += normalise(made.question) in found
-            found[normalise(made.question)] = made
+            earlier = found.pop(normalise(made.question), None)
+            left["asked again later"] += earlier is not None
+            found[normalise(made.question)] = _join(earlier, made) if earlier else made
     if not found:
         reasons = ", ".join(f"{reason}: {n:,}" for reason, n in left.items()) or "there is no trace"
         raise DataError(f"nothing to collect; {reasons}", where=experiment, hint="judge traces on MLflow's page Traces")
@@ -72,7 +89,11 @@ def collect(
             "kind": KIND,
             "experiment": experiment,
             "since": since.isoformat() if since else None,
+            "redacted": rules.model_dump(mode="json") if rules else None,
             "questions": len(found),
+            "versions": dict(
+                sorted(Counter(question.teacher.partition(":")[2] for question in found.values()).items())
+            ),
             "teachers": dict(Counter(question.teacher for question in found.values())),
             "left_out": {reason: n for reason, n in sorted(left.items()) if n},
             "sha256": sha256_file(folder / QUESTIONS),
@@ -103,7 +124,8 @@ def read_judged(trace: Any) -> AnnotatedQuestion | str:
 
     The latest word of a person counts; feedback of models does not. Steps are the answered leaves of a plan that is
     right; those of a corrected one are not known. A corrected plan of one leaf makes the question a single one; another
-    one leaves the route as it was, if that has plans, for `A + B` may be two questions or a comparison.
+    one leaves the route as it was, if that has plans, for `A + B` may be two questions or a comparison. Where documents
+    alone were judged, relevance alone is taught.
     """
     spans = sorted(trace.data.spans, key=lambda span: span.start_time_ns)
     served = next((span for span in spans if ROUTE in span.attributes), None)
@@ -113,15 +135,41 @@ def read_judged(trace: Any) -> AnnotatedQuestion | str:
     said = [word for word in words if word.source.source_type == "HUMAN"]
     corrected = [word.value for word in said if word.expectation and word.name == "plan"]
     verdicts = [word.value for word in said if word.feedback]
+    try:
+        passages = _read_passages([word.value for word in said if word.expectation and word.name == "relevance"])
+    except (TypeError, KeyError):
+        return f"an expectation `relevance` of {trace.info.trace_id} has another form"
+    version, plan = served.attributes.get(VERSION, ""), served.attributes.get(PLAN) or ""
     if corrected:
-        return _annotate(trace, served, str(corrected[-1]), (), "person")
-    if not verdicts or verdicts[-1] not in RIGHT:
+        made = _annotate(trace, served, str(corrected[-1]), (), f"{PERSON}{version}")
+    elif verdicts and verdicts[-1] in RIGHT:
+        steps = [span for span in spans if span.name == "atomic" and span.inputs and span.outputs]
+        known = dict.fromkeys(AnnotatedStep(span.inputs, tuple(span.outputs)) for span in steps)  # some are told twice
+        made = _annotate(trace, served, plan, tuple(known), f"served:{version}")
+    elif passages:
+        made = _annotate(trace, served, plan, (), f"{PERSON}{version}")
+        made = made if isinstance(made, str) else replace(made, tasks=("relevance",))
+    else:
         return "not judged by a person" if not verdicts else "judged wrong, and not corrected"
-    version = served.attributes.get(VERSION, "")
-    steps = [span for span in spans if span.name == "atomic" and span.inputs and span.outputs]
-    known = tuple(AnnotatedStep(span.inputs, tuple(span.outputs)) for span in steps)
-    plan = served.attributes.get(PLAN) or ""
-    return _annotate(trace, served, plan, known, f"served:{version}")
+    return made if isinstance(made, str) else replace(made, passages=passages)
+
+
+def _read_passages(judged: Sequence[Any]) -> tuple[AnnotatedPassage, ...]:
+    """The documents that a person judged, each once for a question, with what was said last."""
+    said = {(one["question"], one["document"]): one for one in judged}
+    return tuple(
+        AnnotatedPassage(one["title"], one["text"], one["relevant"], one["document"], one["question"])
+        for one in said.values()
+    )
+
+
+def _join(earlier: AnnotatedQuestion, later: AnnotatedQuestion) -> AnnotatedQuestion:
+    """The later of two traces of one question; documents that were judged in the earlier one stay, and so does its plan
+    where the later teaches none."""
+    again = {(passage.asked, passage.id) for passage in later.passages}
+    passages = [passage for passage in earlier.passages if (passage.asked, passage.id) not in again]
+    kept = earlier if later.tasks else later
+    return replace(kept, passages=(*passages, *later.passages))
 
 
 def _annotate(
@@ -138,6 +186,8 @@ def _annotate(
         route = "single"
     elif expression is not None and route not in ("compound", "complex"):
         route = "complex"
+    elif not route:
+        return "asked without a route, and without a plan"
     return AnnotatedQuestion.from_json(
         AnnotatedQuestion(
             id=f"collected:{trace.info.trace_id}",
@@ -149,7 +199,7 @@ def _annotate(
             expression=render(expression) if expression is not None else served.inputs if route == "single" else "",
             parts=tuple(leaf.text for leaf in leaves(expression)) if expression and route == "compound" else (),
             steps=tuple(steps),
-            answers=tuple(served.outputs or ()) if teacher != "person" else (),
+            answers=() if teacher.startswith(PERSON) else tuple(served.outputs or ()),
             teacher=teacher,
         )
     )
@@ -159,6 +209,14 @@ def _annotate(
 @click.option("--out", required=True, type=FOLDER, help="Folder of the questions; replaced.")
 @click.option("--since", type=click.DateTime(), help="Only what was asked since then (UTC).")
 @click.option("--feedback", type=click.Choice(["good", "corrected"]), help="Only these.  [default: both]")
+@click.option(
+    "--redact",
+    "rules",
+    type=FOLDER,
+    is_flag=False,
+    flag_value=RULES,
+    help="Rules for personal data.  [default: keep it]",
+)
 @click.option("--experiment", default=EXPERIMENT, show_default=True, help="MLflow experiment of the traces.")
 @click.option("--force", is_flag=True, help="Replace OUT even if it holds something else.")
 @HOME
@@ -168,6 +226,7 @@ def collect_command(
     out: Path,
     since: datetime | None,
     feedback: Wanted | None,
+    rules: Path | None,
     experiment: str,
     force: bool,
     home: Path,
@@ -176,22 +235,35 @@ def collect_command(
 ) -> None:
     """Collect served questions that people judged, as annotated questions to learn from.
 
-    The server tells MLflow its traces (docs/operations.md), with texts if it is started with --log-questions. On
-    MLflow's page Traces a person gives feedback (yes or no), or an expectation named `plan` with the plan as it should
-    have been. What this command writes is a source of format `world`; a build drops held-out questions.
+    The server tells MLflow its traces (docs/operations.md), with texts if it is started with --log-questions. On the
+    page of `revelator inspect`, or on MLflow's page Traces, a person gives feedback (yes or no), an expectation named
+    `plan` with the plan as it should have been, or says which documents are relevant. What this command writes is a
+    source of format `world`; a build drops held-out questions.
+
+    With --redact, e-mail addresses, telephone and card numbers and secrets are replaced, or their questions left out,
+    by the rules of a file (data_gen/configs/collect/redact.yaml unless given).
 
     \b
     Examples:
       revelator data collect --out runs/collected
+      revelator data collect --out runs/collected --redact
       revelator data collect --since 2026-11-01 --feedback corrected --out runs/corrected --json
     """
+    redacting = read_config(rules, RedactRules) if rules else None
     connect(tracking_uri, home, must_exist=True)
     manifest = collect(
-        out, experiment=experiment, since=since and since.replace(tzinfo=UTC), wanted=feedback, force=force
+        out,
+        experiment=experiment,
+        since=since and since.replace(tzinfo=UTC),
+        wanted=feedback,
+        rules=redacting,
+        force=force,
     )
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
         return
     click.echo(f"{out}: {manifest['questions']:,} questions")
+    for version, count in manifest["versions"].items():
+        click.echo(mask_controls(f"  answered by {version or 'an unknown version'}: {count:,}"))
     for reason, count in manifest["left_out"].items():
         click.echo(mask_controls(f"  left out: {reason}: {count:,}"))

@@ -50,6 +50,7 @@ class SourceConfig(Strict):
     tasks: tuple[str, ...] = ()  # the tasks that it gives records for; all if empty
     size: Annotated[int, Field(ge=1)] = 10_000  # questions to make; `logic` alone
     limit: Annotated[int, Field(ge=1, le=sys.maxsize)] | None = None  # questions read, for a trial
+    copies: Annotated[int, Field(ge=0)] | None = None  # in place of those of `augment`: a few rows may count for many
 
 
 class QuestionSource(SourceConfig):

@@ -137,13 +137,16 @@ class Preparer:
         if candidate.fault or augment is None:
             return candidate
         tasks = [task for task in source.tasks or TASKS if task in augment.tasks]
-        copies = self._make_copies(question, augment)
+        count = augment.copies if source.copies is None else source.copies
+        copies = self._make_copies(question, augment, count)
         return replace(candidate, others=tuple(self._make_candidate(copy, tasks, group, COPY) for copy in copies))
 
-    def _make_copies(self, question: AnnotatedQuestion, augment: AugmentConfig) -> Iterable[AnnotatedQuestion]:
+    def _make_copies(
+        self, question: AnnotatedQuestion, augment: AugmentConfig, count: int
+    ) -> Iterable[AnnotatedQuestion]:
         """Training questions under other names, some of them in other words, some typed carelessly."""
         rng = random.Random(f"{self.config.seed}:{question.id}")
-        for number in range(augment.copies if question.split == "train" else 0):
+        for number in range(count if question.split == "train" else 0):
             copy = substitute_names(question, self.names, rng)
             if copy is None:
                 return

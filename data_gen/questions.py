@@ -60,13 +60,15 @@ class AnnotatedStep:
 
 @dataclass(frozen=True)
 class AnnotatedPassage:
-    """A passage beside a question; `relevant` says whether a step's answer is read from it."""
+    """A passage beside a question; `relevant` says whether a step's answer is read from it, or, of one that a person
+    judged, whether it helps to answer the question `asked`."""
 
     __pydantic_config__ = CHECKED
     title: str
     text: str
     relevant: StrictBool
     id: str = ""
+    asked: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class AnnotatedQuestion:
     the steps (see `OPERATIONS`; "" where a source does not tell). `query` and `tree` are the question
     as a logical query and as a tree of atomic operators, in canonical text; "" where there is none. `teacher` says who
     annotated it; `agreement`, by task, which part of the samples of a teacher that was asked several times agree with
-    the one kept.
+    the one kept. It teaches `tasks`, all if empty.
     """
 
     __pydantic_config__ = CHECKED
@@ -101,12 +103,15 @@ class AnnotatedQuestion:
     tree: str = ""
     teacher: str = ANNOTATION
     agreement: dict[str, float] = field(default_factory=dict)
+    tasks: tuple[str, ...] = ()
 
     def list_taught(self) -> Iterator[str]:
-        """Every question that its records may teach: itself, its parts, its steps', and the leaves of its plan, because
-        a plan that a model wrote has no steps. A plan that does not parse has no leaves."""
+        """Every question that its records may teach: itself, its parts, its steps', those that passages were judged
+        for, and the leaves of its plan, because a plan that a model wrote has no steps. A plan that does not parse has
+        no leaves."""
         yield self.question
         yield from self.parts
+        yield from (passage.asked for passage in self.passages if passage.asked)
         yield from (step.question for step in self.steps)
         if self.expression:
             try:

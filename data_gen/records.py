@@ -3,7 +3,8 @@
 route            the question → its route
 decompose        a compound question → its parts; a single one → itself
 refine           the question and each proper prefix of its steps → the next step; a single one → itself
-relevance        a step's question (or the whole one) and a passage → yes or no, as many of each
+relevance        a step's question (or the whole one) and a passage → yes or no, as many of each; and each passage that
+                 a person judged
 end              all steps → yes, proper prefixes → no, as many of each (HANRAG, section 3)
 translate_bnf    the question → its plan (QCompiler, section 3); a single one → itself
 translate_logic  the question → its logical query, where it has one (ITLR)
@@ -63,7 +64,7 @@ def make_records(
     """
     letters = plans.to_letters(plans.parse(question.expression)) if question.expression else ""
     names = json.dumps(find_planned_names(question), ensure_ascii=False)
-    for name in tasks:
+    for name in (name for name in tasks if not question.tasks or name in question.tasks):
         bounds = config.task(name)
         for example in make_examples(question, name, config.seed)[: bounds.per_question]:
             identity = f"{question.id}/{name}/{example.key}"
@@ -135,10 +136,15 @@ def _make_ends(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
 
 
 def _make_judgements(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
-    """Alternately yes and no. A step is asked about its own page and about pages that help with none of the steps.
+    """What a person judged, then alternately yes and no. A step is asked about its own page and about pages that help
+    with none of the steps.
 
     A complex or logical question is asked as a whole, too.
     """
+    for number, passage in enumerate(question.passages):
+        if passage.asked:
+            shown = RelevanceInput(passage.asked, passage.title, passage.text)
+            yield Example("relevance", f"judged.{number}", shown, "yes" if passage.relevant else "no")
     pairs: dict[str, list[Example]] = {"yes": [], "no": []}
     for step, number, shown, helps in pair_passages(question):
         label = "yes" if helps else "no"
@@ -154,13 +160,14 @@ def _make_judgements(question: AnnotatedQuestion, seed: int) -> Iterator[Example
 
 def pair_passages(question: AnnotatedQuestion) -> Iterator[tuple[int | None, int, RelevanceInput, bool]]:
     """The index of a step (None: the whole question), that of a passage, the two as asked, and whether it helps. A step
-    has its own page and those that help with none; a step knows its page by the title."""
+    has its own page and those that help with none; a step knows its page by the title. Passages that a person judged
+    for one question are left out."""
     queries = [(i, step.question, {step.title}) for i, step in enumerate(question.steps) if step.title]
     whole = [(None, question.question, {p.title for p in question.passages if p.relevant})]
     for step, asked, titles in [*queries, *(whole if question.route == "complex" or question.query else [])]:
         for number, passage in enumerate(question.passages):
             helps = passage.relevant and passage.title in titles
-            if helps or not passage.relevant:
+            if not passage.asked and (helps or not passage.relevant):
                 yield step, number, RelevanceInput(asked, passage.title, passage.text), helps
 
 
@@ -209,7 +216,7 @@ def _make_single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -
         expression=plans.render(plans.Atomic(step.question)),
         steps=(step,),
         answers=step.answers,
-        passages=tuple(p for p in question.passages if not p.relevant or p.title == step.title),
+        passages=tuple(p for p in question.passages if not p.asked and (not p.relevant or p.title == step.title)),
         entities=tuple(name for name in names if find_mention(name, step.question)),
         operation="",
         query="",

@@ -111,6 +111,8 @@ RARE_EXTRAS = {
     "ray": "ray",
     "pytriton": "server",
     "bitsandbytes": "gpu",
+    "presidio_analyzer": "redact",
+    "detect_secrets": "redact",
 }
 TERMINATED = 128 + signal.SIGTERM  # the shell's exit status of a command that SIGTERM ended
 

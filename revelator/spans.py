@@ -101,6 +101,12 @@ def _open_span(tracer: Tracer, name: str, kind: str, parent: str | None, attribu
             raise
 
 
+def flush() -> None:
+    """Sends what this process has told so far, and waits until it is there or 30 s are over."""
+    if _tracer is not None:
+        _tracer.span_processor.force_flush()  # type: ignore[attr-defined]  # the SDK's, the only one that is used
+
+
 def headers() -> dict[str, str]:
     """Returns the header that continues the current trace in another process; nothing without a trace."""
     if _tracer is None:

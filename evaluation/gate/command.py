@@ -132,8 +132,8 @@ def promote(
     """Score a challenger and the champion on the same questions; make the challenger champion if no task falls by more
     than its margin and the mean over tasks rises, both by the paired bootstrap.
 
-    The questions are those of the challenger's set and, pinned, those of the champion's. With --questions both are also
-    asked a file of questions and answers end to end (as `revelator eval run --questions`), and so is the next
+    The questions are the new ones of the challenger's set and, pinned, those of the champion's. With --questions both
+    are also asked a file of questions and answers end to end (as `revelator eval run --questions`), and so is the next
     challenger. Fewer questions than the rules want (100) are refused unless --force is given.
 
     Exit status 1, with the table of scores, when the gate refuses; and when another promotion came first.
@@ -163,9 +163,9 @@ def promote(
 
     folder, rival = _find_set(set_folder, challenger.tags), None if floors_only else champion
     given = open_question_file(questions, index, columns) if questions else None
-    slices, unread = read_slices(folder, challenger, rival, split, limit)
+    slices, shared, unread = read_slices(folder, challenger, rival, split, limit)
     files = list_question_files(given, rival)
-    exam = Examination(home, base, threads, limit, slices, files)
+    exam = Examination(home, base, threads, limit, slices, shared, files)
     counts = exam.count(challenger)
     if (doubts := [*unread, *find_small(counts, rule.minimum)]) and not force:
         if as_json:

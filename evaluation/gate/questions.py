@@ -1,5 +1,5 @@
-"""What the gate scores two versions on: the rows of the challenger's set, pinned those of the set that the champion was
-promoted on, so that what is new takes nothing away, and files of questions that are asked end to end."""
+"""What the gate scores two versions on: the rows that are new in the challenger's set, pinned those of the set that the
+champion was promoted on, so that what is new takes nothing away, and files of questions that are asked end to end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evaluation.rows import progress_bar
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
 from revelator.registry import Version
-from revelator.rows import Row, read_manifest, read_split
+from revelator.rows import Row, read_manifest, read_split, sample_rows
 from serving.models.adapters import fetch_version
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def list_question_files(given: QuestionFile | None, champion: Version | None) ->
 @dataclass(frozen=True)
 class Examination:
     """What both versions are scored on: `slices` of rows, by what stands before the task's name in their scores, and
-    `files` of questions by the name of their score.
+    `files` of questions by the name of their score. `shared` are the questions of both sets, by their `group`.
     At most `limit` rows of a task and questions of a file are taken."""
 
     home: Path
@@ -66,6 +66,7 @@ class Examination:
     threads: int | None
     limit: int
     slices: dict[str, list[Row]]
+    shared: frozenset[str]
     files: dict[str, QuestionFile]
 
     def count(self, version: Version) -> dict[str, int]:
@@ -73,6 +74,7 @@ class Examination:
         version does not fit."""
         of = {"": "the challenger's set", PINNED: "the champion's set"}
         counts = {of[name]: len({row.group for row in rows}) for name, rows in self.slices.items()}
+        counts[of[""]] += len({row.group for row in self.slices.get(PINNED, ())} & self.shared)
         return counts | {self.files[name].path: len(run.ids) for name, (_, run, _) in self._prepare(version).items()}
 
     def score(self, version: Version, title: str) -> Scores:
@@ -101,12 +103,16 @@ class Examination:
 
 def read_slices(
     folder: Path, challenger: Version, champion: Version | None, split: str, limit: int
-) -> tuple[dict[str, list[Row]], tuple[str, ...]]:
+) -> tuple[dict[str, list[Row]], frozenset[str], tuple[str, ...]]:
     """The rows of the set in `folder` and, where the champion was promoted on another, PINNED ones of that, without
-    those that the challenger was trained on; and why pinned ones cannot be read."""
-    slices = {"": read_pinned_rows(folder, split, limit)}
+    those that the challenger was trained on; the questions of both; and why pinned ones cannot be read.
+
+    Questions of both sets are pinned ones alone: among hundreds of them, ten new ones would not be seen. Where no
+    question is new, both have them all.
+    """
+    slices, shared = {"": read_pinned_rows(folder, split, limit)}, frozenset[str]()
     if champion is None:
-        return slices, ()
+        return slices, shared, ()
     try:
         if "set_folder" not in champion.tags:
             raise DataError("it names no set")
@@ -114,9 +120,13 @@ def read_slices(
         if read_manifest(pinned)["digest"] != read_manifest(folder)["digest"]:
             trained = {row.prompt for row in read_split(Path(challenger.tags.get("set_folder", folder)), "train")}
             slices[PINNED] = [row for row in read_pinned_rows(pinned, split, limit) if row.prompt not in trained]
+            known, own = {row.group for row in read_split(pinned, split)}, read_split(folder, split)
+            if new := [row for row in own if row.group not in known]:
+                slices[""], shared = sample_rows(new, limit), frozenset(row.group for row in own) & known
     except (ArtifactError, DataError) as error:
-        return slices, (f"the champion's questions cannot be read: {error.message} ({error.where or 'registry'})",)
-    return slices, ()
+        unread = (f"the champion's questions cannot be read: {error.message} ({error.where or 'registry'})",)
+        return slices, shared, unread
+    return slices, shared, ()
 
 
 def find_small(counts: Mapping[str, int], minimum: int) -> list[str]:

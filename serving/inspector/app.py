@@ -135,7 +135,7 @@ class Pages:
         said = await read_body(request, Judgement)
         run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
         await asyncio.to_thread(judge, run, said, self._tracking_uri)
-        judged = replace(run, judged={**(run.judged or {}), **said.model_dump(exclude_unset=True)})
+        judged = replace(run, judged=said.add_to(run.judged))
         await asyncio.to_thread(self._runs.save, judged)
         return JSONResponse(judged.to_json())
 

@@ -1,10 +1,15 @@
-"""What a person says of a run, kept in MLflow on the trace that the server told: feedback `correct`, with a comment,
-and an expectation `plan`, the plan as it should be. `revelator data collect` makes questions to learn from of both.
+"""What a person says of a run, kept in MLflow on the trace that the server told: feedback `correct`, with a comment, an
+expectation `plan`, the plan as it should be, and expectations `relevance`, each whether a document helps to answer the
+question of a step. `revelator data collect` makes questions to learn from of all three.
 """
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from revelator import spans
 from revelator.errors import InvalidRequest
@@ -17,20 +22,32 @@ TOLD = "start the server and `revelator inspect` with OTEL_EXPORTER_OTLP_ENDPOIN
 
 
 class Judgement(BaseModel):
-    """The body of `POST /api/runs/{id}/judgement`: whether the answer is right, or not said; and the right plan."""
+    """The body of `POST /api/runs/{id}/judgement`: whether the answer is right, or not said; the right plan; and
+    whether documents are relevant, by the ids of node and document."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     right: bool | None = None
     comment: str = Field("", max_length=2_000)
     plan: str | None = Field(None, max_length=8_000)
+    relevant: dict[str, dict[str, StrictBool]] = Field(default_factory=dict, max_length=100)
+
+    def add_to(self, earlier: dict[str, Any] | None) -> dict[str, Any]:
+        """What a person has said of a run by now: this over what was said before."""
+        said = {**(earlier or {}), **self.model_dump(exclude_unset=True)}
+        if before := (earlier or {}).get("relevant"):
+            nodes = {*before, *self.relevant}
+            said["relevant"] = {id: {**before.get(id, {}), **self.relevant.get(id, {})} for id in sorted(nodes)}
+        return said
 
 
 def judge(run: Run, said: Judgement, tracking_uri: str | None) -> None:
-    """Keeps a judgement on the run's trace. Raises InvalidRequest for one that says nothing or gives a plan that cannot
-    be run, and where MLflow was not told of the run; Unavailable where MLflow does not take it."""
-    if said.right is None and said.plan is None:
-        raise InvalidRequest("the judgement says nothing", hint='give "right", "plan" or both')
+    """Keeps a judgement on the run's trace. Raises InvalidRequest for one that says nothing, gives a plan that cannot
+    be run or judges a document that the run did not find, and where MLflow was not told of the run; Unavailable where
+    MLflow does not take it."""
+    relevance = list(_list_relevance(run, said))
+    if said.right is None and said.plan is None and not relevance:
+        raise InvalidRequest("the judgement says nothing", hint='give "right", "plan" or "relevant"')
     if said.plan is not None and not LANGUAGES["bnf"].verdict(said.plan)["valid"]:
         raise InvalidRequest("the plan cannot be run", where="plan", hint="check it first: POST /api/check")
     if not tracking_uri or not run.trace_id:
@@ -42,12 +59,46 @@ def judge(run: Run, said: Judgement, tracking_uri: str | None) -> None:
         mlflow.set_tracking_uri(tracking_uri)
         person = AssessmentSource(source_type="HUMAN", source_id=SOURCE)
         trace = f"tr-{run.trace_id}"
+        _tell_missing_spans(run, mlflow.get_trace(trace, silent=True))
         if said.right is not None:
             mlflow.log_feedback(
                 trace_id=trace, name="correct", value=said.right, rationale=said.comment or None, source=person
             )
         if said.plan is not None:
             mlflow.log_expectation(trace_id=trace, name="plan", value=said.plan, source=person)
+        for value in relevance:
+            mlflow.log_expectation(trace_id=trace, name="relevance", value=value, source=person)
+
+
+def _list_relevance(run: Run, said: Judgement) -> Iterator[dict[str, Any]]:
+    """What is kept of each document that is judged: the step's question, the document, and whether it is relevant."""
+    nodes = {node.id: node for node in run.trace.nodes}
+    for id, documents in said.relevant.items():
+        node = nodes.get(id)
+        found = {passage.id: passage for passage in node.documents} if node else {}
+        for document, relevant in documents.items():
+            if node is None or document not in found:
+                raise InvalidRequest(f"step {id} found no document {document}", where="relevant")
+            passage = found[document]
+            about = {"question": node.asked or node.question, "document": document}
+            yield about | {"title": passage.title, "text": passage.text, "relevant": relevant}
+
+
+def _tell_missing_spans(run: Run, told: Any) -> None:
+    """Tells the question from the run where MLflow holds no span of it: a server sends spans some seconds after an
+    answer, and those of a server that was killed never arrive."""
+    if told and any(spans.ROUTE in span.attributes for span in told.data.spans):
+        return
+    trace = run.trace
+    with spans.span("executor", "server", f"00-{run.trace_id}-{secrets.token_hex(8)}-01"):
+        for node in trace.nodes:
+            if node.kind == "atomic":
+                with spans.span(node.kind, node=node.id):
+                    spans.describe(node.asked or node.question, node.answers)
+        version = trace.versions.get("revelator", "")
+        about = {spans.ROUTE: trace.route or "", spans.VERSION: version}
+        spans.describe(trace.question, trace.answers, trace.plan or "", about)
+    spans.flush()
 
 
 def find_tracking_server() -> str | None:

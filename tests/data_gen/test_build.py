@@ -380,6 +380,8 @@ def test_a_folder_that_is_no_data_set_is_refused_by_the_error_alone(tmp_path: Pa
 
 def test_every_shipped_configuration_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REVELATOR_WORLD", "runs/world")
+    monkeypatch.setenv("REVELATOR_COLLECTED", "runs/collected")
+    monkeypatch.setenv("REVELATOR_NAMES", "runs/names")
     monkeypatch.setenv("REVELATOR_DATA", "/data")
     configs = sorted(Path(__file__).parents[2].joinpath("data_gen/configs").glob("*.yaml"))
     assert configs

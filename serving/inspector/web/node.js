@@ -5,8 +5,9 @@ import { KINDS, MARKS } from "./tree.js";
 
 const TOLD = ["kept", "probabilities", "method", "shared_from", "reused_from", "document", "probability", "calls"]; // of detail, each shown in its own way
 
-// `choose(id)` goes to another node of the same run.
-export function nodeDetail(node, choose) {
+// `choose(id)` goes to another node of the same run. `judging`, where a person's word is kept, says by `said` what was
+// said of documents, and `say(id, relevant)` keeps more, and gives whether it was kept.
+export function nodeDetail(node, choose, judging = null) {
   const link = (id) => h("button", { type: "button", class: "link", onclick: () => choose(id) }, `node ${id}`);
   const took = node.ended_ms - node.started_ms;
   const { method, shared_from, reused_from } = node.detail;
@@ -28,7 +29,7 @@ export function nodeDetail(node, choose) {
       ...Object.entries(node.detail).filter(([name]) => !TOLD.includes(name)).map(([name, value]) => [name.replaceAll("_", " "), plain(value)]),
     ]),
     node.detail.probabilities && likely(node.detail.probabilities[0]),
-    node.documents.length > 0 && documents(node),
+    node.documents.length > 0 && documents(node, judging),
   );
 }
 
@@ -85,15 +86,15 @@ function meter(share) {
   return h("span", { class: "meter", "aria-hidden": "true" }, filled);
 }
 
-function documents(node) {
+function documents(node, judging) {
   const kept = node.detail.kept ?? [];
   const order = [...node.documents].sort((one, other) =>
     kept.includes(other.id) - kept.includes(one.id) || (other.relevance ?? 0) - (one.relevance ?? 0));
   return h("section", { "aria-label": "Documents" }, h("h3", {}, order.length === 1 ? "1 document" : `${order.length} documents`, kept.length ? `, ${kept.length} read` : ""),
-    order.map((document, place) => passage(document, kept.includes(document.id), place === 0, node.answers)));
+    order.map((document, place) => passage(document, kept.includes(document.id), place === 0, node.answers, judging)));
 }
 
-function passage(document, read, open, answers) {
+function passage(document, read, open, answers, judging) {
   return h("details", { class: read ? "document read" : "document", open },
     h("summary", {},
       h("span", { class: "title" }, document.title || document.id),
@@ -101,7 +102,18 @@ function passage(document, read, open, answers) {
       h("span", { class: "scores" }, `score ${document.score.toFixed(1)}`,
         document.relevance === null ? "" : [", relevant ", document.relevance.toFixed(2), meter(document.relevance)])),
     h("p", {}, marked(document.text, answers)),
+    judging && relevance(document, judging),
     h("p", { class: "id" }, `document ${document.id}`));
+}
+
+// Whether a person says that the document helps to answer the step's question.
+function relevance({ id, title }, { said, say }) {
+  const buttons = [["relevant", true], ["not relevant", false]].map(([text, relevant]) =>
+    [h("button", { type: "button", "aria-pressed": String(said[id] === relevant), onclick: () => choose(relevant) }, text), relevant]);
+  const choose = async (relevant) => {
+    if (await say(id, relevant)) for (const [button, own] of buttons) button.setAttribute("aria-pressed", String(own === relevant));
+  };
+  return h("p", { class: "judging", role: "group", "aria-label": `Does ${title || id} help to answer?` }, buttons.map(([button]) => button));
 }
 
 // The text with the answers in it marked.

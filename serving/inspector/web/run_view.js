@@ -47,9 +47,18 @@ export class RunView {
       this.show({ ...this.record, judged });
       dispatchEvent(new Event("judged"));
       announce("Kept.");
+      return true;
     } catch (error) {
       this.fail(error);
+      return false;
     }
+  }
+
+  // What a person says of the documents of a node that asked something, once its run is kept; null where nobody keeps it.
+  #judgingDocuments({ id, kind }) {
+    if (this.atMs !== undefined || !this.record.id || !this.record.trace_id || kind !== "atomic") return null;
+    const say = (document, relevant) => this.#judge({ relevant: { [id]: { [document]: relevant } } });
+    return { said: this.record.judged?.relevant?.[id] ?? {}, say };
   }
 
   mark(marks, words) {
@@ -81,10 +90,10 @@ export class RunView {
 
   #drawDetail() {
     const node = this.record.trace.nodes.find(({ id }) => id === this.selected);
-    const drawn = JSON.stringify(node ?? [this.record.trace, this.atMs === undefined]);
+    const drawn = JSON.stringify([node ?? this.record.trace, this.atMs === undefined, this.record.id]);
     if (drawn === this.drawn) return; // what has been unfolded stays so
     this.drawn = drawn;
-    this.detail.replaceChildren(...(node ? [nodeDetail(node, (id) => this.choose(id))] : whole(this.record, this.atMs !== undefined)));
+    this.detail.replaceChildren(...(node ? [nodeDetail(node, (id) => this.choose(id), this.#judgingDocuments(node))] : whole(this.record, this.atMs !== undefined)));
   }
 }
 

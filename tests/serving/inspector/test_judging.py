@@ -11,7 +11,11 @@ from typing import Any
 
 import mlflow
 import pytest
+from click.testing import CliRunner
 
+from data_gen.questions import AnnotatedQuestion
+from revelator import spans
+from revelator.cli import revelator
 from tests.serving.inspector.test_page import ask, browser, expect, needs_browser, opened  # noqa: F401  a fixture
 from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in
 from tests.tracking_server import telling_spans
@@ -42,6 +46,19 @@ def put_question(address: str) -> dict[str, Any]:
     _, events = send(f"{address}/api/runs", {"question": QUESTION})
     [run] = send(f"{address}/api/runs/{events[-1]['run']}")[1]
     return run
+
+
+def leaf_of(run: dict[str, Any]) -> dict[str, Any]:
+    return next(node for node in run["trace"]["nodes"] if node["kind"] == "atomic" and node["documents"])
+
+
+def collect(tmp_path: Path, server: str) -> list[AnnotatedQuestion]:
+    out = tmp_path / "out"
+    command = ["data", "collect", "--out", str(out), "--experiment", tmp_path.name, "--tracking-uri", server]
+    ran = CliRunner().invoke(revelator, command)
+    assert ran.exit_code == 0, ran.output
+    lines = (out / "questions.jsonl").read_text(encoding="utf-8").splitlines()
+    return [AnnotatedQuestion.from_json(json.loads(line)) for line in lines]
 
 
 def read_assessments(run: dict[str, Any]) -> dict[str, Any]:
@@ -77,6 +94,9 @@ def test_a_right_plan_alone_is_a_judgement_and_the_list_of_runs_goes_on(judged: 
         ({"plan": "Where was {director} born?"}, "cannot be run"),
         ({"right": "yes"}, "right"),
         ({"right": True, "comment": "x" * 2_001}, "comment"),
+        ({"relevant": {"2": {"no such document": True}}}, "found no document"),
+        ({"relevant": {"nowhere": {"1": True}}}, "found no document"),
+        ({"relevant": {"2": {"1": "yes"}}}, "relevant"),
     ],
 )
 def test_a_judgement_that_cannot_be_kept_is_refused_and_nothing_is(judged: str, body: Any, reason: str) -> None:
@@ -84,6 +104,40 @@ def test_a_judgement_that_cannot_be_kept_is_refused_and_nothing_is(judged: str, 
     status, [refusal] = send(f"{judged}/api/runs/{run['id']}/judgement", body)
     assert status == 400 and reason in json.dumps(refusal)
     assert read_assessments(run) == {} and send(f"{judged}/api/runs/{run['id']}")[1][0]["judged"] is None
+
+
+def test_what_is_said_of_documents_is_kept_with_their_text_and_collected(
+    judged: str, tmp_path: Path, tracking_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(spans.QUESTIONS_VARIABLE, "1")
+    run = put_question(judged)
+    leaf = leaf_of(run)
+    first, second = leaf["documents"]
+    say = f"{judged}/api/runs/{run['id']}/judgement"
+    send(say, {"relevant": {leaf["id"]: {first["id"]: False}}})
+    status, [after] = send(say, {"relevant": {leaf["id"]: {first["id"]: True, second["id"]: False}}})
+    assert status == 200 and after["judged"] == {"relevant": {leaf["id"]: {first["id"]: True, second["id"]: False}}}
+    [row] = collect(tmp_path, tracking_server)
+    assert row.tasks == ("relevance",), "nobody said that the plan is right"
+    assert [(p.asked, p.id, p.text, p.relevant) for p in row.passages] == [
+        (leaf["asked"], first["id"], first["text"], True),
+        (leaf["asked"], second["id"], second["text"], False),
+    ]
+
+
+def test_a_question_whose_server_was_killed_before_it_told_its_spans_is_collected_once(
+    judged: str, tmp_path: Path, tracking_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The executor of these tests tells no span of the whole question, as a server that dies within seconds of its
+    answer does. The second word finds the question told by the first; saying it again makes no second row."""
+    monkeypatch.setenv(spans.QUESTIONS_VARIABLE, "1")
+    run = put_question(judged)
+    for said in ({"right": True}, {"right": True}, {"plan": PLAN}):
+        assert send(f"{judged}/api/runs/{run['id']}/judgement", said)[0] == 200
+    told = mlflow.get_trace(f"tr-{run['trace_id']}").data.spans
+    assert sum(spans.ROUTE in span.attributes for span in told) == 1
+    [row] = collect(tmp_path, tracking_server)
+    assert (row.question, row.expression, row.teacher) == (QUESTION, PLAN, "person:7")
 
 
 def test_a_run_that_mlflow_was_not_told_of_says_how_it_would_be(address: str) -> None:
@@ -110,6 +164,22 @@ def test_the_page_says_it_by_buttons_and_shows_what_was_said(page: Any) -> None:
     page.reload()
     expect(page.locator(".judging [aria-pressed=true]")).to_have_count(2)
     expect(page.get_by_label("Comment")).to_have_value("as the book has it")
+
+
+@needs_browser
+def test_each_document_of_a_step_is_marked_as_relevant_or_not(page: Any) -> None:
+    ask(page)
+    page.locator(".row", has_text="Who directed UHF? → Jay Levey").click()
+    documents = page.locator(".detail details.document")
+    expect(documents).to_have_count(2)
+    documents.nth(0).get_by_role("button", name="relevant", exact=True).click()
+    expect(documents.nth(0).locator("[aria-pressed=true]")).to_have_text("relevant")
+    documents.nth(1).locator("summary").click()
+    documents.nth(1).get_by_role("button", name="not relevant").click()
+    expect(documents.nth(1).locator("[aria-pressed=true]")).to_have_text("not relevant")
+    page.reload()
+    page.locator(".row", has_text="Who directed UHF? → Jay Levey").click()
+    expect(page.locator(".detail .document [aria-pressed=true]")).to_have_text(["relevant", "not relevant"])
 
 
 @needs_browser

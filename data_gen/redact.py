@@ -1,0 +1,128 @@
+"""Personal data and secrets in collected questions: two libraries find them, and rules say what becomes of them.
+
+Presidio's patterns find what has a form (an address, or a number with a check digit), detect-secrets the forms of keys
+and tokens. Both run here, without a model and without a network. Names of people stay: questions are about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from data_gen.questions import AnnotatedQuestion
+from revelator.config import Strict
+from revelator.errors import ExpressionError
+from revelator.plans import check, parse, render
+
+if TYPE_CHECKING:
+    from presidio_analyzer import EntityRecognizer
+
+RULES = Path(__file__).parent / "configs" / "collect" / "redact.yaml"
+LEAST = 0.4  # of Presidio's scores: a telephone number without further words has 0.4
+Action = Literal["keep", "replace", "drop"]
+TEXTS = ("question", "expression", "parts", "steps", "answers", "passages", "entities", "query", "tree")
+
+
+class RedactRules(Strict):
+    """What becomes of a question in which this is found, in whichever of its texts: it stays as it is (`keep`), the
+    kind in capitals takes the place of what was found (`replace`), or the question is left out (`drop`). Of a secret
+    only its beginning may be known, so that it cannot be replaced."""
+
+    email: Action
+    phone: Action
+    card: Action
+    iban: Action
+    ip: Action
+    secret: Literal["keep", "drop"]
+    phone_regions: tuple[str, ...]  # ISO 3166 codes; numbers that begin with + are found whatever stands here
+
+
+def redact(question: AnnotatedQuestion, rules: RedactRules) -> AnnotatedQuestion | str:
+    """The question under the rules, or the reason why it is left out; the reason quotes nothing that was found."""
+    row = question.to_json()
+    texts = [text for name in TEXTS for text in _list_texts(row[name])]
+    if rules.secret == "drop" and any(_holds_secret(text) for text in texts):
+        return "holds a secret"
+    for kind, recognizer in _recognizers(rules.phone_regions).items():
+        action: Action = getattr(rules, kind)
+        if action == "drop" and any(_find(recognizer, text) for text in texts):
+            return f"holds personal data ({kind})"
+        if action == "replace":
+            change = partial(_replace, kind, recognizer)
+            row |= {name: _map_texts(row[name], change) for name in TEXTS}
+    redacted = AnnotatedQuestion.from_json(row)
+    return redacted if redacted == question or _can_be_run(redacted) else "its plan cannot be run without personal data"
+
+
+def _can_be_run(question: AnnotatedQuestion) -> bool:
+    try:
+        plan = parse(question.expression) if question.expression else None
+    except ExpressionError:
+        return False
+    return plan is None or (not check(plan) and render(plan) == question.expression)
+
+
+@cache
+def _recognizers(phone_regions: tuple[str, ...]) -> dict[str, EntityRecognizer]:
+    """By the names of the rules. The pattern of e-mail addresses is used alone: Presidio's own recogniser also looks up
+    their domains in a list that it fetches."""
+    from presidio_analyzer import PatternRecognizer
+    from presidio_analyzer.predefined_recognizers import (
+        CreditCardRecognizer,
+        EmailRecognizer,
+        IbanRecognizer,
+        IpRecognizer,
+        PhoneRecognizer,
+    )
+
+    return {
+        "email": PatternRecognizer("EMAIL_ADDRESS", patterns=EmailRecognizer.PATTERNS),
+        "card": CreditCardRecognizer(),
+        "iban": IbanRecognizer(),
+        "ip": IpRecognizer(),
+        "phone": PhoneRecognizer(supported_regions=phone_regions),
+    }
+
+
+def _find(recognizer: EntityRecognizer, text: str) -> list[tuple[int, int]]:
+    """Where the recogniser finds something: start and end, in order."""
+    found = recognizer.analyze(text, recognizer.supported_entities, None)  # type: ignore[arg-type]  # no model reads it
+    return sorted((one.start, one.end) for one in found if one.score >= LEAST)
+
+
+def _replace(kind: str, recognizer: EntityRecognizer, text: str) -> str:
+    for start, end in reversed(_find(recognizer, text)):
+        text = text[:start] + kind.upper() + text[end:]
+    return text
+
+
+@cache
+def _secret_detectors() -> list[Any]:
+    """Those that know a form; the others measure entropy, which names have too."""
+    from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
+    from detect_secrets.plugins.base import RegexBasedDetector
+
+    known: list[Any] = list(get_mapping_from_secret_type_to_class().values())
+    return [detector() for detector in known if issubclass(detector, RegexBasedDetector)]
+
+
+def _holds_secret(text: str) -> bool:
+    return any(next(iter(detector.analyze_string(text)), None) for detector in _secret_detectors())
+
+
+def _list_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _list_texts(part)
+
+
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {name: _map_texts(part, change) for name, part in value.items()}
+    return [_map_texts(part, change) for part in value] if isinstance(value, list) else value
