@@ -45,7 +45,7 @@ def redact(question: AnnotatedQuestion, rules: RedactRules) -> AnnotatedQuestion
     texts = [text for name in TEXTS for text in _list_texts(row[name])]
     if rules.secret == "drop" and any(_holds_secret(text) for text in texts):
         return "holds a secret"
-    for kind, recognizer in _recognizers(rules.phone_regions).items():
+    for kind, recognizer in _open_recognizers(rules.phone_regions).items():
         action: Action = getattr(rules, kind)
         if action == "drop" and any(_find(recognizer, text) for text in texts):
             return f"holds personal data ({kind})"
@@ -65,7 +65,7 @@ def _can_be_run(question: AnnotatedQuestion) -> bool:
 
 
 @cache
-def _recognizers(phone_regions: tuple[str, ...]) -> dict[str, EntityRecognizer]:
+def _open_recognizers(phone_regions: tuple[str, ...]) -> dict[str, EntityRecognizer]:
     """By the names of the rules. The pattern of e-mail addresses is used alone: Presidio's own recogniser also looks up
     their domains in a list that it fetches."""
     from presidio_analyzer import PatternRecognizer
@@ -99,7 +99,7 @@ def _replace(kind: str, recognizer: EntityRecognizer, text: str) -> str:
 
 
 @cache
-def _secret_detectors() -> list[Any]:
+def _open_secret_detectors() -> list[Any]:
     """Those that know a form; the others measure entropy, which names have too."""
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
     from detect_secrets.plugins.base import RegexBasedDetector
@@ -109,7 +109,7 @@ def _secret_detectors() -> list[Any]:
 
 
 def _holds_secret(text: str) -> bool:
-    return any(next(iter(detector.analyze_string(text)), None) for detector in _secret_detectors())
+    return any(next(iter(detector.analyze_string(text)), None) for detector in _open_secret_detectors())
 
 
 def _list_texts(value: Any) -> Iterator[str]:

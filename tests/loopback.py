@@ -1,7 +1,8 @@
-"""HTTP servers of the tests' own on loopback: they serve in a thread while a test runs, and end with it."""
+"""Servers on loopback: free ports, and HTTP servers of the tests' own, which serve in a thread while a test runs."""
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,13 @@ from socketserver import BaseServer
 from typing import TypeVar
 
 Server = TypeVar("Server", bound=BaseServer)
+
+
+def find_port() -> int:
+    """A port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 @contextmanager

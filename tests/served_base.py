@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ import pytest
 
 from revelator.artifact import base_folder
 from revelator.tasks import TASKS
+from tests.loopback import find_port
 
 TEMPLATE = "{% set asked = messages[-1]['content'].split('\"question\": \"')[1].split('\"}')[0] %}"
 VLLM = Path(os.environ.get("REVELATOR_VLLM", Path(__file__).parents[1] / ".venv" / "vllm"))  # `make vllm` makes it
@@ -69,9 +69,7 @@ def vllm_url(served_base: Path, vllm: Path) -> Iterator[str]:
 @contextmanager
 def serve(command: list[str], environment: Mapping[str, str]) -> Iterator[str]:
     """The address of a server on a free port, once it answers."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_port()
     command = [*command, "--host", "127.0.0.1", "--port", str(port)]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", **environment}
     with subprocess.Popen(command, env=environment, process_group=0) as process:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,20 +14,10 @@ from pathlib import Path
 import pytest
 
 from revelator.rows import read_split
+from tests.loopback import find_port
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = Path(sys.executable).with_name("revelator")
-
-
-def find_ports(count: int) -> list[int]:
-    """Ports that are free now."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def serve_a_champion(home: Path, environment: dict[str, str]) -> None:
@@ -55,7 +44,7 @@ def test_forty_corrected_questions_of_a_new_wording_make_a_version_that_plans_it
     tmp_path: Path,
 ) -> None:
     home = tmp_path / "home"
-    mlflow_port, page_port = map(str, find_ports(2))
+    mlflow_port, page_port = str(find_port()), str(find_port())
     environment = os.environ | {"REVELATOR_HOME": str(home), "REVELATOR_WORLD": str(home / "world")}
     environment |= {"MLFLOW_PORT": mlflow_port, "PAGE_PORT": page_port, "STEPS": "80", "LIMIT": "40", "MARGIN": "0.1"}
     environment |= {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "OMP_WAIT_POLICY": "PASSIVE"}

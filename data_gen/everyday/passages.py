@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from data_gen.everyday.words import Namer, Slots, begin, choose_forms, list_words, read_words
+from data_gen.everyday.words import Namer, Slots, capitalise, choose_forms, list_words, read_words
 from revelator.reading import Answer, ReadingRow
+from revelator.tables import say_row
 
 UNSAID = 0.3  # of the questions
 QUESTIONS = 3  # of a passage
@@ -40,7 +41,7 @@ class _Fact:
         return text.replace(f"in {self.value}", f"on {self.value}") if is_day else text
 
     def ask(self, random: Random) -> str:
-        return begin(random.choice(self.entry["ask"]).format(x=self.thing, **self.words))
+        return capitalise(random.choice(self.entry["ask"]).format(x=self.thing, **self.words))
 
 
 class Teller:
@@ -52,22 +53,20 @@ class Teller:
         self._words = {name: list(list_words(name)) for name in {fact["words"]: None for fact in read_words()["facts"]}}
 
     def draw(self, identity: str) -> Iterator[ReadingRow]:
-        """The rows of one passage; none where two of its values or names came out alike, or one within another."""
+        """The rows of one passage; none where two of its values came out alike. A question whose answer the passage
+        says twice is left out."""
         things = self._draw_things()
         has_people = self._random.random() < WITH_PEOPLE
-        about = [
-            fact
-            for fact in read_words()["facts"]
-            if has_people and fact["words"] in PEOPLE and fact["value"] == "person"
-        ]
-        entries = [self._draw_entry(about), *(self._draw_entry() for _ in range(self._random.choice((1, 1, 2))))]
+        first = [fact for fact in read_words()["facts"] if fact["words"] in PEOPLE and fact["value"] == "person"]
+        entries = [self._draw_entry(first if has_people else ())]
+        entries += [self._draw_entry() for _ in range(self._random.choice((1, 1, 2)))]
         facts = [[self._make_fact(entry, words, thing) for entry, words in entries] for thing in things]
         lives = self._draw_lives([own[0].value for own in facts]) if has_people else []
         said = [fact for own in (*facts, *lives) for fact in own]
         if len({fact.value for fact in said}) < len(said):
             return
         passage = self._tell_people(facts, lives) if lives else self._tell(facts)
-        title = self._random.choice(("", things[0], begin(things[-1])))
+        title = self._random.choice(("", things[0], capitalise(things[-1])))
         for number in range(QUESTIONS):
             fact = self._random.choice(said)
             answers: tuple[Answer, ...] = ()
@@ -112,7 +111,7 @@ class Teller:
     def _tell(self, facts: Sequence[Sequence[_Fact]]) -> str:
         roll = self._random.random()
         if roll < AS_TABLE:
-            return "\n".join(" ".join(self._tell_row(own)) for own in facts)
+            return "\n".join(map(self._tell_row, facts))
         if roll < AS_TABLE + AS_LIST:
             return "\n".join("- " + ", ".join(fact.say(self._random) for fact in own) for own in facts)
         return " ".join(self._tell_thing(own) for own in facts)
@@ -125,12 +124,10 @@ class Teller:
             told += [self._tell_thing([first]), self._tell_thing(life, pronoun, KNOWN), self._tell_thing(rest)]
         return " ".join(told)
 
-    def _tell_row(self, facts: Sequence[_Fact]) -> Iterator[str]:
-        """As rows of tables become passages (`serving.retrieval.documents.say_row`)."""
-        yield f"Name is {facts[0].thing}."
-        for fact in facts:
-            column = fact.words.get("n") or fact.words.get("part") or fact.words.get("adj") or fact.words["v"]
-            yield f"For {fact.thing}, the {column} is {fact.value}."
+    def _tell_row(self, facts: Sequence[_Fact]) -> str:
+        words = [fact.words for fact in facts]
+        columns = [slots.get("n") or slots.get("part") or slots.get("adj") or slots["v"] for slots in words]
+        return say_row(["name", *columns], [facts[0].thing, *(fact.value for fact in facts)])
 
     def _tell_thing(self, facts: Sequence[_Fact], pronoun: str = "it", known: float = 0.0) -> str:
         """The facts of one thing: an aside after its name, two facts with one subject, or a pronoun in later sentences;
@@ -151,7 +148,7 @@ class Teller:
                     text = f"{text} and{other.removeprefix(fact.thing)}"
             if starts and self._random.random() < (max(PRONOUN, known) if sentences else known):
                 text = f"{pronoun}{text.removeprefix(fact.thing)}"
-            sentences.append(f"{begin(text)}.")
+            sentences.append(f"{capitalise(text)}.")
         return " ".join(sentences)
 
     def _draw_value(self, kind: str) -> str:
@@ -169,8 +166,8 @@ class Teller:
                 year, month = random.randrange(1890, 2027), random.choice(words["months"])
                 return random.choice((str(year), f"{month} {year}", f"{random.randrange(1, 29)} {month} {year}"))
             case "person":
-                return f"{random.choice(words['first_names'].split())} {begin(self._namer.draw_word())}"
+                return f"{random.choice(words['first_names'].split())} {capitalise(self._namer.draw_word())}"
             case "company":
-                return f"{begin(self._namer.draw_word())} {random.choice(words['firms_are'])}"
+                return f"{capitalise(self._namer.draw_word())} {random.choice(words['firms_are'])}"
             case _:
-                return begin(self._namer.draw_word())
+                return capitalise(self._namer.draw_word())

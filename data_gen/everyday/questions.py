@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from data_gen.everyday.words import Namer, begin, choose_forms, list_words, read_words
+from data_gen.everyday.words import Namer, capitalise, choose_forms, list_words, read_words
 from data_gen.questions import AnnotatedQuestion
 from data_gen.records import hash_fraction
 from revelator.plans import Atomic, Dependent, Expression, doubts, render
@@ -76,18 +76,18 @@ class Asker:
             asked = [way.format(**said, **words)]
         else:
             asked = [entry["ask"].format(x=name, **words) for name in full[: 3 if "{c}" in way else 2]]
-        question = begin(way.format(**said, **words))
-        leaves = tuple(Atomic(begin(text)) for text in asked)
+        question = capitalise(way.format(**said, **words))
+        leaves = tuple(Atomic(capitalise(text)) for text in asked)
         return question, leaves[0] if len(leaves) == 1 else ListOf(leaves), word
 
     def _draw_followed(self) -> tuple[str, Expression, str]:
         """Two questions in one, of which the second says "he" or "it" for the first's answer."""
-        first, noun, thing, *_ = self._draw_link()
+        first, noun, thing, _ = self._draw_link()
         asked, spoken = self._random.choice(read_words()["asked"][thing])
         pronouns = self._random.choice(read_words()["pronouns"][thing])
         said = spoken.format(**{key: value.format(noun=noun) for key, value in pronouns.items()})
         joint = self._random.choice(read_words()["joints"])
-        second = begin(said) if joint == "? " else said
+        second = capitalise(said) if joint == "? " else said
         plan = Dependent(Atomic(first), Atomic(asked.format(x=f"{{{noun}}}")))
         return f"{first.removesuffix('?')}{joint}{second}?", plan, noun
 
@@ -103,7 +103,7 @@ class Asker:
         plan: Expression = Atomic(steps[0])
         for step in (*steps[1:], asked.format(x=f"{{{noun}}}")):
             plan = Dependent(plan, Atomic(step))
-        return begin(asked.format(x=phrase)), plan, noun
+        return capitalise(asked.format(x=phrase)), plan, noun
 
     def _draw_link(self, blank: bool = False) -> tuple[str, str, str, str]:
         """(question, what its answer is called, kind of thing, phrase for the answer); `blank` leaves {a} in them."""
@@ -114,4 +114,4 @@ class Asker:
         if blank:
             return first, noun, thing, phrase
         name = self._namer.draw_names()[1][0]
-        return begin(first.format(a=name)), noun, thing, phrase.format(a=name)
+        return capitalise(first.format(a=name)), noun, thing, phrase.format(a=name)

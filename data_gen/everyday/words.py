@@ -110,5 +110,6 @@ def _inflect(verb: str) -> Slots:
     return {"v": verb, "vs": does, "ved": did}
 
 
-def begin(text: str) -> str:
+def capitalise(text: str) -> str:
+    """The text with a capital at its beginning; `str.capitalize` would make the letters of names small."""
     return text[:1].upper() + text[1:]

@@ -39,18 +39,18 @@ def make_plan_ebnf() -> str:
     }
     quote = r'"\""'
     texts = {
-        "WORD": _texts("rest", "name", "first"),
-        "TAIL": _texts("rest", "name", "rest"),
-        "QUOTATION": {kind: f"{quote} ({text}) {quote}" for kind, text in _texts("inside", "name").items()},
-        "QUOTED": {kind: f"{quote} ({text}) {quote}" for kind, text in _texts("escaped", "name").items()},
+        "WORD": _write_texts("rest", "name", "first"),
+        "TAIL": _write_texts("rest", "name", "rest"),
+        "QUOTATION": {kind: f"{quote} ({text}) {quote}" for kind, text in _write_texts("inside", "name").items()},
+        "QUOTED": {kind: f"{quote} ({text}) {quote}" for kind, text in _write_texts("escaped", "name").items()},
     }
-    for kind, text in _texts("rest", "name", "[+*×]", least=1).items():
+    for kind, text in _write_texts("rest", "name", "[+*×]", least=1).items():
         texts["WORD"][kind] += f" | {text}"
     named = [(f"{text}_{kind}", texts[text][kind]) for text in TEXTS for kind in ("NONE", "ANY", "SOME")]
-    return _write([("output", "start_unfed"), *rules, *named, *signs.items()])
+    return _join_rules([("output", "start_unfed"), *rules, *named, *signs.items()])
 
 
-def _texts(sign: str, name: str, first: str = "", least: int = 0) -> dict[str, str]:
+def _write_texts(sign: str, name: str, first: str = "", least: int = 0) -> dict[str, str]:
     """Texts without a placeholder, with any number of them, with at least one: of a `sign` or a placeholder `name`
     after another, from `first` on. `least` follow a first sign that no placeholder may take the place of."""
     either = f"({sign} | {name})"
@@ -79,7 +79,7 @@ def make_logic_ebnf() -> str:
         "letter": f"[{character_class(LETTER_OR_DIGIT)}]",
         "sign": rf'[^"\\{CONTROLS}] | "\\" ["\\]',
     }
-    return _write([("output", "start"), *kept, *term.items()])
+    return _join_rules([("output", "start"), *kept, *term.items()])
 
 
 @cache
@@ -95,49 +95,50 @@ def make_json_ebnf(schema: Schema) -> str:
     one `minItems`, booleans, and strings: with something in them to see, unless `x-ebnf` spells what they are.
     """
     definitions = schema.get("$defs", {})
-    rules = [("output", _value(schema)), *((name, _value(part)) for name, part in definitions.items())]
+    rules = [("output", _write_value(schema)), *((name, _write_value(part)) for name, part in definitions.items())]
     space = character_class(r"\s")
     seen = {"visible": rf'[^{space}"\\{CONTROLS}] | escape', "sign": rf'[^"\\{CONTROLS}] | escape'}
-    return _write([*rules, *seen.items(), ("escape", r'"\\" ["\\]')])
+    return _join_rules([*rules, *seen.items(), ("escape", r'"\\" ["\\]')])
 
 
-def _value(schema: Schema) -> str:
+def _write_value(schema: Schema) -> str:
     if "$ref" in schema:
         return schema["$ref"].rpartition("/")[2]
     if "const" in schema:
-        return _literal(json.dumps(schema["const"]))
+        return _quote(json.dumps(schema["const"]))
     if "anyOf" in schema:
-        return " | ".join(map(_value, schema["anyOf"]))
+        return " | ".join(map(_write_value, schema["anyOf"]))
     write: dict[str, Callable[[Schema], str]] = {
-        "object": _object,
-        "array": _array,
+        "object": _write_object,
+        "array": _write_array,
         "string": lambda text: text.get("x-ebnf", r'"\"" sign* visible sign* "\""'),
         "boolean": lambda _: '("true" | "false")',
     }
     return write[schema["type"]](schema)
 
 
-def _object(schema: Schema) -> str:
-    pairs = [(key, f"{_literal(f'{json.dumps(key)}: ')} {_value(part)}") for key, part in schema["properties"].items()]
+def _write_object(schema: Schema) -> str:
+    named = {key: _quote(f"{json.dumps(key)}: ") for key in schema["properties"]}
+    pairs = [(key, f"{named[key]} {_write_value(part)}") for key, part in schema["properties"].items()]
     (_, first), *later = pairs
     joined = [f'", " {pair}' if key in schema["required"] else f'(", " {pair})?' for key, pair in later]
     return f'"{{" {first} {" ".join(joined)} "}}"'
 
 
-def _array(schema: Schema) -> str:
+def _write_array(schema: Schema) -> str:
     """One item or more: `prefixItems` first, each but the first only after the one before."""
-    items = f'(", " ({_value(schema["items"])}))*'
-    first, *later = [f"({_value(item)})" for item in schema.get("prefixItems", [schema["items"]])]
+    items = f'(", " ({_write_value(schema["items"])}))*'
+    first, *later = [f"({_write_value(item)})" for item in schema.get("prefixItems", [schema["items"]])]
     for item in reversed(later):
         items = f'(", " {item} {items})?'
     return f'"[" {first} {items} "]"'
 
 
-def _literal(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _write(rules: list[tuple[str, str]]) -> str:
+def _join_rules(rules: list[tuple[str, str]]) -> str:
     return "\n".join(f"{name} ::= {_CLASS_SIGN.sub(_spell_sign, ways)}" for name, ways in rules)
 
 

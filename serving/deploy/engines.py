@@ -17,7 +17,7 @@ from revelator.errors import ConfigError, RevelatorError
 from revelator.files import try_lock
 from serving.models.releases import Release, read_release, traffic_lock_file
 from serving.models.triton import RemoteRevelator, TritonModels
-from serving.models.vllm_server import LOAD_SECONDS, ReleasedAdapter, VllmServer, add_version
+from serving.models.vllm_server import LOAD_SECONDS, ReleasedAdapter, VllmServer, complete_url
 from serving.protocols import Revelator
 from serving.triton import control, repository
 from serving.triton.access import INNER, read_secret
@@ -53,7 +53,7 @@ def find_engine(home: Path, vllm: str | None) -> Engine | None:
     own is not running. Raises ConfigError where a running server asks another engine than that."""
     release, running = read_release(home), find_running_server(home)
     asked = release.vllm if release else ""
-    wanted = asked if vllm is None else add_version(vllm) if vllm else ""
+    wanted = asked if vllm is None else complete_url(vllm) if vllm else ""
     if running and wanted != asked:
         now = f"vLLM at {asked}" if asked else "our own engine"
         hint = f"stop it, deploy, and start it again: revelator serve --home {home}"

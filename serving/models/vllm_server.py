@@ -49,7 +49,7 @@ class VllmServer:
     """
 
     def __init__(self, url: str) -> None:
-        self.url = add_version(url)
+        self.url = complete_url(url)
 
     def list_versions(self) -> set[int]:
         """The versions that are loaded."""
@@ -88,7 +88,7 @@ class VllmServer:
         raise ArtifactError(f"vLLM refuses the adapter: {said}", where=(body or {}).get("lora_path", self.url))
 
 
-def add_version(url: str) -> str:
+def complete_url(url: str) -> str:
     """The checked base URL of a server, with the protocol's `/v1` behind it."""
     url = check_url(url).rstrip("/")
     return url if url.endswith("/v1") else f"{url}/v1"

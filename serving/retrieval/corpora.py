@@ -19,8 +19,9 @@ from typing import IO, Any
 
 from revelator.errors import DataError
 from revelator.files import find_delimiter
+from revelator.tables import find_subject, say_row
 from revelator.trace import Passage
-from serving.retrieval.documents import DOCUMENTS, OVERLAP, SIZE, find_subject, read_document, say_row
+from serving.retrieval.documents import DOCUMENTS, OVERLAP, SIZE, read_document
 
 GZIP_MAGIC = b"\x1f\x8b"
 COLUMNS = ("id", "title", "text")

@@ -26,6 +26,7 @@ from tokenizers import Tokenizer
 
 from revelator.errors import DataError
 from revelator.minilm import TOKENIZER, fetch_minilm
+from revelator.tables import find_subject, say_row
 from revelator.trace import Passage
 
 MARKDOWN = (".md", ".markdown")
@@ -34,7 +35,6 @@ BINARY = (".pdf", ".docx")
 LARGEST = 100_000_000  # bytes of a file
 CHARACTERS = 20  # of a token, at most: MiniLM counts a word of any length that it does not know as one
 SIZE, OVERLAP = 200, 40
-SUBJECT = 80  # characters of what a row is about, for its sentences to repeat it
 SENTENCE_END = re.compile(r"[.!?。！？]\s|\n")
 PARSER = MarkdownIt("commonmark").enable("table")
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)  # settings of a site, no text
@@ -139,29 +139,6 @@ def split_markdown(text: str) -> list[Paragraph]:
 
     visit(SyntaxTreeNode(PARSER.parse(FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), text))), False)
     return paragraphs
-
-
-def find_subject(cells: Sequence[str]) -> str:
-    """What a row of a table is about: its first cell with a letter, or, without one, its first; "" for an empty row."""
-    values = [cell.strip() for cell in cells if cell.strip()]
-    return next((value for value in values if any(map(str.isalpha, value))), values[0] if values else "")
-
-
-def say_row(columns: Sequence[str], cells: Sequence[str]) -> str:
-    """A row of a table as sentences, each of which names what the row is about. A reader was trained on sentences; in a
-    list of columns and values it takes a column for a part of its value."""
-    subject, said = find_subject(cells), list[str]()
-    for column, cell in zip(columns, cells, strict=True):
-        value, name = cell.strip().rstrip("."), column.strip().replace("_", " ")
-        if not value:
-            continue
-        if not name:
-            said.append(f"{value}.")
-        elif cell.strip() == subject or len(subject) > SUBJECT:
-            said.append(f"{name[:1].upper()}{name[1:]} is {value}.")
-        else:
-            said.append(f"For {subject}, the {name} is {value}.")
-    return " ".join(said)
 
 
 def render(node: SyntaxTreeNode) -> str:
