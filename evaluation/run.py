@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG or FILE]"
 HOME_HELP = "Where --questions looks for a champion.  [env: REVELATOR_HOME; default: runs]"
-PLAIN, AUTO, BASE, PLANNER = "naive-5", "auto", "base", "planner"
+PLAIN, AUTO, BASE, PLANNER = "plain", "auto", "base", "planner"
 MANY = 6  # runs: more are rows of a table
 CHAMPION_OR_BASE = "the champion below HOME, else `base`"
 
@@ -137,7 +137,7 @@ def evaluate(
     if check:
         return
     if questions or len(chosen) > 1:
-        report_comparison(folder, [*chosen], as_json)
+        report_comparison(folder, [*chosen], [*chosen] if questions else None, as_json)
     elif not as_json:
         shown = folder if "" in chosen else folder / "*"
         click.echo(f"every question: {folder}\ncompare runs: revelator eval report {shown}")
@@ -175,7 +175,7 @@ def compare_with_plain(
     if not given.get("url"):  # a running server has its own
         shared.setdefault("adapter", "champion" if has_champion(home) else "base")
     auto = {"system": {"strategy": "auto"}}
-    systems: dict[str, dict[str, Any]] = {PLAIN: {"system": {"baseline": PLAIN}}, AUTO: auto}
+    systems: dict[str, dict[str, Any]] = {PLAIN: {"system": {"baseline": "naive-5"}}, AUTO: auto}
     if endpoint:
         systems |= {BASE: auto | {"adapter": BASE}} if shared.get("adapter") != BASE else {}
         systems |= {PLANNER: auto | {"planner": endpoint}}
@@ -190,13 +190,14 @@ def has_champion(home: Path) -> bool:
     return bool(registry.search_versions(registry.NAME)) and registry.champion() is not None
 
 
-def report_comparison(folder: Path, names: list[str], as_json: bool) -> None:
-    """Prints one table a benchmark and what follows from it, and writes the report beside the runs."""
+def report_comparison(folder: Path, names: list[str], called: list[str] | None, as_json: bool) -> None:
+    """Prints one table a benchmark and what follows from it, and writes the report beside the runs; `called` are other
+    names for them than those of their systems."""
     from evaluation.harness.run_metrics import COSTS, SCORES
     from evaluation.report.command import PAGE, write_report
     from evaluation.report.runs import load_runs
 
-    runs = load_runs([folder / name for name in names])
+    runs = load_runs([folder / name for name in names], called)
     built, page = write_report(runs, folder), folder / PAGE
     says = " ".join(section.conclusion for section in built.sections)
     if as_json:

@@ -88,12 +88,13 @@ class LoadedRun:
         return bootstrap([row.cost.tokens_in + row.cost.tokens_out for row in self.rows if row.has_cost]).to_json()
 
 
-def load_runs(folders: Sequence[Path]) -> list[LoadedRun]:
-    """Read every folder. Raise ArtifactError for a folder that is not a complete run, ConfigError for a duplicate."""
+def load_runs(folders: Sequence[Path], names: Sequence[str] | None = None) -> list[LoadedRun]:
+    """Read every folder. `names` are what the runs are called, in place of their systems. Raise ArtifactError for a
+    folder that is not a complete run, ConfigError for a duplicate."""
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ConfigError("a run is named twice", hint="name each folder once")
     runs = [read_run(folder) for folder in folders]
-    names = _name_runs(runs, folders)
+    names = names or _name_runs(runs, folders)
     without_ablation = [name for run, name in zip(runs, names, strict=True) if not run.ablation]
     # Systems without ablations get the first numbers: in a report of many runs the charts show only them.
     numbers = {name: number for number, name in enumerate(dict.fromkeys([*without_ablation, *names]))}

@@ -86,12 +86,12 @@ def test_plain_retrieval_and_plans_are_compared(tmp_path: Path, index: Path) -> 
     call = ["--questions", str(write(tmp_path, "csv")), "--index", str(index), "--out", str(out), *given]
     done = CliRunner().invoke(evaluate, [*call, "--json"], catch_exceptions=False)
     said = json.loads(done.stdout)
-    assert [(system["name"], system["n"]) for system in said["systems"]] == [("naive-5", 3), ("auto", 3)]
+    assert [(system["name"], system["n"]) for system in said["systems"]] == [("plain", 3), ("auto", 3)]
     assert all(0 <= system[score] <= 1 for system in said["systems"] for score in ("em", "acc", "f1"))
     assert "these 3 questions" in said["says"].lower()
     assert "Who directed Lantern Row?" in Path(said["report"]).read_text(encoding="utf-8")
     shown = CliRunner().invoke(evaluate, call, catch_exceptions=False).stdout
-    assert said["says"] in shown and "naive-5" in shown and "auto" in shown
+    assert said["says"] in shown and "plain" in shown and "auto" in shown
 
 
 def test_a_language_model_plans_beside_the_base_on_own_questions(
@@ -103,7 +103,7 @@ def test_a_language_model_plans_beside_the_base_on_own_questions(
         Planner(server)
         more = ["--planner", server.url, "--planner-model", "m", "--out", str(tmp_path / "out"), "--json"]
         said = json.loads(CliRunner().invoke(evaluate, [*call, *more], catch_exceptions=False).stdout)
-    assert [system["name"] for system in said["systems"]] == ["naive-5", "auto", "planner"]
+    assert [system["name"] for system in said["systems"]] == ["plain", "auto", "planner"]
     assert read_run(tmp_path / "out" / "planner").adapter["planner"].startswith("m at ")
 
 
