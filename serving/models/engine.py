@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
-from peft import PeftModel
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
@@ -249,6 +248,8 @@ def _load(folder: Path, adapter: Path | None, device: torch.device) -> Any:
             folder, dtype=dtype, use_safetensors=True, trust_remote_code=False
         )
         if adapter is not None:
+            from peft import PeftModel  # brings bitsandbytes, and half of the time to start
+
             with warnings.catch_warnings():  # peft 0.21 reads names that transformers 5 is about to rename
                 warnings.simplefilter("ignore", FutureWarning)
                 model = PeftModel.from_pretrained(model, adapter).merge_and_unload()
