@@ -29,14 +29,7 @@ from data_gen.questions import QUESTIONS
 from data_gen.sources.files import MalformedRow, read_file_rows
 from revelator.errors import DataError
 from revelator.files import sha256_text
-from revelator.rows import (
-    COLUMNS,
-    MANIFEST,
-    SPLITS,
-    Row,
-    read_manifest,
-    stream_rows,
-)
+from revelator.rows import COLUMNS, MANIFEST, SPLITS, Row, read_manifest, stream_rows
 from revelator.tasks import TASKS
 
 

@@ -16,14 +16,8 @@ MARKER = "whole.json"
 STATE = "state.pt"
 BEST = "best"  # the adapter of the best dev score so far
 RUN = "run.json"
-MOVABLE = {
-    "out",
-    "threads",
-    "log_every",
-    "save_every",
-    "save_minutes",
-    "accelerate",
-}  # may change between a run and its resumption
+# What may change between a run and its resumption.
+MOVABLE = {"out", "threads", "log_every", "save_every", "save_minutes", "accelerate"}
 PLACES = {"base", "set_folder", "adapter", "world", "sets", "text", "minilm"}  # what lies there is known by its digest
 
 

@@ -36,9 +36,8 @@ async def run_operator(models: Models, sources: Sources, node: Node, query: Quer
 
     A node without an answer is left unanswered or failed, with the reason.
     """
-    size = len(query.question) + sum(map(len, query.heads))
     if isinstance(query.call, Filter):
-        left = await offload(size, partial(exclude_named, query.call.condition, query.call.entities))
+        left = await offload(query.characters, partial(exclude_named, query.call.condition, query.call.entities))
         if left is not None:
             write_answer(node, left, "other than", decided=True)
             return None

@@ -97,10 +97,6 @@ async def run_tree_alone(art: Art, sources: Sources, generator: Generator) -> Tr
     return run.recorder.finish()
 
 
-def _count_characters(query: Query) -> int:
-    return len(query.question) + sum(map(len, query.heads))
-
-
 class NoModel:
     """Stands for a model or an index that is never called; calling it is a bug."""
 
@@ -182,7 +178,7 @@ class TreeRun:
         node = self.trace_nodes[at.number]
         node.detail |= {
             "call": spell_call(query.call) if query.call else "",
-            "key": await offload(_count_characters(query), partial(digest_query, query)),
+            "key": await offload(query.characters, partial(digest_query, query)),
         }
         first = self._called.setdefault(node.detail["key"], at.number)
         other, how = self._earlier.get(node.detail["key"]), "reused_from"
