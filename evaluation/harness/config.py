@@ -170,15 +170,14 @@ class RunConfig(Strict):
     run asks a running Triton; a baseline asks the inner models, with the token in the server's home folder `home`.
 
     `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
-    `corpora` are the files from which the index must have been built. `limits` are those of `revelator.limits.Limits`.
-    `merge` and `own_knowledge` say what the language model `generator` writes beyond the reading of passages.
+    `limits` are those of `revelator.limits.Limits`. `merge` and `own_knowledge` say what the language model `generator`
+    writes beyond the reading of passages.
     """
 
     benchmark: BenchmarkConfig
     system: SystemConfig
     ablation: AblationConfig = AblationConfig()
     index: FilePath = ""
-    corpora: tuple[FilePath, ...] = ()
     home: FilePath = "runs"
     adapter: str = "champion"
     base: str = ""

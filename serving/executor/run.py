@@ -20,9 +20,9 @@ from serving.executor.operations import (
     compute,
     find_branches,
     make_parts,
+    measure_parts,
     needs_judgement,
     says_neither,
-    size_of,
 )
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
@@ -102,7 +102,7 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
         by_code, written = await _answer_by_code(run.question, parts), None
         is_open = by_code is None and run.route != "compound" and needs_judgement(run.question)
         if run.writing.merge == "generator" or (run.writing.merge == "auto" and is_open):
-            written = await _answer_by_generator(run, node, _answered_steps(plan))
+            written = await _answer_by_generator(run, node, _list_answered_steps(plan))
         if is_open and written is None and sum(bool(part.answers) for part in parts) > 1:
             node.detail["unsupported"] = "what the parts answer could not be put together: their answers are listed"
         _write_answer(run, node, written or by_code or _list_answers(parts))
@@ -134,8 +134,8 @@ async def merge_at_deadline(run: Run) -> None:
             _write_answer(run, node, await _answer_by_code(run.question, parts) or _list_answers(parts))
 
 
-def _answered_steps(plan: PlanRun) -> tuple[Step, ...]:
-    ended = [one for leaf in range(len(plan.leaves)) for one in plan.answered_calls(leaf)]
+def _list_answered_steps(plan: PlanRun) -> tuple[Step, ...]:
+    ended = [one for leaf in range(len(plan.leaves)) for one in plan.list_answered_calls(leaf)]
     return tuple(Step(one.node.asked or one.node.question, one.answers) for one in ended)
 
 
@@ -148,7 +148,7 @@ async def _answer_by_code(question: str, parts: list[Part]) -> Merged | None:
 
 async def _try_operations(question: str, parts: list[Part]) -> Merged | None:
     try:
-        return await offload(size_of(parts), partial(compute, question, parts))
+        return await offload(measure_parts(parts), partial(compute, question, parts))
     except Exception:  # values come from documents: what no operation is ready for is judged or listed
         log.exception("operation of the question")
         return None

@@ -105,7 +105,7 @@ class Engine:
 
         Raises InvalidRequest for a prompt that is too long; with `shorten`, the end of its document is not read.
         """
-        first = torch.tensor([self._first_token(label) for label in labels])
+        first = torch.tensor([self._find_first_token(label) for label in labels])
         answers: list[dict[str, float]] = [{} for _ in prompts]
         for indices, logits in self._read_last_logits(prompts, cancelled, shorten):
             probabilities = logits.index_select(1, first.to(logits.device)).float().softmax(-1).tolist()
@@ -205,7 +205,7 @@ class Engine:
     def _vocabulary(self) -> Vocabulary:
         return Vocabulary(self.tokenizer, self._vocabulary_size)
 
-    def _first_token(self, label: str) -> int:
+    def _find_first_token(self, label: str) -> int:
         return self.tokenizer(" " + label, add_special_tokens=False)["input_ids"][0]
 
     def _tokenize(self, prompts: Sequence[str], *, reserve: int | None) -> list[list[int]]:

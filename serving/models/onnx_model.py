@@ -52,7 +52,7 @@ class OnnxModel:
             logits, seen = self.run(ids[:, start:stop], positions[:, start:stop], mask, here, past)
             found.append(logits)
             if not start and stop < len(group.ids):
-                past = [_ort_value(value.numpy()[:, :, : group.shared]) for value in seen]
+                past = [_to_ort_value(value.numpy()[:, :, : group.shared]) for value in seen]
         return torch.cat(found)
 
     def read_ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
@@ -125,7 +125,7 @@ class OnnxModel:
     ) -> tuple[torch.Tensor, Past]:
         """One pass; the inputs are those of the graph (`serving.models.onnx_graph`)."""
         arrays = {"ids": ids, "positions": positions, "mask": mask, "ends": ends}
-        feed = {name: _ort_value(array) for name, array in arrays.items()} | dict(zip(self._past, past, strict=True))
+        feed = {name: _to_ort_value(array) for name, array in arrays.items()} | dict(zip(self._past, past, strict=True))
         logits, *seen = self._session.run_with_ort_values(self._outputs, feed)
         return torch.from_numpy(logits.numpy()), seen
 
@@ -149,15 +149,15 @@ class OnnxModel:
 
     def _make_empty_past(self, rows: int) -> Past:
         _, heads, _, size = self._inputs[self._past[0]]
-        return [_ort_value(np.zeros((rows, heads, 0, size), dtype=np.float32))] * len(self._past)
+        return [_to_ort_value(np.zeros((rows, heads, 0, size), dtype=np.float32))] * len(self._past)
 
 
 def _reorder(past: Past, order: np.ndarray) -> Past:
     """Keys and values of the rows `order`, which may name a row twice or leave one out."""
     if len(past) and np.array_equal(order, np.arange(past[0].shape()[0])):
         return past
-    return [_ort_value(value.numpy().take(order, axis=0)) for value in past]
+    return [_to_ort_value(value.numpy().take(order, axis=0)) for value in past]
 
 
-def _ort_value(array: np.ndarray) -> onnxruntime.OrtValue:
+def _to_ort_value(array: np.ndarray) -> onnxruntime.OrtValue:
     return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))

@@ -28,9 +28,7 @@ from revelator.files import sha256_text, try_lock
 
 RELEASE_FILE = "release.json"
 TRAFFIC = ".traffic"
-EMBEDDED_VERSION = (
-    2**31 - 1
-)  # whose folder holds no adapter: the embedded base answers. Triton passes over a folder `0`
+EMBEDDED_VERSION = 2**31 - 1  # of the embedded base without an adapter: Triton passes over a folder `0`
 
 
 @dataclass(frozen=True)
