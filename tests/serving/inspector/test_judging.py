@@ -140,6 +140,16 @@ def test_a_question_whose_server_was_killed_before_it_told_its_spans_is_collecte
     assert (row.question, row.expression, row.teacher) == (QUESTION, PLAN, "person:7")
 
 
+@pytest.mark.parametrize("texts", ["1", "0"])
+def test_mlflows_list_of_traces_shows_question_and_answer_where_spans_may_hold_texts(
+    judged: str, monkeypatch: pytest.MonkeyPatch, texts: str
+) -> None:
+    monkeypatch.setenv(spans.QUESTIONS_VARIABLE, texts)
+    told = mlflow.get_trace(f"tr-{put_question(judged)['trace_id']}").info
+    shown = f"{told.request_preview} {told.response_preview}"
+    assert all((text in shown) == (texts == "1") for text in (QUESTION, "Detroit"))
+
+
 def test_a_run_that_mlflow_was_not_told_of_says_how_it_would_be(address: str) -> None:
     run = put_question(address)
     status, [refusal] = send(f"{address}/api/runs/{run['id']}/judgement", {"right": True})
