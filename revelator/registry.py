@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import socket
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, requires
 from importlib.metadata import version as find_version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -35,11 +36,16 @@ if TYPE_CHECKING:
 
 NAME = "revelator"
 EXPERIMENT = "revelator"
+EXPERIMENT_TAGS = {  # without a kind, MLflow's page shows trainings under Evaluations
+    "mlflow.experimentKind": "custom_model_development",
+    "mlflow.note.content": "Trainings, promotions, reports and served questions. Versions: the model `revelator`.",
+}
 CHAMPION = "champion"
 DIGEST_TAG = "manifest_sha256"
 LOADER = "serving.models.flavor"
 PACKAGES = Path(__file__).resolve().parents[1]  # beside this package lie the others
 REACH_SECONDS = 5.0
+NOTHING: Mapping[str, Any] = {}
 _SQLITE = "sqlite:///"
 # Where the environment says nothing else. MLflow would retry 7 times with backoff, about four minutes, before it says
 # that a server is gone; and it would print the addresses of runs before a command's JSON.
@@ -62,6 +68,12 @@ class Version:
     run_id: str
     source: str
     tags: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def model_id(self) -> str | None:
+        """Of the LoggedModel, under which MLflow shows metrics; None where the source names none."""
+        found = re.search(r"\bm-[0-9a-f]{16,}\b", self.source)
+        return found[0] if found else None
 
 
 def home_folder() -> Path:
@@ -102,7 +114,7 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
         client = mlflow.MlflowClient()
         if client.get_experiment_by_name(EXPERIMENT) is None:
             place = (home / "mlartifacts").as_uri() if uri.startswith("sqlite:") else None
-            client.create_experiment(EXPERIMENT, artifact_location=place)
+            client.create_experiment(EXPERIMENT, artifact_location=place, tags=EXPERIMENT_TAGS)
         if "MLFLOW_EXPERIMENT_ID" not in os.environ:  # set by `mlflow run`, whose run is in that experiment
             mlflow.set_experiment(EXPERIMENT)
     return uri
@@ -161,8 +173,18 @@ def client() -> MlflowClient:
     return mlflow.MlflowClient()
 
 
-def register_adapter(folder: Path, name: str = NAME, run_id: str = "", tags: dict[str, str] | None = None) -> int:
-    """Registers an adapter folder as the next version of `name`. An adapter that is registered keeps its version.
+def register_adapter(
+    folder: Path,
+    name: str = NAME,
+    run_id: str = "",
+    tags: Mapping[str, str] = NOTHING,
+    *,
+    description: str = "",
+    params: Mapping[str, str] = NOTHING,
+    metrics: Mapping[str, float] = NOTHING,
+) -> int:
+    """Registers an adapter folder as the next version of `name`, with `params` and `metrics` on MLflow's model of it.
+    An adapter that is registered keeps its version.
 
     The version appears only when every file is stored. Raises ArtifactError for a folder that does not match its
     manifest, Unavailable for a store that cannot be used.
@@ -176,7 +198,9 @@ def register_adapter(folder: Path, name: str = NAME, run_id: str = "", tags: dic
         for known in client.search_model_versions(f"name='{name}'"):
             if known.tags.get(DIGEST_TAG) == digest:
                 return int(known.version)
-        model = mlflow.initialize_logged_model(name=name, source_run_id=run_id or None, model_type="adapter")
+        model = mlflow.initialize_logged_model(
+            name=name, source_run_id=run_id or None, params=dict(params), model_type="adapter"
+        )
         try:
             client.log_model_artifacts(model.model_id, str(folder))
             with tempfile.TemporaryDirectory() as place:
@@ -186,8 +210,12 @@ def register_adapter(folder: Path, name: str = NAME, run_id: str = "", tags: dic
             client.finalize_logged_model(model.model_id, "FAILED")
             raise
         client.finalize_logged_model(model.model_id, "READY")
-        all_tags = {**(tags or {}), "run_id": run_id, DIGEST_TAG: digest}
-        return int(mlflow.register_model(f"models:/{model.model_id}", name, tags=all_tags).version)
+        for key, value in metrics.items():
+            client.log_metric(run_id, key, value, model_id=model.model_id)
+        all_tags = {**tags, "run_id": run_id, DIGEST_TAG: digest}
+        number = int(mlflow.register_model(f"models:/{model.model_id}", name, tags=all_tags).version)
+        client.update_model_version(name, str(number), description)
+        return number
 
 
 def _write_flavor(folder: Path, model_id: str, run_id: str, base: str) -> Path:

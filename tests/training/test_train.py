@@ -101,6 +101,20 @@ def test_the_version_downloads_as_the_same_adapter(trained: Trained, tmp_path: P
     assert version.run_id == trained.result["run_id"]
 
 
+def test_mlflow_says_what_experiment_run_and_version_are_and_shows_the_models_figures(trained: Trained) -> None:
+    registry.connect(None, trained.home)
+    client = mlflow.MlflowClient()
+    experiment = client.get_experiment_by_name(registry.EXPERIMENT)
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    run = mlflow.get_run(trained.result["run_id"])
+    assert "60 steps of 8 rows" in run.data.tags["mlflow.note.content"]
+    [version] = client.search_model_versions("name='revelator'")[-1:]
+    assert "60 steps of 8 rows of the set toy" in version.description
+    model = client.get_logged_model(registry.resolve("revelator", 1).model_id)
+    assert model.params["learning_rate"] == "0.01" and model.params["lora.rank"] == "16"
+    assert {metric.key for metric in model.metrics} >= {"model/dev/score", "model/best/score"}
+
+
 def test_a_training_goes_on_from_a_version_of_the_registry(trained: Trained, tmp_path: Path) -> None:
     path, out = tmp_path / "on.yaml", tmp_path / "on"
     settings = trained.config.model_dump(mode="json") | {"steps": 1, "learning_rate": 1e-9, "out": str(out)}
