@@ -99,7 +99,7 @@ class AsyncClient:
             try:
                 with spans.span("ask", "client"):
                     answer = await self.ask_once(request)
-                    spans.describe(question, answer.trace.answers)
+                    spans.describe_first(answer.trace)
                     return answer
             except RevelatorError as error:
                 await asyncio.sleep(attempts.pause(error))

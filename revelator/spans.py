@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
+    from revelator.trace import Trace
+
 ENDPOINT, TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 HEADER = "traceparent"
 QUESTIONS_VARIABLE = "REVELATOR_LOG_QUESTIONS"  # whether spans and logs hold questions, plans and answers
 SPAN_TYPE, INPUTS, OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
 PLAN, ROUTE, VERSION = "revelator.plan", "revelator.route", "revelator.version"  # of the span of a served question
+TAG = "mlflow.traceTag."  # before the name of a tag of the whole trace, an attribute of its first span
 TYPES = {"search": "RETRIEVER"}  # of a call; other calls ask a model
 
 NO_ATTRIBUTES: Mapping[str, str] = {}
@@ -64,6 +67,13 @@ def may_hold_texts(environment: Mapping[str, str] = os.environ) -> bool:
     return environment.get(QUESTIONS_VARIABLE, "") not in ("", "0")
 
 
+def describe_first(trace: Trace, span: Any = None) -> None:
+    """Describes the first span of a question, by default the current one, when the question is over. MLflow's list of
+    traces shows what it asked and answered, and finds it by the version that planned (a tag of the trace)."""
+    version = str(trace.versions.get("revelator", ""))
+    describe(trace.question, trace.answers, attributes={f"{TAG}{VERSION}": version} if version else {}, span=span)
+
+
 def describe(
     asked: str,
     answers: Sequence[str],
@@ -72,7 +82,7 @@ def describe(
     span: Any = None,
 ) -> None:
     """Adds attributes to a span, by default the current one; what was asked, planned and answered where spans may hold
-    texts. Of a trace's first span MLflow shows them in its list of traces."""
+    texts."""
     if _tracer is None:
         return
     from opentelemetry.trace import get_current_span

@@ -100,7 +100,8 @@ class Inquiry:
             raise
         finally:
             if span:
-                spans.describe(wanted.question, self._replay.trace().answers if begun else (), span=span)
+                if begun:
+                    spans.describe_first(self._replay.trace(), span)
                 span.end()
 
     async def _save(self, error: RevelatorError | None) -> None:

@@ -148,6 +148,7 @@ def test_mlflows_list_of_traces_shows_question_and_answer_where_spans_may_hold_t
     told = mlflow.get_trace(f"tr-{put_question(judged)['trace_id']}").info
     shown = f"{told.request_preview} {told.response_preview}"
     assert all((text in shown) == (texts == "1") for text in (QUESTION, "Detroit"))
+    assert told.tags[spans.VERSION] == "7", "traces of a version are found by it"
 
 
 def test_a_run_that_mlflow_was_not_told_of_says_how_it_would_be(address: str) -> None:
