@@ -98,7 +98,9 @@ class AsyncClient:
         while True:
             try:
                 with spans.span("ask", "client"):
-                    return await self.ask_once(request)
+                    answer = await self.ask_once(request)
+                    spans.describe_first(answer.trace)
+                    return answer
             except RevelatorError as error:
                 await asyncio.sleep(attempts.choose_pause(error))
             request["client_timeout"] = attempts.seconds

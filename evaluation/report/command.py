@@ -141,11 +141,10 @@ def _log_run(run: LoadedRun, version: Version | None) -> None:
         mlflow.log_metrics(
             {f"{name}{end}": figures[name][part] for name in figures for part, end in METRIC_ENDINGS.items()}
         )
-        model = re.search(r"\bm-[0-9a-f]{16,}\b", version.source) if version else None
-        if model:  # a version has several runs: there each metric also names its benchmark and system
+        if version and version.model_id:  # it has several runs: there each metric also names its benchmark and system
             place = f"{_name_metric(run.benchmark)}/{_name_metric(run.name)}"
             own = {f"{place}/{name}": estimate["value"] for name, estimate in figures.items()}
-            mlflow.log_metrics(own, model_id=model[0])
+            mlflow.log_metrics(own, model_id=version.model_id)
         for file in (RUN, METRICS, QUESTIONS):
             mlflow.log_artifact(str(run.folder / file), "run")
 
