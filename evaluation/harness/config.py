@@ -31,6 +31,7 @@ class OwnColumns(Strict):
 
     question: str = "question"
     answer: str = "answer"
+    also: str = "also"
     titles: str = "titles"
     plan: str = "plan"
     route: str = "route"
