@@ -47,10 +47,11 @@ def find_files(paths: Sequence[Path], out: Path) -> tuple[dict[str, Path], dict[
     left: dict[str, str] = {}
     for path in paths:
         if path.is_dir():
-            here = (file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path)))
+            here = (file for file in path.rglob("*") if not file.is_dir() and not _is_hidden(file.relative_to(path)))
             own = sorted(file for file in here if not file.resolve().is_relative_to(out.resolve()))
             named = {file.relative_to(path).as_posix(): file for file in own}
             left |= {name: "not a kind of file that is read" for name, file in named.items() if not _is_readable(file)}
+            left |= {name: "a link to nothing, or no file" for name, file in named.items() if not file.is_file()}
             named = {name: file for name, file in named.items() if name not in left}
         elif path.is_file():
             named = {path.name: path}
