@@ -207,6 +207,7 @@ def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[Benchmark
     wanted. Raises DataError that names the line, or the columns where one is missing."""
     names = columns or OwnColumns()
     more: dict[str, tuple[str, tuple[tuple[str, ...], ...]]] = {}  # route and spellings, by id
+    known: dict[str, tuple[str, ...]] = {}  # answers by question
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         if missing := [name for name in (names.question, names.answer) if name not in row]:
@@ -215,6 +216,9 @@ def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[Benchmark
         asked, answers = fields.read_question(row, names.question), _list_values(row[names.answer])
         if not answers:
             raise DataError("the answer is empty: leave out a question that has none")
+        if known.setdefault(asked, answers) != answers:
+            hint = "one row for a question: `|` between several answers, other spellings in the column `also`"
+            raise DataError(f"the question was asked before, with another answer: {asked!r:.80}; {hint}")
         plan, route = (str(row.get(name) or "").strip() for name in (names.plan, names.route))
         try:
             expression = render(parse(plan)) if plan else ""
@@ -243,8 +247,8 @@ def _list_spellings(value: Any, answers: int) -> tuple[tuple[str, ...], ...]:
     places = _split_values(value)
     if len(places) != answers:
         raise DataError(
-            f"{len(places)} other spellings for {answers} answers",
-            hint="one for each answer, in their order, or nothing: `|J. Roe` for `Ana Berg|Jo Roe`",
+            f"{len(places)} other spellings for {answers} answers: give one for each, in their order, or nothing "
+            "(`|J. Roe` for `Ana Berg|Jo Roe`)"
         )
     return tuple(tuple(filter(None, [place])) for place in places)
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from evaluation.harness.benchmarks import open_benchmark
-from evaluation.harness.config import BenchmarkConfig
+from evaluation.harness.config import BenchmarkConfig, describe_own
 from evaluation.harness.folder import read_run
 from evaluation.harness.formats import read_own
 from evaluation.harness.question_scores import score_answers
@@ -83,6 +83,19 @@ def test_a_row_that_cannot_be_asked_is_refused_with_its_line(tmp_path: Path, row
     with pytest.raises(DataError) as error:
         read(write(tmp_path, "csv", [row]))
     assert said in str(error.value)
+
+
+def test_a_question_with_two_answers_in_two_rows_is_refused(tmp_path: Path) -> None:
+    rows = [{"question": "Who?", "answer": "Ana"}, {"question": "Who?", "answer": "Ana"}]
+    assert len(read(write(tmp_path, "csv", rows))) == 1
+    with pytest.raises(DataError, match="line 3: the question was asked before, with another answer"):
+        read(write(tmp_path, "csv", [rows[0], {"question": "Who?", "answer": "Jo"}]))
+
+
+def test_a_field_that_no_column_can_be_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ConfigError) as error:
+        describe_own(Path("qa.csv"), ["ask=Frage"])
+    assert error.value.hint == "question, answer, also, titles, plan, route"
 
 
 @pytest.mark.parametrize(
