@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -274,6 +275,18 @@ def test_a_folder_without_a_document_is_told_what_is_read(tmp_path: Path) -> Non
     with pytest.raises(DataError, match="nothing there can be read") as error:
         build_index([tmp_path / "empty"], tmp_path / "ix")
     assert str(tmp_path / "empty") in str(error.value) and "Markdown" in str(error.value.hint)
+
+
+def test_what_may_not_be_read_is_listed(library: Path, tmp_path: Path) -> None:
+    (library / "secret").mkdir()
+    (library / "own.csv").write_text("part,price\nshaft,9\n")
+    for path in (library / "secret", library / "own.csv"):
+        path.chmod(0)
+    if os.access(library / "own.csv", os.R_OK):
+        pytest.skip("this user may read everything")
+    manifest = build_index([library], tmp_path / "ix")
+    said = {"own.csv": "a file that may not be read", "secret": "a folder that may not be opened"}
+    assert manifest["unread"] == said and Index.open(tmp_path / "ix").search("captain", 1)
 
 
 def test_a_link_to_nothing_is_listed(library: Path, tmp_path: Path) -> None:
