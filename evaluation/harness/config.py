@@ -31,6 +31,7 @@ class OwnColumns(Strict):
 
     question: str = "question"
     answer: str = "answer"
+    also: str = "also"
     titles: str = "titles"
     plan: str = "plan"
     route: str = "route"
@@ -76,6 +77,8 @@ def describe_own(path: Path, columns: Iterable[str], sample: int | None = None) 
     if wrong := [text for text in columns if "=" not in text]:
         raise ConfigError(f"not FIELD=NAME: {wrong[0]!r}", where="--column", hint="--column question=Frage")
     names = dict(text.split("=", 1) for text in columns) or None
+    if unknown := [name for name in names or () if name not in OwnColumns.model_fields]:
+        raise ConfigError(f"no such field: {unknown[0]!r}", where="--column", hint=", ".join(OwnColumns.model_fields))
     return {"format": "own", "path": str(path), "name": path.stem, "columns": names, "sample": sample}
 
 
