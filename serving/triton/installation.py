@@ -1,8 +1,9 @@
 """Finds a Triton server and lays out what it needs to run the Python backend under this interpreter.
 
 The server is taken from the wheel `nvidia-pytriton`, which carries it whole, or else from PATH, where the container
-image has it. The wheel keeps the Python backend and the stub (the program that runs a model's Python, one for each
-version of Python) in different folders. The server needs them in one, so a folder of links is made.
+image has it; one without the backend that is asked for is passed over. The wheel has the Python backend alone, and
+keeps it and the stub (the program that runs a model's Python, one for each version of Python) in different folders. The
+server needs them in one, so a folder of links is made.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import shutil
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,15 +50,26 @@ class Installation:
         }
 
 
-def find_installation(work: Path) -> Installation:
-    """Finds the server to run; the links are made below `work`. Raises ConfigError that says what to install."""
+def find_installation(work: Path, backend: str = "python") -> Installation:
+    """Finds the server to run, one that has `backend`; the links are made below `work`. Raises ConfigError that says
+    what to install."""
+    found = list(_list_installations(work))
+    if not found:
+        raise ConfigError("no Triton server on this machine", hint=HOW_TO_INSTALL)
+    fitting = [each for each in found if (each.backends / backend).is_dir()]
+    if not fitting:
+        looked = ", ".join(str(each.binary) for each in found)
+        hint = "the wheel has the Python backend alone: use the image of deploy/gpu.Dockerfile"
+        raise ConfigError(f"no Triton server on this machine has the backend {backend}", where=looked, hint=hint)
+    return fitting[0]
+
+
+def _list_installations(work: Path) -> Iterator[Installation]:
     spec = importlib.util.find_spec("pytriton")
     if spec and spec.submodule_search_locations:
-        return _find_in_wheel(Path(next(iter(spec.submodule_search_locations))), work)
-    on_path = shutil.which("tritonserver")
-    if on_path:
-        return Installation(Path(on_path), Path(on_path).resolve().parent.parent / "backends")
-    raise ConfigError("no Triton server on this machine", hint=HOW_TO_INSTALL)
+        yield _find_in_wheel(Path(next(iter(spec.submodule_search_locations))), work)
+    if on_path := shutil.which("tritonserver"):
+        yield Installation(Path(on_path), Path(on_path).resolve().parent.parent / "backends")
 
 
 def _find_in_wheel(package: Path, work: Path) -> Installation:

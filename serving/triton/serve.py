@@ -80,7 +80,7 @@ def serve_home(
             # the promoted version alone: one that does not load would keep the others from loading
             repository.write_config(home, REVELATOR, version, repository.read_parameters(home, REVELATOR))
         server = TritonServer(
-            find_installation(home / "triton"),
+            find_installation(home / "triton", "vllm" if repository.VLLM in models else "python"),
             repository.repository_folder(home),
             ports,
             home / "logs" / "triton.log",
