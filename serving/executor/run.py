@@ -123,7 +123,7 @@ def _find_opening_answers(question: str, plan: PlanRun) -> tuple[str, ...]:
     rest = question[len(first) :]
     if len(plan.leaves) == 1 or not question.startswith(first) or not rest.startswith(("?", ",", " and ")):
         return ()
-    return tuple(answer for call in plan.answered_calls(0) for answer in call.answers)
+    return tuple(answer for call in plan.list_answered_calls(0) for answer in call.answers)
 
 
 async def merge_steps(run: Run) -> None:
