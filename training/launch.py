@@ -2,8 +2,10 @@
 
     accelerate launch -m training.launch CONFIG.yaml [--resume]
 
+One process without a file of accelerate's starts without the launcher, which would import torch to start nothing else.
+
 Standard input is a pipe that only the starter holds: when that closes, because the starter stops the training or was
-killed in whatever way, the training ends. Unlike a signal on the parent's death it passes through the launcher in
+killed in whatever way, the training ends. Unlike a signal on the parent's death it passes through a launcher in
 between and cannot come before it is waited for. The last line on standard output is the outcome, one JSON object:
 `exit_status` and, when that is 0, what the stage's `train` returned. Errors stand on standard error.
 
@@ -44,11 +46,16 @@ def launch(settings: AnyConfig, resume: bool, home: Path, tracking_uri: str | No
     console.print(
         f"[bold]resolved configuration[/] ({resolved})\n{settings.to_yaml()}", highlight=False, soft_wrap=True
     )
-    command = [sys.executable, "-m", "accelerate.commands.launch", *make_launch_arguments(settings)]
+    environment = _make_environment(home, tracking_uri)
+    command = [sys.executable]
+    if settings.processes > 1 or settings.accelerate:
+        command += ["-m", "accelerate.commands.launch", *make_launch_arguments(settings)]
+    else:
+        environment["OMP_NUM_THREADS"] = str(_count_threads(settings))
     command += ["-m", "training.launch", str(resolved), *["--resume"] * resume]
     process = subprocess.Popen(
         command,
-        env=_make_environment(home, tracking_uri),
+        env=environment,
         stdin=subprocess.PIPE,  # closed when this process ends, however it ends: see the head of this module
         stdout=subprocess.PIPE,
         text=True,
@@ -103,12 +110,17 @@ def _end_process(process: subprocess.Popen[str], seconds: float) -> None:
 
 def make_launch_arguments(settings: AnyConfig) -> list[str]:
     """Makes the arguments of `accelerate launch` for processes, threads and machines."""
-    threads = settings.threads or max(1, len(os.sched_getaffinity(0)) // settings.processes)
-    counted = ["--num_processes", str(settings.processes), "--num_cpu_threads_per_process", str(threads)]
+    counted = ["--num_processes", str(settings.processes)]
+    counted += ["--num_cpu_threads_per_process", str(_count_threads(settings))]
     if settings.accelerate:
         return ["--config_file", str(find_accelerate_file(settings.accelerate)), *counted]
-    several = ["--multi_gpu"] if settings.processes > 1 else ["--quiet"]  # on a machine without a GPU: gloo on its CPU
-    return [*counted, "--num_machines", "1", *several, "--mixed_precision", "no", "--dynamo_backend", "no"]
+    # on a machine without a GPU: gloo on its CPU
+    return [*counted, "--num_machines", "1", "--multi_gpu", "--mixed_precision", "no", "--dynamo_backend", "no"]
+
+
+def _count_threads(settings: AnyConfig) -> int:
+    """Threads of a process: as many as are asked for, else its share of the cores."""
+    return settings.threads or max(1, len(os.sched_getaffinity(0)) // settings.processes)
 
 
 def watch_starter() -> None:
