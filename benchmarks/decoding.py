@@ -75,7 +75,7 @@ ASKED = (
 def make_questions(count: int, seed: int = 7) -> Iterator[str]:
     """A quarter each: real ones, ones full of signs, 10 KB long ones, empty ones."""
     draw = random.Random(seed)
-    real = list(_read_real_questions())
+    real = list(read_real_questions())
     for number in range(count):
         kind = number % 4
         if kind == 0:
@@ -90,7 +90,7 @@ def make_questions(count: int, seed: int = 7) -> Iterator[str]:
             yield ""
 
 
-def _read_real_questions() -> Iterator[str]:
+def read_real_questions() -> Iterator[str]:
     file = Path(os.environ.get("REVELATOR_DATA", "../shared/data")) / "musique" / "musique_decomposed.jsonl.gz"
     if file.exists():
         with gzip.open(file, "rt", encoding="utf-8") as lines:
@@ -287,7 +287,7 @@ def main() -> None:
     if chosen.only in (None, "labels"):
         asyncio.run(measure_labels(engine, chosen.url, chosen.home, chosen.repeats))
     if chosen.only in (None, "mask"):
-        measure_mask(engine, list(islice(_read_real_questions(), 32)), chosen.repeats)
+        measure_mask(engine, list(islice(read_real_questions(), 32)), chosen.repeats)
     for what, measure in (("plans", measure_plans), ("others", measure_queries_and_trees)):
         if chosen.only in (None, what):
             asked = list(make_questions(chosen.questions))

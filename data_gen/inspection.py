@@ -1,8 +1,8 @@
 """Looking into finished sets: sample records, what changed from one set to another, and held-out questions.
 
 The difference of two sets: what their manifests say, records, and questions in another split. A record is known by its
-id, a question by its normalised text and by the id that its records share (`group`). Memory holds about 150 bytes of
-each record: digests, and the names of its split, task and source.
+id, a question by its normalised text and by the id that its records share (`group`). Memory holds some 500 bytes a
+record: digests, and the names of its split, task and source.
 
 Held-out questions: a build drops them as it reads (`data_gen.leakage`); this module looks for them in what was written,
 whoever wrote it. It reads the question, prompt and completion of each record of a set, and every text of a world (GRPO
@@ -16,13 +16,14 @@ import heapq
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas
 
 from data_gen.leakage import digest_question, digest_text
 from data_gen.questions import QUESTIONS
@@ -30,17 +31,7 @@ from data_gen.sources.files import MalformedRow, read_file_rows
 from revelator.errors import DataError
 from revelator.files import sha256_text
 from revelator.plans.art import number_nodes, parse
-from revelator.rows import (
-    COLUMNS,
-    MANIFEST,
-    SPLITS,
-    Row,
-    read_column_names,
-    read_columns,
-    read_manifest,
-    read_values,
-    stream_rows,
-)
+from revelator.rows import COLUMNS, MANIFEST, SPLITS, Row, read_manifest, stream_rows
 from revelator.tasks import TASKS, TRANSLATE_ART
 
 
@@ -79,8 +70,21 @@ def _list_operators(tree: str) -> Iterator[str]:
             yield type(at.node.call).__name__ if at.node.call else "direct"
 
 
-NAMES = ("split", "task", "source")
 KINDS = ("added", "removed", "changed")
+
+
+class Mark(NamedTuple):
+    """What is remembered of a record: its names, and digests of all its values, of its question and of its group."""
+
+    split: str
+    task: str
+    source: str
+    content: int
+    question: int
+    group: int
+
+
+Marks = dict[str, Mark]  # by the id of the record
 
 
 def compare_sets(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
@@ -89,74 +93,85 @@ def compare_sets(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
     Raises DataError for a folder that is no finished set.
     """
     before, after = read_manifest(old), read_manifest(new)
-    columns = [name for name in COLUMNS if all(name in read_column_names(folder, SPLITS[0]) for folder in (old, new))]
-    a, b = _index_records(old, columns), _index_records(new, columns)
-    both = a.merge(b, on="id", how="outer", suffixes=("_old", "_new"), indicator="side")
-    is_changed = both.content_old != both.content_new
-    both["kind"] = np.select([both.side == "right_only", both.side == "left_only", is_changed], KINDS, "")
-    both = both[both.kind != ""]
+    a, b = _mark_records(old), _mark_records(new)
+    ids = {
+        "added": [id for id in b if id not in a],
+        "removed": [id for id in a if id not in b],
+        "changed": [id for id, mark in a.items() if id in b and mark.content != b[id].content],
+    }
     moved = _find_moved(a, b)
     found: dict[str, Any] = {
         "old": {"folder": str(old), "name": before["config"]["name"], "digest": before["digest"]},
         "new": {"folder": str(new), "name": after["config"]["name"], "digest": after["digest"]},
         "manifest": _list_changes(_summarise(before), _summarise(after)),
-        "records": {"task": _count_by(both, "task"), "source": _count_by(both, "source")},
+        "records": {name: _count_by(name, ids, a | b) for name in ("task", "source")},
         "questions": {"added": _count_missing(b, a), "removed": _count_missing(a, b)},
-        "moved": {f"{was} → {now}": len(rows) for (was, now), rows in moved.groupby(["was", "split"])},
+        "moved": dict(sorted(Counter(f"{was} → {now}" for _, was, now in moved).items())),
     }
-    found["same"] = not (found["manifest"] or len(both))
-    found["samples"] = {kind: _sample_changes(old, new, both[both.kind == kind], samples) for kind in KINDS}
+    found["same"] = not (found["manifest"] or any(ids.values()))
+    chosen = {kind: heapq.nsmallest(samples, own, key=digest_text) for kind, own in ids.items()}
+    shown = heapq.nsmallest(samples, moved, key=lambda question: digest_text(question[0]))
+    wanted = {id for own in chosen.values() for id in own} | {id for id, _, _ in shown}
+    rows = [_read_values(folder, wanted) for folder in (old, new)]
+    found["samples"] = {
+        kind: [{"id": id, "fields": _list_changes(*(side.get(id, {}) for side in rows))} for id in own]
+        for kind, own in chosen.items()
+    }
     found["samples"]["moved"] = [
-        {"question": read_values(new, row.split, row.row)["question"], "old": row.was, "new": row.split}
-        for row in moved.nsmallest(samples, "question").itertuples()
+        {"question": rows[1][id]["question"], "old": was, "new": now} for id, was, now in shown
     ]
     return found
 
 
-def _index_records(folder: Path, columns: Sequence[str]) -> pandas.DataFrame:
-    """One row a record: digests of its id, its content, its question and group; its names; its place in its split."""
-    return pandas.concat(_index_batches(folder, columns), ignore_index=True)
+def _mark_records(folder: Path) -> Marks:
+    mark_question, values = lru_cache(maxsize=1024)(digest_question), attrgetter(*COLUMNS)
+    return {
+        row.id: Mark(
+            row.split,
+            row.task,
+            row.source,
+            digest_text("\0".join(values(row))),
+            mark_question(row.question),
+            digest_text(row.group),
+        )
+        for split in SPLITS
+        for row in stream_rows(folder, split)
+    }
 
 
-def _index_batches(folder: Path, columns: Sequence[str]) -> Iterator[pandas.DataFrame]:
-    text_digest = lru_cache(maxsize=1024)(digest_question)
-    for split in SPLITS:
-        first = 0
-        for batch in read_columns(folder, split, columns):
-            values = {name: batch[name].to_pylist() for name in columns}
-            digests = {
-                "id": [digest_text(id) for id in values["id"]],
-                "content": [digest_text("\0".join(row)) for row in zip(*values.values(), strict=True)],
-                "question": [text_digest(text) for text in values["question"]],
-                "group": [digest_text(group) for group in values["group"]],
-            }
-            names = batch.select(NAMES).to_pandas()
-            rows = range(first, first + batch.num_rows)
-            yield pandas.DataFrame(digests, dtype="uint64").join(names).assign(row=np.array(rows, dtype=np.int32))
-            first += batch.num_rows
+def _find_moved(a: Marks, b: Marks) -> list[tuple[str, str, str]]:
+    """Questions of the new set whose text or group stood in another split of the old one: the id of a record, the split
+    where it stood, and the one where it stands."""
+    before: dict[tuple[str, int], str] = {}
+    for mark in a.values():
+        before.setdefault(("question", mark.question), mark.split)
+        before.setdefault(("group", mark.group), mark.split)
+    moved: dict[int, tuple[str, str, str]] = {}
+    for id, mark in b.items():
+        stood = before.get(("question", mark.question)), before.get(("group", mark.group))
+        if other := next((split for split in stood if split not in (None, mark.split)), None):
+            moved.setdefault(mark.question, (id, other, mark.split))
+    return list(moved.values())
 
 
-def _find_moved(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
-    """Questions of the new set whose text or group stood in another split (`was`) of the old one; one row each."""
-    asked = b.drop_duplicates(["question", "group"])
-    found = []
-    for key in ("question", "group"):
-        known = a.drop_duplicates(key)[[key, "split"]].rename(columns={"split": "was"})
-        found.append(asked.merge(known, on=key))
-    moved = pandas.concat(found)
-    return moved[moved.split != moved.was].drop_duplicates("question")
-
-
-def _count_missing(these: pandas.DataFrame, those: pandas.DataFrame) -> int:
+def _count_missing(these: Marks, those: Marks) -> int:
     """How many questions of `these` are not among `those`."""
-    return int((~these.question.drop_duplicates().isin(those.question)).sum())
+    return len({mark.question for mark in these.values()} - {mark.question for mark in those.values()})
 
 
-def _count_by(both: pandas.DataFrame, name: str) -> dict[str, dict[str, int]]:
+def _count_by(name: str, ids: Mapping[str, Sequence[str]], marks: Marks) -> dict[str, dict[str, int]]:
     """Value of a column → kind of difference → records."""
-    values = both[f"{name}_new"].where(both.kind != "removed", both[f"{name}_old"])
-    counts = both.groupby([values, "kind"]).size().unstack(fill_value=0).reindex(columns=KINDS, fill_value=0)
-    return {str(value): {kind: int(row[kind]) for kind in KINDS} for value, row in counts.iterrows()}
+    counts: dict[str, dict[str, int]] = {}
+    for kind, own in ids.items():
+        for id in own:
+            counts.setdefault(getattr(marks[id], name), dict.fromkeys(KINDS, 0))[kind] += 1
+    return dict(sorted(counts.items()))
+
+
+def _read_values(folder: Path, ids: Collection[str]) -> dict[str, dict[str, str]]:
+    """All columns of the records with these ids."""
+    rows = (row for split in SPLITS for row in stream_rows(folder, split))
+    return {row.id: asdict(row) for row in rows if row.id in ids}
 
 
 def _summarise(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,19 +197,6 @@ def _flatten(value: Any, name: str = "") -> dict[str, Any]:
     return {field: found for part in parts for field, found in part.items()}
 
 
-def _sample_changes(old: Path, new: Path, rows: pandas.DataFrame, count: int) -> list[dict[str, Any]]:
-    """The first few by digest: an id, and the fields that differ with their old and new values."""
-    shown = []
-    for row in rows.nsmallest(count, "id").itertuples():
-        sides = [
-            {} if pandas.isna(place) else read_values(folder, split, int(place))
-            for folder, split, place in ((old, row.split_old, row.row_old), (new, row.split_new, row.row_new))
-        ]
-        shown.append({"id": (sides[0] or sides[1])["id"], "fields": _list_changes(*sides)})
-    return shown
-
-
-TEXT_COLUMNS = ["question", "prompt", "completion"]
 LABEL = re.compile(r"^[A-Z][a-z]+: ", re.MULTILINE)  # how a line of a prompt says what it holds
 QUESTION_PART = re.compile(r"(?<![^?\n*+()])[^?\n*+()]++\?")  # each run is looked at once, from its start
 LEAD_IN = re.compile(r"^.*[.:!\"“]")  # what may stand before a question in its line: a sentence, a quote, a number
@@ -246,9 +248,8 @@ def read_place(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], int | 
         raise DataError(f"neither {MANIFEST} of a set nor {QUESTIONS} of a world", where=str(place), hint=hint)
     manifest = read_manifest(place)
     records = (
-        (record.pop("id"), list_texts([*record.values()]))
+        (row.id, list_texts([row.question, row.prompt, row.completion]))
         for split in SPLITS
-        for batch in read_columns(place, split, ["id", *TEXT_COLUMNS])
-        for record in batch.to_pylist()
+        for row in stream_rows(place, split)
     )
     return records, sum(manifest["records"].values())

@@ -100,12 +100,16 @@ def _replace(kind: str, recognizer: EntityRecognizer, text: str) -> str:
 
 @cache
 def _open_secret_detectors() -> list[Any]:
-    """Those that know a form; the others measure entropy, which names have too."""
+    """Those that know a form, or an assignment to a name such as `api_key`. Others measure entropy, which names have
+    too. Public IP addresses count as secrets there; here they have a rule of their own."""
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
     from detect_secrets.plugins.base import RegexBasedDetector
+    from detect_secrets.plugins.ip_public import IPPublicDetector
+    from detect_secrets.plugins.keyword import KeywordDetector
 
     known: list[Any] = list(get_mapping_from_secret_type_to_class().values())
-    return [detector() for detector in known if issubclass(detector, RegexBasedDetector)]
+    forms = [kind for kind in known if issubclass(kind, RegexBasedDetector | KeywordDetector)]
+    return [kind() for kind in forms if kind is not IPPublicDetector]
 
 
 def _holds_secret(text: str) -> bool:

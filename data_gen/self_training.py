@@ -1,6 +1,6 @@
 """What of a model's own plans is learnt from: those that hold, that its samples agree on, and that find the answer.
 
-The model and the retrieval are not here: `evaluation.self_training.rounds` runs them, and hands in what they gave.
+The model and the retrieval are not here: `evaluation.self_training` runs them, and hands in what they gave.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Step:
     digest: str = ""
 
 
-def command_line(arguments: Sequence[str]) -> list[str]:
+def build_command(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", *arguments] if "." in arguments[0] else [str(PROGRAM), *arguments]
 
 
@@ -137,7 +137,7 @@ class Chain:
     def run_command(self, arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> None:
         """Runs one command. Raises RevelatorError when it fails."""
         variables = os.environ | {"REVELATOR_HOME": str(self.home)} | PASSIVE_WAIT | dict(environment)
-        if status := run_group(command_line(arguments), variables):
+        if status := run_group(build_command(arguments), variables):
             raise RevelatorError(
                 f"step {self.number} {describe_ending(status)}",
                 where=format_command(arguments),

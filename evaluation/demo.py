@@ -74,14 +74,13 @@ def list_steps(home: Path, base: str, size: int) -> list[Step]:
     ]  # fmt: skip
 
 
-def choose_one_of_each_kind(
-    questions: Iterable[BenchmarkQuestion], split: str = "test"
-) -> dict[str, AnnotatedQuestion]:
-    """Chooses the first question of each kind, in the order of sha256(id). Raises DataError for a missing kind."""
-    ordered = sorted((q for q in questions if q.gold.split == split), key=lambda q: sha256_text(q.id))
+def choose_one_of_each_kind(questions: Iterable[BenchmarkQuestion]) -> dict[str, AnnotatedQuestion]:
+    """Chooses the first question of each kind in the test split, in the order of sha256(id). Raises DataError for a
+    missing kind."""
+    ordered = sorted((q for q in questions if q.gold.split == "test"), key=lambda q: sha256_text(q.id))
     first = {question.kind: question.gold for question in reversed(ordered)}
     if missing := [kind for kind in KINDS if kind not in first]:
-        raise DataError(f"no {missing[0]} question in the {split} split", hint="make a larger world: --size")
+        raise DataError(f"no {missing[0]} question in the test split", hint="make a larger world: --size")
     return {kind: first[kind] for kind in KINDS}
 
 

@@ -73,8 +73,9 @@ def evaluate(
     what follows from it, and a report compare them.
 
     With --questions, plain retrieval (five passages for the whole question) and `auto` (the revelator plans) are
-    compared. FILE is CSV, TSV, JSON lines or parquet with `question` and `answer`, and perhaps `titles` (of passages
-    that hold the answer), `plan` and `route`. Several answers are a list, or have `|` between them; all are wanted.
+    compared. FILE is CSV, TSV, JSON lines or parquet with `question` and `answer`, and perhaps `also` (other spellings
+    of the answer), `titles` (of passages that hold it), `plan` and `route`. Several answers are a list, or have `|`
+    between them; all are wanted.
     With --planner, a language model plans, too, and so does the embedded base where `auto` is the champion.
 
     \b

@@ -17,6 +17,7 @@ CONFIG=${CONFIG:-qwen3-0.6b} STEPS=${STEPS:-300} PROCESSES=${PROCESSES:-1} GPUS=
 WORLD=$REVELATOR_HOME/world SET=$REVELATOR_HOME/sets/world ADAPTER=$REVELATOR_HOME/adapters/$CONFIG
 PAGE=$REVELATOR_HOME/page.md
 base=(${BASE:+--base "$BASE"})
+revelator doctor --gpu >/dev/null # ends here, and says why, where there is no card that torch sees
 mkdir -p "$REVELATOR_HOME"
 
 note() { # note TITLE COMMAND…: runs it, and puts what it says onto the page

@@ -70,7 +70,7 @@ def base_folder(name: str) -> Path:
     """
     folder = EMBEDDED_BASES.get(name) or Path(name).expanduser()
     if not folder.is_dir():
-        folder = _from_hub(name)
+        folder = _fetch_from_hub(name)
     if not (folder / "config.json").is_file() or not list(folder.glob(WEIGHTS)):
         raise ArtifactError(
             "no config.json with *.safetensors beside it: this is no base model",
@@ -89,7 +89,7 @@ def make_lasting_name(name: str) -> str:
     return embedded.get(folder.resolve(), str(folder.resolve()))
 
 
-def _from_hub(name: str) -> Path:
+def _fetch_from_hub(name: str) -> Path:
     hint = "give --base an existing folder, a Hub id that this machine can reach or has cached, `mini` or `tiny`"
     if name in EMBEDDED_BASES or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ArtifactError("the base model does not exist", where=name, hint=hint)

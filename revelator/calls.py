@@ -58,7 +58,7 @@ class Attempts:
         """The seconds that are left for the next attempt."""
         return self._ends - self._clock()
 
-    def pause(self, error: RevelatorError) -> float:
+    def choose_pause(self, error: RevelatorError) -> float:
         """Seconds to wait before the next attempt. Raises `error` if there is no next attempt."""
         if not is_retryable(error) or self._left <= 0:
             raise error

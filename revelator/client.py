@@ -98,9 +98,11 @@ class AsyncClient:
         while True:
             try:
                 with spans.span("ask", "client"):
-                    return await self.ask_once(request)
+                    answer = await self.ask_once(request)
+                    spans.describe_first(answer.trace)
+                    return answer
             except RevelatorError as error:
-                await asyncio.sleep(attempts.pause(error))
+                await asyncio.sleep(attempts.choose_pause(error))
             request["client_timeout"] = attempts.seconds
 
     async def ask_once(self, request: dict[str, Any]) -> Answer:
@@ -174,7 +176,7 @@ class AsyncClient:
             except RevelatorError as error:
                 if begun:
                     raise
-                await asyncio.sleep(attempts.pause(error))
+                await asyncio.sleep(attempts.choose_pause(error))
             request["client_timeout"] = attempts.seconds
 
     async def _events(self, request: dict[str, Any]) -> AsyncGenerator[Event, None]:

@@ -98,7 +98,7 @@ def find_first_fault(error: ValidationError) -> tuple[str, str]:
     """The field of the first fault, "" for the whole value, and the reason as the rest of a sentence, without the
     value."""
     first = error.errors(include_url=False)[0]
-    reason = _reason(first)
+    reason = _word_reason(first)
     return ".".join(map(str, first["loc"])), reason[:1].lower() + reason[1:]
 
 
@@ -113,10 +113,10 @@ def _describe_faults(error: ValidationError, show_values: bool) -> Iterator[str]
         name = ".".join(map(str, place)) or "file"
         if show_values and fault["type"] != "missing":
             name += f" = {SHORT.repr(fault['input']):.80}"
-        yield f"{name}: {_reason(fault)}"
+        yield f"{name}: {_word_reason(fault)}"
 
 
-def _reason(fault: Any) -> str:
+def _word_reason(fault: Any) -> str:
     """Words pydantic's reason without the value and without class names."""
     match fault["type"]:
         case "model_type" | "model_attributes_type" | "dataclass_type":

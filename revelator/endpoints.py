@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -88,15 +87,15 @@ class Tls:
     name: str | None = None
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Tls | None:
+    def from_environment(cls) -> Tls | None:
         """Reads the environment; None without `REVELATOR_TLS_CA`, which means no TLS."""
-        files = {name: Path(environment[key]) for name, key in _FILES.items() if environment.get(key)}
+        files = {name: Path(os.environ[key]) for name, key in _FILES.items() if os.environ.get(key)}
         if not files:
             return None
         if "ca" not in files or ("cert" in files) != ("key" in files):
             hint = f"{_FILES['ca']} alone, or together with {_FILES['cert']} and {_FILES['key']}"
             raise ConfigError("a part of the TLS files is not named", where="environment", hint=hint)
-        return cls(**files, name=environment.get(_NAME) or None)
+        return cls(**files, name=os.environ.get(_NAME) or None)
 
     def to_environment(self) -> dict[str, str]:
         """Returns the variables that `from_environment` reads."""

@@ -154,7 +154,7 @@ def staged_folder(target: Path) -> Iterator[Path]:
     target = resolve_target(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     _clear_abandoned(target)
-    stage = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{_aside(target, 'staging')}{os.getpid()}-"))
+    stage = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{_name_aside(target, 'staging')}{os.getpid()}-"))
     stage.chmod(0o755)
     old = stage.with_name(stage.name.replace(".staging-", ".old-"))
     try:
@@ -176,24 +176,24 @@ def staged_folder(target: Path) -> Iterator[Path]:
         raise
 
 
-def _aside(target: Path, kind: str) -> str:
+def _name_aside(target: Path, kind: str) -> str:
     """Returns the prefix of the names of this machine's folders of a `kind` beside `target`; a process number
     follows."""
     return f".{target.name}.{kind}-{platform.node()}-"
 
 
 def _clear_abandoned(target: Path) -> None:
-    for old in _abandoned(target, "old"):
+    for old in _list_abandoned(target, "old"):
         if not target.exists():
             old.rename(target)
         shutil.rmtree(old, ignore_errors=True)
-    for stage in _abandoned(target, "staging"):
+    for stage in _list_abandoned(target, "staging"):
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _abandoned(target: Path, kind: str) -> list[Path]:
+def _list_abandoned(target: Path, kind: str) -> list[Path]:
     """Lists the folders of a `kind` beside `target` whose process has ended."""
-    start = _aside(target, kind)
+    start = _name_aside(target, kind)
     found = target.parent.glob(f"{glob.escape(start)}*")
     return [path for path in found if not _is_running(int(path.name.removeprefix(start).partition("-")[0]))]
 

@@ -319,7 +319,7 @@ def decode(
     )
     begin, stop = int(window.offsets[0, 0]), int(window.offsets[-1, 1])
     sentences = np.searchsorted(find_ends(text, begin, stop), window.offsets[:, 0], side="right")
-    first, last, best = _best_span(starts, ends, sentences)
+    first, last, best = _find_best_span(starts, ends, sentences)
     span_margin = best - float(scores[0, START] + scores[0, END])
     kind_margin = float(_log_sum(kinds[:NONE]) - kinds[NONE])
     spans = [(first, last)]
@@ -329,12 +329,12 @@ def decode(
         lasts = np.append(words[1:], count) - 1
         tags = np.where(window.continues[:, None], inner[:, [OUTSIDE, INSIDE, INSIDE]], inner[:, OUTSIDE:])
         tags = np.add.reduceat(tags, words)  # what goes on with a word that begins an item is inside of it
-        spans = [(int(words[a]), int(lasts[b])) for a, b in tagged_spans(tags)] or spans
+        spans = [(int(words[a]), int(lasts[b])) for a, b in find_tagged_spans(tags)] or spans
     found = _leave_out_parts(_to_found(window, text, passage, a, b) for a, b in spans)
     return Outcome(kind, found, calibration.probability(kind_margin, span_margin), kind_margin, span_margin)
 
 
-def _best_span(starts: np.ndarray, ends: np.ndarray, sentences: np.ndarray) -> tuple[int, int, float]:
+def _find_best_span(starts: np.ndarray, ends: np.ndarray, sentences: np.ndarray) -> tuple[int, int, float]:
     """First token, last token and score of the span with the highest sum that lies in one sentence."""
     best = (0, 0, -math.inf)
     for more in range(min(ANSWER_TOKENS, len(starts))):
@@ -346,7 +346,7 @@ def _best_span(starts: np.ndarray, ends: np.ndarray, sentences: np.ndarray) -> t
     return best
 
 
-def tagged_spans(tags: np.ndarray) -> list[tuple[int, int]]:
+def find_tagged_spans(tags: np.ndarray) -> list[tuple[int, int]]:
     """First and last word of each run of tags that begins with B, by the scores (words, 3) of O, B and I."""
     spans: list[tuple[int, int]] = []
     best = tags.argmax(1)

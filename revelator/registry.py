@@ -9,18 +9,25 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import shutil
 import socket
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, requires
 from importlib.metadata import version as find_version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from revelator.artifact import MANIFEST, disk_errors, verify_files
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import parse as parse_version
+
+from revelator.artifact import EMBEDDED_BASES, MANIFEST, disk_errors, verify_files
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.files import sha256_file, staged_folder
 
@@ -29,10 +36,16 @@ if TYPE_CHECKING:
 
 NAME = "revelator"
 EXPERIMENT = "revelator"
+EXPERIMENT_TAGS = {  # without a kind, MLflow's page shows trainings under Evaluations
+    "mlflow.experimentKind": "custom_model_development",
+    "mlflow.note.content": "Trainings, promotions, reports and served questions. Versions: the model `revelator`.",
+}
 CHAMPION = "champion"
 DIGEST_TAG = "manifest_sha256"
 LOADER = "serving.models.flavor"
+PACKAGES = Path(__file__).resolve().parents[1]  # beside this package lie the others
 REACH_SECONDS = 5.0
+NOTHING: Mapping[str, Any] = {}
 _SQLITE = "sqlite:///"
 # Where the environment says nothing else. MLflow would retry 7 times with backoff, about four minutes, before it says
 # that a server is gone; and it would print the addresses of runs before a command's JSON.
@@ -55,6 +68,12 @@ class Version:
     run_id: str
     source: str
     tags: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def model_id(self) -> str | None:
+        """Of the LoggedModel, under which MLflow shows metrics; None where the source names none."""
+        found = re.search(r"\bm-[0-9a-f]{16,}\b", self.source)
+        return found[0] if found else None
 
 
 def home_folder() -> Path:
@@ -95,7 +114,7 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
         client = mlflow.MlflowClient()
         if client.get_experiment_by_name(EXPERIMENT) is None:
             place = (home / "mlartifacts").as_uri() if uri.startswith("sqlite:") else None
-            client.create_experiment(EXPERIMENT, artifact_location=place)
+            client.create_experiment(EXPERIMENT, artifact_location=place, tags=EXPERIMENT_TAGS)
         if "MLFLOW_EXPERIMENT_ID" not in os.environ:  # set by `mlflow run`, whose run is in that experiment
             mlflow.set_experiment(EXPERIMENT)
     return uri
@@ -154,13 +173,23 @@ def client() -> MlflowClient:
     return mlflow.MlflowClient()
 
 
-def register_adapter(folder: Path, name: str = NAME, run_id: str = "", tags: dict[str, str] | None = None) -> int:
-    """Registers an adapter folder as the next version of `name`. An adapter that is registered keeps its version.
+def register_adapter(
+    folder: Path,
+    name: str = NAME,
+    run_id: str = "",
+    tags: Mapping[str, str] = NOTHING,
+    *,
+    description: str = "",
+    params: Mapping[str, str] = NOTHING,
+    metrics: Mapping[str, float] = NOTHING,
+) -> int:
+    """Registers an adapter folder as the next version of `name`, with `params` and `metrics` on MLflow's model of it.
+    An adapter that is registered keeps its version.
 
     The version appears only when every file is stored. Raises ArtifactError for a folder that does not match its
     manifest, Unavailable for a store that cannot be used.
     """
-    verify_files(folder)
+    manifest = verify_files(folder)
     digest = sha256_file(folder / MANIFEST)
     with store_errors(), disk_errors(folder):
         import mlflow
@@ -169,22 +198,29 @@ def register_adapter(folder: Path, name: str = NAME, run_id: str = "", tags: dic
         for known in client.search_model_versions(f"name='{name}'"):
             if known.tags.get(DIGEST_TAG) == digest:
                 return int(known.version)
-        model = mlflow.initialize_logged_model(name=name, source_run_id=run_id or None, model_type="adapter")
+        model = mlflow.initialize_logged_model(
+            name=name, source_run_id=run_id or None, params=dict(params), model_type="adapter"
+        )
         try:
             client.log_model_artifacts(model.model_id, str(folder))
             with tempfile.TemporaryDirectory() as place:
-                flavor = _write_flavor(Path(place) / "flavor", model.model_id, run_id)
+                flavor = _write_flavor(Path(place) / "flavor", model.model_id, run_id, manifest.base_name)
                 client.log_model_artifacts(model.model_id, str(flavor))
         except BaseException:
             client.finalize_logged_model(model.model_id, "FAILED")
             raise
         client.finalize_logged_model(model.model_id, "READY")
-        all_tags = {**(tags or {}), "run_id": run_id, DIGEST_TAG: digest}
-        return int(mlflow.register_model(f"models:/{model.model_id}", name, tags=all_tags).version)
+        for key, value in metrics.items():
+            client.log_metric(run_id, key, value, model_id=model.model_id)
+        all_tags = {**tags, "run_id": run_id, DIGEST_TAG: digest}
+        number = int(mlflow.register_model(f"models:/{model.model_id}", name, tags=all_tags).version)
+        client.update_model_version(name, str(number), description)
+        return number
 
 
-def _write_flavor(folder: Path, model_id: str, run_id: str) -> Path:
-    """Writes what MLflow needs to load the adapter that lies beside these files: loader, signature, an example."""
+def _write_flavor(folder: Path, model_id: str, run_id: str, base: str) -> Path:
+    """Writes what MLflow needs to load the adapter that lies beside these files, in an environment where this package
+    is not installed: loader, code, an embedded base, requirements, signature, an example."""
     import mlflow.pyfunc
     from mlflow.models import Model, ModelSignature
     from mlflow.types import ColSpec, DataType, Schema
@@ -194,15 +230,33 @@ def _write_flavor(folder: Path, model_id: str, run_id: str) -> Path:
     written = Schema(
         [ColSpec(kind, name, required=name != "letters") for name, kind in (kinds | {"error": text}).items()]
     )
+    code = [PACKAGES / "revelator", PACKAGES / "serving"]
+    if base in EMBEDDED_BASES:
+        code.append(folder.with_name("training"))
+        shutil.copytree(EMBEDDED_BASES[base], code[-1] / EMBEDDED_BASES[base].relative_to(PACKAGES / "training"))
     mlflow.pyfunc.save_model(
         path=str(folder),
         loader_module=LOADER,
+        code_paths=list(map(str, code)),
         mlflow_model=Model(model_id=model_id, run_id=run_id or None, artifact_path="."),
         signature=ModelSignature(Schema([ColSpec(text, "question")]), written),
         input_example={"question": ["When was the director of UHF born?"]},
-        pip_requirements=[f"revelator[serve]=={find_version('revelator')}"],
+        pip_requirements=_list_requirements(),
     )
     return folder
+
+
+def _list_requirements() -> list[str]:
+    """What serving needs, in the versions that are installed here; a range of what is not."""
+    wanted = [Requirement(line) for line in requires("revelator") or ()]
+    wanted = [one for one in wanted if one.marker is None or one.marker.evaluate({"extra": "serve"})]
+    for one in wanted:
+        one.marker = None
+        with suppress(PackageNotFoundError):
+            one.specifier = SpecifierSet(
+                f"=={parse_version(find_version(one.name)).public}"
+            )  # 2.13.0+cpu is no release
+    return sorted(map(str, wanted))
 
 
 def resolve(name: str, alias_or_version: str | int) -> Version:
@@ -273,6 +327,11 @@ def download(version: Version, into: Path) -> Path:
                 hint="register the adapter again",
             )
     return into
+
+
+def fetch(version: Version, home: Path) -> Path:
+    """Downloads a version's adapter into the home folder, if it is not there yet."""
+    return download(version, home / "adapters" / f"{version.name}-{version.version}")
 
 
 def _keep_adapter(folder: Path) -> None:

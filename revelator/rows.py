@@ -155,21 +155,21 @@ def write_set(
             writer.close()
         if not writer.counts:
             hint = "mend the rows or change the configuration"
-            raise DataError(_why_there_are_no_rows(about), where=str(target), hint=hint)
-        manifest = _manifest(stage, writer, about)
+            raise DataError(_explain_missing_rows(about), where=str(target), hint=hint)
+        manifest = _make_manifest(stage, writer, about)
         if describe:
             (stage / "README.md").write_text(describe(manifest), encoding="utf-8")
             manifest["files"]["README.md"] = sha256_file(stage / "README.md")
         write_json(stage / MANIFEST, manifest)
 
 
-def _why_there_are_no_rows(about: dict[str, Any]) -> str:
+def _explain_missing_rows(about: dict[str, Any]) -> str:
     reasons = [f"{reason}: {count}" for reason, count in about.get("dropped", {}).items()]
     rows = [f"{row['file']}, line {row['line']}: {row['reason']}" for row in about.get("refused_rows", [])[:3]]
     return "\n  ".join(["not one record came out of the build", *reasons, *rows])
 
 
-def _manifest(folder: Path, writer: SetWriter, about: dict[str, Any]) -> dict[str, Any]:
+def _make_manifest(folder: Path, writer: SetWriter, about: dict[str, Any]) -> dict[str, Any]:
     files = {f"{split}.parquet": sha256_file(folder / f"{split}.parquet") for split in SPLITS}
     return {
         **about,
@@ -250,14 +250,14 @@ def read_batches(folder: Path, split: str, tasks: Container[str] = TASKS) -> Ite
 
     Raises DataError for a set of other columns.
     """
-    names = read_column_names(folder, split)
-    if other := set(names) ^ set(COLUMNS):
+    file = _open(folder, split)
+    if other := set(file.schema_arrow.names) ^ set(COLUMNS):
         raise DataError(
             f"a set of another release: the columns differ by {min(other)}",
             where=str(folder / f"{split}.parquet"),
             hint=BUILD,
         )
-    for batch in _open(folder, split).iter_batches(ROW_GROUP):
+    for batch in file.iter_batches(ROW_GROUP):
         columns = [batch[name].to_pylist() for name in COLUMNS]
         yield [row for row in map(Row, *columns) if row.task in tasks]
 
@@ -289,31 +289,6 @@ def sample_rows(rows: Sequence[Row], each: int) -> list[Row]:
         if len(chosen) < each:
             chosen.append(row)
     return [row for task in sorted(by_task) for row in by_task[task]]
-
-
-# Reading sets of earlier releases, whose columns may differ
-
-
-def read_column_names(folder: Path, split: str) -> list[str]:
-    return _open(folder, split).schema_arrow.names
-
-
-def read_columns(folder: Path, split: str, names: Sequence[str]) -> Iterator[pyarrow.RecordBatch]:
-    """Reads some columns of a split, `ROW_GROUP` rows at a time. Raises DataError if one is missing."""
-    if missing := set(names) - set(read_column_names(folder, split)):
-        raise DataError(f"no column {min(missing)}", where=str(folder), hint="this is no instruction set")
-    yield from _open(folder, split).iter_batches(ROW_GROUP, columns=list(names))
-
-
-def read_values(folder: Path, split: str, place: int) -> dict[str, str]:
-    """Reads every column of the row at `place` (from 0) of a split."""
-    file = _open(folder, split)
-    for group in range(file.num_row_groups):
-        size = file.metadata.row_group(group).num_rows
-        if place < size:
-            return file.read_row_group(group).slice(place, 1).to_pylist()[0]
-        place -= size
-    raise IndexError(place)
 
 
 def _open(folder: Path, split: str) -> pyarrow.parquet.ParquetFile:

@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
+    from revelator.trace import Trace
+
 ENDPOINT, TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 HEADER = "traceparent"
 QUESTIONS_VARIABLE = "REVELATOR_LOG_QUESTIONS"  # whether spans and logs hold questions, plans and answers
 SPAN_TYPE, INPUTS, OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
 PLAN, ROUTE, VERSION = "revelator.plan", "revelator.route", "revelator.version"  # of the span of a served question
+TAG = "mlflow.traceTag."  # before the name of a tag of the whole trace, an attribute of its first span
 TYPES = {"search": "RETRIEVER"}  # of a call; other calls ask a model
 
 NO_ATTRIBUTES: Mapping[str, str] = {}
@@ -64,35 +67,60 @@ def may_hold_texts(environment: Mapping[str, str] = os.environ) -> bool:
     return environment.get(QUESTIONS_VARIABLE, "") not in ("", "0")
 
 
-def describe(asked: str, answers: Sequence[str], plan: str = "", attributes: Mapping[str, str] = NO_ATTRIBUTES) -> None:
-    """Adds attributes to the current span; what was asked, planned and answered where spans may hold texts."""
+def describe_first(trace: Trace, span: Any = None) -> None:
+    """Describes the first span of a question, by default the current one, when the question is over. MLflow's list of
+    traces shows what it asked and answered, and finds it by the version that planned (a tag of the trace)."""
+    version = str(trace.versions.get("revelator", ""))
+    describe(trace.question, trace.answers, attributes={f"{TAG}{VERSION}": version} if version else {}, span=span)
+
+
+def describe(
+    asked: str,
+    answers: Sequence[str],
+    plan: str = "",
+    attributes: Mapping[str, str] = NO_ATTRIBUTES,
+    span: Any = None,
+) -> None:
+    """Adds attributes to a span, by default the current one; what was asked, planned and answered where spans may hold
+    texts."""
     if _tracer is None:
         return
     from opentelemetry.trace import get_current_span
 
-    span = get_current_span()
+    span = span or get_current_span()
     span.set_attributes(dict(attributes))
     if may_hold_texts():
         span.set_attributes({INPUTS: asked, OUTPUTS: list(answers), PLAN: plan})
 
 
-def span(name: str, kind: str = "internal", parent: str | None = None, **attributes: str) -> Block:
+def span(
+    name: str, kind: str = "internal", parent: str | None = None, *, ends: bool = True, **attributes: str
+) -> Block:
     """Opens a span for the block, below the current one or the one that the header `parent` names; `kind` as
-    OpenTelemetry has it (internal, client, server). An exception marks it failed by its type alone."""
+    OpenTelemetry has it (internal, client, server). An exception marks it failed by its type alone. Unless it `ends`
+    with the block, the caller ends what the block is given, which is None while spans are off."""
     if _tracer is None:
         return _NOTHING
-    return _open_span(_tracer, name, kind, parent, attributes)
+    return _open_span(_tracer, name, kind, parent, ends, attributes)
 
 
 @contextmanager
-def _open_span(tracer: Tracer, name: str, kind: str, parent: str | None, attributes: dict[str, str]) -> Iterator[Any]:
+def _open_span(
+    tracer: Tracer, name: str, kind: str, parent: str | None, ends: bool, attributes: dict[str, str]
+) -> Iterator[Any]:
     from opentelemetry.trace import SpanKind, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     attributes = {SPAN_TYPE: TYPES.get(name, "LLM") if kind == "client" and name != "ask" else "CHAIN"} | attributes
     context = TraceContextTextMapPropagator().extract({HEADER: parent}) if parent else None
     with tracer.start_as_current_span(
-        name, context, SpanKind[kind.upper()], attributes, record_exception=False, set_status_on_exception=False
+        name,
+        context,
+        SpanKind[kind.upper()],
+        attributes,
+        record_exception=False,
+        set_status_on_exception=False,
+        end_on_exit=ends,
     ) as span:
         try:
             yield span

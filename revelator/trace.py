@@ -63,6 +63,16 @@ class Passage:
     score: float = 0.0
     relevance: float | None = None
 
+    @property
+    def document(self) -> str:
+        """The document that it is cut from (`handbook/leave.md#120-980`), or nothing."""
+        return self.id.rpartition("#")[0]
+
+    @property
+    def name(self) -> str:
+        """Its title, with the document that it is cut from."""
+        return f"{self.title} in {self.document}" if self.document else self.title
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -204,7 +214,7 @@ class Trace:
             for word, near in node.detail.get("respelled", {}).items():
                 notes.append(f"no document says {word}: read as {' or '.join(near)}")
             if "namesakes" in node.detail and (read := node.find_evidence()):
-                notes.append(f"{read.title} was read; others have the name: {', '.join(node.detail['namesakes'])}")
+                notes.append(f"{read.name} was read; others have the name: {', '.join(node.detail['namesakes'])}")
         return list(dict.fromkeys(notes))
 
     def to_json(self) -> dict[str, Any]:

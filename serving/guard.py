@@ -98,7 +98,7 @@ class Guard:
             raise Unavailable(message, where=self.name, hint="see why it fails, or ask again later", final=True)
         well: bool | None = None
         try:
-            result = await self._attempts(attempt, on_retry)
+            result = await self._try_repeatedly(attempt, on_retry)
             well = True
             return result
         except (Unavailable, DeadlineExceeded, OSError):
@@ -110,7 +110,7 @@ class Guard:
         finally:
             self._breaker.leave(this, well)
 
-    async def _attempts(self, attempt: Callable[[], Awaitable[Result]], on_retry: Callable[[], object]) -> Result:
+    async def _try_repeatedly(self, attempt: Callable[[], Awaitable[Result]], on_retry: Callable[[], object]) -> Result:
         for number in range(1, self.patience.attempts):
             try:
                 return await attempt()
@@ -118,10 +118,10 @@ class Guard:
                 if self._breaker.rests or _is_final(error):
                     raise
             on_retry()
-            await self._sleep(self._pause(number))
+            await self._sleep(self._choose_pause(number))
         return await attempt()
 
-    def _pause(self, number: int) -> float:
+    def _choose_pause(self, number: int) -> float:
         bound = self.patience.pause_seconds * 2 ** (number - 1)
         return self._chance() * min(bound, self.patience.longest_pause_seconds)
 

@@ -35,7 +35,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except LOADING as error:
-        raise _unusable(folder, "the base's tokenizer cannot be loaded", error) from error
+        raise _make_base_error(folder, "the base's tokenizer cannot be loaded", error) from error
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     check_labels(tokenizer)
     return tokenizer
@@ -47,20 +47,20 @@ def check_base(folder: Path, tokenizer: PreTrainedTokenizerBase, *, longest: int
     try:
         settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except LOADING as error:
-        raise _unusable(folder, "the base's configuration cannot be read", error) from error
+        raise _make_base_error(folder, "the base's configuration cannot be read", error) from error
     architecture = next(iter(settings.architectures or ()), "")
     if settings.is_encoder_decoder or architecture.endswith("ForMaskedLM"):
-        raise _unusable(folder, f"{architecture or settings.model_type} is no causal language model")
+        raise _make_base_error(folder, f"{architecture or settings.model_type} is no causal language model")
     refuse_quantized(settings, folder)
     text = settings.get_text_config()
     highest = max(tokenizer.pad_token_id, highest)
     if highest >= text.vocab_size:
-        raise _unusable(
+        raise _make_base_error(
             folder, f"its tokenizer gives token {highest}, but its embeddings end at {text.vocab_size - 1}: they differ"
         )
     positions = getattr(text, "max_position_embeddings", None)
     if positions is not None and longest > positions:
-        raise _unusable(folder, f"the base reads {positions} tokens at most, but rows have up to {longest}")
+        raise _make_base_error(folder, f"the base reads {positions} tokens at most, but rows have up to {longest}")
 
 
 def refuse_quantized(settings: PreTrainedConfig, folder: Path) -> None:
@@ -85,9 +85,9 @@ def load_base(config: Run, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
             folder, dtype=dtype, quantization_config=quantization, use_safetensors=True, trust_remote_code=False
         )
     except LOADING as error:
-        raise _unusable(folder, "the base cannot be loaded", error) from error
+        raise _make_base_error(folder, "the base cannot be loaded", error) from error
 
 
-def _unusable(folder: Path, message: str, error: Exception | None = None) -> ArtifactError:
+def _make_base_error(folder: Path, message: str, error: Exception | None = None) -> ArtifactError:
     reason = f": {str(error).strip().splitlines()[0]}" if error else ""
     return ArtifactError(f"{message}{reason}", where=str(folder), hint="choose another --base")

@@ -16,14 +16,8 @@ MARKER = "whole.json"
 STATE = "state.pt"
 BEST = "best"  # the adapter of the best dev score so far
 RUN = "run.json"
-MOVABLE = {
-    "out",
-    "threads",
-    "log_every",
-    "save_every",
-    "save_minutes",
-    "accelerate",
-}  # may change between a run and its resumption
+# What may change between a run and its resumption.
+MOVABLE = {"out", "threads", "log_every", "save_every", "save_minutes", "accelerate"}
 PLACES = {"base", "set_folder", "adapter", "world", "sets", "text", "minilm"}  # what lies there is known by its digest
 
 
@@ -35,7 +29,7 @@ def save_state(work: Path, step: int, state: dict[str, Any]) -> None:
     folder.mkdir(exist_ok=True)
     torch.save(state, folder / STATE)
     mark_whole(folder)
-    for older in sorted(work.glob("checkpoint-*"), key=_step_of)[:-2]:
+    for older in sorted(work.glob("checkpoint-*"), key=_read_step)[:-2]:
         shutil.rmtree(older)
 
 
@@ -51,7 +45,7 @@ def mark_whole(checkpoint: Path) -> None:
 
 def find_checkpoint(work: Path) -> Path | None:
     """Finds the latest whole checkpoint, and removes later ones that are not whole."""
-    for checkpoint in sorted(work.glob("checkpoint-*"), key=_step_of, reverse=True):
+    for checkpoint in sorted(work.glob("checkpoint-*"), key=_read_step, reverse=True):
         if _is_whole(checkpoint):
             return checkpoint
         shutil.rmtree(checkpoint)
@@ -66,7 +60,7 @@ def remove_run(work: Path) -> None:
     (work / RUN).unlink(missing_ok=True)
 
 
-def _step_of(checkpoint: Path) -> int:
+def _read_step(checkpoint: Path) -> int:
     return int(checkpoint.name.split("-")[1])
 
 

@@ -13,10 +13,12 @@ from typing import Any
 
 import click
 
+from revelator import registry
 from revelator.artifact import MANIFEST, base_folder, disk_errors, read_manifest
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.minilm import fetch_minilm
 from revelator.options import AS_JSON, FOLDER, HOME, URI
+from revelator.registry import NAME
 from revelator.rows import find_plan_fault, verify_set
 from training.checkpoints import RUN, find_checkpoint, lock_work
 from training.config import (
@@ -47,7 +49,11 @@ MADE = {  # by stage: what it makes, and a file by which that is known
     "--rows", type=FOLDER, multiple=True, help="stage: reader: files of rows for reading; override the file's."
 )
 @click.option("--base", help="`mini`, `tiny`, a folder, or a Hub id; overrides the file's.")
-@click.option("--adapter", type=FOLDER, help="stage: grpo: the adapter that it begins with; overrides the file's.")
+@click.option(
+    "--adapter",
+    help="Begin with this adapter: a folder, a version number, `latest`, or an alias such as `champion`; overrides the "
+    "file's.",
+)
 @click.option("--world", type=FOLDER, help="stage: grpo: the world whose answers reward plans; overrides the file's.")
 @click.option("--seed", type=int, help="Overrides the file's.")
 @click.option(
@@ -69,6 +75,7 @@ def train(
     config: str,
     sets: tuple[Path, ...],
     rows: tuple[Path, ...],
+    adapter: str | None,
     out: Path | None,
     resume: bool,
     home: Path,
@@ -81,15 +88,16 @@ def train(
     CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, world, logic, tiny-gpu, qwen3-0.6b,
     qwen3-1.7b, qwen3-4b, llama-3.2-1b, llama-3.2-3b, smollm3-3b, gemma-3-1b, lfm2-350m: LoRA on an instruction set,
     tracked in MLflow; the adapter of the step with the best mean score of the tasks on dev rows becomes a registered
-    version. With `stage: grpo` (grpo-tiny) a training goes on from an adapter, by rewards for the plans that it writes
-    itself. With `stage: pretrain` (pretrain-tiny, pretrain-minilm) it makes a small base, and with `stage: reader`
-    (reader) what reads answers from passages: folders and no versions.
+    version. With --adapter it goes on from an adapter. With `stage: grpo` (grpo-tiny) it does so by rewards for the
+    plans that it writes itself. With `stage: pretrain` (pretrain-tiny, pretrain-minilm) it makes a small base, and with
+    `stage: reader` (reader) what reads answers from passages: folders and no versions.
 
     \b
     Examples:
       revelator train demo --set runs/demo/sets/world
       revelator train qwen3-0.6b --set DIR --out runs/adapters/qwen
       revelator train my.yaml --resume
+      revelator train demo --set DIR --adapter champion
       revelator train llama-3.2-3b --set DIR --processes 8 --accelerate fsdp
       revelator train qwen3-4b --set DIR --quantization nf4
       revelator train grpo-tiny --set DIR --adapter runs/adapters/demo --world runs/demo/world
@@ -99,6 +107,8 @@ def train(
     """
     if find_spec("accelerate") is None:  # training runs in a process of its own, whose error would be a traceback
         raise ModuleNotFoundError(name="accelerate")
+    if adapter is not None:
+        changes["adapter"] = _find_adapter(adapter, home, tracking_uri)
     settings = _resolve(config, sets, rows, out, home, changes)
     began = time.monotonic()
     result = _train_in_work_folder(settings, resume, home, tracking_uri)
@@ -123,6 +133,13 @@ def train(
             f"adapter {result['adapter']}: {result['name']} version {result['version']}, in {result['seconds']:.0f} s"
         )
         click.echo(f"next: revelator model promote --home {home} --version {result['version']}{store}")
+
+
+def _find_adapter(adapter: str, home: Path, tracking_uri: str | None) -> Path:
+    if Path(adapter).is_dir():
+        return Path(adapter)
+    registry.connect(tracking_uri, home, must_exist=True)
+    return registry.fetch(registry.resolve(NAME, adapter), home)
 
 
 def _resolve(

@@ -38,6 +38,10 @@ def find_accelerate_file(name: str) -> Path:
     return shipped if shipped.is_file() else Path(name)
 
 
+def _digest_file(path: Path) -> str:
+    return sha256_file(path) if path.is_file() else ""
+
+
 def check_weights(weights: dict[str, float], known: Iterable[str], kind: str) -> dict[str, float]:
     """Returns the weights. Raises ValueError for unknown names, weights below 0 or not finite, or none above 0."""
     if unknown := set(weights) - set(known):
@@ -92,10 +96,12 @@ class Settings(Strict):
 
 
 class Run(Settings):
-    """What the stages that train an adapter share. `batch_size` rows stand in each process's batch."""
+    """What the stages that train an adapter share. `batch_size` rows stand in each process's batch. `adapter` is the
+    folder of the adapter that the training begins with."""
 
     stage: str
     base: str = "tiny"
+    adapter: Path | None = None
     set_folder: Path | None = None
     batch_size: int = Field(32, ge=1)
     gradient_accumulation: int = Field(1, ge=1)
@@ -116,8 +122,8 @@ class Run(Settings):
         return check_weights(tasks, TASKS, "task")
 
     def digest_inputs(self) -> dict[str, str]:
-        """Digests what is read beside base and set."""
-        return {}
+        """Digests what is read beside base and set; "" for what is gone."""
+        return {"adapter_digest": _digest_file(self.adapter / MANIFEST)} if self.adapter else {}
 
     @property
     def global_batch(self) -> int:
@@ -130,7 +136,8 @@ class Run(Settings):
 
 
 class TrainConfig(Run):
-    """Supervised fine-tuning. Lengths are in tokens."""
+    """Supervised fine-tuning, of a new adapter or on from `adapter`, whose settings `lora` must have. Lengths are in
+    tokens."""
 
     stage: Literal["sft"] = "sft"
     max_length: int = Field(512, ge=16)
@@ -149,7 +156,6 @@ class GrpoConfig(Run):
     """
 
     stage: Literal["grpo"]
-    adapter: Path | None = None
     world: Path | None = None
     hard: bool = True
     completions: int = Field(8, ge=2)
@@ -171,12 +177,11 @@ class GrpoConfig(Run):
         return self
 
     def digest_inputs(self) -> dict[str, str]:
-        """Digests the adapter that it begins with, and the world; "" if they are gone."""
-        assert self.adapter
-        files = {"adapter_digest": self.adapter / MANIFEST}
+        digests = super().digest_inputs()
         if self.world:
-            files["world_digest"] = self.world / "questions.jsonl" if self.world.is_dir() else self.world
-        return {name: sha256_file(file) if file.is_file() else "" for name, file in files.items()}
+            file = self.world / "questions.jsonl" if self.world.is_dir() else self.world
+            digests["world_digest"] = _digest_file(file)
+        return digests
 
 
 class PretrainConfig(Settings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from revelator.errors import ConfigError
 from revelator.files import sha256_file, staged_folder, write_bytes, write_json
 from revelator.options import AS_JSON, FOLDER, HOME, URI
 from revelator.registry import CHAMPION, NAME
+from training.checkpoints import flatten
 from training.config import Run
 
 if TYPE_CHECKING:
@@ -49,8 +51,9 @@ def complete_adapter(
     return write_manifest(folder, base_name=base, base_digest=base_digest, data_digest=data_digest, run_id=run_id)
 
 
-def register_version(config: Run, manifest: AdapterManifest) -> int:
-    """Registers the adapter at `config.out` and returns its version; it may have been registered already."""
+def register_version(config: Run, manifest: AdapterManifest, figures: Mapping[str, float]) -> int:
+    """Registers the adapter at `config.out`, with the last `figures` of its training, and returns its version; it may
+    have been registered already."""
     assert config.out is not None and config.set_folder is not None
     tags = {
         "set_folder": str(config.set_folder.resolve()),
@@ -58,7 +61,15 @@ def register_version(config: Run, manifest: AdapterManifest) -> int:
         "base": manifest.base_name,
         "stage": config.stage,
     }
-    return registry.register_adapter(config.out, NAME, manifest.run_id, tags)
+    begun = f", on from the adapter {config.adapter.name}" if config.adapter else ""
+    learnt = f"{config.steps} steps of {config.global_batch} rows of the set {config.set_folder.name}"
+    description = f"{config.stage} on the base {manifest.base_name}{begun}: {learnt} ({manifest.data_digest[:12]})"
+    params = {name: str(value) for name, value in flatten(config.model_dump(mode="json")).items()}
+    # Names of their own: a metric of a model is one of its run, too, where it would be one more point of the curve.
+    metrics = {f"model/{name}": value for name, value in figures.items() if name.startswith(("dev/", "best/"))}
+    return registry.register_adapter(
+        config.out, NAME, manifest.run_id, tags, description=description, params=params, metrics=metrics
+    )
 
 
 @click.command()

@@ -48,7 +48,7 @@ def launch(settings: AnyConfig, resume: bool, home: Path, tracking_uri: str | No
     command += ["-m", "training.launch", str(resolved), *["--resume"] * resume]
     process = subprocess.Popen(
         command,
-        env=_environment(home, tracking_uri),
+        env=_make_environment(home, tracking_uri),
         stdin=subprocess.PIPE,  # closed when this process ends, however it ends: see the head of this module
         stdout=subprocess.PIPE,
         text=True,
@@ -71,7 +71,7 @@ def launch(settings: AnyConfig, resume: bool, home: Path, tracking_uri: str | No
     return outcome
 
 
-def _environment(home: Path, tracking_uri: str | None) -> dict[str, str]:
+def _make_environment(home: Path, tracking_uri: str | None) -> dict[str, str]:
     environment = os.environ | {"REVELATOR_HOME": str(home), "TOKENIZERS_PARALLELISM": "false"}
     if tracking_uri:
         environment["MLFLOW_TRACKING_URI"] = tracking_uri

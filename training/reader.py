@@ -99,7 +99,7 @@ class ReaderModel(torch.nn.Module):
         states = self.encoder(input_ids=ids, attention_mask=mask, token_type_ids=types).last_hidden_state.float()
         return self.tokens(states), self.kinds(states[:, 0])
 
-    def trained(self) -> dict[str, torch.nn.Parameter]:
+    def list_trained(self) -> dict[str, torch.nn.Parameter]:
         return {name: value for name, value in self.named_parameters() if value.requires_grad}
 
 
@@ -195,13 +195,13 @@ def _run_steps(
             console.print(f"step {step}/{config.steps}  loss {smooth:.3f}  {speed:.2f} s a step", highlight=False)
             mlflow.log_metrics({"train/loss": smooth, "train/rate": optimizer.param_groups[0]["lr"]}, step=step)
         if step % config.save_every == 0 and step < config.steps:
-            trained = {name: value.detach() for name, value in model.trained().items()}
+            trained = {name: value.detach() for name, value in model.list_trained().items()}
             save_state(config.work, step, {"model": trained, "optimizer": optimizer.state_dict(), "step": step})
 
 
 def make_optimizer(model: ReaderModel, rate: float) -> torch.optim.AdamW:
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
-    for name, value in model.trained().items():
+    for name, value in model.list_trained().items():
         full = rate if name.startswith("encoder.") else rate * HEAD_RATE
         groups.setdefault((full, 0.01 if value.ndim == 2 else 0.0), []).append(value)
     return torch.optim.AdamW([{"params": p, "full": full, "weight_decay": d} for (full, d), p in groups.items()])
@@ -219,7 +219,7 @@ def _take_step(model: ReaderModel, optimizer: torch.optim.AdamW, batch: list[Exa
     loss = compute_loss(scores.float(), kinds.float(), batch)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.trained().values(), 1.0)
+    torch.nn.utils.clip_grad_norm_(model.list_trained().values(), 1.0)
     optimizer.step()
     return loss.item()
 
@@ -316,7 +316,7 @@ def load_model(minilm: Path, layers: int) -> ReaderModel:
 def load_trained(model: ReaderModel, folder: Path) -> None:
     """Puts the weights of a trained reader into the model. Raises ArtifactError where it has other layers."""
     weights = load_file(open_folder(folder).weights_path)
-    trained = model.trained()
+    trained = model.list_trained()
     if weights.keys() != trained.keys():
         raise ArtifactError("the reader has other layers", where=str(folder), hint="give `layers` as it was trained")
     model.load_state_dict(weights, strict=False)
@@ -325,7 +325,7 @@ def load_trained(model: ReaderModel, folder: Path) -> None:
 def round_weights(model: ReaderModel) -> None:
     """Gives the trained weights the values that they have when they are saved."""
     with torch.no_grad():
-        for value in model.trained().values():
+        for value in model.list_trained().values():
             value.copy_(value.to(torch.bfloat16))
 
 
@@ -341,7 +341,7 @@ def save_reader(config: ReaderConfig, model: ReaderModel, calibration: Calibrati
         "minilm": DIGESTS[WEIGHTS],
     }
     with disk_errors(config.out), staged_folder(config.out) as stage:
-        weights = {name: value.detach().to(torch.bfloat16) for name, value in model.trained().items()}
+        weights = {name: value.detach().to(torch.bfloat16) for name, value in model.list_trained().items()}
         save_file(weights, stage / READER)
         write_json(stage / SETTINGS, settings)
         write_json(stage / "figures.json", {"run_id": run_id, "dev": figures})

@@ -28,20 +28,20 @@ from typing import Any
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
-from peft import LoraConfig
+from peft import LoraConfig, PeftModel
 from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
 from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
-from revelator.artifact import ADAPTER_CONFIG, ADAPTER_WEIGHTS, base_digest, base_folder
+from revelator.artifact import ADAPTER_CONFIG, ADAPTER_WEIGHTS, base_digest, base_folder, verify_adapter
 from revelator.errors import ConfigError, DataError
 from revelator.files import sha256_text, staged_folder, write_json
 from revelator.rows import read_split, sample_rows, verify_set
 from revelator.tasks import TASKS
 from training.base_model import check_base, choose_precision, load_base, load_tokenizer
 from training.checkpoints import BEST
-from training.config import TrainConfig
+from training.config import Lora, TrainConfig
 from training.export import use_lasting_names
 from training.stage import Inputs, MarkWholeCheckpoints, Stage, make_common_settings, train_adapter
 from training.tokens import (
@@ -93,6 +93,9 @@ def read_inputs(config: TrainConfig) -> SftInputs:
     if config.set_folder is None or config.out is None:
         raise ConfigError("set_folder and out must be given", hint="run `revelator train`, or write both in the file")
     base = base_folder(config.base)
+    if config.adapter:
+        verify_adapter(config.adapter, base)
+        check_lora(config, config.adapter)
     manifest = verify_set(config.set_folder)
     tokenizer = load_tokenizer(base)
     weighted = {task for task, weight in config.tasks.items() if weight > 0}
@@ -123,17 +126,29 @@ def read_inputs(config: TrainConfig) -> SftInputs:
     )
 
 
+def check_lora(config: TrainConfig, adapter: Path) -> None:
+    """Raises ConfigError if the adapter that the training begins with has other settings than `lora`."""
+    there = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    found = Lora(rank=there["r"], alpha=there["lora_alpha"], dropout=there["lora_dropout"])
+    if found != config.lora:
+        values = ", ".join(f"{name}: {value}" for name, value in found.model_dump().items())
+        hint = f"write them into the configuration: lora: {{{values}}}"
+        raise ConfigError(f"lora = {config.lora}: the adapter has {found}", where=str(adapter), hint=hint)
+
+
 def make_trainer(config: TrainConfig, inputs: SftInputs, report: Report) -> TaskTrainer:
     dtype = choose_precision(config)
+    base = load_base(config, inputs.base, dtype)
+    begun = PeftModel.from_pretrained(base, config.adapter, is_trainable=True) if config.adapter else None
     trainer = TaskTrainer(
         dev=inputs.dev,
         work=config.work,
-        model=load_base(config, inputs.base, dtype),
+        model=begun or base,
         args=make_settings(config, dtype),
         train_dataset=inputs.tokens.rows.select(inputs.order),
         eval_dataset=_to_dataset(inputs.dev),  # asked for because evaluation is on
         processing_class=inputs.tokenizer,
-        peft_config=make_lora(config),
+        peft_config=None if begun else make_lora(config),
         callbacks=[MarkWholeCheckpoints(), report],
     )
     trainer.remove_callback(PrinterCallback)

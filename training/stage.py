@@ -127,7 +127,7 @@ def train_adapter(stage: Stage, config: Run, *, resume: bool) -> dict | None:
             if checkpoint is None:  # an earlier run's files go once every check has passed
                 remove_run(config.work)
             manifest = _track_training(stage, config, inputs, trainer, Start(identity, run_id, checkpoint), report)
-        version = register_version(config, manifest)
+        version = register_version(config, manifest, report.figures)
     made = {"adapter": str(config.out), "name": registry.NAME, "version": version, "run_id": manifest.run_id}
     return made | {"tracking_uri": uri, "figures": report.figures}
 
@@ -151,7 +151,7 @@ def _track_training(
     """Trains within an MLflow run and saves the adapter."""
     assert config.out is not None and config.set_folder is not None
     digests = {"base_digest": inputs.base_digest, "data_digest": inputs.manifest["digest"]}
-    with open_tracked_run(start.run_id, config.out.name) as run_id:
+    with open_tracked_run(start.run_id, config.out.name, inputs.describe(config)) as run_id:
         record_run(config.work, run_id, start.identity)
         console.print(f"MLflow run {run_id} at {mlflow.get_tracking_uri()}", highlight=False, soft_wrap=True)
         if start.checkpoint:

@@ -44,12 +44,14 @@ PRINTED = re.compile(r"train/(loss|token_accuracy)|rollouts/reward|dev/(loss|sco
 
 
 @contextmanager
-def open_tracked_run(run_id: str | None, name: str) -> Iterator[str]:
-    """Opens an MLflow run with system metrics, a new one or the one of a killed process. Yields its id.
+def open_tracked_run(run_id: str | None, name: str, description: str | None = None) -> Iterator[str]:
+    """Opens an MLflow run with system metrics, a new one with `name` and `description` or the one of a killed process.
+    Yields its id.
 
     An error marks the run FAILED, a stop KILLED; its curves stay.
     """
-    with mlflow.start_run(run_id=run_id, run_name=None if run_id else name, log_system_metrics=True) as run:
+    new: dict[str, Any] = {} if run_id else {"run_name": name, "description": description}
+    with mlflow.start_run(run_id=run_id, log_system_metrics=True, **new) as run:
         try:
             yield run.info.run_id
         except KeyboardInterrupt:
@@ -57,11 +59,11 @@ def open_tracked_run(run_id: str | None, name: str) -> Iterator[str]:
             raise
 
 
-def log_data_set(folder: Path, manifest: dict) -> None:
-    """Logs the instruction set that a run reads."""
+def log_data_set(folder: Path, manifest: dict, context: str = "training") -> None:
+    """Logs the instruction set that a run reads, and what it is read for."""
     source = get_dataset_source_from_json(json.dumps({"uri": str(folder.resolve())}), "local")
     dataset = MetaDataset(source, name=folder.name, digest=manifest["digest"][:DIGEST_CHARACTERS])  # type: ignore[abstract]
-    mlflow.log_input(dataset, context="training")
+    mlflow.log_input(dataset, context=context)
     mlflow.log_dict(manifest, "set_manifest.json")
 
 

@@ -110,12 +110,9 @@ def _show_answers(question: AnnotatedQuestion) -> list[Shown]:
     if question.route != "single" or question.query:
         return []
     [step] = question.steps
-    shown = {"question": step.question, "documents": _list_documents(question)}
+    documents = [{"title": passage.title, "text": passage.text} for passage in question.passages]
+    shown = {"question": step.question, "documents": documents}
     return [(shown, json.dumps(step.answers, ensure_ascii=False))]
-
-
-def _list_documents(question: AnnotatedQuestion) -> list[dict[str, str]]:
-    return [{"title": passage.title, "text": passage.text} for passage in question.passages]
 
 
 def _has_one_title(question: AnnotatedQuestion) -> bool:

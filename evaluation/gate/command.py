@@ -19,6 +19,7 @@ from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
 from revelator.files import sha256_file
 from revelator.options import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS, URI
 from revelator.registry import CHAMPION, Version
+from revelator.rows import read_manifest
 from serving.models.adapters import find_adapter, open_engine
 from serving.protocols import DECODINGS, Decoding
 
@@ -189,7 +190,8 @@ def promote(
         return _print_summary(as_json, "the gate is open; --dry-run moves nothing", summary)
     scored = {"set": str(folder), "split": split, "rows": sum(map(len, slices.values()))}
     summary["questions"] = counts
-    run_id = _log_promotion(summary | {"moved": True}, scored, {"challenger": ours, "champion": theirs or {}})
+    sides = {"challenger": ours, "champion": theirs or {}}
+    run_id = _log_promotion(summary | {"moved": True}, scored, sides, folder, challenger)
     registry.tag_version(challenger, "promotion_run", run_id)
     if doubts:
         registry.tag_version(challenger, "forced", "; ".join(doubts))
@@ -263,19 +265,36 @@ def _print_summary(as_json: bool, text: str, summary: dict[str, Any]) -> None:
     click.echo(json.dumps(summary) if as_json else text)
 
 
-def _log_promotion(summary: dict[str, Any], scored: dict[str, Any], sides: dict[str, Scores]) -> str:
-    """Logs scores, verdict and both versions in an MLflow run, before the alias moves. Returns the run's id."""
+def _log_promotion(
+    summary: dict[str, Any], scored: dict[str, Any], sides: dict[str, Scores], set_folder: Path, challenger: Version
+) -> str:
+    """Logs scores, verdict, data set and both versions in an MLflow run, before the alias moves; the challenger's
+    scores on its model, too. Returns the run's id."""
     import mlflow
 
+    from training.tracking import log_data_set
+
     version, replaced = str(summary["version"]), str(summary["replaced"] or "none")
-    with mlflow.start_run(run_name=f"promote-{version}") as run:
+    about = f"Version {version} became champion in place of {replaced}: {describe_mean(summary)}"
+    with mlflow.start_run(run_name=f"promote-{version}", description=about) as run:
         mlflow.set_tags({"kind": "promotion", "challenger": version, "replaces": replaced})
         mlflow.log_params(scored)
+        log_data_set(set_folder, read_manifest(set_folder), "evaluation")
         for side, scores in sides.items():
+            of = challenger.model_id if side == "challenger" else None
             for task, own in scores.items():
-                mlflow.log_metrics({f"{side}/{task}_{name}": value for name, value in own.scores.items()})
+                mlflow.log_metrics({f"{side}/{task}_{name}": v for name, v in own.scores.items()}, model_id=of)
         mlflow.log_dict(summary, "verdict.json")
     return str(run.info.run_id)
+
+
+def describe_mean(summary: dict[str, Any]) -> str:
+    """How the mean over tasks changed, in words."""
+    if summary["change"] is None:
+        return f"mean over tasks {summary['mean']:.3f}"
+    change = summary["change"]
+    ends = f"{change['mean']:+.3f} [{change['low']:+.3f}, {change['high']:+.3f}]"
+    return f"mean over tasks {summary['champion_mean']:.3f} to {summary['mean']:.3f}, {ends}"
 
 
 def _summarise(challenger: Version, champion: Version | None, verdict: Verdict) -> dict[str, Any]:

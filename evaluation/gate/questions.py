@@ -79,7 +79,7 @@ class Examination:
 
     def score(self, version: Version, title: str) -> Scores:
         adapter = fetch_version(version, self.home)
-        found = score_adapter(adapter, self.slices, title, self.base, self.threads)
+        found = score_adapter(adapter, self.slices, title, self.base, self.threads, self.home)
         for name, prepared in self._prepare(version).items():
             found[name] = ask_questions(*prepared, self.home, f"{title}: {name}")
         return found

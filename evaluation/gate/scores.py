@@ -9,19 +9,24 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import numpy as np
 from rich.progress import Progress
 from rich.table import Table
 
+import evaluation
+import revelator
+import serving
 from evaluation.metrics.bootstrap import Interval, bootstrap
 from evaluation.metrics.plans import PLAN_MEASURES
 from evaluation.rows import append_rows, progress_bar, read_rows
 from revelator.errors import ConfigError, TaskOutputError
-from revelator.files import write_json
+from revelator.files import code_digest, sha256_file, sha256_text, write_json
 from revelator.rows import Row, read_split, sample_rows, verify_set
 from revelator.scores import normalise, roc_auc
 from revelator.tasks import TASKS, Task
@@ -199,15 +204,52 @@ def score_adapter(
     title: str,
     base: str | None = None,
     threads: int | None = None,
+    home: Path | None = None,
 ) -> Scores:
     """Loads an adapter on its base, or on `base`, grades the rows of each slice and averages the scores of each task;
-    the slice's name stands before the task's."""
+    the slice's name stands before the task's. With `home`, rows that this adapter was graded on before are not asked
+    again."""
     engine, found = open_engine(adapter, base, threads), Scores()
+    grades = Grades.of(adapter, home) if home else Grades(None)
     with progress_bar() as progress:
         for name, rows in slices.items():
-            scores = score_tasks(grade_rows(engine, rows, progress, f"{title}: {name}"))
-            found |= {f"{name}{task}": own for task, own in scores.items()}
+            done, keep = grades.find(rows), partial(grades.keep, rows)
+            graded = grade_rows(engine, rows, progress, f"{title}: {name}", done=done, write=keep)
+            found |= {f"{name}{task}": own for task, own in score_tasks(graded).items()}
     return found
+
+
+class Grades:
+    """What an adapter wrote for rows before, in files of `folder`, one a batch, so that two processes may grade at
+    once. A row is known by what it asks and by what is right, whichever set it stands in."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self._known: dict[str, GradedRow] = {}
+        for path in folder.glob("*.json") if folder else ():
+            batch = json.loads(path.read_text(encoding="utf-8"))
+            self._known |= {key: GradedRow(**row) for key, row in batch.items()}
+
+    @classmethod
+    def of(cls, adapter: Adapter, home: Path) -> Grades:
+        """The grades of a registered version below `home`. Other code of ours may grade otherwise, and begins anew."""
+        assert adapter.folder
+        about = sha256_file(adapter.folder / "manifest.json") + code_digest(revelator, serving, evaluation)
+        return cls(home / "gate" / f"rows-{sha256_text(about)[:16]}")
+
+    def find(self, rows: Iterable[Row]) -> list[GradedRow]:
+        known = [(row, self._known.get(_identify(row))) for row in rows]
+        return [replace(graded, id=row.id) for row, graded in known if graded]
+
+    def keep(self, rows: Iterable[Row], graded: Iterable[GradedRow]) -> None:
+        """Keeps the grades of some of `rows`."""
+        if self.folder:
+            keys = {row.id: _identify(row) for row in rows}
+            write_json(self.folder / f"{uuid4().hex}.json", {keys[row.id]: asdict(row) for row in graded})
+
+
+def _identify(row: Row) -> str:
+    return sha256_text(json.dumps([row.prompt, row.gold, row.label, row.entities]))
 
 
 def build_score_table(scores: Scores, title: str) -> Table:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.leakage import normalise
-from evaluation.harness.checks import check_ids
 from evaluation.harness.config import BenchmarkConfig
+from evaluation.harness.folder import check_ids
 from evaluation.harness.formats import FORMATS, BenchmarkQuestion, read_own
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text

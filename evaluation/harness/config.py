@@ -31,6 +31,7 @@ class OwnColumns(Strict):
 
     question: str = "question"
     answer: str = "answer"
+    also: str = "also"
     titles: str = "titles"
     plan: str = "plan"
     route: str = "route"
@@ -76,6 +77,8 @@ def describe_own(path: Path, columns: Iterable[str], sample: int | None = None) 
     if wrong := [text for text in columns if "=" not in text]:
         raise ConfigError(f"not FIELD=NAME: {wrong[0]!r}", where="--column", hint="--column question=Frage")
     names = dict(text.split("=", 1) for text in columns) or None
+    if unknown := [name for name in names or () if name not in OwnColumns.model_fields]:
+        raise ConfigError(f"no such field: {unknown[0]!r}", where="--column", hint=", ".join(OwnColumns.model_fields))
     return {"format": "own", "path": str(path), "name": path.stem, "columns": names, "sample": sample}
 
 
@@ -170,15 +173,14 @@ class RunConfig(Strict):
     run asks a running Triton; a baseline asks the inner models, with the token in the server's home folder `home`.
 
     `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
-    `corpora` are the files from which the index must have been built. `limits` are those of `revelator.limits.Limits`.
-    `merge` and `own_knowledge` say what the language model `generator` writes beyond the reading of passages.
+    `limits` are those of `revelator.limits.Limits`. `merge` and `own_knowledge` say what the language model `generator`
+    writes beyond the reading of passages.
     """
 
     benchmark: BenchmarkConfig
     system: SystemConfig
     ablation: AblationConfig = AblationConfig()
     index: FilePath = ""
-    corpora: tuple[FilePath, ...] = ()
     home: FilePath = "runs"
     adapter: str = "champion"
     base: str = ""

@@ -19,6 +19,8 @@ import json
 import os
 import platform
 import re
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -30,11 +32,11 @@ from pydantic_core import to_json
 
 import revelator
 import serving
-from evaluation.harness.checks import check_ids
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import append_lines, code_digest, read_lines, sha256_file, sha256_text, write_json
 
 FORMAT = 1
+SHOWN = 3  # ids that an error names
 RUN, QUESTIONS, METRICS = "run.json", "questions.jsonl", "metrics.json"
 
 
@@ -225,6 +227,26 @@ def read_questions(folder: Path, run: Run | None = None, *, whole: bool = True) 
     check_ids([row.id for row in rows], run.ids, str(path), whole=whole)
     order = {id: place for place, id in enumerate(run.ids)}
     return sorted(rows, key=lambda row: order[row.id])
+
+
+def check_ids(found: Sequence[str], wanted: Collection[str], where: str, *, whole: bool = True) -> None:
+    """Raises DataError that names ids that are doubled, foreign or missing."""
+    doubled = [id for id, times in Counter(found).items() if times > 1]
+    known, given = set(wanted), set(found)
+    faults = [
+        ("twice", doubled),
+        ("of no question of the benchmark", [id for id in dict.fromkeys(found) if id not in known]),
+    ]
+    if whole:
+        faults.append(("missing", [id for id in wanted if id not in given]))
+    if said := [f"{_list_some(ids)} {fault}" for fault, ids in faults if ids]:
+        raise DataError(f"the ids do not fit the benchmark: {'; '.join(said)}", where=where)
+
+
+def _list_some(ids: Sequence[str]) -> str:
+    """`4 ids (a, b, c, …)`."""
+    more = ", …" if len(ids) > SHOWN else ""
+    return f"{len(ids)} id{'s' if len(ids) > 1 else ''} ({', '.join(ids[:SHOWN])}{more})"
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:

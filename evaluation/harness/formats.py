@@ -24,10 +24,12 @@ from revelator.plans import leaves, parse, render, to_letters
 
 @dataclass(frozen=True)
 class BenchmarkQuestion:
-    """A question with its gold; `kind` is the benchmark's own word for it ("bridge", "3hop1", "KG-Web")."""
+    """A question with its gold; `kind` is the benchmark's own word for it ("bridge", "3hop1", "KG-Web"). `spellings`
+    are other ways to write each value of a list, in the order of the gold answers."""
 
     gold: AnnotatedQuestion
     kind: str = ""
+    spellings: tuple[tuple[str, ...], ...] = ()
 
     @property
     def id(self) -> str:
@@ -199,11 +201,13 @@ def _read_world(path: str) -> Iterator[BenchmarkQuestion]:
 
 
 def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[BenchmarkQuestion]:
-    """Questions of one's own: CSV, TSV, JSON lines or parquet with `question` and `answer`, and perhaps `titles` (of
-    the passages that hold the answer), `plan` and `route`. Several values are a list, or one text with `|` between
-    them; of answers all are wanted. Raises DataError that names the line, or the columns where one is missing."""
+    """Questions of one's own: CSV, TSV, JSON lines or parquet with `question` and `answer`, and perhaps `also` (other
+    spellings of the answer; of several answers one for each, or nothing), `titles` (of the passages that hold the
+    answer), `plan` and `route`. Several values are a list, or one text with `|` between them; of answers all are
+    wanted. Raises DataError that names the line, or the columns where one is missing."""
     names = columns or OwnColumns()
-    routes: dict[str, str] = {}
+    more: dict[str, tuple[str, tuple[tuple[str, ...], ...]]] = {}  # route and spellings, by id
+    known: dict[str, tuple[str, ...]] = {}  # answers by question
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         if missing := [name for name in (names.question, names.answer) if name not in row]:
@@ -212,28 +216,50 @@ def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[Benchmark
         asked, answers = fields.read_question(row, names.question), _list_values(row[names.answer])
         if not answers:
             raise DataError("the answer is empty: leave out a question that has none")
+        if known.setdefault(asked, answers) != answers:
+            hint = "one row for a question: `|` between several answers, other spellings in the column `also`"
+            raise DataError(f"the question was asked before, with another answer: {asked!r:.80}; {hint}")
         plan, route = (str(row.get(name) or "").strip() for name in (names.plan, names.route))
         try:
             expression = render(parse(plan)) if plan else ""
         except ExpressionError as error:
             raise DataError(f"the plan cannot be read: {error.message}") from error
         identity = fields.make_id(row, "own", asked, "id")
-        routes[identity] = route
+        more[identity] = route, _list_spellings(row.get(names.also), len(answers))
         passages = tuple(AnnotatedPassage(title, "", True) for title in _list_values(row.get(names.titles)))
         gold = AnnotatedQuestion(identity, "own", "", "", asked, route or "complex", expression)
         return replace(gold, answers=answers, passages=passages)
 
     for question in _require_all(read_annotated(path, annotate)):
-        yield BenchmarkQuestion(replace(question, route=routes[question.id]))  # a route that nobody gave is not scored
+        route, spellings = more[question.id]  # a route that nobody gave is not scored
+        yield BenchmarkQuestion(replace(question, route=route), spellings=spellings)
 
 
 def _list_values(value: Any) -> tuple[str, ...]:
-    """The values of a field: a list's items, or what stands between the `|` of a text."""
-    items = (
-        [*value] if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else str(value).split("|")
-    )
-    texts = [" ".join(str(item).split()) for item in items if value is not None]
-    return tuple(dict.fromkeys(filter(None, texts)))
+    """The values of a field, each once."""
+    return tuple(dict.fromkeys(filter(None, _split_values(value))))
+
+
+def _list_spellings(value: Any, answers: int) -> tuple[tuple[str, ...], ...]:
+    """For each of the answers its other spellings. Raises DataError where it is not clear whose they are."""
+    if answers == 1 or not _list_values(value):
+        return (_list_values(value),)
+    places = _split_values(value)
+    if len(places) != answers:
+        raise DataError(
+            f"{len(places)} other spellings for {answers} answers: give one for each, in their order, or nothing "
+            "(`|J. Roe` for `Ana Berg|Jo Roe`)"
+        )
+    return tuple(tuple(filter(None, [place])) for place in places)
+
+
+def _split_values(value: Any) -> list[str]:
+    """A list's items, or what stands between the `|` of a text."""
+    if value is None:
+        return []
+    is_list = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
+    items = [*value] if is_list else str(value).split("|")
+    return ["" if item is None else " ".join(str(item).split()) for item in items]
 
 
 _read_hotpot = _read_rows(lambda row, file: _annotate_hotpot(row, "hotpotqa", "CC-BY-SA-4.0"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from itertools import chain, zip_longest
 
 from data_gen.questions import AnnotatedQuestion
@@ -52,12 +52,24 @@ def start_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
 
 
 def score_answers(
-    prediction: str, predictions: Collection[str], golds: Collection[str], normaliser: str, *, is_list: bool
+    prediction: str,
+    predictions: Collection[str],
+    golds: Collection[str],
+    normaliser: str,
+    *,
+    is_list: bool,
+    spellings: Sequence[tuple[str, ...]] = (),
 ) -> dict[str, float]:
-    """Computes em, acc and f1 by the rule of the benchmark, or by that of lists if all of several gold values count."""
+    """Computes em, acc and f1 by the rule of the benchmark, or by that of lists if all of several gold values count.
+    Of a value that has other `spellings` the one counts that a prediction comes closest to."""
+    ways = [(gold, *others) for gold, others in zip_longest(golds, spellings, fillvalue=())]
     if is_list and len(golds) > 1:
-        return dict(vars(score_list_answer([*predictions], [*golds])))
-    return dict(vars(score_answer(prediction, [*golds], normaliser)))
+        return dict(vars(score_list_answer([*predictions], [_choose_spelling(way, predictions) for way in ways])))
+    return dict(vars(score_answer(prediction, [*chain(*ways)], normaliser)))
+
+
+def _choose_spelling(ways: tuple[str, ...], predictions: Collection[str]) -> str:
+    return max(ways, key=lambda way: max((astuple(score_answer(one, [way])) for one in predictions), default=()))
 
 
 def score_trace(
@@ -73,8 +85,8 @@ def score_trace(
 ) -> QuestionRow:
     """Makes the row of an answered question. `plans`: the system compiles plans, so that a missing plan is a wrong one.
     `sequential`: it runs one step after the other. `switched_off`: tasks that an ablation answered."""
-    text, rule = join_answers(trace.answers), benchmark.normaliser
-    scores = score_answers(text, trace.answers, row.golds, rule, is_list=benchmark.has_list_answers)
+    text, rule, is_list = join_answers(trace.answers), benchmark.normaliser, benchmark.has_list_answers
+    scores = score_answers(text, trace.answers, row.golds, rule, is_list=is_list, spellings=question.spellings)
     found = _list_retrieved_titles(trace)
     probabilities = [node.detail["probability"] for node in trace.nodes if "probability" in node.detail]
     judged = [[p.relevance for p in node.documents if p.relevance is not None] for node in trace.nodes]

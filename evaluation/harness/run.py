@@ -174,8 +174,8 @@ def score_predictions(
     predicted = read_predictions(path, ids)
     for question in questions:
         row, values = start_row(question, benchmark), predicted[question.id]
-        text = join_answers(values)
-        scores = score_answers(text, values, row.golds, benchmark.normaliser, is_list=benchmark.has_list_answers)
+        text, rule, is_list = join_answers(values), benchmark.normaliser, benchmark.has_list_answers
+        scores = score_answers(text, values, row.golds, rule, is_list=is_list, spellings=question.spellings)
         status = "answered" if text else "unanswered"
         yield replace(row, prediction=text, predictions=values, status=status, scores=scores)
 

@@ -18,7 +18,6 @@ from evaluation.harness.ablations import (
     check_ablation,
     keep_sources,
 )
-from evaluation.harness.checks import check_index
 from evaluation.harness.config import RunConfig
 from revelator.client import AsyncClient
 from revelator.errors import ConfigError
@@ -45,8 +44,6 @@ from serving.triton.control import control_client
 from serving.triton.repository import read_planner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from serving.models.engine import Engine
 
 Ask = Callable[[str], Awaitable[Trace]]
@@ -120,15 +117,15 @@ def read_limits(config: RunConfig) -> Limits:
 
 
 def describe_system(config: RunConfig) -> dict[str, Any]:
-    """Describes `adapter`, `index` and `generator` of a run by version and digest. Raises ArtifactError if the index
-    was not built from `corpora`, and Unavailable if no server answers."""
+    """Describes `adapter`, `index` and `generator` of a run by version and digest. Raises ArtifactError for a
+    folder that is no index, and Unavailable if no server answers."""
     return _describe_served(config) if config.url else _describe_local(config)
 
 
 def _describe_local(config: RunConfig) -> dict[str, Any]:
     adapter = describe_planner(config) if needs_revelator(config) else {}
     generator = f"{config.generator.model} at {config.generator.url}" if config.generator else "embedded"
-    index = _describe_index(Path(config.index), config.corpora) if needs_index(config) else {}
+    index = _describe_index(Path(config.index)) if needs_index(config) else {}
     return {"adapter": adapter, "index": index, "generator": generator}
 
 
@@ -142,10 +139,8 @@ def describe_planner(config: RunConfig) -> dict[str, str]:
     return {"version": version, "manifest": made, "base": Path(config.base or found.base_name).name}
 
 
-def _describe_index(folder: Path, corpora: Sequence[str]) -> dict[str, Any]:
+def _describe_index(folder: Path) -> dict[str, Any]:
     manifest = INDEX.read_manifest(folder)
-    if corpora:
-        check_index(manifest, [Path(path) for path in corpora], str(folder))
     return {"folder": str(folder), "digest": sha256_file(folder / "manifest.json"), "count": manifest["count"]}
 
 
@@ -165,9 +160,7 @@ def _describe_served(config: RunConfig) -> dict[str, Any]:
     folder = Path(parameters.get("index", ""))
     index: dict[str, Any] = {"folder": str(folder)}
     if (folder / "manifest.json").is_file():
-        index = _describe_index(folder, config.corpora)
-    elif config.corpora:
-        raise ConfigError(f"the server's index lies elsewhere: {folder}", where="corpora", hint="leave corpora out")
+        index = _describe_index(folder)
     generator = " at ".join(filter(None, [parameters.get("model", ""), parameters.get("endpoint", "")]))
     return {"adapter": adapter, "index": index, "generator": generator}
 

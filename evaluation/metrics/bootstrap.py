@@ -73,8 +73,6 @@ def paired_bootstrap(
     groups: Mapping[str, Sequence[str]],
     *,
     confidence: float,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> tuple[dict[str, Interval], Interval]:
     """Computes the mean difference of each task, and of the mean over tasks, with the interval from the
     `1 - confidence` to the `confidence` quantile.
@@ -91,7 +89,7 @@ def paired_bootstrap(
         member = np.array([place[group] for group in groups[task]])
         np.add.at(sums[:, column], member, np.asarray(differences[task], dtype=float))
         np.add.at(counts[:, column], member, 1)
-    means = _draw_means(sums, counts, resamples, seed)
+    means = _draw_means(sums, counts, RESAMPLES, seed=0)
     found = sums.sum(axis=0) / counts.sum(axis=0)
     each = {
         task: _take_interval(found[column], means[:, column], confidence, int(counts[:, column].sum()))

@@ -83,7 +83,7 @@ def score_plan(output: str, gold: Expression, question: str, names: Sequence[str
         "leaves": len(leaves(plan)) == len(leaves(gold)),
         "exact": plan == gold,
         "bound": is_equal_when_bound(plan, gold),
-        "arguments": arguments_match(plan, gold, names),
+        "arguments": have_equal_arguments(plan, gold, names),
         "names": copies_names(plan, question, names),
     }
 
@@ -137,7 +137,7 @@ PLAN_MEASURES = {
 }
 
 
-def arguments_match(plan: Expression, gold: Expression, names: Sequence[str]) -> bool:
+def have_equal_arguments(plan: Expression, gold: Expression, names: Sequence[str]) -> bool:
     """Whether the plan has gold's graph up to the order of `+`, each leaf mentions the same of `names` and uses the
     same leaves as its gold leaf, no leaf adds a name that gold lacks, and relations are in gold's order.
 
@@ -150,8 +150,8 @@ def arguments_match(plan: Expression, gold: Expression, names: Sequence[str]) ->
         return False
     ours_said, said = _collect_words(plan, ours, names), _collect_words(gold, theirs, names)
     return all(
-        dice(ours_said[a], said[a]) + dice(ours_said[b], said[b])
-        >= dice(ours_said[a], said[b]) + dice(ours_said[b], said[a])
+        compute_dice(ours_said[a], said[a]) + compute_dice(ours_said[b], said[b])
+        >= compute_dice(ours_said[a], said[b]) + compute_dice(ours_said[b], said[a])
         for a, b in combinations(said, 2)
     )
 
@@ -225,6 +225,6 @@ def _remove_names(text: str, names: Sequence[str]) -> str:
     return text
 
 
-def dice(some: set[str], others: set[str]) -> float:
+def compute_dice(some: set[str], others: set[str]) -> float:
     """Computes Dice's coefficient; 0 for two empty sets."""
     return 2 * len(some & others) / (len(some) + len(others)) if some or others else 0.0

@@ -43,7 +43,7 @@ class Case:
     right: Side
 
 
-def find_worst_cases(run: LoadedRun, measure: str, count: int = CASES_SHOWN) -> list[Case]:
+def find_worst_cases(run: LoadedRun, measure: str) -> list[Case]:
     """The lowest scores. Of equal ones, those that found the fewest gold pages, then that cost the most tokens.
 
     Refused questions and those without a gold plan come last: there are no two plans to compare.
@@ -55,7 +55,8 @@ def find_worst_cases(run: LoadedRun, measure: str, count: int = CASES_SHOWN) -> 
         return is_last, score, recall, -row.cost.tokens_in, sha256_text(row.id)
 
     rows = sorted((row for row in run.rows if measure_row(row, measure) is not None), key=rank)
-    return [_build_case(row, run.name, _build_gold_side(row), _build_side(row, run, measure)) for row in rows[:count]]
+    chosen = rows[:CASES_SHOWN]
+    return [_build_case(row, run.name, _build_gold_side(row), _build_side(row, run, measure)) for row in chosen]
 
 
 def find_most_different_cases(

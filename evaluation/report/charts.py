@@ -151,7 +151,7 @@ def _chart_route_confusion(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
         if counts := run.metrics["confusion"]:
             used = {*counts, *(label for row in counts.values() for label in row)}
             labels = [label for label in TASKS["route"].labels or () if label in used]
-            note = "Gold routes down, predicted ones across. A cell is as dark as its share of the row."
+            note = "Gold routes down, predicted ones across. The stronger a colour, the larger the share of its row."
             paint = partial(paint_confusion, counts=counts, labels=labels)
             yield Chart("confusion", f"Routes of {run.name}", note, [run], 40 + 45 * len(labels), paint)
 

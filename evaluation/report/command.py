@@ -1,4 +1,4 @@
-"""`revelator eval report`: write the page and the summary, and log both to MLflow with the figures of every run."""
+"""`revelator eval report`: write the page, and log it to MLflow with the figures of every run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from evaluation.harness.folder import METRICS, QUESTIONS, RUN
-from evaluation.report.page import Report, build_report, render_html, render_markdown
+from evaluation.report.page import Report, build_report, render_html
 from evaluation.report.runs import LoadedRun, load_runs
 from revelator import registry
 from revelator.errors import ConfigError
@@ -22,14 +22,14 @@ from revelator.files import write_bytes
 from revelator.options import AS_JSON, FOLDER, HOME, REGISTERED, URI
 from revelator.registry import DIGEST_TAG, Version
 
-PAGE, SUMMARY = "report.html", "report.md"
+PAGE = "report.html"
 REPORT_TAG = "evaluation_report"  # of a registered version: the MLflow run that holds its latest report
 METRIC_ENDINGS = {"value": "", "low": "_low", "high": "_high", "n": "_n"}
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=FOLDER)
-@click.option("--out", required=True, type=FOLDER, help="Folder of the page and the summary.")
+@click.option("--out", required=True, type=FOLDER, help="Folder of the page.")
 @click.option("--against", help="System that the others are compared with.  [default: the first of each benchmark]")
 @click.option("--mlflow/--no-mlflow", default=True, show_default=True, help="Log runs and page to MLflow.")
 @REGISTERED
@@ -46,7 +46,7 @@ def report(
     tracking_uri: str | None,
     as_json: bool,
 ) -> None:
-    """Write one self-contained HTML page and a Markdown summary of RUNS.
+    """Write one self-contained HTML page of RUNS.
 
     RUNS are folders of `revelator eval run`, in the order of the tables. For each benchmark the page says in one
     sentence what follows from the comparison, and has tables with intervals, paired differences, charts, the worst and
@@ -60,7 +60,7 @@ def report(
       revelator eval report runs/eval/auto --out runs/report --no-mlflow --json
     """
     # `*` names the report of `eval run` beside the runs that it compares, too
-    loaded = load_runs([run for run in runs if run.name not in (PAGE, SUMMARY)])
+    loaded = load_runs([run for run in runs if run.name != PAGE])
     if not loaded:
         raise ConfigError("no run is named", where="RUNS", hint="name folders of revelator eval run")
     if against and against not in {run.name for run in loaded}:
@@ -72,20 +72,20 @@ def report(
         registry.connect(tracking_uri, home)
         run_id, versions = log_report(built, loaded, out, name)
     conclusions = {section.name: section.conclusion for section in built.sections}
-    written = {"page": str(out / PAGE), "summary": str(out / SUMMARY)}
     if as_json:
-        click.echo(json.dumps(written | {"run_id": run_id, "versions": versions, "conclusions": conclusions}))
+        written = {"page": str(out / PAGE), "run_id": run_id, "versions": versions, "conclusions": conclusions}
+        click.echo(json.dumps(written))
         return
     for benchmark, conclusion in conclusions.items():
         click.echo(f"{benchmark}: {conclusion}")
-    click.echo(f"page: {written['page']}\nsummary: {written['summary']}")
+    click.echo(f"page: {out / PAGE}")
     if mlflow:
         under = ", ".join(f"{name} version {version}" for version in versions) or f"no version of {name}"
         click.echo(f"MLflow: run {run_id}, figures under {under}")
 
 
 def write_report(runs: Sequence[LoadedRun], out: Path, against: str | None = None) -> Report:
-    """Writes the page and the summary of `runs` into `out`, with the command that this process runs."""
+    """Writes the page of `runs` into `out`, with the command that this process runs."""
     built = build_report(
         runs,
         against=against,
@@ -93,13 +93,12 @@ def write_report(runs: Sequence[LoadedRun], out: Path, against: str | None = Non
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=metadata.version("revelator"),
     )
-    write_bytes(out / SUMMARY, render_markdown(built).encode())
     write_bytes(out / PAGE, render_html(built).encode())
     return built
 
 
 def log_report(built: Report, runs: Sequence[LoadedRun], out: Path, name: str) -> tuple[str, list[int]]:
-    """Log the page and the summary in `out` and, nested below, each run. What follows from the runs is the description
+    """Log the page in `out` and, nested below, each run. What follows from the runs is the description
     of the MLflow run. `registry.connect` comes first.
 
     Return the id of the MLflow run, and the versions of the registered model `name` that figures were logged under.
@@ -114,8 +113,7 @@ def log_report(built: Report, runs: Sequence[LoadedRun], out: Path, name: str) -
         measured = {run.folder: _find_measured_version(run, versions) for run in runs}
         for run in runs:
             _log_run(run, measured[run.folder])
-        for file in (PAGE, SUMMARY):
-            mlflow.log_artifact(str(out / file))
+        mlflow.log_artifact(str(out / PAGE))
         found = {version.version: version for version in measured.values() if version}
         for version in found.values():
             registry.tag_version(version, REPORT_TAG, parent.info.run_id)
@@ -143,11 +141,10 @@ def _log_run(run: LoadedRun, version: Version | None) -> None:
         mlflow.log_metrics(
             {f"{name}{end}": figures[name][part] for name in figures for part, end in METRIC_ENDINGS.items()}
         )
-        model = re.search(r"\bm-[0-9a-f]{16,}\b", version.source) if version else None
-        if model:  # a version has several runs: there each metric also names its benchmark and system
+        if version and version.model_id:  # it has several runs: there each metric also names its benchmark and system
             place = f"{_name_metric(run.benchmark)}/{_name_metric(run.name)}"
             own = {f"{place}/{name}": estimate["value"] for name, estimate in figures.items()}
-            mlflow.log_metrics(own, model_id=model[0])
+            mlflow.log_metrics(own, model_id=version.model_id)
         for file in (RUN, METRICS, QUESTIONS):
             mlflow.log_artifact(str(run.folder / file), "run")
 

@@ -1,4 +1,4 @@
-"""The report: what the runs of each benchmark say, as one HTML page that loads nothing else, and as Markdown."""
+"""The report: what the runs of each benchmark say, as one HTML page that loads nothing else."""
 
 from __future__ import annotations
 
@@ -49,12 +49,6 @@ class Table:
         """In rem, with columns of equal width that hold the longest interval."""
         longest = max((len(cell.interval) for *_, cells in self.rows for cell in cells), default=0)
         return 8 + max(6, 1 + 0.42 * longest) * (1 + len(self.measures))
-
-    def to_markdown(self) -> str:
-        head = ["system", "questions", *self.measures.values()]
-        texts = [[_escape(system), n, *map(str, cells)] for system, n, cells in self.rows]
-        lines = [head, ["---"] * len(head), *texts]
-        return "\n\n".join([f"### {self.title}", self.note, "\n".join(f"| {' | '.join(line)} |" for line in lines)])
 
 
 @dataclass(frozen=True)
@@ -218,26 +212,3 @@ def render_html(report: Report) -> str:
     style = Markup(folder.joinpath("style.css").read_text(encoding="utf-8"))
     template = environment.from_string(folder.joinpath("page.html").read_text(encoding="utf-8"))
     return template.render(report=report, style=style)
-
-
-def render_markdown(report: Report) -> str:
-    """The same tables, and how to repeat each run."""
-    made = f"Made {report.made} by revelator {report.version}: `{report.command}`."
-    parts = ["# Evaluation", f"{made} Charts, cases and plans are in `report.html`."]
-    for section in report.sections:
-        conclusion = f"**{_escape(section.conclusion)}**"
-        parts += [f"## {section.name}", conclusion, section.about, *(table.to_markdown() for table in section.tables)]
-    parts.append("## Reproduce")
-    for run in report.runs:
-        lines = "\n".join(f"* {name}: {_format_code(text)}" for name, text in run.recipe.items())
-        parts.append(f"### {_escape(run.title)}\n\n{lines}")
-    return "\n\n".join(parts) + "\n"
-
-
-def _escape(text: str) -> str:
-    """Text that a Markdown table shows as it is."""
-    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
-
-
-def _format_code(text: str) -> str:
-    return f"`` {text} ``" if "`" in text else f"`{text}`"

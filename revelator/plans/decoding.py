@@ -1,5 +1,4 @@
-(
-    """What a decoder of plans and logical queries is held to, derived from `bnf.lark` and `logic.lark`.
+"""What a decoder of plans and logical queries is held to, derived from `bnf.lark` and `logic.lark`.
 
 What `make_plan_grammar` allows parses, and checks by `scoped`. Whether a part of a plan holds a placeholder becomes
 grammar. Each rule of the file is written out in up to four kinds:
@@ -14,9 +13,8 @@ reads, only those that `render` could write are left: ` * ` and not ` × `, no e
 characters; a brace is always that of a placeholder, and a placeholder outside quotes holds no space. Depth and the
 limits of an executor are no part of it: `Grammar.deepest` tells a decoder when to close.
 
-What `make_logic_grammar` allows parses and can be run."""
-    ""
-)
+What `make_logic_grammar` allows parses and can be run.
+"""
 
 from __future__ import annotations
 

@@ -48,9 +48,7 @@ class PlanLanguage:
     spell: Callable[[Any], str]
     locate: Callable[[str, Any], Diagnostic] = lambda text, fault: fault
     doubts: Callable[[Any], tuple[Diagnostic, ...]] = lambda plan: ()
-    letters: Callable[[Any], str | None] = lambda plan: (
-        None
-    )  # the shape for people, in a language that has such a spelling
+    letters: Callable[[Any], str | None] = lambda plan: None  # the shape as people spell it, where they do
     json_schema: Callable[[], dict[str, Any]] | None = None  # of a language that is JSON
     counts_in_merge: bool = False  # a plan says nothing of what its question counts by: the merge compares with it
 

@@ -125,6 +125,9 @@ def deploy(
     if url and engine != "vllm":
         raise click.UsageError("--url is that of a vLLM server: give --engine vllm, too")
     if engine == "vllm" and not url:
+        if rollback or canary is not None or watch:
+            said = "Triton's vLLM backend reads its adapters once, when it is loaded: --rollback, --canary and --watch"
+            raise click.UsageError(f"{said} need a vLLM server, --url")
         deploy_vllm(home, name, alias, also, engine_config, tracking_uri, as_json)
         return
     if also or engine_config:

@@ -47,7 +47,6 @@ EXTRAS = {  # what each extra lets one do
 }
 CPU_FLAGS = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX"}
 ON_A_NODE = ("gpus", "cuda", "bitsandbytes", "faiss-gpu", "vllm", "triton", "triton-vllm")  # `--gpu`
-NEEDED_ON_A_NODE = ("gpus", "cuda")
 MARKS = {"ok": "[green]ok[/]", "absent": "[yellow]absent[/]", "fault": "[red]fault[/]"}
 
 
@@ -81,8 +80,8 @@ def doctor(home: Path, tracking_uri: str | None, need: tuple[str, ...], gpu: boo
       revelator doctor --gpu
     """
     findings = [each for each in examine(home, tracking_uri) if not gpu or each.name in ON_A_NODE]
-    if gpu:
-        need = (*need, *NEEDED_ON_A_NODE)
+    if gpu:  # without a card, torch is not to blame
+        need = (*need, "gpus", *("cuda" for each in findings if each.name == "gpus" and each.state == "ok"))
     names = [finding.name for finding in findings]
     if unknown := sorted(set(need) - set(names)):
         raise click.UsageError(f"--need {unknown[0]}: parts are {', '.join(names)}")
@@ -92,7 +91,7 @@ def doctor(home: Path, tracking_uri: str | None, need: tuple[str, ...], gpu: boo
     else:
         _print(findings)
         for each in missing:
-            click.echo(f"{each.name}: {each.remedy or each.found}", err=True)
+            click.echo(f"error: {each.name}: {each.found}\n  hint: {each.remedy}", err=True)
     sys.exit(1 if missing else 0)
 
 
@@ -169,7 +168,7 @@ def _examine_gpu() -> Iterator[Finding]:
     cards = [[value.strip() for value in line.split(",")] for line in (said or "").splitlines()]
     cards = [card for card in cards if len(card) == len(fields.split(","))]
     if not cards:
-        yield Finding("gpus", "absent", "no NVIDIA card answers `nvidia-smi`", purpose, "install the driver, or go on")
+        yield Finding("gpus", "absent", "no NVIDIA card answers `nvidia-smi`", purpose, "install NVIDIA's driver")
     else:
         shown = [
             f"{name}, {int(free) / 1024:.0f} of {int(total) / 1024:.0f} GiB free" for name, total, free, *_ in cards
@@ -212,23 +211,24 @@ def _find_version(distribution: str) -> str | None:
 
 
 def _examine_triton() -> Iterator[Finding]:
-    """The server and the backends that it carries."""
+    """The server, and one with NVIDIA's vLLM backend."""
     purpose = "serving over gRPC: `revelator serve`"
     with tempfile.TemporaryDirectory() as work:
         try:
-            installation = find_installation(Path(work))
+            found = find_installation(Path(work))
         except ConfigError as error:
             is_installed = _find_version("nvidia-pytriton") is not None  # and lacks what it needs to run
             yield Finding("triton", "fault" if is_installed else "absent", error.message, purpose, error.hint or "")
-            return
-        backends = sorted(folder.name for folder in installation.backends.iterdir() if folder.is_dir())
-    yield Finding("triton", "ok", f"{installation.binary}, backends: {', '.join(backends)}", purpose)
-    purpose = "adapters on vLLM behind Triton"
-    if "vllm" in backends:
-        yield Finding("triton-vllm", "ok", "in the server", purpose)
-    else:
-        remedy = "use NVIDIA's image with the vLLM backend"
-        yield Finding("triton-vllm", "absent", "not in this server", purpose, remedy)
+        else:
+            backends = sorted(folder.name for folder in found.backends.iterdir() if folder.is_dir())
+            yield Finding("triton", "ok", f"{found.binary}, backends: {', '.join(backends)}", purpose)
+        purpose = "adapters on vLLM behind Triton"
+        try:
+            found = find_installation(Path(work), "vllm")
+        except ConfigError as error:
+            yield Finding("triton-vllm", "absent", error.message, purpose, error.hint or "")
+        else:
+            yield Finding("triton-vllm", "ok", str(found.binary), purpose)
 
 
 def _examine_disk(home: Path) -> Finding:

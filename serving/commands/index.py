@@ -23,12 +23,12 @@ from serving.retrieval.calibration import fit_calibrations, read_calibrations, r
 from serving.retrieval.documents import OVERLAP, SIZE
 from serving.retrieval.index_folder import Faiss, Kind
 from serving.retrieval.logic import Conjunction, Disjunction, Negation, Operators
-from serving.retrieval.logical_search import Calibration, LogicalSettings, Ranking, Source, rank_logical
+from serving.retrieval.logical_search import Calibration, LogicalSettings, Source, search_logical
 
 RERANKED = 50  # passages that a cross-encoder reads
 SHOWN = 160  # characters of a text
 LISTED = 10  # files that were left out
-LOGICAL = ("source", "conjunction", "disjunction", "negation", "calibrate", "calibration", "exact")
+LOGICAL = ("source", "conjunction", "disjunction", "negation", "calibrate", "calibration")
 
 
 def make_choice(literal: Any) -> click.Choice:
@@ -209,9 +209,6 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
 @click.option("--not", "negation", default="complement", show_default=True, type=make_choice(Negation), help="--logic")
 @click.option("--calibrate", is_flag=True, help="--logic: scores to probabilities, by each term's own best passages.")
 @click.option("--calibration", type=FOLDER, help="--logic: the same by a file of `revelator index calibrate`.")
-@click.option(
-    "--exact/--candidates", default=None, help="--logic: score all passages or candidates.  [default: by memory]"
-)
 @click.option("--reranker", help="Cross-encoder that reads the best passages again: a folder or a Hub id.")
 @AS_JSON
 @click.pass_context
@@ -227,8 +224,8 @@ def search(
 ) -> None:
     """Print the best passages for QUERY.
 
-    With --logic, standard error says whether every passage was scored or candidates, and what is odd about the query;
-    --json then writes an object of `exact`, `scored`, `warnings` and `passages`, else the list of passages.
+    With --logic, standard error says what is odd about the query; --json then writes an object of `warnings` and
+    `passages`, else the list of passages.
 
     \b
     Examples:
@@ -242,19 +239,20 @@ def search(
     settings = _make_logical_settings(**how) if logic else None
     opened = Index.open(folder)
     depth = max(k, RERANKED) if reranker else k
+    warnings = None
     if settings is None:
-        passages, head = opened.search(query, depth), None
+        passages = opened.search(query, depth)
     else:
         parsed = language.parse(query)
-        found = rank_logical(opened, parsed, depth, settings)
-        passages, head = opened.read_passages(found.scores, found.places), _describe_ranking(found, parsed)
+        passages = search_logical(opened, parsed, depth, settings)
+        warnings = [{"code": d.code, "message": d.message, "hint": d.hint} for d in language.check(parsed)]
     for word, near in getattr(passages, "respelled", {}).items():
         click.echo(mask_controls(f"no passage says {word}: read as {' or '.join(near)}"), err=True)
     if reranker:
         from serving.retrieval.encoder import Reranker
 
         passages = Reranker(reranker).rerank(query, passages, k)
-    _print(passages, head, len(opened), as_json)
+    _print(passages, warnings, as_json)
 
 
 def _refuse_unused(context: click.Context) -> None:
@@ -275,24 +273,17 @@ def _make_logical_settings(
     return LogicalSettings(operators, calibration="self" if calibrate else "none", **more)
 
 
-def _describe_ranking(found: Ranking, query: language.Query) -> dict[str, Any]:
-    """What a logical search says beside its passages."""
-    warnings = [{"code": d.code, "message": d.message, "hint": d.hint} for d in language.check(query)]
-    return {"exact": found.exact, "scored": found.scored, "warnings": warnings}
-
-
-def _print(passages: list[Passage], head: dict[str, Any] | None, count: int, as_json: bool) -> None:
-    if head is not None:
-        for warning in head["warnings"]:
-            click.echo(f"{warning['code']}: {warning['message']}\n  hint: {warning['hint']}", err=True)
-        scored = "exact: all" if head["exact"] else f"candidates: {head['scored']:,} of"
-        click.echo(f"{scored} {count:,} passages scored", err=True)
+def _print(passages: list[Passage], warnings: list[dict[str, str]] | None, as_json: bool) -> None:
+    """`warnings` are those about a logical query; None for words."""
+    for warning in warnings or ():
+        click.echo(f"{warning['code']}: {warning['message']}\n  hint: {warning['hint']}", err=True)
     if as_json:
         rows = [asdict(passage) for passage in passages]
-        click.echo(json.dumps(rows if head is None else head | {"passages": rows}, ensure_ascii=False))
+        found = rows if warnings is None else {"warnings": warnings, "passages": rows}
+        click.echo(json.dumps(found, ensure_ascii=False))
         return
     if not passages:
-        click.echo("no passage shares a word with the query" if head is None else "no passage matches the query")
+        click.echo("no passage shares a word with the query" if warnings is None else "no passage matches the query")
     for passage in passages:
         text = _fit_line(passage.text)
         text = text if len(text) <= SHOWN else text[: SHOWN - 1].rstrip() + "…"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from revelator import spans
@@ -27,6 +28,7 @@ from serving.guard import Guard
 from serving.knowledge.labels import fold_label
 from serving.pauses import offload
 from serving.protocols import Found, GenerateRequest, Generator, Reading, Retriever, Revelator
+from serving.retrieval import extract_terms
 
 Report = Callable[[EventKind, Node], None]
 VERDICTS = ("yes", "no")
@@ -192,7 +194,7 @@ async def judge_documents(
 async def read_documents(models: Models, node: Node, kept: Sequence[Passage], limits: Limits) -> None:
     """Reads the answer from documents that were judged, if one of them names what is asked about."""
     question = node.asked or node.question
-    if missing := await find_missing_name(node.question, question, kept):
+    if missing := await find_missing_name(node.question, question, kept, node.detail.get("respelled", {})):
         node.status, node.error = "unanswered", f"none of the documents that are relevant names {missing}"
         return
     await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)), limits.answer_floor)
@@ -215,14 +217,16 @@ async def answer_from_own_knowledge(models: Models, node: Node) -> None:
 
 def find_namesakes(chosen: Passage | None, question: str, relevant: Sequence[Passage]) -> list[str]:
     """Titles of relevant passages that bear the name of the chosen one with another addition, where the question has
-    neither: "Mercury (element)" beside "Mercury (planet)", "Springfield, Ohio" beside "Springfield, Texas"."""
+    neither: "Mercury (element)" beside "Mercury (planet)", "Springfield, Ohio" beside "Springfield, Texas"; and other
+    documents of the same title."""
     if chosen is None:
         return []
     asked, (name, addition) = _fold(question), _split_title(chosen.title)
     others = dict.fromkeys(p.title for p in relevant if _fold(p.title) != _fold(chosen.title))
     same = [title for title in others if name.strip() and _split_title(title)[0] == name]
     said = [part for part in (addition, *(_split_title(title)[1] for title in same)) if part.strip() and part in asked]
-    return [] if said else same
+    twins = [p.name for p in relevant if p.title == chosen.title and p.document != chosen.document]
+    return [*([] if said else same), *dict.fromkeys(twins if chosen.document else [])]
 
 
 def _split_title(title: str) -> tuple[str, str]:
@@ -237,22 +241,39 @@ def _select_relevant(passages: list[Passage], limits: Limits) -> list[Passage]:
     return (relevant or possible)[: limits.kept]
 
 
-async def find_missing_name(template: str, asked: str, passages: Sequence[Passage]) -> str | None:
+async def find_missing_name(
+    template: str,
+    asked: str,
+    passages: Sequence[Passage],
+    respelled: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> str | None:
     """The name that a question is about, if it is in none of the passages; None where one has it, or without a name.
 
     A passage names it by its rarest word, or by more than half of its words: "Berg" stands for "Dr. Anna Berg", and
-    another "Dr." does not. Case and accents do not count.
+    another "Dr." does not. Words count as the search found them: by their stem, or as they were `respelled`.
     """
     words = find_entity_words(template, asked)
     if not words:
         return None
     said = sum(len(passage.text) for passage in passages)
-    told = await offload(said, lambda: _fold(" ".join(f"{passage.title} {passage.text}" for passage in passages)))
-    found = [word for word in words if _fold(word) in told]
+    found = await offload(said, partial(_find_said_words, words, passages, respelled))
     rarest = max(map(_rank_by_rarity, words))
     if 2 * len(found) > len(words) or any(_rank_by_rarity(word) == rarest for word in found):
         return None
     return ", ".join(words)
+
+
+def _find_said_words(
+    words: Sequence[str], passages: Sequence[Passage], respelled: Mapping[str, Sequence[str]]
+) -> list[str]:
+    text = " ".join(f"{passage.title} {passage.text}" for passage in passages)
+    folded, terms = _fold(text), {*extract_terms(text)}
+
+    def is_said(word: str) -> bool:
+        near = [way for part in _fold(word).split() for way in respelled.get(part, ())]
+        return _fold(word) in folded or any(own <= terms for way in (word, *near) if (own := {*extract_terms(way)}))
+
+    return [word for word in words if is_said(word)]
 
 
 def find_entity_words(template: str, asked: str) -> list[str]:

@@ -181,6 +181,9 @@ async def _take_route(run: Run, expression: Expression | None, strategy: str) ->
     if expression is not None:
         await routes.run_plan(run, expression, "given")
         return
+    if run.continuation is not None:
+        await routes.run_plan(run, run.continuation, "model")
+        return
     run.route = await routes.choose_route(run) if strategy == "auto" else strategy
     await ROUTES[run.route](run)
 

@@ -101,7 +101,7 @@ class Recorder:
                 self.skip(node, NOT_REACHED)
         trace.nodes = self.nodes()
         trace.usage = Usage.total([node.usage for node in trace.nodes])
-        trace.critical_path_ms = self._critical_path_ms()
+        trace.critical_path_ms = self._compute_critical_path_ms()
         trace.outcome = _judge_outcome(trace)
         if trace.outcome != "answered":
             reasons = dict.fromkeys(filter(None, [trace.reason, _find_reason(trace)]))
@@ -110,7 +110,7 @@ class Recorder:
         self.report("finished", trace)
         return trace
 
-    def _critical_path_ms(self) -> float:
+    def _compute_critical_path_ms(self) -> float:
         """The longest sum of the nodes' own times along `after`: the latency with unlimited parallel capacity."""
         longest = {id: node.ended_ms - node.started_ms for id, node in self._nodes.items()}
         longest.update(dict.fromkeys(self._enclosing, 0.0))

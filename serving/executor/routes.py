@@ -7,7 +7,6 @@ model's own can be run.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -15,10 +14,10 @@ from typing import Any
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
 from revelator.limits import Limits
-from revelator.plans import Atomic, Diagnostic, Expression, check, doubts, leaves, logic, parse, render
+from revelator.plans import Atomic, Dependent, Diagnostic, Expression, check, doubts, leaves, logic, parse, render
 from revelator.plans import Sequence as ListOf
-from revelator.plans.bnf import unbrace_placeholders
-from revelator.plans.names import find_name_words
+from revelator.plans.bnf import blank_placeholders, unbrace_placeholders
+from revelator.plans.names import find_name_words, find_words
 from revelator.tasks import (
     TASKS,
     TRANSLATE_BNF,
@@ -41,13 +40,8 @@ log = logging.getLogger(__name__)
 
 TURNS, TURN_CHARACTERS = 10, 500  # of a conversation: what a language model reads to see what a question refers to
 UNCLEAR = (
-    "the question can only be understood from what was said before, which takes a language model ({reason}): "
+    "the question can only be understood from what was said before, and it is not clear how ({reason}): "
     'ask the whole question, with its names ("Where was Ana Berg born?", not "Where was she born?")'
-)
-FRAGMENT = re.compile(  # "And the other one?", but not "And who founded it?"
-    r"\s*(?:and\s+)?(?:what|how) about\b"
-    r"|\s*(?:and|or|but)\b(?!\W+(?:wh\w+|how|is|are|was|were|did|do|does|has|have|can)\b)",
-    re.IGNORECASE,
 )
 TEMPERATURES = (0.0, 0.5, 0.8, 1.0)  # the first valid plan is taken (QCompiler, section 3.3)
 
@@ -55,9 +49,9 @@ TEMPERATURES = (0.0, 0.5, 0.8, 1.0)  # the first valid plan is taken (QCompiler,
 async def read_in_conversation(run: Run, history: Sequence[Step]) -> bool:
     """Makes the question one that can be understood without the conversation; returns whether there is one to answer.
 
-    A language model writes it. Where there is none, or it cannot, a question that names something is asked as it
-    stands. One that names nothing ("And where was she born?") or is no whole question ("And the Harbour Office?") is
-    unanswered: the embedded base takes the last answer for whatever is missing, and is often wrong.
+    A language model writes it. Where there is none, or it cannot, the planner reads the question together with an
+    earlier one, and the step that it adds is asked. Otherwise a question that names something, or that the planner adds
+    as it stands, is asked so, and any other is unanswered.
     """
     steps = tuple(
         Step(step.question[:TURN_CHARACTERS], tuple(answer[:TURN_CHARACTERS] for answer in step.answers))
@@ -71,14 +65,57 @@ async def read_in_conversation(run: Run, history: Sequence[Step]) -> bool:
             node.answers = [written]
             if written != run.question:
                 run.question = node.detail["rewritten"] = written
-        elif find_name_words(run.question) and not FRAGMENT.match(run.question):
-            node.answers, node.status, node.error = [run.question], "ok", None
+            return True
+        reason = node.error or "the language model gave no question"
+        asked, added = run.question, await _read_with_earlier_question(run, node, steps)
+        if len(added) == 2 and _ask_the_same(*added):
+            written = render(added[0])
+            if isinstance(added[0], Atomic):
+                run.question = added[0].text
+            else:
+                run.continuation = added[0]
+            node.answers, node.status, node.error = [written], "ok", None
+            if added[0] != Atomic(asked):
+                node.detail["rewritten"] = written
+        elif find_name_words(asked) or Atomic(asked) in added:
+            node.answers, node.status, node.error = [asked], "ok", None
         else:
-            reason = node.error or "it gave no question"
             run.recorder.trace.reason = UNCLEAR.format(reason=reason)
             node.answers, node.status, node.error = [], "unanswered", reason
             return False
     return True
+
+
+async def _read_with_earlier_question(run: Run, node: Node, steps: Sequence[Step]) -> list[Expression]:
+    """What the planner adds to the plan of the last question that names something when the new question follows it, in
+    one way of joining them and in another: one step, with those that it takes values of; nothing of a way in which it
+    adds no step, or several."""
+    earlier = next((step.question for step in reversed(steps) if find_name_words(step.question)), steps[-1].question)
+    asked = run.question
+    begins_with_name = find_name_words(asked)[:1] == find_words(asked)[:1]
+    clause = asked if begins_with_name else asked[:1].lower() + asked[1:]
+    texts = (earlier, f"{earlier} {asked}", f"{earlier.rstrip('? ')}, {clause}")
+    outputs = await run.models.complete(node, TRANSLATE_BNF.name, [TranslateInput(text) for text in texts])
+    try:
+        alone, *joined = (TRANSLATE_BNF.parse(output) for output in outputs)
+        for plan in joined:
+            require_valid(plan, run.limits)
+    except (ExpressionError, PlanError):
+        return []
+    return [_keep_last_step(plan) for plan in joined if len(leaves(plan)) == len(leaves(alone)) + 1]
+
+
+def _keep_last_step(plan: Expression) -> Expression:
+    """The last leaf, behind those that it may take values of."""
+    if isinstance(plan, ListOf):
+        return _keep_last_step(plan.items[-1])
+    return Dependent(plan.left, _keep_last_step(plan.right)) if isinstance(plan, Dependent) else plan
+
+
+def _ask_the_same(plan: Expression, other: Expression) -> bool:
+    """Whether the last leaves of two plans are the same but for what their placeholders are called."""
+    ours, theirs = (blank_placeholders(leaves(each)[-1].text) for each in (plan, other))
+    return ours == theirs
 
 
 async def choose_route(run: Run) -> str:

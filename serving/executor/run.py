@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from revelator.limits import Limits
+from revelator.plans import Expression
 from revelator.tasks import Step
 from revelator.trace import Kind, Node
 from serving.executor.evidence import Models, answer_from_documents, answer_from_own_knowledge, copy_answer
@@ -20,9 +21,9 @@ from serving.executor.operations import (
     compute,
     find_branches,
     make_parts,
+    measure_parts,
     needs_judgement,
     says_neither,
-    size_of,
 )
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
@@ -33,6 +34,8 @@ from serving.pauses import offload
 from serving.protocols import GenerateRequest
 
 log = logging.getLogger(__name__)
+
+LAST = "last stage"  # the method of an answer that is a chain's last value
 
 
 @dataclass
@@ -50,6 +53,7 @@ class Run:
     sources: Sources | None = None  # those of the strategy `atomic`
     leaf_sources: Sources | None = None  # those that leaves ask, too; None: leaves search the retriever
     given_plan: str | None = None  # the caller's own plan
+    continuation: Expression | None = None  # a question of a conversation, as the planner reads it with an earlier one
     earlier_nodes: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
     share_leaves: bool = True  # whether leaves that ask the same are asked once
     writing: Writing = field(default_factory=Writing)
@@ -92,7 +96,8 @@ class Run:
 async def merge_plan(run: Run, plan: PlanRun) -> None:
     """Makes the answer of a plan from those of its leaves.
 
-    A chain answers with its last stage, a list with the answers of its parts. Where the question compares, counts or
+    A chain answers with its last stage, and its first where the question begins with that; a list with the answers of
+    its parts. Where the question compares, counts or
     judges them, code answers if it is sure, else the generator, unless `Writing.merge` says otherwise. Code is not sure
     of a fan-out that a limit cut or that failed in part.
     """
@@ -102,10 +107,23 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
         by_code, written = await _answer_by_code(run.question, parts), None
         is_open = by_code is None and run.route != "compound" and needs_judgement(run.question)
         if run.writing.merge == "generator" or (run.writing.merge == "auto" and is_open):
-            written = await _answer_by_generator(run, node, _answered_steps(plan))
+            written = await _answer_by_generator(run, node, _list_answered_steps(plan))
         if is_open and written is None and sum(bool(part.answers) for part in parts) > 1:
             node.detail["unsupported"] = "what the parts answer could not be put together: their answers are listed"
-        _write_answer(run, node, written or by_code or _list_answers(parts))
+        merged = written or by_code or _list_answers(parts)
+        if merged.method == LAST and merged.answers and (opening := _find_opening_answers(run.question, plan)):
+            merged = Merged(tuple(dict.fromkeys((*opening, *merged.answers))), "first and last stage")
+        _write_answer(run, node, merged)
+
+
+def _find_opening_answers(question: str, plan: PlanRun) -> tuple[str, ...]:
+    """The answers of a chain's first leaf if it is a question that the question begins with, so that they were asked
+    for, too: "Who leads Tern, and where did she study?", but not "Where did the leader of Tern study?"."""
+    first = plan.leaves[0].text.rstrip("? ")
+    rest = question[len(first) :]
+    if len(plan.leaves) == 1 or not question.startswith(first) or not rest.startswith(("?", ",", " and ")):
+        return ()
+    return tuple(answer for call in plan.list_answered_calls(0) for answer in call.answers)
 
 
 async def merge_steps(run: Run) -> None:
@@ -134,21 +152,21 @@ async def merge_at_deadline(run: Run) -> None:
             _write_answer(run, node, await _answer_by_code(run.question, parts) or _list_answers(parts))
 
 
-def _answered_steps(plan: PlanRun) -> tuple[Step, ...]:
-    ended = [one for leaf in range(len(plan.leaves)) for one in plan.answered_calls(leaf)]
+def _list_answered_steps(plan: PlanRun) -> tuple[Step, ...]:
+    ended = [one for leaf in range(len(plan.leaves)) for one in plan.list_answered_calls(leaf)]
     return tuple(Step(one.node.asked or one.node.question, one.answers) for one in ended)
 
 
 async def _answer_by_code(question: str, parts: list[Part]) -> Merged | None:
     merged = await _try_operations(question, parts)
     if merged is None and len(parts) == 1 and (parts[0].whole or not parts[0].answers):
-        return Merged(parts[0].answers, "last stage")
+        return Merged(parts[0].answers, LAST)
     return merged
 
 
 async def _try_operations(question: str, parts: list[Part]) -> Merged | None:
     try:
-        return await offload(size_of(parts), partial(compute, question, parts))
+        return await offload(measure_parts(parts), partial(compute, question, parts))
     except Exception:  # values come from documents: what no operation is ready for is judged or listed
         log.exception("operation of the question")
         return None

@@ -40,7 +40,7 @@ class Fan:
 class PlanRun:
     """One execution of an expression that has passed `check`.
 
-    After `run`, also when it was stopped, the results stand in `answered_calls(leaf)` and the nodes are closed.
+    After `run`, also when it was stopped, the results stand in `list_answered_calls(leaf)` and the nodes are closed.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class PlanRun:
     def _sources(self) -> tuple[Mapping[str, int], ...]:
         return bind(self.expression).sources
 
-    def answered_calls(self, leaf: int) -> list[EndedCall]:
+    def list_answered_calls(self, leaf: int) -> list[EndedCall]:
         """The calls of a leaf that gave answers, in the order of the values that they asked about."""
         return [one for one in _list_calls(self._tasks[leaf]) if one and one.answers] if self._tasks else []
 

@@ -18,7 +18,7 @@ from revelator.plans.art import Filter, spell_call
 from revelator.tasks import Step
 from revelator.trace import Node, Passage
 from serving.executor.evidence import Models, find_missing_name
-from serving.executor.operations import Member, Part, asks_count, compute, needs_judgement, size_of
+from serving.executor.operations import Member, Part, asks_count, compute, measure_parts, needs_judgement
 from serving.executor.source_answers import weigh_list, write_answer, write_reports
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import fold_label
@@ -36,9 +36,8 @@ async def run_operator(models: Models, sources: Sources, node: Node, query: Quer
 
     A node without an answer is left unanswered or failed, with the reason.
     """
-    size = len(query.question) + sum(map(len, query.heads))
     if isinstance(query.call, Filter):
-        left = await offload(size, partial(exclude_named, query.call.condition, query.call.entities))
+        left = await offload(query.characters, partial(exclude_named, query.call.condition, query.call.entities))
         if left is not None:
             write_answer(node, left, "other than", decided=True)
             return None
@@ -103,7 +102,7 @@ async def reason(models: Models, node: Node, question: str, known: Sequence[Know
     be judged or a `[DR]` question asks for more than they say; else the last answers, one after the other.
     """
     parts = [Part((one.question,), (Member({}, one.answers),)) for one in known if one.is_last]
-    if merged := await offload(len(question) + size_of(parts), partial(compute, question, parts)):
+    if merged := await offload(len(question) + measure_parts(parts), partial(compute, question, parts)):
         counts = [one.count for one in known if one.is_last]
         exact = merged.method == "count" and len(counts) == 1 and counts[0] is not None
         write_answer(node, (str(counts[0]),) if exact else merged.answers, merged.method)

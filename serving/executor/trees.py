@@ -83,22 +83,18 @@ async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> Non
     run.recorder.report("planned", trace)
     tree_run = TreeRun(run, art)
     root = await tree_run.run()
-    if tree_run.outage and not any(box.answers for box in tree_run.boxes):
+    if tree_run.outage and not any(node.answers for node in tree_run.trace_nodes):
         raise tree_run.outage
     run.answer(root.answers)
     run.last_nodes = (root.id,)
 
 
-async def run_tree_alone(art: Art, sources: Sources, generator: Generator, limits: Limits | None = None) -> Trace:
+async def run_tree_alone(art: Art, sources: Sources, generator: Generator) -> Trace:
     """Runs a tree on its own, without a model that plans, and returns the trace."""
     models = Models(NoModel(), NoModel(), generator)
-    run = Run(art.question, models, limits or Limits(), Recorder(art.question, "atomic"), sources=sources)
+    run = Run(art.question, models, Limits(), Recorder(art.question, "atomic"), sources=sources)
     await run_tree(run, art)
     return run.recorder.finish()
-
-
-def _count_characters(query: Query) -> int:
-    return len(query.question) + sum(map(len, query.heads))
 
 
 class NoModel:
@@ -112,19 +108,19 @@ class NoModel:
 
 
 class TreeRun:
-    """One execution of a tree: a trace node (`boxes`) and a task for each node, in breadth-first order."""
+    """One execution of a tree: a trace node and a task for each of its nodes, in breadth-first order."""
 
     def __init__(self, run: Run, art: Art) -> None:
         assert run.sources is not None
         self.models, self.recorder, self.first = run.models, run.recorder, run.last_nodes
         self.sources = run.sources
         self.writing = run.writing
-        self.nodes = number_nodes(art)
-        self.boxes: list[Node] = []
-        for at in self.nodes:
+        self.numbered = number_nodes(art)
+        self.trace_nodes: list[Node] = []
+        for at in self.numbered:
             kind: Kind = "merge" if at.node.call is None else "atomic"
-            parent = None if at.parent is None else self.boxes[at.parent].id
-            self.boxes.append(self.recorder.open(kind, at.node.question, parent=parent))
+            parent = None if at.parent is None else self.trace_nodes[at.parent].id
+            self.trace_nodes.append(self.recorder.open(kind, at.node.question, parent=parent))
         self.outage: Unavailable | None = None
         self._called: dict[str, int] = {}  # by key: who called an operator first
         self._earlier = run.earlier_nodes
@@ -135,40 +131,40 @@ class TreeRun:
     async def run(self) -> Node:
         """Runs every node and returns the root's trace node."""
         async with asyncio.TaskGroup() as group:
-            for at in self.nodes:
+            for at in self.numbered:
                 self._tasks.append(group.create_task(self._run_node(at)))
-        return self.boxes[0]
+        return self.trace_nodes[0]
 
     async def _run_node(self, at: Numbered) -> None:
-        box, before = self.boxes[at.number], sorted({*at.children, *at.needs})
-        box.detail["art"] = at.number
+        node, before = self.trace_nodes[at.number], sorted({*at.children, *at.needs})
+        node.detail["art"] = at.number
         if before:
             await asyncio.wait([self._tasks[i] for i in before])
-        self.recorder.set_predecessors(box, [self.boxes[i].id for i in before] or self.first)
-        answers = {i: tuple(self.boxes[i].answers) for i in at.needs}
-        box.inputs = {f"[{i}]": self.boxes[i].id for i in at.needs}
+        self.recorder.set_predecessors(node, [self.trace_nodes[i].id for i in before] or self.first)
+        answers = {i: tuple(self.trace_nodes[i].answers) for i in at.needs}
+        node.inputs = {f"[{i}]": self.trace_nodes[i].id for i in at.needs}
         if self._is_over_none(at.needs):
-            with self.recorder.record(box):
-                reason_over_none(box, at.node.question)
+            with self.recorder.record(node):
+                reason_over_none(node, at.node.question)
             return
         if lacking := [i for i, values in answers.items() if not values]:
-            self.recorder.skip(box, f"no answer from [{'], ['.join(map(str, lacking))}]")
+            self.recorder.skip(node, f"no answer from [{'], ['.join(map(str, lacking))}]")
             return
         if (size := sum(substituted_size(text, answers) for text in at.node.texts)) > NODE_CHARACTERS:
-            self.recorder.skip(box, f"with the answers in it the node is too long: over {NODE_CHARACTERS} characters")
+            self.recorder.skip(node, f"with the answers in it the node is too long: over {NODE_CHARACTERS} characters")
             return
-        box.asked = substitute(at.node.question, answers)
+        node.asked = substitute(at.node.question, answers)
         asked = partial(build_query, at.node, answers, self._collect_ids(at.needs))
         query = await offload(size, asked) if at.node.call else None
         if query is not None and await self._copy_equal_answer(at, query):
             return
         async with self._slots:
-            with self.recorder.record(box):
-                await self._record_failure(box, self._operate(at, query) if query else self._reason(at))
-                if not box.answers and "none" not in box.detail:
+            with self.recorder.record(node):
+                await self._record_failure(node, self._operate(at, query) if query else self._reason(at))
+                if not node.answers and "none" not in node.detail:
                     await self._fall_back(at)
 
-    async def _record_failure(self, node: Node, work: Coroutine[None, None, None]) -> None:
+    async def _record_failure(self, node: Node, work: Coroutine[None, None, object]) -> None:
         try:
             await work
         except Exception as error:
@@ -179,98 +175,94 @@ class TreeRun:
 
     async def _copy_equal_answer(self, at: Numbered, query: Query) -> bool:
         """Copies the answer of an equal call of this tree or of the earlier trace; returns whether there is one."""
-        box = self.boxes[at.number]
-        box.detail |= {
+        node = self.trace_nodes[at.number]
+        node.detail |= {
             "call": spell_call(query.call) if query.call else "",
-            "key": await offload(_count_characters(query), partial(digest_query, query)),
+            "key": await offload(query.characters, partial(digest_query, query)),
         }
-        first = self._called.setdefault(box.detail["key"], at.number)
-        other, how = self._earlier.get(box.detail["key"]), "reused_from"
+        first = self._called.setdefault(node.detail["key"], at.number)
+        other, how = self._earlier.get(node.detail["key"]), "reused_from"
         if first != at.number:
             await asyncio.wait([self._tasks[first]])
-            other, how = self.boxes[first], "shared_from"
-            self.recorder.set_predecessors(box, [*(self.boxes[i].id for i in at.needs), other.id])
+            other, how = self.trace_nodes[first], "shared_from"
+            self.recorder.set_predecessors(node, [*(self.trace_nodes[i].id for i in at.needs), other.id])
         if other is None:
             return False
-        with self.recorder.record(box):
-            copy_answer(box, other, how)
+        with self.recorder.record(node):
+            copy_answer(node, other, how)
         return True
 
     async def _operate(self, at: Numbered, query: Query) -> None:
-        box = self.boxes[at.number]
-        gathered = await run_operator(self.models, self.sources, box, query, self.limits)
+        node = self.trace_nodes[at.number]
+        gathered = await run_operator(self.models, self.sources, node, query, self.limits)
         if gathered is None:  # a part of the entities was taken: they are who they were
-            self._keep_ids(box, self._collect_ids(at.needs))
-        elif box.detail.get("method") == gathered.by and gathered.typed:
-            self._keep_ids(box, gathered.ids)
+            self._keep_ids(node, self._collect_ids(at.needs))
+        elif node.detail.get("method") == gathered.by and gathered.typed:
+            self._keep_ids(node, gathered.ids)
             if gathered.typed.count is not None:
-                box.detail["count"] = gathered.typed.count
+                node.detail["count"] = gathered.typed.count
 
     async def _reason(self, at: Numbered) -> None:
         """Answers from the children, or, for a `[DR]` node, from the earlier nodes that it names."""
-        box, over = self.boxes[at.number], at.children or at.needs
+        node, over = self.trace_nodes[at.number], at.children or at.needs
         depth = len(at.path)
-        below = [other for other in self.nodes if other.path[:depth] == at.path and len(other.path) > depth]
+        below = [other for other in self.numbered if other.path[:depth] == at.path and len(other.path) > depth]
         used = {j for other in below for j in other.needs}
         if self._is_over_none([i for i in over if i not in used]):
-            reason_over_none(box, box.asked or box.question)
+            reason_over_none(node, node.asked or node.question)
             return
         names = {} if at.children else find_names_beside(at.node.question)
         over = tuple(i for i in over if i in names) or over  # of a comparison: the answers that are compared
         known = [
             KnownAnswer(
                 self._write_question(i, names, at.needs),
-                tuple(self.boxes[i].answers),
+                tuple(self.trace_nodes[i].answers),
                 i not in used,
-                self.boxes[i].detail.get("count"),
+                self.trace_nodes[i].detail.get("count"),
             )
             for i in over
         ]
         if not over or any(one.is_last and not one.answers for one in known):
-            box.status, box.error = "unanswered", "no answer to draw it from"
+            node.status, node.error = "unanswered", "no answer to draw it from"
             return
-        await reason(self.models, box, box.asked or box.question, [one for one in known if one.answers])
-        self._keep_ids(box, self._collect_ids(over))
+        await reason(self.models, node, node.asked or node.question, [one for one in known if one.answers])
+        self._keep_ids(node, self._collect_ids(over))
 
     def _write_question(self, number: int, names: Mapping[int, str], needs: Sequence[int]) -> str:
         """The question of a node, with the name that a comparison gives to its answer."""
-        name = substitute(names.get(number, ""), {i: self.boxes[i].answers for i in needs})
-        return f"{self.boxes[number].asked or ''} {name}".strip()
+        name = substitute(names.get(number, ""), {i: self.trace_nodes[i].answers for i in needs})
+        return f"{self.trace_nodes[number].asked or ''} {name}".strip()
 
     def _is_over_none(self, numbers: Sequence[int]) -> bool:
         """Whether all of the nodes, at least one, know that there is no answer."""
-        return bool(numbers) and all("none" in self.boxes[i].detail for i in numbers)
+        return bool(numbers) and all("none" in self.trace_nodes[i].detail for i in numbers)
 
     async def _fall_back(self, at: Numbered) -> None:
         """Falls back to retrieval with the sub-question itself, as a node below the one that has no answer; and from
         there, where the deployment allows it, to what a language model knows."""
-        box = self.boxes[at.number]
-        [node] = self.recorder.open_members(box, 1)
-        node.kind, node.asked, node.detail["fallback"] = "atomic", box.asked, "direct RAG"
-        with self.recorder.record(node):
-            await self._record_failure(
-                node, self._retrieve(node, build_direct_query(box.asked or box.question, box.question))
-            )
-            if self.writing.own_knowledge and node.status == "unanswered":
-                await self._record_failure(node, answer_from_own_knowledge(self.models, node))
-        box.detail["fallback"] = {"node": node.id, "because": box.error}
-        if node.answers:
-            box.answers, box.sentence = list(node.answers), node.sentence
-            box.status, box.error = "ok", None
-
-    async def _retrieve(self, node: Node, query: Query) -> None:
-        await run_operator(self.models, self.sources, node, query, self.limits)
+        node = self.trace_nodes[at.number]
+        [below] = self.recorder.open_members(node, 1)
+        below.kind, below.asked, below.detail["fallback"] = "atomic", node.asked, "direct RAG"
+        with self.recorder.record(below):
+            query = build_direct_query(node.asked or node.question, node.question)
+            await self._record_failure(below, run_operator(self.models, self.sources, below, query, self.limits))
+            if self.writing.own_knowledge and below.status == "unanswered":
+                await self._record_failure(below, answer_from_own_knowledge(self.models, below))
+        node.detail["fallback"] = {"node": below.id, "because": node.error}
+        if below.answers:
+            node.answers, node.sentence = list(below.answers), below.sentence
+            node.status, node.error = "ok", None
 
     @staticmethod
-    def _keep_ids(box: Node, ids: Ids) -> None:
+    def _keep_ids(node: Node, ids: Ids) -> None:
         """Writes the identifiers of the answers into the trace, so that a tree that is run again can reuse them."""
         if any(ids.values()):
-            box.detail["ids"] = {source: {name: list(iris) for name, iris in of.items()} for source, of in ids.items()}
+            node.detail["ids"] = {source: {name: list(iris) for name, iris in of.items()} for source, of in ids.items()}
 
     def _collect_ids(self, numbers: Sequence[int]) -> Ids:
         """The identifiers of what the nodes answered, by source and name."""
         merged: dict[str, dict[str, tuple[str, ...]]] = {}
         for number in numbers:
-            for source, names in self.boxes[number].detail.get("ids", {}).items():
+            for source, names in self.trace_nodes[number].detail.get("ids", {}).items():
                 merged.setdefault(source, {}).update({name: tuple(iris) for name, iris in names.items()})
         return merged

@@ -151,7 +151,7 @@ class BodyLimits:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         request = Request(scope)
-        if refusal := self._refusal(request):
+        if refusal := self._find_refusal(request):
             return await refusal(scope, receive, send)
         length = int(request.headers.get("content-length", "0"))
         size = length if length > SMALL_BYTES else 0
@@ -165,7 +165,7 @@ class BodyLimits:
             self._reserved -= size
 
     @staticmethod
-    def _refusal(request: Request) -> JSONResponse | None:
+    def _find_refusal(request: Request) -> JSONResponse | None:
         length = request.headers.get("content-length", "0")
         if "transfer-encoding" in request.headers:
             return _refuse(411, "a chunked body is not taken: send Content-Length")

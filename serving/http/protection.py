@@ -78,7 +78,7 @@ class Protection:
                     headers[name] = value
             await send(message)
 
-        refusal = self._refusal(scope)
+        refusal = self._find_refusal(scope)
         await (refusal or self.app)(scope, receive, protected)
 
     def _is_known(self, name: str | None) -> bool:
@@ -89,7 +89,7 @@ class Protection:
         except ValueError:
             return False
 
-    def _refusal(self, scope: Scope) -> JSONResponse | None:
+    def _find_refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
         host = _split_url(f"//{headers.get('host', '')}")
         if host is None or not self._is_known(host.hostname):

@@ -1,12 +1,12 @@
 """OpenAI's chat completions over the executor, so that chat front ends can ask it.
 
-The question is the text of the last message, which must be the user's. What was said before tells what it refers to:
-a language model that the server reads with writes it out in full; without one, a question that names nothing is
-unanswered, and says why. Sampling parameters are accepted and change nothing: a plan is written greedily and run. The
-model `revelator` is the first server; with several, `revelator@NAME` is one of them. The plan and each step's answer
-come as `reasoning_content`, which front ends show as thinking; the answer comes as `content`, as a text that cites its
-sources where a language model wrote one, and below it how the question was read where it could have been read
-otherwise. Every run is kept; a completion's id is `chatcmpl-ID`.
+The question is the text of the last message, which must be the user's. What was said before tells what it refers to: a
+language model that the server reads with writes it out in full, or the planner reads it with an earlier question; what
+neither understands is unanswered, and says why. Sampling parameters are accepted and change nothing: a plan is written
+greedily and run. The model `revelator` is the first server; with several, `revelator@NAME` is one of them. The plan and
+each step's answer come as `reasoning_content`, which front ends show as thinking; the answer comes as `content`, as a
+text that cites its sources where a language model wrote one, and below it how the question was read where it could have
+been read otherwise. Every run is kept; a completion's id is `chatcmpl-ID`.
 """
 
 from __future__ import annotations

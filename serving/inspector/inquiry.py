@@ -81,10 +81,10 @@ class Inquiry:
         options["reuse"] = earlier.trace if earlier else None
         options["history"] = wanted.history
         asked = self.server.stream(wanted.question, **options)
-        begun = False
+        begun, span = False, None
         try:
             async with aclosing(asked) as events:
-                with spans.span("ask", "client"):  # the request carries it; what happens then is told by the server
+                with spans.span("ask", "client", ends=False) as span:  # the request carries it
                     self._trace_id = spans.find_trace_id()
                     event = await anext(events, None)
                 while event:
@@ -98,6 +98,11 @@ class Inquiry:
             if begun and not self.run:
                 await self._save(error)
             raise
+        finally:
+            if span:
+                if begun:
+                    spans.describe_first(self._replay.trace(), span)
+                span.end()
 
     async def _save(self, error: RevelatorError | None) -> None:
         described = json.loads(write_error(error)) if error else None

@@ -53,7 +53,8 @@ class Run:
         outcome = "failed" if self.error else trace.outcome
         version = trace.versions.get("revelator")
         times = {"started_at": trace.started_at, "wall_ms": trace.wall_ms}
-        judged = {"by_hand": trace.plan_source == "given", "right": (self.judged or {}).get("right")}
+        said = self.judged or {}
+        judged = {"by_hand": trace.plan_source == "given", "right": said.get("right"), "plan_judged": "plan" in said}
         return {**found, "answer": trace.answer, "outcome": outcome, "version": version, **judged, **times}
 
 

@@ -30,6 +30,7 @@ from serving.knowledge.sparql import RDFS_LABEL, Row, Vocabulary, find_local_nam
 
 GRAPH = FolderKind("a graph", "revelator-graph-2", ("revelator-graph-",), "revelator graph load FILE --out DIR")
 ENTITY, RELATION = "urn:revelator:entity:", "urn:revelator:relation:"
+THREADS = 2  # of queries
 GZIP_MAGIC = b"\x1f\x8b"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -181,7 +182,7 @@ class GraphStore:
     not as it was built is an ArtifactError, at the latest when it is read.
     """
 
-    def __init__(self, folder: Path, *, timeout: float = 5.0, threads: int = 2) -> None:
+    def __init__(self, folder: Path, *, timeout: float = 5.0) -> None:
         self.manifest = GRAPH.read_manifest(folder)
         v = self.manifest["vocabulary"]
         self.vocabulary = Vocabulary(NamedNode(v["label"]), tuple(map(NamedNode, v["aliases"])), v["language"])
@@ -191,7 +192,7 @@ class GraphStore:
             self._store = ox.Store.read_only(str(folder / "store"))
             self._labels = LabelIndex(folder / "labels.sqlite")
             self._relations = self._labels.find_relations()
-        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="graph")
+        self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="graph")
 
     async def find_entities(self, name: str) -> list[Label]:
         return await self._run(self._labels.find_entities, name)

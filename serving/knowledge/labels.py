@@ -66,20 +66,22 @@ class LabelIndex:
         self._uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         self._local = threading.local()
 
-    def find_entities(self, name: str, limit: int = CANDIDATES) -> list[Label]:
+    def find_entities(self, name: str) -> list[Label]:
         """Exactly so written; else with the same key; else those that hold all of its words, shortest first."""
         key = fold_label(name)
         if not key:  # a film may be called "$"
             text = name.encode(errors="replace").decode()  # half a surrogate pair has no UTF-8
-            return self._read("key = '' AND kind = 'entity' AND text = ? ORDER BY main DESC, id LIMIT ?", text, limit)
-        same = self._read("key = ? AND kind = 'entity' ORDER BY main DESC, id LIMIT ?", key, 10 * limit)
+            return self._read(
+                "key = '' AND kind = 'entity' AND text = ? ORDER BY main DESC, id LIMIT ?", text, CANDIDATES
+            )
+        same = self._read("key = ? AND kind = 'entity' ORDER BY main DESC, id LIMIT ?", key, 10 * CANDIDATES)
         if same:
-            return ([label for label in same if label.text == name] or same)[:limit]
+            return ([label for label in same if label.text == name] or same)[:CANDIDATES]
         words = " ".join(f'"{word}"' for word in key.split())
         within = (
             "id IN (SELECT rowid FROM words WHERE words MATCH ?) AND kind = 'entity' ORDER BY length(key), id LIMIT ?"
         )
-        return self._read(within, words, limit)
+        return self._read(within, words, CANDIDATES)
 
     def find_relations(self) -> list[Label]:
         """The names of all relations, aliases among them."""

@@ -48,6 +48,11 @@ class Query:
     logical: str = ""
     alternatives: tuple[Relate, ...] = ()
 
+    @property
+    def characters(self) -> int:
+        """By which work over the query is judged small or large (`serving.pauses.offload`)."""
+        return len(self.question) + sum(map(len, self.heads))
+
 
 @dataclass(frozen=True, slots=True)
 class Found:

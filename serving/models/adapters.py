@@ -43,8 +43,7 @@ def find_adapter(adapter: str, home: Path, name: str = NAME, tracking_uri: str |
 
 def fetch_version(version: Version, home: Path) -> Adapter:
     """Downloads a registered version into the home folder."""
-    folder = home / "adapters" / f"{version.name}-{version.version}"
-    return Adapter(registry.download(version, folder), version)
+    return Adapter(registry.fetch(version, home), version)
 
 
 def open_engine(adapter: Adapter, base: str | None = None, threads: int | None = None) -> Engine:

@@ -301,13 +301,13 @@ class _Row:
 
 def is_complete(text: str, grammar: Grammar) -> bool:
     """Whether the grammar allows the text as a whole, read byte by byte."""
-    matcher = LLMatcher(_bytes(), grammar.text)
-    tokens = _bytes().tokenize_str(text)
+    matcher = LLMatcher(_open_byte_tokenizer(), grammar.text)
+    tokens = _open_byte_tokenizer().tokenize_str(text)
     return matcher.validate_tokens(tokens) == len(tokens) and matcher.consume_tokens(tokens) and matcher.is_accepting()
 
 
 @cache
-def _bytes() -> LLTokenizer:
+def _open_byte_tokenizer() -> LLTokenizer:
     return LLTokenizer("byte")
 
 

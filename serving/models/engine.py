@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
-from peft import PeftModel
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
@@ -106,7 +105,7 @@ class Engine:
 
         Raises InvalidRequest for a prompt that is too long; with `shorten`, the end of its document is not read.
         """
-        first = torch.tensor([self._first_token(label) for label in labels])
+        first = torch.tensor([self._find_first_token(label) for label in labels])
         answers: list[dict[str, float]] = [{} for _ in prompts]
         for indices, logits in self._read_last_logits(prompts, cancelled, shorten):
             probabilities = logits.index_select(1, first.to(logits.device)).float().softmax(-1).tolist()
@@ -206,7 +205,7 @@ class Engine:
     def _vocabulary(self) -> Vocabulary:
         return Vocabulary(self.tokenizer, self._vocabulary_size)
 
-    def _first_token(self, label: str) -> int:
+    def _find_first_token(self, label: str) -> int:
         return self.tokenizer(" " + label, add_special_tokens=False)["input_ids"][0]
 
     def _tokenize(self, prompts: Sequence[str], *, reserve: int | None) -> list[list[int]]:
@@ -249,6 +248,8 @@ def _load(folder: Path, adapter: Path | None, device: torch.device) -> Any:
             folder, dtype=dtype, use_safetensors=True, trust_remote_code=False
         )
         if adapter is not None:
+            from peft import PeftModel  # brings bitsandbytes, and half of the time to start
+
             with warnings.catch_warnings():  # peft 0.21 reads names that transformers 5 is about to rename
                 warnings.simplefilter("ignore", FutureWarning)
                 model = PeftModel.from_pretrained(model, adapter).merge_and_unload()

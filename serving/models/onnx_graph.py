@@ -66,7 +66,7 @@ class ModelGraph(Graph):
 def build_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
     """The graph of a transformers causal language model, and its weights."""
     if model.config.model_type == PREFIX:
-        return _prefix_graph(model)
+        return _build_prefix_graph(model)
     config, graph = model.config, ModelGraph()
     heads, groups = config.num_attention_heads, config.num_key_value_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -103,7 +103,7 @@ def build_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
     return _make_proto(graph, len(model.model.layers), groups, size), graph.weights
 
 
-def _prefix_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
+def _build_prefix_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
     """BERT's layers, which take their norm after each sum, and the map to the space of the word embeddings."""
     config, graph, embeddings = model.config, ModelGraph(), model.encoder.embeddings
     heads, width = config.num_attention_heads, config.hidden_size

@@ -20,6 +20,7 @@ from serving.models.packing import Pack
 
 CHUNK = 256  # tokens of each prompt in one pass: bounds the attention's scores, (rows, heads, CHUNK, seen)
 SPAN = 192  # tokens of a pack in one pass: attention looks at every pair
+REMOVE_EACH = 16  # steps of a beam search; then keys and values that no beam sees are removed
 HIDDEN = np.finfo(np.float32).min  # added to the score of a token that may not be seen
 
 Past = list[Any]  # keys and values of each layer, as ONNX Runtime holds them
@@ -52,7 +53,7 @@ class OnnxModel:
             logits, seen = self.run(ids[:, start:stop], positions[:, start:stop], mask, here, past)
             found.append(logits)
             if not start and stop < len(group.ids):
-                past = [_ort_value(value.numpy()[:, :, : group.shared]) for value in seen]
+                past = [_to_ort_value(value.numpy()[:, :, : group.shared]) for value in seen]
         return torch.cat(found)
 
     def read_ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
@@ -100,24 +101,32 @@ class OnnxModel:
         cancelled: Callable[[], bool],
         marks: Marks | None = None,
     ) -> list[list[list[int]]]:
-        """For each row up to `width` continuations that end within `room` tokens, likeliest first (`Beams`)."""
+        """For each row up to `width` continuations that end within `room` tokens, likeliest first (`Beams`).
+
+        A row's beams are one sequence: each pass adds a token of every beam to the row's keys and values, and the mask
+        lets a beam see the prompt and its own ancestors. So no beam has a copy of its own, and none is put into another
+        order; now and then what no beam sees any more is removed.
+        """
         kept = mask.numpy().astype(bool)
         lengths = kept.sum(1)
         logits, past = self._read_prompts(ids.numpy(), kept, cancelled)
         beams = Beams(len(ids), width, end, marks)
-        order = np.repeat(np.arange(len(ids)), width)  # of the rows that the last pass had
-        parents = beams.step(logits[order])
+        parents = np.array(beams.step(logits.repeat_interleave(width, 0)))
+        seen = np.repeat(kept[:, None], width, 1)  # (rows, beams, tokens)
         for number in range(room - 1):
             if not beams.alive:
                 break
             raise_if_cancelled(cancelled)
-            past, order = _reorder(past, order[parents]), np.arange(len(parents))
-            rows = np.repeat(beams.alive, width)
-            hidden = np.zeros((len(rows), 1, 1, ids.shape[1] + number + 1), dtype=np.float32)
-            hidden[:, 0, 0, : ids.shape[1]][~kept[rows]] = HIDDEN
-            tokens = np.array(beams.tokens)[:, None]
-            logits, past = self.run(tokens, lengths[rows, None] + number, hidden, order, past)
-            parents = beams.step(logits)
+            rows = parents[::width] // width  # of the last pass, those that go on
+            itself = np.broadcast_to(np.eye(width, dtype=bool), (len(rows), width, width))
+            seen = np.concatenate([seen.reshape(-1, seen.shape[-1])[parents].reshape(len(rows), width, -1), itself], 2)
+            tokens, positions = np.array(beams.tokens).reshape(-1, width), lengths[beams.alive, None] + number
+            past = _select(past, rows)
+            if number % REMOVE_EACH == REMOVE_EACH - 1:
+                past, seen = _remove_unseen(past, seen)
+            hidden = np.where(seen[:, None], np.float32(0), HIDDEN)
+            logits, past = self.run(tokens, positions.repeat(width, 1), hidden, np.arange(tokens.size), past)
+            parents = np.array(beams.step(logits))
         return beams.list_texts()
 
     def run(
@@ -125,7 +134,7 @@ class OnnxModel:
     ) -> tuple[torch.Tensor, Past]:
         """One pass; the inputs are those of the graph (`serving.models.onnx_graph`)."""
         arrays = {"ids": ids, "positions": positions, "mask": mask, "ends": ends}
-        feed = {name: _ort_value(array) for name, array in arrays.items()} | dict(zip(self._past, past, strict=True))
+        feed = {name: _to_ort_value(array) for name, array in arrays.items()} | dict(zip(self._past, past, strict=True))
         logits, *seen = self._session.run_with_ort_values(self._outputs, feed)
         return torch.from_numpy(logits.numpy()), seen
 
@@ -149,15 +158,25 @@ class OnnxModel:
 
     def _make_empty_past(self, rows: int) -> Past:
         _, heads, _, size = self._inputs[self._past[0]]
-        return [_ort_value(np.zeros((rows, heads, 0, size), dtype=np.float32))] * len(self._past)
+        return [_to_ort_value(np.zeros((rows, heads, 0, size), dtype=np.float32))] * len(self._past)
 
 
-def _reorder(past: Past, order: np.ndarray) -> Past:
-    """Keys and values of the rows `order`, which may name a row twice or leave one out."""
-    if len(past) and np.array_equal(order, np.arange(past[0].shape()[0])):
+def _select(past: Past, rows: np.ndarray) -> Past:
+    """Keys and values of some of the rows, in order."""
+    if len(past) and len(rows) == past[0].shape()[0]:
         return past
-    return [_ort_value(value.numpy().take(order, axis=0)) for value in past]
+    return [_to_ort_value(value.numpy()[rows]) for value in past]
 
 
-def _ort_value(array: np.ndarray) -> onnxruntime.OrtValue:
+def _remove_unseen(past: Past, seen: np.ndarray) -> tuple[Past, np.ndarray]:
+    """Keys and values without the tokens that no beam of their row sees, and `seen` (rows, beams, tokens) likewise; the
+    last tokens, one a beam, are not among the keys yet."""
+    width = seen.shape[1]
+    used = seen[..., :-width].any(1)
+    places = np.argsort(~used, axis=1, kind="stable")[:, : used.sum(1).max()]
+    shorter = [_to_ort_value(np.take_along_axis(value.numpy(), places[:, None, :, None], 2)) for value in past]
+    return shorter, np.concatenate([np.take_along_axis(seen, places[:, None], 2), seen[..., -width:]], 2)
+
+
+def _to_ort_value(array: np.ndarray) -> onnxruntime.OrtValue:
     return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))

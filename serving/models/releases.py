@@ -28,9 +28,7 @@ from revelator.files import sha256_text, try_lock
 
 RELEASE_FILE = "release.json"
 TRAFFIC = ".traffic"
-EMBEDDED_VERSION = (
-    2**31 - 1
-)  # whose folder holds no adapter: the embedded base answers. Triton passes over a folder `0`
+EMBEDDED_VERSION = 2**31 - 1  # its folder holds no adapter: the embedded base. Triton passes over a folder `0`
 
 
 @dataclass(frozen=True)
@@ -78,6 +76,11 @@ class Release(VersionContents):
         return {self.version, *([self.canary.version] if self.canary else [])}
 
 
+def name_version(version: str) -> str:
+    """What a version is called to people: the embedded base is release 0."""
+    return "0" if version == str(EMBEDDED_VERSION) else version
+
+
 def format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -115,7 +118,7 @@ class Choice:
 
     def versions(self) -> dict[str, str]:
         """By model; two versions, `1, 2`, when the first was unloaded before the question was done."""
-        return {model: ", ".join(sorted(found)) for model, found in self.answered.items()}
+        return {model: ", ".join(sorted(map(name_version, found))) for model, found in self.answered.items()}
 
 
 _CHOICE: ContextVar[Choice | None] = ContextVar("choice", default=None)

@@ -73,6 +73,9 @@ def build_index(
     encoder = open_embedder(settings) if settings.dense else None
     old = _open_old(out, settings, encoder)
     files, left = find_files(paths, out)
+    if not files:
+        hint = "Markdown, text, HTML, PDF, DOCX, JSON lines, CSV, TSV and parquet are read"
+        raise DataError("nothing there can be read", where=", ".join(map(str, paths)), hint=hint)
     return _build(
         _open_parts(files, frozenset(paths), old, settings, progress),
         left,
@@ -103,9 +106,10 @@ def remove_from_index(names: Sequence[str], out: Path, *, progress: Progress | N
     known = [corpus["name"] for corpus in manifest["corpora"]]
     gone = {name: {each for each in known if each == name or each.startswith(f"{name.rstrip('/')}/")} for name in names}
     if unknown := next((name for name, found in gone.items() if not found), None):
-        raise DataError(
-            f"{unknown} is not in the index", where=str(out), hint=f"`revelator index info {out}` lists its files"
-        )
+        hint = f"`revelator index info {out}` lists its files"
+        if meant := [each for each in known if unknown.endswith(f"/{each}")]:
+            hint = f"files are named from the folder that was indexed: {max(meant, key=len)}"
+        raise DataError(f"{unknown} is not in the index", where=str(out), hint=hint)
     return _change(out, progress or Progress(disable=True), {}, frozenset(), {}, frozenset().union(*gone.values()))
 
 

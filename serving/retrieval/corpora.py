@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -47,11 +48,11 @@ def find_files(paths: Sequence[Path], out: Path) -> tuple[dict[str, Path], dict[
     left: dict[str, str] = {}
     for path in paths:
         if path.is_dir():
-            here = (file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path)))
+            here = (file for file in path.rglob("*") if not _is_hidden(file.relative_to(path)))
             own = sorted(file for file in here if not file.resolve().is_relative_to(out.resolve()))
             named = {file.relative_to(path).as_posix(): file for file in own}
-            left |= {name: "not a kind of file that is read" for name, file in named.items() if not _is_readable(file)}
-            named = {name: file for name, file in named.items() if name not in left}
+            left |= {name: reason for name, file in named.items() if (reason := _find_obstacle(file))}
+            named = {name: file for name, file in named.items() if name not in left and file.is_file()}
         elif path.is_file():
             named = {path.name: path}
         else:
@@ -68,9 +69,16 @@ def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def _is_readable(path: Path) -> bool:
+def _find_obstacle(path: Path) -> str:
+    """Why a file or folder within a folder cannot be read, or nothing."""
     name = path.name.lower()
-    return name.endswith((*DOCUMENTS, *ROWS)) or name.removesuffix(".gz").endswith(ROWS)
+    if path.is_dir():
+        return "" if os.access(path, os.R_OK | os.X_OK) else "a folder that may not be opened"
+    if not (name.endswith((*DOCUMENTS, *ROWS)) or name.removesuffix(".gz").endswith(ROWS)):
+        return "not a kind of file that is read"
+    if not path.is_file():
+        return "a link to nothing, or no file"
+    return "" if os.access(path, os.R_OK) else "a file that may not be read"
 
 
 def is_document(path: Path) -> bool:

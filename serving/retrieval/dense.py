@@ -97,7 +97,8 @@ class Vectors:
             return self._on_card.search(np.ascontiguousarray(queries, np.float32), k)
         if self._faiss is None:
             return find_nearest(self.matrix, queries, k)
-        proposed = self.candidates(queries, min(len(self.matrix), CANDIDATES * k + 50))
+        queries = np.ascontiguousarray(queries, np.float32)
+        _, proposed = self._faiss.search(queries, min(len(self.matrix), CANDIDATES * k + 50))
         scores = np.full((len(queries), k), -np.inf, np.float32)
         places = np.full((len(queries), k), -1, np.int64)
         for row, among in enumerate(proposed):
@@ -106,12 +107,6 @@ class Vectors:
             order = np.argsort(-cosines, kind="stable")[:k]
             scores[row, : len(order)], places[row, : len(order)] = cosines[order], among[order]
         return scores, places
-
-    def candidates(self, queries: np.ndarray, k: int) -> np.ndarray:
-        """Positions that the index proposes, shape (q, k), -1 where it has no more."""
-        if self._faiss is None:
-            return find_nearest(self.matrix, queries, k)[1]
-        return self._faiss.search(np.ascontiguousarray(queries, np.float32), k)[1]
 
 
 def _copy_to_card(matrix: np.ndarray, card: int) -> Any:

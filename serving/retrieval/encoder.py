@@ -34,6 +34,7 @@ SAFELY: dict[str, Any] = {
     "model_kwargs": {"use_safetensors": True},
 }
 BATCH = 32
+PAIR_TOKENS = 512  # of a query with a passage
 PAIRS = 16  # passages that a cross-encoder reads at a time
 
 
@@ -146,11 +147,11 @@ def _digest_model(folder: Path) -> str:
 class Reranker:
     """A cross-encoder that is open. Weights come from safetensors alone, and no code of the model is run."""
 
-    def __init__(self, name: str, *, max_tokens: int = 512) -> None:
+    def __init__(self, name: str) -> None:
         folder = find_model_folder(name)
         with _refuse_other_models(folder, "a cross-encoder"):
             cross_encoder = import_sentence_transformers().CrossEncoder
-            self._model = cross_encoder(str(folder), num_labels=1, max_length=max_tokens, **SAFELY)
+            self._model = cross_encoder(str(folder), num_labels=1, max_length=PAIR_TOKENS, **SAFELY)
 
     def rerank(self, query: str, passages: Sequence[Passage], k: int) -> list[Passage]:
         """The `k` best by the cross-encoder's own score, which takes the place of the passage's."""

@@ -27,13 +27,15 @@ from serving.retrieval.encoder import BATCH
 from serving.retrieval.index_folder import INDEX, IndexSettings, PassageStore
 
 RRF_CONSTANT = 60
+THREADS = 2
 DEPTH = 100  # of each ranking that a hybrid search joins
 
 
-def fuse_ranks(rankings: Sequence[np.ndarray], constant: int = RRF_CONSTANT) -> tuple[np.ndarray, np.ndarray]:
-    """(scores, positions), best first, from rankings of positions: the sum of 1 / (constant + rank), rank from 1."""
+def fuse_ranks(rankings: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(scores, positions), best first, from rankings of positions: the sum of 1 / (RRF_CONSTANT + rank), rank from
+    1."""
     places = np.concatenate(rankings)
-    shares = np.concatenate([1 / (constant + np.arange(1, len(ranking) + 1)) for ranking in rankings])
+    shares = np.concatenate([1 / (RRF_CONSTANT + np.arange(1, len(ranking) + 1)) for ranking in rankings])
     distinct, member = np.unique(places, return_inverse=True)
     scores = np.bincount(member, shares, len(distinct))
     order = np.argsort(-scores, kind="stable")
@@ -127,13 +129,13 @@ class Index:
 
 
 class LocalRetriever:
-    """Searches run in threads, so the loop stays free: by words, `threads` of them side by side; over vectors in one
+    """Searches run in threads, so the loop stays free: by words, `THREADS` of them side by side; over vectors in one
     thread, those that wait together in one batch, because a model reads many queries in little more than the time of
     one, and takes one caller at a time."""
 
-    def __init__(self, index: Index, *, threads: int = 2) -> None:
+    def __init__(self, index: Index) -> None:
         self.index = index
-        workers = threads if index.vectors is None else 1
+        workers = THREADS if index.vectors is None else 1
         self._threads = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="search")
         self._batcher: Batcher[int, str, list[Passage]] = Batcher(self._search_many, BATCH)
 

@@ -1,8 +1,4 @@
-"""A logical query over an index: terms embedded in one batch, scored by one matrix product, composed.
-
-Where the vectors fit into memory every document is scored. Beyond that the FAISS index proposes candidates: the
-nearest to each term, the farthest from each negated one (the nearest to its opposite), and the nearest to the sum of
-what each alternative asks for less what it excludes; they are scored exactly.
+"""A logical query over an index: terms embedded in one batch, every document scored by one matrix product, composed.
 
 A calibration turns scores into probabilities that a document is about a term: σ((s - τ)·λ) (ITLR, appendix E).
 """
@@ -11,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
-import psutil
 from numpy.typing import ArrayLike
 from pydantic import Field, FiniteFloat
 
@@ -23,7 +18,7 @@ from revelator.calibration import fit_logistic
 from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest
 from revelator.plans import logic
 from revelator.plans.faults import fault
-from revelator.plans.logic import Or, Query, list_literals, move_negations_inwards
+from revelator.plans.logic import Query
 from revelator.trace import Passage
 from serving.retrieval.dense import compute_products, find_best
 from serving.retrieval.index import Index
@@ -31,8 +26,6 @@ from serving.retrieval.logic import DEFAULT, Operators, compose
 
 POSITIVES = NEGATIVES = 20  # documents a term, as in the paper
 Source = Literal["dense", "bm25", "both"]
-MEMORY = 0.5  # of the machine's, that vectors may take for a search over all of them
-CANDIDATES = 1000  # proposed for each direction
 
 
 @dataclass(frozen=True)
@@ -81,11 +74,11 @@ def fit_calibration(scores: ArrayLike, labels: ArrayLike) -> Calibration:
     return Calibration(float(center - shift / slope * scale), float(slope / scale))
 
 
-def calibrate_unlabelled(scores: np.ndarray, seed: int = 0) -> Calibration:
+def calibrate_unlabelled(scores: np.ndarray) -> Calibration:
     """A calibration without labels: the term's best documents stand for positives, others at random for negatives."""
     positives = min(POSITIVES, max(1, len(scores) // 2))
     order = np.argsort(-scores, kind="stable")
-    rest = np.random.default_rng(seed).permutation(order[positives:])[:NEGATIVES]
+    rest = np.random.default_rng(0).permutation(order[positives:])[:NEGATIVES]
     chosen = np.concatenate([order[:positives], rest])
     return fit_calibration(scores[chosen], np.arange(len(chosen)) < positives)
 
@@ -95,36 +88,20 @@ class LogicalSettings:
     """How a logical query is run.
 
     `source`: cosines, BM25, or the mean of both; None takes what the index has. `calibration`: one for all terms, one
-    by term, or `"self"` for one fitted on each term's own best documents (`calibrate_unlabelled`). `exact`: over all
-    documents, or over `CANDIDATES` for each direction; None decides by memory.
+    by term, or `"self"` for one fitted on each term's own best documents (`calibrate_unlabelled`).
     """
 
     operators: Operators = DEFAULT
     source: Source | None = None
     calibration: Calibration | Calibrations | Literal["none", "self"] = "none"
-    exact: bool | None = None
 
 
 _DEFAULTS = LogicalSettings()
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """Positions, best first, with their scores; `exact` if every document was scored, of how many if not.
-
-    A document of score 0 holds nothing that was asked for, and is not found.
-    """
-
-    scores: np.ndarray = field(repr=False)
-    places: np.ndarray = field(repr=False)
-    exact: bool
-    scored: int
-
-
 def search_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> list[Passage]:
     """The `k` best passages for a logical query. Raises ExpressionError, InvalidRequest, ConfigError."""
-    ranking = rank_logical(index, query, k, settings)
-    return index.read_passages(ranking.scores, ranking.places)
+    return index.read_passages(*rank_logical(index, query, k, settings))
 
 
 class LogicalRetriever:
@@ -138,29 +115,29 @@ class LogicalRetriever:
         return await asyncio.to_thread(search_logical, self.index, query, k, self.settings)
 
 
-def rank_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> Ranking:
-    """Positions and scores of the `k` best passages. Raises ExpressionError, InvalidRequest, ConfigError."""
+def rank_logical(
+    index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS
+) -> tuple[np.ndarray, np.ndarray]:
+    """(scores, positions) of the `k` best passages. One of score 0 holds nothing that was asked for, and is not found.
+
+    Raises ExpressionError, InvalidRequest, ConfigError."""
     query = read_query(query)
     if k < 1:
         raise InvalidRequest(f"k must be 1 or more, not {k}")
     source = _check_source(index, settings)
     terms = logic.terms(query)
-    cosines, places = None, None
+    cosines = None
     if source != "bm25":
         vectors, matrix = embed_terms(index, terms)
-        places = _propose_candidates(index, query, dict(zip(terms, vectors, strict=True)), settings.exact)
-        cosines = compute_products(matrix if places is None else matrix[places], vectors)
-    elif settings.exact is False:
-        hint = "leave it out, or take source dense or both"
-        raise ConfigError("candidates are proposed by vectors, and source bm25 has none", hint=hint)
+        cosines = compute_products(matrix, vectors)
     scores = {}
     for i, term in enumerate(terms):
-        raw = compute_raw_scores(index, term, None if cosines is None else cosines[i], source, places)
+        raw = compute_raw_scores(index, term, None if cosines is None else cosines[i], source)
         scores[term] = _calibrate(term, raw, settings.calibration)
     total = compose(query, scores, settings.operators)
     chosen = find_best(total, k)
     chosen = chosen[total[chosen] > 0]
-    return Ranking(total[chosen], chosen if places is None else places[chosen], places is None, len(total))
+    return total[chosen], chosen
 
 
 def choose_source(index: Index, source: Source | None) -> Source:
@@ -201,7 +178,7 @@ def embed_terms(index: Index, terms: Sequence[str]) -> tuple[np.ndarray, np.ndar
 
 
 def compute_raw_scores(
-    index: Index, term: str, cosines: np.ndarray | None, source: Source, places: np.ndarray | None
+    index: Index, term: str, cosines: np.ndarray | None, source: Source, places: np.ndarray | None = None
 ) -> np.ndarray:
     """The term's score for each document, or those at `places`, before it is calibrated or cut."""
     parts = [] if cosines is None else [cosines]
@@ -233,22 +210,3 @@ def compute_sparse_scores(index: Index, term: str) -> np.ndarray:
         )
     scores = index.bm25.score(term)
     return scores / max(float(scores.max(initial=0)), 1e-9)
-
-
-def _propose_candidates(
-    index: Index, query: Query, vectors: Mapping[str, np.ndarray], exact: bool | None
-) -> np.ndarray | None:
-    """Positions to score, in order; None for all."""
-    assert index.vectors is not None
-    if exact is None:
-        exact = index.vectors.matrix.nbytes <= MEMORY * psutil.virtual_memory().total
-    if exact:
-        return None
-    normal = move_negations_inwards(query)
-    directions = [-vectors[text] if negated else vectors[text] for text, negated in list_literals(normal)]
-    for part in normal.operands if isinstance(normal, Or) else (normal,):
-        signed = [-vectors[text] if negated else vectors[text] for text, negated in list_literals(part)]
-        total = np.sum(signed, axis=0)
-        directions.append(total / max(float(np.linalg.norm(total)), 1e-9))
-    proposed = index.vectors.candidates(np.stack(directions), min(len(index), CANDIDATES))
-    return np.unique(proposed[proposed >= 0])

@@ -19,6 +19,7 @@ from tritonclient.utils import InferenceServerException
 from revelator.endpoints import TOKEN, ControlToken, make_channel_arguments
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.wire import read_error
+from serving.models.releases import name_version
 from serving.triton.access import read_control_token
 from serving.triton.server import wait_until
 
@@ -121,4 +122,4 @@ async def find_served_models(url: str) -> dict[str, str]:
     finally:
         await client.close()
     loaded = [model for model in found if not isinstance(model, BaseException) and model.versions]
-    return {model.name: max(model.versions, key=int) for model in loaded}
+    return {model.name: name_version(max(model.versions, key=int)) for model in loaded}

@@ -1,8 +1,10 @@
 """Finds a Triton server and lays out what it needs to run the Python backend under this interpreter.
 
 The server is taken from the wheel `nvidia-pytriton`, which carries it whole, or else from PATH, where the container
-image has it. The wheel keeps the Python backend and the stub (the program that runs a model's Python, one for each
-version of Python) in different folders. The server needs them in one, so a folder of links is made.
+image has it; one without the backend that is asked for is passed over. The wheel has the Python backend alone, and
+keeps it and the stub (the program that runs a model's Python, one for each version of Python) in different folders. The
+server needs them in one, so a folder of copies is made; TRITON_VLLM_BACKEND may name NVIDIA's vLLM backend, a folder of
+Python files, to be copied beside them.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ import os
 import shutil
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from revelator.errors import ConfigError
 
+VLLM_BACKEND = "TRITON_VLLM_BACKEND"
 HOW_TO_INSTALL = (
     "pip install 'nvidia-pytriton==0.7.0' (or the extra revelator[server]) into this environment, "
     "or put the tritonserver of NVIDIA's container image on PATH"
@@ -49,15 +52,26 @@ class Installation:
         }
 
 
-def find_installation(work: Path) -> Installation:
-    """Finds the server to run; the links are made below `work`. Raises ConfigError that says what to install."""
+def find_installation(work: Path, backend: str = "python") -> Installation:
+    """Finds the server to run, one that has `backend`; copies are made below `work`. Raises ConfigError that says
+    what to install."""
+    found = list(_list_installations(work))
+    if not found:
+        raise ConfigError("no Triton server on this machine", hint=HOW_TO_INSTALL)
+    fitting = [each for each in found if (each.backends / backend).is_dir()]
+    if not fitting:
+        looked = ", ".join(str(each.binary) for each in found)
+        hint = f"use the image of deploy/gpu.Dockerfile, or name the folder of NVIDIA's vLLM backend by {VLLM_BACKEND}"
+        raise ConfigError(f"no Triton server on this machine has the backend {backend}", where=looked, hint=hint)
+    return fitting[0]
+
+
+def _list_installations(work: Path) -> Iterator[Installation]:
     spec = importlib.util.find_spec("pytriton")
     if spec and spec.submodule_search_locations:
-        return _find_in_wheel(Path(next(iter(spec.submodule_search_locations))), work)
-    on_path = shutil.which("tritonserver")
-    if on_path:
-        return Installation(Path(on_path), Path(on_path).resolve().parent.parent / "backends")
-    raise ConfigError("no Triton server on this machine", hint=HOW_TO_INSTALL)
+        yield _find_in_wheel(Path(next(iter(spec.submodule_search_locations))), work)
+    if on_path := shutil.which("tritonserver"):
+        yield Installation(Path(on_path), Path(on_path).resolve().parent.parent / "backends")
 
 
 def _find_in_wheel(package: Path, work: Path) -> Installation:
@@ -66,18 +80,26 @@ def _find_in_wheel(package: Path, work: Path) -> Installation:
     stub = server / "python_backend_stubs" / version / "triton_python_backend_stub"
     if not stub.exists():
         raise ConfigError(f"the server's wheel has no stub for Python {version}", where=str(stub), hint=HOW_TO_INSTALL)
-    links = work / "backends"
-    (links / "python").mkdir(parents=True, exist_ok=True)
+    backends = work / "backends"
+    (backends / "python").mkdir(parents=True, exist_ok=True)
     for source in (*(server / "backends" / "python").glob("*triton_python*"), stub):
-        _link(links / "python" / source.name, source)
+        _copy(source, backends / "python" / source.name)
+    shutil.rmtree(backends / "vllm", ignore_errors=True)
+    if own := os.environ.get(VLLM_BACKEND):
+        if not (Path(own) / "model.py").is_file():
+            raise ConfigError(
+                "not the folder of Triton's vLLM backend: it has no model.py", where=f"{VLLM_BACKEND}={own}"
+            )
+        shutil.copytree(own, backends / "vllm", copy_function=shutil.copyfile)
     libraries = (_find_python_library(), package.parent / "nvidia_pytriton.libs")
-    return Installation(server / "bin" / "tritonserver", links, tuple(p for p in libraries if p))
+    return Installation(server / "bin" / "tritonserver", backends, tuple(p for p in libraries if p))
 
 
-def _link(link: Path, target: Path) -> None:
-    aside = link.with_name(f".{link.name}.{os.getpid()}")
-    aside.symlink_to(target)
-    aside.replace(link)
+def _copy(source: Path, target: Path) -> None:
+    """Not a link: Triton refuses a library that lies elsewhere, for a backend of Python files as vLLM's."""
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copy2(source, aside)
+    aside.replace(target)
 
 
 def _find_python_library() -> Path | None:

@@ -80,7 +80,7 @@ def serve_home(
             # the promoted version alone: one that does not load would keep the others from loading
             repository.write_config(home, REVELATOR, version, repository.read_parameters(home, REVELATOR))
         server = TritonServer(
-            find_installation(home / "triton"),
+            find_installation(home / "triton", "vllm" if repository.VLLM in models else "python"),
             repository.repository_folder(home),
             ports,
             home / "logs" / "triton.log",
@@ -181,14 +181,17 @@ class Watchdog:
                 self._report(f"error: {error}\n  tried again in {RETRY_SECONDS:.0f} s")
 
     def _has_process(self, model: str, version: int, commands: Iterable[str]) -> bool:
-        folder = f"{repository.repository_folder(self._home) / model / str(version)}{os.sep}"
-        return any(folder in command for command in commands)
+        folder = repository.repository_folder(self._home) / model / str(version)
+        if model == repository.VLLM:  # the process of a backend of Python files names the backend's
+            folder = Path(os.sep, "backends", "vllm")
+        return any(f"{folder}{os.sep}" in command for command in commands)
 
     def _bring_back(self, model: str, version: int) -> None:
         if not control.is_ready(self._url, model, version):
             return  # it was unloaded, or is being loaded
         self._report(f"{model}: its process died; loading it again")
-        os.utime(repository.repository_folder(self._home) / model / str(version) / "model.py")
+        file = "model.json" if model == repository.VLLM else "model.py"
+        os.utime(repository.repository_folder(self._home) / model / str(version) / file)
         control.load(self._home, self._url, model, version)
         self._report(f"{model} version {version}: ready")
 

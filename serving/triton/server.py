@@ -33,6 +33,7 @@ from serving.triton.installation import Installation
 
 SHARED_MEMORY = Path("/dev/shm")
 NEVER_BY_ITSELF = 2**31 - 1  # one request in so many is traced, of those that come without a trace
+LIVE_SECONDS = 60.0  # that a starting server may take
 EXIT_SECONDS = 10  # that a stopping server waits for running questions
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
@@ -163,7 +164,7 @@ class TritonServer:
         environment.pop(TOKEN, None)  # no model's process needs it
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                self._command(),
+                self._build_command(),
                 env={
                     **environment,
                     "REVELATOR_GRPC": self.url,
@@ -176,7 +177,7 @@ class TritonServer:
                 preexec_fn=lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
             )
 
-    def _command(self) -> list[str]:
+    def _build_command(self) -> list[str]:
         options = {
             "model-repository": self.repository,
             "backend-directory": self._installation.backends,
@@ -209,11 +210,11 @@ class TritonServer:
                 memory.seek(start + len(before) + len("=Bearer "))
                 memory.write(b"*" * len(self._token))
 
-    def wait_until_live(self, seconds: float = 60) -> None:
+    def wait_until_live(self) -> None:
         """Returns when the server answers. Raises Unavailable with the server's words when it ends before that."""
         client = grpc_client.InferenceServerClient(**make_channel_arguments(self.url))
         try:
-            wait_until(lambda: self._is_running() and client.is_server_live(), "the Triton server", seconds)
+            wait_until(lambda: self._is_running() and client.is_server_live(), "the Triton server", LIVE_SECONDS)
         finally:
             client.close()
 

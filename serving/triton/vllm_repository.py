@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from transformers import AutoConfig, AutoTokenizer
 
 from revelator import files
@@ -32,16 +32,20 @@ from serving.models.endpoint_revelator import TEXT_TOKENS
 from serving.models.vllm import FACTS_FILE, MODEL, VllmFacts
 from serving.triton import repository
 
+ENVIRONMENT = "EXECUTION_ENV_PATH"  # parameter of Triton's Python backends: the environment of a model's process
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM takes as the largest rank
 
 
 class EngineArguments(Strict):
     """Engine arguments of vLLM, by its own names (`revelator model deploy --engine-config FILE`).
 
-    `max_model_len` follows from the tasks' budgets unless it is given: memory for keys and values is kept by it, and
-    today's bases read 32,768 tokens and more. `structured_outputs` is the backend that holds plans to their grammars.
+    `environment` is none of them: it is the virtual environment that holds vLLM, in which Triton runs it; without it,
+    that of revelator, whose packages are seldom those that vLLM pins. `max_model_len` follows from the tasks' budgets
+    unless it is given: memory for keys and values is kept by it, and today's bases read 32,768 tokens and more.
+    `structured_outputs` is the backend that holds plans to their grammars.
     """
 
+    environment: Path | None = None
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
     max_model_len: Annotated[int, Field(ge=256)] | None = None
     tensor_parallel_size: int = Field(1, ge=1)  # cards that share the base
@@ -53,9 +57,16 @@ class EngineArguments(Strict):
     enforce_eager: bool = False  # no CUDA graphs: a quick start, slow tokens
     structured_outputs: Literal["auto", "xgrammar"] = "auto"  # others take no grammar in xgrammar's dialect
 
+    @field_validator("environment")
+    @classmethod
+    def _find_environment(cls, folder: Path | None) -> Path | None:
+        if folder and not (folder / "bin" / "activate").is_file():
+            raise ValueError("no virtual environment: it has no bin/activate")
+        return folder and folder.absolute()
+
     def to_vllm(self) -> dict[str, Any]:
         """The fields of vLLM's engine arguments that were chosen or differ from its own defaults."""
-        chosen = self.model_dump(exclude_none=True, exclude={"structured_outputs"})
+        chosen = self.model_dump(exclude_none=True, exclude={"structured_outputs", "environment"})
         return chosen | {"structured_outputs_config": {"backend": self.structured_outputs}}
 
 
@@ -90,6 +101,7 @@ def lay_out(home: Path, versions: Sequence[Version], engine: EngineArguments | N
     labels = {label for task in TASKS.values() for label in task.labels or ()}
     tokens = {label: tokenizer(" " + label, add_special_tokens=False)["input_ids"][0] for label in sorted(labels)}
     positions = AutoConfig.from_pretrained(base, trust_remote_code=False).get_text_config().max_position_embeddings
+    engine = engine or EngineArguments.model_validate({})
     chosen = {
         "model": str(base),
         "max_model_len": measure_longest(tokenizer, int(positions)),
@@ -98,11 +110,11 @@ def lay_out(home: Path, versions: Sequence[Version], engine: EngineArguments | N
         "max_lora_rank": next(rank for rank in RANKS if rank >= max(ranks)),
         "logprobs_mode": "processed_logprobs",  # after the choice among labels, not before it
         "generation_config": "vllm",  # nothing of the base's own sampling defaults
-        **(engine or EngineArguments.model_validate({})).to_vllm(),
+        **engine.to_vllm(),
     }
     first = names[str(versions[0].version)]
     (folder / "1" / FACTS_FILE).unlink(missing_ok=True)
-    repository.write_config(home, MODEL, 1)
+    repository.write_config(home, MODEL, 1, {ENVIRONMENT: str(engine.environment)} if engine.environment else {})
     files.write_json(folder / "1" / "model.json", chosen)
     files.write_json(folder / "1" / "multi_lora.json", {names[v]: str(adapter) for v, adapter in adapters.items()})
     files.write_json(folder / "1" / FACTS_FILE, vars(VllmFacts(first, names, tokens)))

@@ -210,7 +210,9 @@ SECRET = "AKIA" + "QYLPMN5HHHFPZAM2"  # the form of a key, and none
     [
         ("Who manages ana@example.org?", "Who is ana@example.org? * Who manages {person}?", "Who manages EMAIL?", ""),
         ("Whose number is +49 30 901820?", "Whose number is +49 30 901820?", "Whose number is PHONE?", ""),
+        ("Who runs 8.8.8.8?", "Who runs 8.8.8.8?", "Who runs IP?", ""),
         (f"Who owns {SECRET}?", "Who owns it?", "", "holds a secret"),
+        (f"Who set api_key = '{SECRET[4:]}'?", "Who set it?", "", "holds a secret"),
         ("Who pays with 4111 1111 1111 1111?", "Who pays?", "", "holds personal data (card)"),
         ("Where was the director of UHF born in 1943?", "Who directed UHF? * Where was {director} born?", "same", ""),
     ],
@@ -226,7 +228,7 @@ def test_redacting_replaces_or_leaves_out_by_the_rules(
     assert manifest["left_out"] == ({reason: 1} if reason else {}) and manifest["redacted"]["secret"] == "drop"
     if not kept or kept != "same":
         written = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir())
-        assert not any(told in written for told in ("ana@", "901820", SECRET, "4111 1111"))
+        assert not any(told in written for told in ("ana@", "901820", "8.8.8.8", SECRET[4:], "4111 1111"))
 
 
 def test_personal_data_in_a_judged_document_is_redacted_too_and_rules_are_a_file(

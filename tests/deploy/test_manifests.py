@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def configured(profile: str, **environment: str) -> subprocess.CompletedProcess[
 
 
 @docker_compose
-@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+@pytest.mark.parametrize("profile", ["cpu", "gpu", "vllm"])
 def test_compose_takes_the_file_with_each_profile_and_says_which_secret_is_missing(profile):
     whole = dict.fromkeys(SECRETS, "a-secret")
     done = configured(profile, **whole)
@@ -50,7 +51,6 @@ DIGEST = re.compile(r"[\w./-]+:[\w.-]*\d[\w.-]*@sha256:[0-9a-f]{64}")  # a tag f
 def test_every_image_that_we_do_not_build_is_pinned_by_its_digest():
     services = yaml.safe_load(COMPOSE.read_text())["services"]
     pulled = [service["image"] for service in services.values() if "build" not in service]
-    pulled += re.findall(r"REVELATOR_GPU_BASE:-([^}]+)", COMPOSE.read_text())
     for dockerfile in DEPLOY.glob("*ockerfile"):
         pulled += re.findall(r"^(?:FROM +|ARG BASE=)([^$\s]+)", dockerfile.read_text(), re.MULTILINE)
     assert len(pulled) >= 8
@@ -70,7 +70,10 @@ def test_images_are_pinned_ports_are_on_loopback_and_no_secret_is_written_down()
 
 def test_the_commands_that_are_started_have_the_options_that_they_are_given():
     pods = yaml.safe_load((DEPLOY / "kubernetes" / "base" / "deployment.yaml").read_text())["spec"]["template"]["spec"]
-    given = [box["args"] for box in pods["initContainers"] + pods["containers"]]
+    patches = yaml.safe_load((DEPLOY / "kubernetes" / "vllm" / "sidecar.yaml").read_text())
+    boxes = pods["initContainers"] + pods["containers"] + [patch["value"] for patch in patches]
+    given = [box["args"] for box in boxes if isinstance(box, dict) and "args" in box]
+    assert len(given) == 3
     given += [
         line.split()[1:]
         for line in COMPOSE.read_text().replace("exec ", "").splitlines()
@@ -92,7 +95,7 @@ def built(folder: str) -> str:
 
 
 @kubectl
-@pytest.mark.parametrize("folder", ["base", "gpu"])
+@pytest.mark.parametrize("folder", ["base", "gpu", "vllm"])
 @pytest.mark.parametrize("version", ["1.31", "1.34"])
 def test_kustomize_builds_what_the_schemas_of_kubernetes_allow(folder, version):
     validate = pytest.importorskip("kubernetes_validate")
@@ -129,30 +132,50 @@ def test_a_new_version_is_one_line_which_the_readiness_of_a_pod_goes_by(tmp_path
     assert configured[0] != configured[1]  # so the pods roll
 
 
-def rendered(kind: str) -> dict:
-    return next(resource for resource in yaml.safe_load_all(built("base")) if resource["kind"] == kind)
+def rendered(kind: str, folder: str = "base") -> dict:
+    return next(resource for resource in yaml.safe_load_all(built(folder)) if resource["kind"] == kind)
 
 
 @kubectl
-def test_the_network_policy_lets_in_clients_that_say_so_and_metrics_from_monitoring():
-    policy, pod = rendered("NetworkPolicy")["spec"], rendered("Deployment")["spec"]["template"]["metadata"]["labels"]
-    questions, metrics = policy["ingress"]
-    assert policy["podSelector"]["matchLabels"].items() <= pod.items()
-    assert questions["from"] == [{"podSelector": {"matchLabels": {"revelator/client": "true"}}}]
-    assert [port["port"] for port in questions["ports"]] == ["grpc"]
-    assert metrics["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
-    for kind in ("Service", "PodDisruptionBudget", "Deployment"):
-        selector = rendered(kind)["spec"]["selector"]
-        labels = selector.get("matchLabels", selector)
-        assert labels and labels.items() <= pod.items(), kind
+@pytest.mark.parametrize(("folder", "on_a_card"), [("gpu", {"deploy", "triton"}), ("vllm", {"vllm"})])
+def test_a_pod_of_a_gpu_node_asks_for_its_card_and_may_no_more_than_one_without(folder: str, on_a_card: set) -> None:
+    pod = rendered("Deployment", folder)["spec"]["template"]["spec"]
+    boxes = {box["name"]: box for box in pod["initContainers"] + pod["containers"]}
+    assert {name for name, box in boxes.items() if box["resources"]["limits"].get("nvidia.com/gpu") == 1} == on_a_card
+    assert pod["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
+    assert {each["key"] for each in pod["tolerations"]} == {"nvidia.com/gpu"}
+    assert pod["securityContext"]["runAsNonRoot"] and not pod["automountServiceAccountToken"]
+    for box in boxes.values():
+        closed = box["securityContext"]
+        assert closed["readOnlyRootFilesystem"] and not closed["allowPrivilegeEscalation"]
+        assert closed["capabilities"] == {"drop": ["ALL"]} and "env" not in box  # secrets come by reference alone
+        assert box["image"] == "revelator:0.1.0-gpu" and box["resources"]["limits"]["memory"]
+    assert {"secretRef": {"name": "revelator"}} in boxes["triton"]["envFrom"]
 
 
 @kubectl
-def test_probes_use_grpc_and_no_port_of_http_is_open():
-    text = (DEPLOY / "kubernetes" / "base" / "deployment.yaml").read_text() + COMPOSE.read_text()
-    assert "httpGet" not in text and "8000:8000" not in text and "containerPort: 8000" not in text
-    [pod] = rendered("Deployment")["spec"]["template"]["spec"]["containers"]
-    assert pod["startupProbe"]["grpc"] == pod["livenessProbe"]["grpc"] == {"port": 8001}
+def test_vllm_answers_before_a_version_is_deployed_to_it_and_only_its_pod_reaches_it() -> None:
+    pod = rendered("Deployment", "vllm")["spec"]["template"]["spec"]
+    vllm, deploys = pod["initContainers"]
+    assert vllm["restartPolicy"] == "Always" and "startupProbe" in vllm  # a sidecar: the next one waits for the probe
+    assert "127.0.0.1" in vllm["command"] and "ports" not in vllm
+    [watch] = [box for box in pod["containers"] if box["name"] == "watch"]
+    assert watch["args"] == [*deploys["args"], "--watch"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in vllm["volumeMounts"]}
+    assert {each["name"]: each["mountPath"] for each in deploys["volumeMounts"]}.items() <= mounts.items()
+
+
+def test_the_linter_of_dockerfiles_finds_nothing() -> None:
+    files = sorted(DEPLOY.glob("*Dockerfile"))
+    done = subprocess.run([Path(sys.executable).with_name("hadolint"), *files], capture_output=True, text=True)
+    assert done.returncode == 0 and len(files) == 3, done.stdout
+
+
+def test_images_have_the_torch_of_everybody_and_a_gpu_node_s_the_python_of_its_server() -> None:
+    torch = re.compile(r"torch==[\d.]+")
+    files = DEPLOY / "Dockerfile", DEPLOY / "gpu.Dockerfile", ROOT / "Makefile"
+    assert len({torch.search(file.read_text())[0] for file in files}) == 1
+    assert "python3.12 -m venv" in (DEPLOY / "gpu.Dockerfile").read_text()
 
 
 TEMPTING = [

@@ -162,10 +162,6 @@ def test_a_running_server_is_asked_as_this_process_is(tmp_path: Path, served: An
         assert bool(rows[0].cost.model_calls) == (name == "strategy")
         run = read_run(tmp_path / name)
         assert run.adapter == {"version": "1"} and run.index["count"] == 6 and served.endpoint.url in run.generator
-    corpus = tmp_path / "other.jsonl"
-    corpus.write_text('{"id": "1", "title": "x", "text": "y"}\n')
-    path.write_text(yaml.safe_dump(made | {"system": {"strategy": "single"}, "corpora": [str(corpus)]}))
-    assert "does not fit the corpus" in str(refused(path, tmp_path / "refused"))
 
 
 def test_a_file_of_predictions_is_scored_by_the_same_rules(tmp_path: Path, index: Path) -> None:
@@ -207,7 +203,6 @@ def test_what_does_not_fit_is_said_before_anything_is_run(tmp_path: Path, index:
         return str(refused(config(tmp_path, index, **values), out))
 
     assert "pinned 1111" in why(benchmark=nq | {"sha256": "1" * 64})
-    assert "the index does not fit the corpus: nq.jsonl" in why(corpora=[nq["path"]])
     assert "not an index" in why(index=str(tmp_path))
     assert "which index is searched" in why(index="")
     assert "there is no baseline 'naive-7'" in why(system={"baseline": "naive-7"})

@@ -11,11 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from evaluation.harness.benchmarks import open_benchmark
-from evaluation.harness.config import BenchmarkConfig
+from evaluation.harness.config import BenchmarkConfig, describe_own
 from evaluation.harness.folder import read_run
+from evaluation.harness.formats import read_own
+from evaluation.harness.question_scores import score_answers
 from evaluation.run import evaluate, has_champion
 from revelator import registry
 from revelator.errors import ConfigError, DataError
+from revelator.trace import join_answers
 from tests.chat_server import running
 from tests.planner_server import Planner
 
@@ -73,12 +76,44 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         ({"question": "", "answer": "Ana"}, "line 2: field 'question' must be a non-empty text"),
         ({"question": "Who?", "answer": "Ana", "plan": "Who? * ("}, "line 2: the plan cannot be read"),
         ({"question": "Who?", "answer": "Ana", "route": "easy"}, "line 2: field 'route'"),
+        ({"question": "Who?", "answer": "Ana|Jo", "also": "J."}, "line 2: 1 other spellings for 2 answers"),
     ],
 )
 def test_a_row_that_cannot_be_asked_is_refused_with_its_line(tmp_path: Path, row: dict[str, Any], said: str) -> None:
     with pytest.raises(DataError) as error:
         read(write(tmp_path, "csv", [row]))
     assert said in str(error.value)
+
+
+def test_a_question_with_two_answers_in_two_rows_is_refused(tmp_path: Path) -> None:
+    rows = [{"question": "Who?", "answer": "Ana"}, {"question": "Who?", "answer": "Ana"}]
+    assert len(read(write(tmp_path, "csv", rows))) == 1
+    with pytest.raises(DataError, match="line 3: the question was asked before, with another answer"):
+        read(write(tmp_path, "csv", [rows[0], {"question": "Who?", "answer": "Jo"}]))
+
+
+def test_a_field_that_no_column_can_be_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ConfigError) as error:
+        describe_own(Path("qa.csv"), ["ask=Frage"])
+    assert error.value.hint == "question, answer, also, titles, plan, route"
+
+
+@pytest.mark.parametrize(
+    ("row", "said", "score"),
+    [
+        ({"answer": "Lantern Row", "also": "The Lantern Row film|LR"}, ("LR",), 1.0),
+        ({"answer": ["Ines Calloway", "Tobias Renn"], "also": ["", "T. Renn"]}, ("T. Renn", "Ines Calloway"), 1.0),
+        ({"answer": "Ines Calloway|Tobias Renn", "also": "|T. Renn"}, ("T. Renn",), 0.0),
+        ({"answer": "Lantern Row"}, ("LR",), 0.0),
+    ],
+)
+def test_either_spelling_of_an_answer_is_right(
+    tmp_path: Path, row: dict[str, Any], said: tuple[str, ...], score: float
+) -> None:
+    (tmp_path / "qa.jsonl").write_text(json.dumps({"question": "What?", **row}), encoding="utf-8")
+    [question] = read_own(str(tmp_path / "qa.jsonl"))
+    golds, more = question.gold.answers, question.spellings
+    assert score_answers(join_answers(said), said, golds, "squad", is_list=True, spellings=more)["em"] == score
 
 
 def test_plain_retrieval_and_plans_are_compared(tmp_path: Path, index: Path) -> None:

@@ -10,7 +10,7 @@ from data_gen.annotate.names import find_planned_names
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
-from evaluation.metrics.plans import arguments_match, copies_names, is_equal_when_bound, score_tree
+from evaluation.metrics.plans import copies_names, have_equal_arguments, is_equal_when_bound, score_tree
 from revelator.plans import leaves
 from revelator.plans import parse as plan
 from revelator.plans.art import Art, Filter, Relate, parse, render, structure_key
@@ -95,7 +95,7 @@ def test_another_name_that_takes_another_leafs_answer_is_another_plan() -> None:
     ],
 )
 def test_arguments_and_names(written: str, arguments: bool, names: bool) -> None:
-    assert arguments_match(plan(written), GOLD, NAMES) == arguments
+    assert have_equal_arguments(plan(written), GOLD, NAMES) == arguments
     assert copies_names(plan(written), QUESTION, NAMES) == names
 
 
@@ -104,10 +104,10 @@ def test_a_gold_plan_matches_itself_and_no_plan_of_other_names(tmp_path: Path) -
     found = [q for q in read_world(tmp_path / "world") if isinstance(q, AnnotatedQuestion) and q.expression]
     for question in found:
         gold, names = plan(question.expression), find_planned_names(question)
-        assert names and arguments_match(gold, gold, names) and copies_names(gold, question.question, names)
+        assert names and have_equal_arguments(gold, gold, names) and copies_names(gold, question.question, names)
         assert not copies_names(plan("Who is it?"), question.question, names)
         if len(leaves(gold)) > 1:
-            assert not arguments_match(leaves(gold)[0], gold, names)
+            assert not have_equal_arguments(leaves(gold)[0], gold, names)
 
 
 HEADS = [Art("Who made A?", Relate("A", "by")), Art("Who made B?", Relate("B", "by"))]

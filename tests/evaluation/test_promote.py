@@ -74,6 +74,19 @@ def test_a_dry_run_judges_and_moves_nothing(place: Place) -> None:
     assert registry.champion() is None
 
 
+def test_what_an_adapter_was_graded_on_before_is_not_asked_again(place: Place) -> None:
+    arguments = ("--version", "1", "--rules", place.rules(OPEN), "--dry-run", "--json")
+
+    def count_kept() -> int:
+        batches = [json.loads(path.read_text()) for path in place.home.glob("gate/rows-*/*.json")]
+        return sum(map(len, batches))
+
+    first, kept = place.call(promote, *arguments), count_kept()
+    assert place.call(promote, *arguments) == first and count_kept() == kept > 0
+    place.call(promote, *arguments, "--split", "test")
+    assert count_kept() > kept
+
+
 def test_a_promotion_moves_the_alias_and_records_what_it_replaced(place: Place) -> None:
     first = json.loads(place.call(promote, "--version", "1", "--rules", place.rules(OPEN), "--json"))
     assert (first["version"], first["replaced"], first["moved"]) == (1, None, True)
@@ -89,6 +102,11 @@ def test_a_promotion_moves_the_alias_and_records_what_it_replaced(place: Place) 
     assert champion and champion.version == 2 and champion.tags["champion_replaced"] == "1"
     run = mlflow.get_run(champion.tags["promotion_run"])
     assert run.data.tags["replaces"] == "1" and "challenger/translate_bnf_letters" in run.data.metrics
+    assert "Version 2 became champion in place of 1: mean over tasks" in run.data.tags["mlflow.note.content"]
+    [scored] = run.inputs.dataset_inputs
+    assert scored.dataset.name == place.set_folder.name and scored.tags[0].value == "evaluation"
+    model = registry.client().get_logged_model(champion.model_id)
+    assert "challenger/translate_bnf_letters" in {metric.key for metric in model.metrics}
 
 
 def test_versions_are_listed_with_the_newest_first_and_the_champion_named(place: Place) -> None:

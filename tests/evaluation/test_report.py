@@ -209,7 +209,6 @@ def test_the_page_says_at_the_top_what_follows_and_marks_the_best(made: Path, ru
     assert [system for system, mark in _list_marks(quality, "f1") if mark == "best"] == [best.name]
     assert [system for system, mark in _list_marks(cost, "tokens_in") if mark == "best"] == ["direct"]
     assert {mark for _, mark in _list_marks(difference, "f1")} == {"worse"}
-    assert "★ " in quality.to_markdown() and f"**{section.conclusion}**" in (made / "report.md").read_text()
 
 
 def _list_marks(table: Table, measure: str) -> list[tuple[str, str]]:
@@ -242,9 +241,8 @@ def test_every_chart_and_table_says_how_it_is_made_again(made: Path) -> None:
     for figure in re.findall(r"<figure.*?</figure>", text, re.S):
         assert "revelator " in figure and "config " in figure and "data " in figure and "adapter " in figure
         assert "a processor, 2 cores" in figure
-    summary = (made / "report.md").read_text(encoding="utf-8")
     for wanted in ("config hash", "adapter", "machine", "command", "against auto", "naive RAG, k=5", "[0."):
-        assert wanted in summary
+        assert wanted in text
 
 
 def test_differences_are_paired_and_of_shared_questions_alone(runs: list[Path]) -> None:
@@ -296,7 +294,7 @@ def test_runs_tables_and_page_are_under_the_registered_version(
     assert version.tags[REPORT_TAG] == said["run_id"]
     client = mlflow.MlflowClient()
     parts = {artifact.path for artifact in client.list_artifacts(said["run_id"])}
-    assert {"report.html", "report.md"} == parts
+    assert {"report.html"} == parts
     parent = client.get_run(said["run_id"])
     stored = Path(client.download_artifacts(said["run_id"], "report.html", str(tmp_path)))
     assert stored.read_bytes() == Path(said["page"]).read_bytes(), "MLflow keeps the page itself"

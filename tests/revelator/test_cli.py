@@ -25,7 +25,7 @@ def test_the_help_of_a_group_says_which_question_each_command_answers(group: str
         assert f"{name} {command.about}" in shown
 
 
-@pytest.mark.parametrize("group", [*GROUPS, "data self-train"])
+@pytest.mark.parametrize("group", GROUPS)
 def test_the_help_of_a_group_shows_an_example_whose_command_has_its_options(group: str) -> None:
     shown = CliRunner().invoke(revelator, [*group.split(), "--help"], prog_name="revelator").output
     example = shown.rpartition("Example:\n")[2].strip()

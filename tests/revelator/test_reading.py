@@ -29,9 +29,9 @@ from revelator.reading import (
     batch_by_length,
     choose_windows,
     decode,
+    find_tagged_spans,
     load_rows,
     pad_windows,
-    tagged_spans,
 )
 from revelator.reading_scores import score_outcomes
 from revelator.sentences import find_ends
@@ -177,7 +177,7 @@ def test_scores_that_are_no_numbers_are_an_error() -> None:
 
 def test_tags_give_the_items_of_a_list() -> None:
     tags = np.array([OUTSIDE, BEGIN, INSIDE, OUTSIDE, INSIDE, INSIDE, BEGIN, BEGIN]) - OUTSIDE
-    assert tagged_spans(np.eye(3)[tags]) == [(1, 2), (4, 5), (6, 6), (7, 7)]
+    assert find_tagged_spans(np.eye(3)[tags]) == [(1, 2), (4, 5), (6, 6), (7, 7)]
 
 
 @given(lengths=st.lists(st.integers(1, 400), max_size=60), tokens=st.integers(1, 2000))

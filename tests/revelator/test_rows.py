@@ -15,10 +15,8 @@ from revelator.rows import (
     SPLITS,
     check_place,
     make_table,
-    read_columns,
     read_manifest,
     read_split,
-    read_values,
     sample_rows,
     stream_rows,
     verify_set,
@@ -44,9 +42,6 @@ def test_rows_come_back_as_they_were_written_whatever_the_size_of_the_tables(tmp
     for split in SPLITS:
         assert list(stream_rows(tmp_path / "one", split)) == rows[split]
         assert read_split(tmp_path / "one", split, {"end"}) == list(stream_rows(tmp_path / "one", split, "end"))
-    assert read_values(tmp_path / "one", "dev", 2_001)["id"] == rows["dev"][2_001].id
-    (first, *_) = read_columns(tmp_path / "one", "dev", ["task", "id"])
-    assert first.to_pylist()[0] == {"id": rows["dev"][0].id, "task": rows["dev"][0].task}
 
 
 def test_a_set_without_rows_is_not_written_and_says_what_was_left_out(tmp_path: Path) -> None:

@@ -225,6 +225,6 @@ def test_a_pause_is_what_the_server_asked_for_and_at_most_twice_that(chance, aft
     attempts = Attempts(retries, 3_600, clock=lambda: 0.0, chance=lambda: chance)
     for number in range(retries):
         asked = after / 1000 if after else 0.1 * 2**number
-        assert asked <= attempts.pause(errors.Overloaded("full", retry_after_ms=after)) <= 2 * asked
+        assert asked <= attempts.choose_pause(errors.Overloaded("full", retry_after_ms=after)) <= 2 * asked
     with pytest.raises(errors.Overloaded):
-        attempts.pause(errors.Overloaded("full", retry_after_ms=after))
+        attempts.choose_pause(errors.Overloaded("full", retry_after_ms=after))

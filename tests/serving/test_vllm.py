@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,7 +30,7 @@ from serving.models.triton import TritonModels, make_strings
 from serving.models.vllm import VllmFacts, VllmRevelator, read_facts
 from serving.triton import control, repository
 from serving.triton.access import read_control_token
-from serving.triton.installation import Installation, find_installation
+from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer, read_ports
 from serving.triton.vllm_repository import EngineArguments, _read_rank, measure_longest
 from tests.serving.models.test_endpoint_revelator import PROMPTS
@@ -52,9 +50,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     registry.connect(store, home)
     for seed in (1, 2):
         registry.register_adapter(write_adapter(home / "adapters" / str(seed), base_folder("tiny"), seed, share=0.02))
-    (home / "engine.yaml").write_text(ON_A_CPU)
+    return lay_out(home)
+
+
+def lay_out(home: Path, engine: str = "") -> Path:
+    """By the command, for a CPU, with these lines in the engine's configuration."""
+    (home / "engine.yaml").write_text(ON_A_CPU + engine)
     asked = ["--engine", "vllm", "--alias", "1", "--also", "2", "--engine-config", str(home / "engine.yaml")]
-    asked += ["--home", str(home), "--tracking-uri", store, "--json"]
+    asked += ["--home", str(home), "--tracking-uri", f"sqlite:///{home / 'mlflow.db'}", "--json"]
     done = CliRunner().invoke(deploy, asked, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
@@ -67,15 +70,12 @@ def models(folder: Path, vllm: Path, tmp_path_factory: pytest.TempPathFactory) -
     """The address of a Triton server that has loaded the folder by the real backend."""
     if not (BACKEND / "model.py").is_file():
         pytest.skip(f"no vLLM backend of Triton in {BACKEND}: name its folder by TRITON_VLLM_BACKEND")
-    home, backends = folder.parents[1], tmp_path_factory.mktemp("backends")
-    found = find_installation(tmp_path_factory.mktemp("links"))
-    shutil.copytree(found.backends / "python", backends / "python")  # Triton refuses links out of the folder
-    shutil.copytree(BACKEND, backends / "vllm")
-    installation = Installation(found.binary, backends, found.libraries)
-    [packages] = (vllm / "lib").glob("python3*/site-packages")
-    paths = f"{vllm / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {"PYTHONPATH": str(packages), "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    environment |= {"HF_HUB_OFFLINE": "1", "PATH": paths}
+    home = folder.parents[1]
+    lay_out(home, f"environment: {vllm}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_VLLM_BACKEND", str(BACKEND))
+        installation = find_installation(tmp_path_factory.mktemp("triton"), "vllm")
+    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
     log = home / "logs" / "triton.log"
     token = read_control_token(home)
     with TritonServer(installation, folder.parent, read_ports("auto"), log, environment, token=token) as server:
@@ -118,6 +118,7 @@ def test_an_adapter_that_vllm_refuses_is_refused_before_it_is_deployed(
         ("structured_outputs: outlines", "structured_outputs = 'outlines': .*'auto' or 'xgrammar'"),
         ("gpu_memory_utilization: 1.5", "gpu_memory_utilization = 1.5"),
         ("tensor_parallel_size: 0", "tensor_parallel_size = 0"),
+        ("environment: /nowhere", "environment = .*no virtual environment: it has no bin/activate"),
         ("max_lora_rank: 8", "max_lora_rank = 8: there is no such field"),
     ],
 )
@@ -182,6 +183,14 @@ async def test_what_the_backend_refuses_is_an_error_that_says_so(models: str, fo
             await gone.complete("route", ["Who?", "Where?"])
         with pytest.raises(Unavailable, match="nowhere"):
             await channel.ask_stream("nowhere", text_input=make_strings(["Who?"]))
+
+
+@pytest.mark.parametrize("option", [["--rollback"], ["--watch"], ["--canary", "10%"]])
+def test_what_the_backend_cannot_do_is_refused_with_the_reason(tmp_path: Path, option: list[str]) -> None:
+    done = CliRunner().invoke(deploy, ["--engine", "vllm", *option, "--home", str(tmp_path)])
+    assert done.exit_code == 2
+    said = " ".join(done.stderr.split())
+    assert "Triton's vLLM backend reads its adapters once, when it is loaded" in said and "need a vLLM server" in said
 
 
 def test_a_folder_without_facts_says_how_to_get_them(tmp_path: Path) -> None:

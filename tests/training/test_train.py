@@ -13,6 +13,9 @@ from pathlib import Path
 import mlflow
 import psutil
 import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
 
 from revelator import registry
 from revelator.artifact import read_manifest, verify_adapter
@@ -22,9 +25,10 @@ from revelator.rows import read_split
 from tests.training.toy import write_set
 from training import sft
 from training.checkpoints import find_checkpoint, lock_work
-from training.config import TrainConfig
+from training.config import Lora, TrainConfig
 
 PROGRAM = Path(sys.executable).with_name("revelator")
+WEIGHTS = "adapter_model.safetensors"
 SETTINGS = {
     "steps": 60,
     "batch_size": 8,
@@ -93,9 +97,44 @@ def test_the_version_downloads_as_the_same_adapter(trained: Trained, tmp_path: P
     registry.connect(None, trained.home)
     version = registry.resolve("revelator", trained.result["version"])
     folder = registry.download(version, tmp_path / "got")
-    weights = "adapter_model.safetensors"
-    assert sha256_file(folder / weights) == sha256_file(Path(trained.result["adapter"]) / weights)
+    assert sha256_file(folder / WEIGHTS) == sha256_file(Path(trained.result["adapter"]) / WEIGHTS)
     assert version.run_id == trained.result["run_id"]
+
+
+def test_mlflow_says_what_experiment_run_and_version_are_and_shows_the_models_figures(trained: Trained) -> None:
+    registry.connect(None, trained.home)
+    client = mlflow.MlflowClient()
+    experiment = client.get_experiment_by_name(registry.EXPERIMENT)
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    run = mlflow.get_run(trained.result["run_id"])
+    assert "60 steps of 8 rows" in run.data.tags["mlflow.note.content"]
+    [version] = client.search_model_versions("name='revelator'")[-1:]
+    assert "60 steps of 8 rows of the set toy" in version.description
+    model = client.get_logged_model(registry.resolve("revelator", 1).model_id)
+    assert model.params["learning_rate"] == "0.01" and model.params["lora.rank"] == "16"
+    assert {metric.key for metric in model.metrics} >= {"model/dev/score", "model/best/score"}
+
+
+def test_a_training_goes_on_from_a_version_of_the_registry(trained: Trained, tmp_path: Path) -> None:
+    path, out = tmp_path / "on.yaml", tmp_path / "on"
+    settings = trained.config.model_dump(mode="json") | {"steps": 1, "learning_rate": 1e-9, "out": str(out)}
+    path.write_text(yaml.safe_dump(settings))
+    command = ["train", str(path), "--adapter", str(trained.result["version"]), "--home", str(trained.home)]
+    ran = subprocess.run([PROGRAM, *command], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    before, after = (load_file(folder / WEIGHTS) for folder in (trained.config.out, out))
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        torch.testing.assert_close(after[name], value, rtol=0, atol=1e-6, msg=name)
+    on = registry.search_versions(registry.NAME)[0]
+    assert "adapter_digest" in mlflow.get_run(on.run_id).data.params
+
+
+def test_going_on_with_other_settings_than_the_adapters_names_them(trained: Trained, tmp_path: Path) -> None:
+    changed = trained.config.model_copy(update={"adapter": trained.config.out, "out": tmp_path / "on", "lora": Lora()})
+    with pytest.raises(ConfigError, match=r"dropout=0\.0: the adapter has rank=16 alpha=32 dropout=0\.1") as error:
+        sft.train(changed, resume=False)
+    assert error.value.hint == "write them into the configuration: lora: {rank: 16, alpha: 32, dropout: 0.1}"
 
 
 def test_resuming_what_is_finished_trains_and_registers_nothing_again(trained: Trained) -> None:

@@ -11,7 +11,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from revelator import rows
-from revelator.artifact import base_digest, write_manifest
+from revelator.artifact import base_digest, make_lasting_name, write_manifest
 from revelator.files import write_json
 from revelator.plans import logic, parse
 from revelator.plans.art import Art, Relate
@@ -149,5 +149,11 @@ def write_adapter(folder: Path, base: Path, *, seed: int = 0, data_digest: str =
     )
     get_peft_model(model, settings).save_pretrained(folder)
     AutoTokenizer.from_pretrained(base).save_pretrained(folder)
-    write_manifest(folder, base_name=str(base), base_digest=base_digest(base), data_digest=data_digest, run_id=run_id)
+    write_manifest(
+        folder,
+        base_name=make_lasting_name(str(base)),
+        base_digest=base_digest(base),
+        data_digest=data_digest,
+        run_id=run_id,
+    )
     return folder

@@ -12,7 +12,7 @@ from serving.executor.operations.parts import (
     find_chains_before,
     find_chains_through,
     make_parts,
-    size_of,
+    measure_parts,
 )
 from serving.executor.operations.values import (
     Date,
@@ -40,12 +40,12 @@ __all__ = [
     "is_operation",
     "is_value",
     "make_parts",
+    "measure_parts",
     "needs_judgement",
     "normalise",
     "normalise_country",
     "parse_date",
     "parse_quantity",
     "says_neither",
-    "size_of",
     "write_number",
 ]

@@ -27,7 +27,7 @@ from serving.executor.operations.parts import (
     find_chains_before,
     find_chains_through,
     make_part,
-    size_of,
+    measure_parts,
 )
 from serving.executor.operations.sets import find_common, judge_same, select, selects
 from serving.executor.operations.values import is_value, normalise
@@ -49,7 +49,7 @@ _PLACEHOLDER = re.compile(r"\{\w+\}")
 
 def compute(question: str, parts: Sequence[Part]) -> Merged | None:
     """The answer of `question` by code over the answers of its parts, or None."""
-    if not parts or size_of(parts) > MOST_CHARACTERS or NEGATED.search(_PLACEHOLDER.sub(" ", question)):
+    if not parts or measure_parts(parts) > MOST_CHARACTERS or NEGATED.search(_PLACEHOLDER.sub(" ", question)):
         return None
     if not all(part.answers and part.whole for part in parts):
         return None
@@ -90,7 +90,7 @@ async def compute_leaf(
     }
     chains = find_chains_through(plan.expression, leaf, sources.values())
     ends = [make_part(plan, chain, [_find_question(plan, i) for i in chain]) for chain in chains]
-    size = len(text) + len(asked) + size_of([*values.values(), *ends])
+    size = len(text) + len(asked) + measure_parts([*values.values(), *ends])
     return await offload(size, partial(compute_within, text, asked, values, ends))
 
 
@@ -100,7 +100,7 @@ def compute_within(text: str, asked: str, values: Mapping[str, Part], chains: Se
     `asked`: the leaf after substitution. `values`: what each placeholder stands for, with the question that gave it.
     `chains`: the chains of the plan so far that lead through these, with what stands at their ends.
     """
-    if not all(part.whole for part in values.values()) or size_of([*values.values(), *chains]) > MOST_CHARACTERS:
+    if not all(part.whole for part in values.values()) or measure_parts([*values.values(), *chains]) > MOST_CHARACTERS:
         return None
     if counting := _COUNT.search(text):
         return _count(asked, counting, values, chains)
@@ -156,5 +156,5 @@ def _gather_values(plan: PlanResults, producer: int) -> Part:
 
 def _find_question(plan: PlanResults, leaf: int) -> str:
     """The question that a leaf was asked, or its planned text where it was asked for several values."""
-    calls = plan.answered_calls(leaf)
+    calls = plan.list_answered_calls(leaf)
     return calls[0].node.asked or plan.leaves[leaf].text if len(calls) == 1 else plan.leaves[leaf].text

@@ -49,12 +49,12 @@ class PlanResults(Protocol):
     expression: Expression
     leaves: tuple[Atomic, ...]
 
-    def answered_calls(self, leaf: int) -> list[EndedCall]: ...
+    def list_answered_calls(self, leaf: int) -> list[EndedCall]: ...
 
     def is_whole(self, leaf: int) -> bool: ...
 
 
-def size_of(parts: Iterable[Part]) -> int:
+def measure_parts(parts: Iterable[Part]) -> int:
     """Characters of their questions and answers."""
     return sum(
         sum(map(len, part.questions)) + sum(len(answer) for member in part.members for answer in member.answers)
@@ -68,7 +68,7 @@ def make_parts(plan: PlanResults, chains: Sequence[Sequence[int]]) -> list[Part]
 
 def make_part(plan: PlanResults, chain: Sequence[int], questions: Sequence[str] | None = None) -> Part:
     """The part of a chain: its questions, as planned where none are given, and a member for each call of its last."""
-    members = tuple(Member(one.choice.lineage, one.answers) for one in plan.answered_calls(chain[-1]))
+    members = tuple(Member(one.choice.lineage, one.answers) for one in plan.list_answered_calls(chain[-1]))
     texts = questions or [plan.leaves[leaf].text for leaf in chain]
     return Part(tuple(texts), members, whole=all(map(plan.is_whole, chain)))
 

@@ -11,9 +11,11 @@ export class Editor {
   #faults = [];
   #original = "";
   #hasRun = false;
+  #judged = null;
 
   // `run(plan, language, reuse)` runs the text; `reuse` says whether what has not changed is to be taken over.
-  constructor(run) {
+  // `keep(plan)` keeps the text as the right plan of the run that is shown.
+  constructor(run, keep) {
     this.language = "bnf";
     this.text = h("textarea", { id: "plan-text", rows: "1", maxlength: "8000", spellcheck: "false", autocomplete: "off", autocapitalize: "off",
       "aria-label": "Plan", "aria-describedby": "faults",
@@ -25,12 +27,13 @@ export class Editor {
     this.faults = h("div", { id: "faults" });
     this.changes = h("button", { type: "button", onclick: () => this.#run(run, true) }, "Run what has changed ", h("kbd", {}, "Ctrl+Enter"));
     this.anew = h("button", { type: "button", onclick: () => this.#run(run, false) }, "Run it all");
+    this.right = h("button", { type: "button", class: "right", onclick: () => keep(this.text.value) }, "This plan is right");
     this.undo = h("button", { type: "button", class: "quiet", onclick: () => this.show(this.#original, this.language, this.#hasRun) }, "As it was");
     this.go = () => this.#run(run, true);
     this.element = h("div", { class: "card" },
       h("h2", {}, "Plan"),
       h("div", { class: "editor" }, this.underlay, this.text),
-      h("div", { class: "verdict" }, this.faults, h("div", { class: "buttons" }, this.changes, this.anew, this.undo)));
+      h("div", { class: "verdict" }, this.faults, h("div", { class: "buttons" }, this.changes, this.anew, this.right, this.undo)));
     this.show("", "bnf", false);
   }
 
@@ -45,6 +48,12 @@ export class Editor {
     this.#hasRun = hasRun;
     this.language = language;
     this.#changed();
+  }
+
+  // What a person said is the right plan of the run that is shown ("": nothing yet), null where nobody keeps it.
+  judge(plan) {
+    this.#judged = plan;
+    this.#paint();
   }
 
   async #changed() {
@@ -83,8 +92,10 @@ export class Editor {
     this.text.setAttribute("aria-invalid", String(this.#faults.length > 0));
     this.changes.hidden = empty || !this.#hasRun;
     this.anew.hidden = empty;
+    this.right.hidden = empty || this.#judged === null || this.language !== "bnf";
+    this.right.setAttribute("aria-pressed", String(text === this.#judged));
     this.changes.className = this.edited ? "primary" : "";
-    this.changes.disabled = this.anew.disabled = empty || this.#faults.length > 0;
+    this.changes.disabled = this.anew.disabled = this.right.disabled = empty || this.#faults.length > 0;
     this.undo.hidden = !this.edited || !this.#original;
     this.#tell();
   }

@@ -9,7 +9,8 @@ import { RunView } from "./run_view.js";
 import { RunList } from "./runs.js";
 
 const [question, strategy, server, beside] = ["#question", "#strategy", "#server", "#beside"].map(find);
-const editor = new Editor((plan, language, reuse) => ask({ plan, strategy: { art: "atomic", logic: "logic" }[language] ?? strategyOf(), reuse: reuse ? shown[0].record.id : null }));
+const editor = new Editor((plan, language, reuse) => ask({ plan, strategy: { art: "atomic", logic: "logic" }[language] ?? strategyOf(), reuse: reuse ? shown[0].record.id : null }),
+  (plan) => shown[0].judge({ plan }));
 const list = new RunList();
 let shown = []; // the run views on the page: none, one, or two beside each other
 let stop = null; // ends the questions that are being asked
@@ -27,6 +28,7 @@ async function ask({ plan = null, strategy: way = strategy.value, reuse = null }
   const names = plan === null ? [server.value, beside.value].filter(Boolean) : [shown[0]?.record?.server ?? server.value];
   stop = new AbortController();
   going(true);
+  editor.judge(null);
   if (plan === null) editor.show("", "bnf", false);
   const views = place(names.length || 1);
   history.pushState(null, "", `/?q=${encodeURIComponent(text)}`);
@@ -129,6 +131,7 @@ async function settle() {
   const record = shown[0]?.record;
   document.title = record?.trace.question ? `${record.trace.question} – Revelator` : "Revelator inspector";
   if (shown.length === 1 && !stop) editor.show(record.trace.plan ?? "", record.trace.plan_language ?? "bnf", Boolean(record.id), withoutPlan(record));
+  editor.judge(shown[0]?.isKept ? record.judged?.plan ?? "" : null);
   list.show(await api.runs(), record?.id);
 }
 
@@ -191,7 +194,10 @@ addEventListener("click", (event) => {
   open().then(() => find("#run").focus());
 });
 addEventListener("popstate", open);
-addEventListener("judged", async () => list.show(await api.runs(), shown[0]?.record.id));
+addEventListener("judged", async () => {
+  editor.judge(shown[0].record.judged.plan ?? "");
+  list.show(await api.runs(), shown[0].record.id);
+});
 
 await describeServers();
 if (!stop) await open(); // a question that was put while the page loaded goes on

@@ -28,20 +28,25 @@ export class RunView {
     this.#draw();
   }
 
-  // What a person says of a run that MLflow was told of: right, wrong, why, and that its plan is the right one.
+  // What a person says of a run that MLflow was told of: right, wrong and why. The plan's box says which plan is right.
   #judging(going) {
-    const { id, trace, trace_id: told, judged } = this.record;
-    if (going || !id || !told) return "";
-    const comment = h("input", { class: "comment", placeholder: "Why? (optional)", "aria-label": "Comment", maxlength: 2000, value: judged?.comment ?? "" });
-    const button = (text, said, pressed) =>
-      h("button", { type: "button", "aria-pressed": String(Boolean(pressed)), onclick: () => this.#judge(said()) }, text);
-    const verdict = (right) => () => ({ right, comment: comment.value });
-    return h("p", { class: "judging", role: "group", "aria-label": "What do you say?" },
-      button("✓ Right", verdict(true), judged?.right === true), button("✗ Wrong", verdict(false), judged?.right === false), comment,
-      trace.plan && trace.plan_language === "bnf" && button("This plan is right", () => ({ plan: trace.plan }), judged?.plan === trace.plan));
+    const { trace, judged } = this.record;
+    if (going || !this.isKept) return "";
+    this.comment = h("input", { class: "comment", placeholder: "Why? (optional)", "aria-label": "Comment", maxlength: 2000, value: this.comment?.value ?? judged?.comment ?? "" });
+    const verdict = (right, text) =>
+      h("button", { type: "button", "aria-pressed": String(judged?.right === right), onclick: () => this.judge({ right, comment: this.comment.value }) }, text);
+    const corrected = judged?.plan && judged.plan !== trace.plan;
+    return h("div", {}, h("p", { class: "judging", role: "group", "aria-label": "Is the answer right?" },
+      verdict(true, "✓ Right"), verdict(false, "✗ Wrong"), this.comment),
+      corrected && h("p", { class: "corrected" }, "Right plan: ", h("code", {}, judged.plan)));
   }
 
-  async #judge(said) {
+  // Does MLflow hold the run's trace, on which is kept what a person says?
+  get isKept() {
+    return Boolean(this.record.id && this.record.trace_id);
+  }
+
+  async judge(said) {
     try {
       const { judged } = await judge(this.record.id, said);
       this.show({ ...this.record, judged });
@@ -56,8 +61,8 @@ export class RunView {
 
   // What a person says of the documents of a node that asked something, once its run is kept; null where nobody keeps it.
   #judgingDocuments({ id, kind }) {
-    if (this.atMs !== undefined || !this.record.id || !this.record.trace_id || kind !== "atomic") return null;
-    const say = (document, relevant) => this.#judge({ relevant: { [id]: { [document]: relevant } } });
+    if (this.atMs !== undefined || !this.isKept || kind !== "atomic") return null;
+    const say = (document, relevant) => this.judge({ relevant: { [id]: { [document]: relevant } } });
     return { said: this.record.judged?.relevant?.[id] ?? {}, say };
   }
 

@@ -9,6 +9,8 @@ const FILTERS = {
   "plan by hand": ({ by_hand }) => by_hand,
   "judged right": ({ right }) => right === true,
   "judged wrong": ({ right }) => right === false,
+  "plan judged": ({ plan_judged }) => plan_judged,
+  "not judged": ({ right, plan_judged }) => right === null && !plan_judged,
 };
 
 export class RunList {
@@ -41,7 +43,7 @@ export class RunList {
   }
 }
 
-function item({ id, question, answer, outcome, by_hand, right, version, wall_ms, started_at }, open) {
+function item({ id, question, answer, outcome, by_hand, right, plan_judged, version, wall_ms, started_at }, open) {
   const day = new Date(started_at * 1000);
   const when = day.toDateString() === new Date().toDateString() ? day.toLocaleTimeString() : day.toLocaleDateString();
   const verdict = { true: "judged right", false: "judged wrong" }[right];
@@ -49,6 +51,6 @@ function item({ id, question, answer, outcome, by_hand, right, version, wall_ms,
     h("a", { href: `/?run=${id}`, "aria-current": id === open ? "true" : null },
       h("span", { class: "title" }, question),
       h("span", { class: `answers ${outcome}` }, answer || outcome),
-      h("span", { class: "when" }, [`${when}, ${milliseconds(wall_ms)}`, version && `v${version}`, verdict].filter(Boolean).join(", "), by_hand && h("span", { class: "badge by-hand" }, "plan by hand"))),
+      h("span", { class: "when" }, [`${when}, ${milliseconds(wall_ms)}`, version && `v${version}`, verdict, plan_judged && "plan judged"].filter(Boolean).join(", "), by_hand && h("span", { class: "badge by-hand" }, "plan by hand"))),
     open && id !== open && h("a", { class: "beside", href: `/?run=${open}&with=${id}`, "aria-label": `compare with: ${question}` }, "compare"));
 }

@@ -46,7 +46,7 @@ class Row:
     temperature: float = 0.0
     cancelled: Callable[[], bool] = never_cancelled
 
-    def refusal(self) -> InvalidRequest | None:
+    def find_refusal(self) -> InvalidRequest | None:
         """Why no model can complete this."""
         if self.task not in TASKS:
             return InvalidRequest(f"there is no task {self.task!r}", hint=f"tasks are {', '.join(TASKS)}")
@@ -71,7 +71,7 @@ class CompletionService:
     def complete(self, rows: Sequence[Row]) -> list[Completion | RevelatorError]:
         """One outcome a row, in order; what goes wrong with one task's rows leaves the others alone. Work that no row's
         client waits for any more ends as Cancelled."""
-        return run_groups(rows, lambda row: row.refusal() or (row.task, row.temperature), self._complete_group)
+        return run_groups(rows, lambda row: row.find_refusal() or (row.task, row.temperature), self._complete_group)
 
     def _complete_group(self, task: str, temperature: float, rows: Sequence[Row]) -> Sequence[Completion]:
         return complete(

@@ -49,6 +49,8 @@ def test_of_a_node_only_what_it_needs_is_looked_at_and_a_card_must_be_there(
     found = examine(tmp_path, "--gpu", code=1)
     assert found["gpus"]["state"] == "absent" and {"triton", "vllm", "faiss-gpu"} <= found.keys()
     assert not {"python", "disk", "data"} & found.keys()
+    said = CliRunner().invoke(revelator, ["doctor", "--gpu", "--home", str(tmp_path)])
+    assert said.stderr == "error: gpus: no NVIDIA card answers `nvidia-smi`\n  hint: install NVIDIA's driver\n"
 
 
 def test_a_part_that_is_needed_and_absent_is_an_exit_status(tmp_path: Path) -> None:

@@ -100,16 +100,7 @@ def test_a_logical_search_takes_the_operators_that_it_is_given(hybrid: Path) -> 
         assert [p["id"] for p in json.loads(found.stdout)["passages"]] == ["a"], more
 
 
-def test_a_logical_search_says_how_many_passages_were_scored_and_what_is_odd_about_the_query(hybrid: Path) -> None:
-    exact = call("search", hybrid, "--logic", '"red" AND NOT "dog"')
-    assert exact.stderr == "exact: all 2 passages scored\n"
-    near = call("search", hybrid, "--logic", '"red"', "--candidates", "--json")
-    assert near.stderr == "candidates: 2 of 2 passages scored\n"
-    assert {name: json.loads(near.stdout)[name] for name in ("exact", "scored", "warnings")} == {
-        "exact": False,
-        "scored": 2,
-        "warnings": [],
-    }
+def test_a_logical_search_says_what_is_odd_about_the_query(hybrid: Path) -> None:
     odd = call("search", hybrid, "--logic", '"red" AND NOT "red"', "--json")
     assert "no document can match" in odd.stderr
     assert [warning["code"] for warning in json.loads(odd.stdout)["warnings"]] == ["contradiction"]
@@ -127,7 +118,6 @@ def test_a_passage_that_holds_nothing_of_a_logical_query_is_not_found(hybrid: Pa
     [
         ("--calibrate",),
         ("--source", "both"),
-        ("--candidates",),
         ("--and", "min"),
         ("--not", "complement"),
     ],
@@ -136,11 +126,6 @@ def test_an_option_that_would_not_count_is_refused(hybrid: Path, options: tuple[
     found = call("search", hybrid, "red", *options)
     assert found.exit_code == 2
     assert str(options[0]) in found.stderr and "with --logic alone" in found.stderr
-
-
-def test_candidates_are_refused_where_no_vector_proposes_them(hybrid: Path) -> None:
-    refused = call("search", hybrid, "--logic", '"red"', "--source", "bm25", "--candidates")
-    assert isinstance(refused.exception, ConfigError) and "source bm25" in str(refused.exception)
 
 
 @pytest.mark.parametrize("number", ["nan", "inf"])

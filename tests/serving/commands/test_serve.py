@@ -69,7 +69,7 @@ def test_documents_alone_are_enough_to_be_asked(tmp_path: Path) -> None:
                 "Where was the captain of the Lomvi born?",
                 plan="Who is the captain of the Lomvi? * Where was {captain} born?",
             )
-        assert answer.answers == ("Holm",)
+        assert answer.answers == ("Holm",) and answer.trace.versions["revelator"] == "0"
         said = (home / "logs" / "serve.log").read_text()
     assert "nothing is deployed: the embedded base plans" in said
     assert "release 0, the embedded base: ready" in said

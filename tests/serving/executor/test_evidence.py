@@ -193,6 +193,24 @@ def test_other_things_of_the_name_are_said_where_the_question_does_not_tell_them
     assert find_namesakes(None, question, passages) == []
 
 
+def test_another_document_of_the_same_title_is_said_and_another_passage_of_the_document_is_not() -> None:
+    places = ("uk/leave.md#0-90", "uk/leave.md#90-200", "de/leave.md#0-80")
+    passages = [Passage(place, "Leave", "…") for place in places]
+    assert find_namesakes(passages[0], "How long is leave?", passages) == ["Leave in de/leave.md"]
+    rows = [Passage(number, "Leave", "…") for number in "12"]
+    assert find_namesakes(rows[0], "How long is leave?", rows) == []  # rows with one title may be parts of one page
+
+
+@pytest.mark.parametrize(
+    ("asked", "respelled"),
+    [("When was Callum Adeyemy born?", {}), ("Where did Anekke Adeymi study?", {"adeymi": ["adeyemi"]})],
+)
+async def test_a_name_is_supported_by_what_the_search_read_it_as(asked: str, respelled: dict[str, list[str]]) -> None:
+    passages = [Passage("1", "Staff", "Adeyemi was born in 1968.")]
+    assert await find_missing_name(asked, asked, passages, respelled) is None
+    assert await find_missing_name("Who is Otto Smith?", "Who is Otto Smith?", passages, respelled)
+
+
 async def test_a_trace_says_which_of_two_towns_was_read() -> None:
     world = Toy()
     towns = [

@@ -36,6 +36,23 @@ async def test_a_dependent_leaf_is_asked_after_and_with_the_value_before_it(toy)
     assert trace.nodes[2].inputs == {"writer": "2"} and trace.nodes[2].question == "When was {writer} born?"
 
 
+@pytest.mark.parametrize(
+    ("question", "answers"),
+    [
+        ("Who wrote A, and when was she born?", ["Ann", "1950"]),
+        ("Who wrote A? And when was she born?", ["Ann", "1950"]),
+        ("When was the person who wrote A born?", ["1950"]),
+        ("Who wrote A to win the prize, and when was she born?", ["1950"]),
+    ],
+)
+async def test_a_chain_answers_with_its_first_value_too_if_the_question_begins_with_its_first_step(
+    toy, question, answers
+):
+    world = toy({"Who wrote A?": ["Ann"], "When was Ann born?": ["1950"]})
+    trace = await world.executor().run(question, plan="Who wrote A? * When was {writer} born?")
+    assert trace.answers == answers
+
+
 async def test_a_stage_starts_while_an_unrelated_leaf_of_the_list_still_runs(toy):
     world = toy(
         {

@@ -76,7 +76,8 @@ def test_each_leaf_is_asked_once_with_the_values_of_its_producers(plan, seed):
         expected.append(substitute(text, {name: f"<{expected[i]}>" for name, i in source.items()}))
     assert sorted(asked) == sorted(expected)
     assert not any(placeholders(question) for question in asked)
-    assert [one.answers for i in range(len(texts)) for one in run.answered_calls(i)] == [(f"<{q}>",) for q in expected]
+    answers = [one.answers for i in range(len(texts)) for one in run.list_answered_calls(i)]
+    assert answers == [(f"<{q}>",) for q in expected]
 
 
 @given(plans(6), st.integers(), st.integers())
@@ -109,4 +110,4 @@ def test_a_failure_reaches_what_depends_on_it_and_nothing_else(plan, seed, data)
     for i, source in enumerate(sources):
         if reached & set(source.values()):
             reached.add(i)
-    assert {i for i in range(len(texts)) if not run.answered_calls(i)} == reached
+    assert {i for i in range(len(texts)) if not run.list_answered_calls(i)} == reached

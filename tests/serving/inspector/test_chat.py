@@ -10,7 +10,7 @@ import pytest
 from revelator.errors import DeadlineExceeded, Overloaded, Unavailable
 from revelator.tasks import Step
 from serving.inspector.chat import NO_ANSWER
-from tests.serving.inspector.world import QUESTION, Asked, inspecting, runs_in
+from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in
 
 
 @pytest.fixture
@@ -39,6 +39,7 @@ def test_a_stream_thinks_aloud_and_then_answers(client):
     assert chunks[-1].usage.total_tokens > 0 and chunks[-2].choices[0].finish_reason == "stop"
 
 
+LEVEY = "Where was Jay Levey born?"
 FOLLOW_UP = [
     {"role": "system", "content": "You are kind."},
     {"role": "user", "content": "Who directed UHF?"},
@@ -69,16 +70,49 @@ def test_a_language_model_writes_out_what_a_follow_up_refers_to_and_the_reply_sa
     assert request.steps == (Step("Who directed UHF?", ("Jay Levey",)),)
 
 
-def test_without_a_language_model_a_follow_up_that_names_nothing_is_unanswered_and_says_what_to_do(one, tmp_path):
+@pytest.mark.parametrize(
+    ("before", "asked", "plan", "reply"),
+    [
+        ("Who directed UHF?", "And where was he born?", PLAN, f"Detroit\n\nread as: {PLAN}"),
+        (
+            "Where was Ana Berg born?",
+            "And Jay Levey?",
+            f"Where was Ana Berg born? + {LEVEY}",
+            f"Detroit\n\nread as: {LEVEY}",
+        ),
+        ("Who directed UHF?", LEVEY, f"Who directed UHF? + {LEVEY}", "Detroit"),
+    ],
+)
+def test_without_a_language_model_the_planner_reads_a_follow_up_with_the_question_before_it(
+    one, tmp_path, before, asked, plan, reply
+):
+    one.world.outputs["translate_bnf"] = [before, plan, plan, LEVEY]
+    said = [{"role": "user", "content": before}, {"role": "assistant", "content": "Nobody"}]
+    assert say(one, tmp_path, [*said, {"role": "user", "content": asked}]) == reply
+    assert "Nobody" not in str(one.world.asked)
+
+
+@pytest.mark.parametrize(
+    "plans",
+    [
+        ["Who directed UHF?", "Who directed UHF?"],
+        [PLAN, "Who directed UHF? + Where was he from?"],
+        [f"{PLAN} * Where is {{city}}?", f"{PLAN} * Where is {{city}}?"],
+        ["Who directed UHF? * (", PLAN],
+    ],
+    ids=["no step more", "two readings", "two steps more", "no plan"],
+)
+def test_a_follow_up_that_names_nothing_and_is_not_understood_is_unanswered_and_says_what_to_do(one, tmp_path, plans):
+    one.world.outputs["translate_bnf"] = ["Who directed UHF?", *plans]
     said = say(one, tmp_path, FOLLOW_UP)
     assert said.startswith(NO_ANSWER) and "ask the whole question" in said
     assert one.world.asked == []  # nothing was searched with a question that could be about anybody
 
 
-@pytest.mark.parametrize("asked", ["And Jay Levey?", "What about Jay Levey?"])
-def test_without_a_language_model_a_follow_up_that_is_no_whole_question_is_unanswered(one, tmp_path, asked):
-    said = say(one, tmp_path, [*FOLLOW_UP[:3], {"role": "user", "content": asked}])
-    assert said.startswith(NO_ANSWER) and "ask the whole question" in said
+def test_a_follow_up_leans_on_the_last_question_that_names_something(one, tmp_path):
+    one.world.outputs["translate_bnf"] = ["Who directed UHF?", PLAN, PLAN]
+    said = [*FOLLOW_UP, {"role": "assistant", "content": "Detroit"}, {"role": "user", "content": "And when?"}]
+    assert say(one, tmp_path, said).endswith(f"read as: {PLAN}")
 
 
 def test_without_a_language_model_a_follow_up_that_names_something_is_asked_as_it_stands(one, tmp_path):

@@ -140,6 +140,17 @@ def test_a_question_whose_server_was_killed_before_it_told_its_spans_is_collecte
     assert (row.question, row.expression, row.teacher) == (QUESTION, PLAN, "person:7")
 
 
+@pytest.mark.parametrize("texts", ["1", "0"])
+def test_mlflows_list_of_traces_shows_question_and_answer_where_spans_may_hold_texts(
+    judged: str, monkeypatch: pytest.MonkeyPatch, texts: str
+) -> None:
+    monkeypatch.setenv(spans.QUESTIONS_VARIABLE, texts)
+    told = mlflow.get_trace(f"tr-{put_question(judged)['trace_id']}").info
+    shown = f"{told.request_preview} {told.response_preview}"
+    assert all((text in shown) == (texts == "1") for text in (QUESTION, "Detroit"))
+    assert told.tags[spans.VERSION] == "7", "traces of a version are found by it"
+
+
 def test_a_run_that_mlflow_was_not_told_of_says_how_it_would_be(address: str) -> None:
     run = put_question(address)
     status, [refusal] = send(f"{address}/api/runs/{run['id']}/judgement", {"right": True})
@@ -155,15 +166,48 @@ def page(browser, judged: str) -> Iterator[Any]:  # noqa: F811
 def test_the_page_says_it_by_buttons_and_shows_what_was_said(page: Any) -> None:
     ask(page)
     page.get_by_label("Comment").fill("as the book has it")
-    page.get_by_role("button", name="Right", exact=False).first.click()
+    page.get_by_role("button", name="✓ Right").click()
     expect(page.locator(".judging [aria-pressed=true]")).to_have_text("✓ Right")
     page.get_by_role("combobox", name="Filter runs").select_option("judged right")
     expect(page.locator(".runs [aria-current]")).to_contain_text("judged right")
-    page.get_by_role("button", name="This plan is right").click()
-    expect(page.locator(".judging [aria-pressed=true]")).to_have_count(2)
     page.reload()
-    expect(page.locator(".judging [aria-pressed=true]")).to_have_count(2)
+    expect(page.locator(".judging [aria-pressed=true]")).to_have_text("✓ Right")
     expect(page.get_by_label("Comment")).to_have_value("as the book has it")
+
+
+@needs_browser
+def test_a_plan_is_corrected_by_writing_it_and_one_click(page: Any) -> None:
+    ask(page)
+    right, run = "Who directed UHF? * When was {director} born?", page.url.partition("?run=")[2]
+    button = page.get_by_role("button", name="This plan is right")
+    expect(button).to_have_attribute("aria-pressed", "false")
+    page.get_by_label("Comment").fill("asked for a place")
+    page.get_by_role("textbox", name="Plan").fill("Who directed {film}?")
+    expect(button).to_be_disabled()
+    page.get_by_role("textbox", name="Plan").fill(right)
+    expect(page.locator(".fine")).to_be_visible()
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".corrected code")).to_have_text(right)
+    expect(page.get_by_label("Comment")).to_have_value("asked for a place")
+    page.get_by_role("combobox", name="Filter runs").select_option("plan judged")
+    expect(page.locator(".runs [aria-current]")).to_contain_text("plan judged")
+    page.reload()
+    expect(page.locator(".corrected code")).to_have_text(right)
+    address = page.url.partition("/?")[0]
+    [kept] = send(f"{address}/api/runs")[1][0]
+    assert kept["id"] == run, "nothing ran again"
+    assert read_assessments(send(f"{address}/api/runs/{run}")[1][0])["plan"].value == right
+
+
+@needs_browser
+def test_undoing_an_edit_leaves_the_button_that_keeps_the_plan(page: Any) -> None:
+    ask(page)
+    page.get_by_role("textbox", name="Plan").fill("Who directed UHF?")
+    page.get_by_role("button", name="As it was").click()
+    page.get_by_role("button", name="This plan is right").click()
+    expect(page.get_by_role("button", name="This plan is right")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".corrected")).to_have_count(0)
 
 
 @needs_browser
@@ -187,3 +231,4 @@ def test_the_page_asks_for_no_judgement_that_nobody_would_keep(browser: Any, add
     for page in opened(browser, address):
         ask(page)
         expect(page.locator(".judging")).to_have_count(0)
+        expect(page.get_by_role("button", name="This plan is right")).to_be_hidden()

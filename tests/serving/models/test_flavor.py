@@ -1,7 +1,10 @@
-"""A registered version as MLflow loads it, without a word of ours but the installed package."""
+"""A registered version as MLflow loads it, where this package is installed and where it is not."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 import mlflow
@@ -9,6 +12,7 @@ import pandas as pd
 import pytest
 
 from revelator import promotions, registry
+from revelator.artifact import EMBEDDED_BASES
 from tests.training.toy import write_adapter, write_base
 
 
@@ -27,6 +31,31 @@ def test_mlflow_loads_the_champion_and_it_writes_plans(tmp_path: Path, monkeypat
     assert planned["plan"][0] and planned["route"][0] and planned["error"][1] == "the question is empty"
     assert set(planned.columns) == {column.name for column in model.metadata.signature.outputs}
     assert list(model.metadata.load_input_example(str(folder_of(model)))["question"])
+
+
+PLAIN = """
+import importlib.util, sys
+sys.path.append(sys.argv[1])
+assert importlib.util.find_spec("revelator") is None
+import mlflow, pandas
+model = mlflow.pyfunc.load_model(sys.argv[2])
+print(model.predict(pandas.DataFrame({"question": ["When was the director of UHF born?"]}))["plan"][0])
+"""
+
+
+def test_a_version_on_an_embedded_base_plans_where_this_package_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without `site`, Python does not read the file by which this checkout is installed among the other packages."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    registry.connect(None, tmp_path / "home")
+    number = registry.register_adapter(write_adapter(tmp_path / "adapter", EMBEDDED_BASES["tiny"]), "planner")
+    source = mlflow.artifacts.download_artifacts(f"models:/planner/{number}", dst_path=str(tmp_path / "elsewhere"))
+    command = [sys.executable, "-I", "-S", "-c", PLAIN, sysconfig.get_path("purelib"), source]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0 and ran.stdout.strip(), ran.stderr
+    needed = (Path(source) / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    assert not [line for line in needed if line.startswith("revelator") or "+" in line]
 
 
 def folder_of(model: mlflow.pyfunc.PyFuncModel) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -260,6 +261,37 @@ def test_what_was_added_and_removed_is_as_if_it_had_been_built_so(library: Path,
     assert INDEX.read_manifest(index, verify=True)["files"] == before
     with pytest.raises(DataError, match=r"log\.txt is not in the index"):
         remove_from_index(["log.txt"], index)
+
+
+def test_a_path_from_elsewhere_is_told_the_name_that_its_file_has_in_the_index(library: Path, tmp_path: Path) -> None:
+    build_index([library], tmp_path / "ix")
+    with pytest.raises(DataError) as error:
+        remove_from_index([str(library / "ships" / "lomvi.md")], tmp_path / "ix")
+    assert error.value.hint is not None and error.value.hint.endswith(": ships/lomvi.md")
+
+
+def test_a_folder_without_a_document_is_told_what_is_read(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="nothing there can be read") as error:
+        build_index([tmp_path / "empty"], tmp_path / "ix")
+    assert str(tmp_path / "empty") in str(error.value) and "Markdown" in str(error.value.hint)
+
+
+def test_what_may_not_be_read_is_listed(library: Path, tmp_path: Path) -> None:
+    (library / "secret").mkdir()
+    (library / "own.csv").write_text("part,price\nshaft,9\n")
+    for path in (library / "secret", library / "own.csv"):
+        path.chmod(0)
+    if os.access(library / "own.csv", os.R_OK):
+        pytest.skip("this user may read everything")
+    manifest = build_index([library], tmp_path / "ix")
+    said = {"own.csv": "a file that may not be read", "secret": "a folder that may not be opened"}
+    assert manifest["unread"] == said and Index.open(tmp_path / "ix").search("captain", 1)
+
+
+def test_a_link_to_nothing_is_listed(library: Path, tmp_path: Path) -> None:
+    (library / "lost.md").symlink_to(tmp_path / "nowhere.md")
+    assert build_index([library], tmp_path / "ix")["unread"] == {"lost.md": "a link to nothing, or no file"}
 
 
 def test_a_changed_document_replaces_what_it_said(library: Path, tmp_path: Path) -> None:

@@ -1,1 +1,0 @@
-"""`revelator data self-train`: a model's own plans become training data."""
