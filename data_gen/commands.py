@@ -136,6 +136,7 @@ def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
 @click.option("--dev", type=click.IntRange(0), help="Questions in the split dev.  [default: a tenth]")
 @click.option("--test", type=click.IntRange(0), help="Questions in the split test.  [default: a tenth]")
 @click.option("--route", "routes", multiple=True, type=click.Choice(ROUTES), help="Only these kinds.  [default: all]")
+@click.option("--operators", is_flag=True, help="Complex questions whose trees have each operator.")
 @click.option("--blend", type=FOLDER, help="Also divide it among text, web and graph, in this folder.")
 @click.option("--force", is_flag=True, help="Replace OUT even if it holds something other than a world.")
 @AS_JSON
@@ -146,6 +147,7 @@ def world(
     dev: int | None,
     test: int | None,
     routes: tuple[str, ...],
+    operators: bool,
     blend: Path | None,
     force: bool,
     as_json: bool,
@@ -161,6 +163,7 @@ def world(
       revelator data world --route compound --size 60000 --dev 8000 --test 2000 --out runs/compound
       revelator data world --size 50000 --seed 1 --out runs/large --json
       revelator data world --size 8000 --route complex --out runs/world --blend runs/blend
+      revelator data world --size 8000 --operators --out runs/operators
     """
     from data_gen.world.blend import blend as divide
     from data_gen.world.generate import generate
@@ -172,6 +175,7 @@ def world(
             out,
             held_back={split: n for split, n in (("dev", dev), ("test", test)) if n is not None},
             routes=routes or tuple(ROUTES),
+            operators=operators,
             force=force,
             progress=lambda made: show("questions", advance=made, total=size),
         )

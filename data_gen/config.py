@@ -22,6 +22,7 @@ Format = Literal[
     "fanoutqa",
     "hotpotqa",
     "logic",
+    "metaqa",
     "musique",
     "nq",
     "pairs",

@@ -13,6 +13,7 @@ mark.
 from __future__ import annotations
 
 import heapq
+import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,8 +30,9 @@ from data_gen.questions import QUESTIONS
 from data_gen.sources.files import MalformedRow, read_file_rows
 from revelator.errors import DataError
 from revelator.files import sha256_text
+from revelator.plans.art import number_nodes, parse
 from revelator.rows import COLUMNS, MANIFEST, SPLITS, Row, read_manifest, stream_rows
-from revelator.tasks import TASKS
+from revelator.tasks import TASKS, TRANSLATE_ART
 
 
 def choose_samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Row]]:
@@ -42,21 +44,30 @@ def choose_samples(folder: Path, split: str, task: str | None, count: int) -> di
 
 
 def measure_set(folder: Path, split: str) -> dict[str, Any]:
-    """Routes of a split by how many questions have them, and of each task the median and longest prompt and completion
-    in characters."""
-    found: dict[str, Any] = {"routes": Counter[str](), "lengths": {}}
+    """Routes of a split by how many questions have them, operators of its trees by how many nodes have them, and of
+    each task the median and longest prompt and completion in characters."""
+    found: dict[str, Any] = {"routes": Counter[str](), "operators": Counter[str](), "lengths": {}}
     sizes: dict[str, list[tuple[int, int]]] = {}
     for row in stream_rows(folder, split):
         sizes.setdefault(row.task, []).append((len(row.prompt), len(row.completion)))
         if row.task == "route":
             found["routes"][row.label] += 1
+        elif row.task == TRANSLATE_ART.name:
+            found["operators"].update(_list_operators(json.loads(row.gold)))
     for task in filter(sizes.get, TASKS):
         middle, longest = np.median(sizes[task], axis=0), np.max(sizes[task], axis=0)
         names = ("prompt", "completion")
         found["lengths"][task] = {
             name: {"median": int(middle[i]), "longest": int(longest[i])} for i, name in enumerate(names)
         }
-    return found | {"routes": dict(found["routes"].most_common())}
+    return found | {name: dict(found[name].most_common()) for name in ("routes", "operators")}
+
+
+def _list_operators(tree: str) -> Iterator[str]:
+    """The operator of each node of a tree that has no children; `direct` where it has none."""
+    for at in number_nodes(parse(tree)):
+        if not at.children:
+            yield type(at.node.call).__name__ if at.node.call else "direct"
 
 
 KINDS = ("added", "removed", "changed")

@@ -36,6 +36,9 @@ OPERATIONS = {
     "count": "how many values the last leaf has",
     "count_is": "how many answers of the last leaf are the argument",
     "count_after": "how many answers of the last leaf are greater than the argument",
+    "which_is": "what the last leaf was asked about, where its answer is the argument",
+    "which_after": "what the last leaf was asked about, where its answer is greater than the argument",
+    "either": "what the tree asks of both lists together: count, is or after",
     "intersect": "the values that the lists of both branches share",
 }
 ANNOTATION = "annotation"  # the teacher of gold decompositions: no model

@@ -26,6 +26,9 @@ def show_set(console: Console, folder: Path, chosen: dict[str, list[Row]], measu
     console.print(Markdown(mask_controls((folder / "README.md").read_text(encoding="utf-8"))))
     routes = ", ".join(f"{route} {count:,}" for route, count in measured["routes"].items())
     console.print(f"routes: {routes or 'none'}")
+    if nodes := sum(measured["operators"].values()):
+        shares = ", ".join(f"{name} {count / nodes:.3f}" for name, count in measured["operators"].items())
+        console.print(f"operators of {nodes:,} nodes: {shares}")
     table = Table("task", "prompt: median", "longest", "completion: median", "longest", title="Lengths in characters")
     for task, each in measured["lengths"].items():
         cells = [f"{each[part][name]:,}" for part in ("prompt", "completion") for name in ("median", "longest")]

@@ -114,6 +114,6 @@ def find_planned_names(question: AnnotatedQuestion) -> list[str]:
 
 
 def find_capitalised(text: str) -> tuple[str, ...]:
-    """Words that look like names: capitals or digits, the first word of the text aside."""
-    words = NAME_WORD.findall(text)[1:]
+    """Words that look like names: capitals or digits, the first word of the text, or after a question, aside."""
+    words = [word for asked in text.split("? ") for word in NAME_WORD.findall(asked)[1:]]
     return tuple(dict.fromkeys(word.removesuffix("'s") for word in words if word[0].isupper() or word[0].isdigit()))

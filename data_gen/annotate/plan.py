@@ -20,7 +20,7 @@ from data_gen.annotate.wording import WordedStep, ask, name_answer, tidy, to_plu
 from data_gen.questions import AnnotatedStep
 from revelator import plans
 from revelator.errors import RevelatorError
-from revelator.plans.art import Art, Relate
+from revelator.plans.art import Art, Call, Filter, Relate
 from revelator.trace import join_answers
 
 REFERENCE = re.compile(r"#(\d+)(s?)")  # `#n` is the value of step n, `#ns` all its values
@@ -42,6 +42,8 @@ class GoldStep:
     title: str = ""
     names: tuple[str, ...] = ()  # for its value, best first; found in its words if none are given
     after: tuple[int, ...] = ()  # steps, from 1, that it follows without naming their values
+    call: Filter | None = None  # what it keeps of an earlier step; `#n` as in its text
+    is_found: bool = True  # sources are asked for it; else it is computed from earlier steps
 
     @property
     def references(self) -> tuple[int, ...]:
@@ -97,7 +99,7 @@ def plan(question: str, steps: Sequence[GoldStep], seed: str) -> GoldPlan:
     order = list_leaves(tree)
     known = all(any(step.answers) for step in steps)
     answered = tuple(_answer_step(steps, worded, index) for index in order) if known else ()
-    calls = [_build_relate(mentioned[i], order) for i in order]
+    calls = [_build_call(mentioned[i], order) for i in order]
     nodes = tuple(trees.build_nodes(expression, calls))
     return GoldPlan(plans.render(expression), answered, entities, nodes, tuple(order))
 
@@ -260,10 +262,15 @@ def _fill_references(question: str, names: Sequence[str]) -> str:
     return REFERENCE.sub(lambda match: "{" + _name_placeholder(match, names) + "}", question)
 
 
-def _build_relate(step: GoldStep, order: Sequence[int]) -> Relate | None:
-    """The operator of a step that was annotated as a relation; `[i]` stands for leaf i."""
-    head = REFERENCE.sub(lambda match: f"[{order.index(int(match[1]) - 1) + 1}]", step.subject)
-    return Relate(head, step.relation) if step.relation else None
+def _build_call(step: GoldStep, order: Sequence[int]) -> Call | None:
+    """The operator of a step that was annotated with one, or as a relation; `[i]` stands for leaf i."""
+
+    def mark(text: str) -> str:
+        return REFERENCE.sub(lambda match: f"[{order.index(int(match[1]) - 1) + 1}]", text)
+
+    if step.call:
+        return Filter(tuple(map(mark, step.call.entities)), mark(step.call.condition))
+    return Relate(mark(step.subject), step.relation) if step.relation else None
 
 
 def _answer_step(steps: Sequence[GoldStep], worded: Sequence[WordedStep], index: int) -> AnnotatedStep:

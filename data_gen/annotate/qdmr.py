@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from data_gen.annotate.phrases import (
     AUXILIARY,
@@ -27,6 +27,7 @@ from data_gen.annotate.phrases import (
 )
 from data_gen.annotate.plan import REFERENCE, GoldStep, UnplannableError
 from data_gen.annotate.wording import is_plural, name_answer, tidy, to_plural, to_singular
+from revelator.plans.art import Filter
 
 SHORT_FILTER = 4  # words; a longer one is a fact of its own, and so a leaf of its own
 MOST_FILTERS = 3
@@ -57,6 +58,8 @@ class StepWords:
     after: tuple[int, ...] = ()  # steps whose values it looks at without naming them
     filters: tuple[str, ...] = ()  # those that the phrase has beside its noun
     kind: str = ""  # the phrase without filters
+    call: Filter | None = None  # where it keeps some of a list; `#n` as in a text
+    is_found: bool = True  # sources are asked for it; else it is computed from earlier values
 
 
 @dataclass
@@ -138,7 +141,7 @@ def _narrow(writer: Writer, k: int, number: str, told: str) -> StepWords:
     beside = short and not clausal and "#" not in base.kind and len(writer.list_users(int(number))) == 1
     if not base.kind or not (base.folded or beside):
         question = tidy(f"{writer.ask_which(k, number, base.many)} {word_condition(said, base.many)}")
-        return StepWords(base.noun, question, many=True, attribute=base.attribute)
+        return _keep(base, number, said, question)
     phrase = join_filters(base.kind, list(filters))
     narrowed = [user for user in users if re.match(rf"#{k} (?!where #|besides |sorted )", user)]
     folded = short and len(filters) < MOST_FILTERS and len(narrowed) == len(users) > 0
@@ -146,6 +149,12 @@ def _narrow(writer: Writer, k: int, number: str, told: str) -> StepWords:
     predicate = f"which {base.kind} are {' and '.join(plain)}" if base.many and len(plain) == len(filters) else ""
     question = tidy(predicate) if predicate else ask_phrase(phrase)
     return StepWords(base.noun, question, phrase, folded, base.many, base.attribute, filters=filters, kind=base.kind)
+
+
+def _keep(base: StepWords, number: str, condition: str, question: str, after: tuple[int, ...] = ()) -> StepWords:
+    """A step that keeps some of the values of another one, which may only be spoken of."""
+    call = None if base.folded else Filter((f"#{number}",), condition)
+    return StepWords(base.noun, question, many=True, attribute=base.attribute, after=after, call=call)
 
 
 def _write_count(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
@@ -209,7 +218,7 @@ def _write_comparative(writer: Writer, k: int, match: re.Match[str]) -> StepWord
         said = said.replace("higher than", "later than").replace("lower than", "earlier than")
     verb = "are" if is_plural(find_head(told)) else "is"
     question = tidy(f"for {writer.ask_which(k, match[1])} {verb} the {told.removeprefix('the ')} {said}")
-    return StepWords(base.noun, question, many=True, attribute=base.attribute, after=_require_name(writer, match[2]))
+    return _keep(base, match[1], f"{told} {said}", question, _require_name(writer, match[2]))
 
 
 def _require_name(writer: Writer, number: str) -> tuple[int, ...]:
@@ -245,7 +254,7 @@ def _write_discard(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
     base, rest = writer.words[int(match[1])], writer.spell(match[2], many=True)
     among = "among " if re.fullmatch(R, match[2]) and writer.words[int(match[2][1:])].many else ""
     question = tidy(f"{writer.ask_which(k, match[1])} are not {among}{rest}")
-    return StepWords(base.noun, question, many=True, attribute=base.attribute)
+    return _keep(base, match[1], f"other than {rest}", question)
 
 
 def _write_intersection(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
@@ -325,6 +334,7 @@ RULES: list[Rule] = [
 ]
 
 
+FINDING = (_write_union, _write_discard, narrow, narrow_by_adjective)
 REFERRED_STEP = re.compile(R)
 PARTS = re.compile(
     r"(?:which\b[^#]*|(?:if|are|is) both )?(#\d+(?:\s*(?:,|and|or)\s*#\d+)+)(?: (?:are|is) true)?", re.IGNORECASE
@@ -360,7 +370,7 @@ def read_gold_steps(decomposition: str) -> list[GoldStep]:
 def _word_step(writer: Writer, k: int, step: str) -> StepWords:
     for pattern, make in RULES:
         if match := re.fullmatch(pattern, step, re.IGNORECASE):
-            return make(writer, k, match)
+            return replace(make(writer, k, match), is_found=make in FINDING)
     return project(writer, k, step) if REFERRED_STEP.search(step) else select(writer, k, step)
 
 
@@ -379,4 +389,16 @@ def _find_needed(said: dict[int, StepWords], results: list[int]) -> set[int]:
 def _make_gold_step(one: StepWords, place: dict[int, int]) -> GoldStep:
     text = REFERENCE.sub(lambda match: f"#{place[int(match[1])]}{match[2]}", one.question)
     names = tuple(dict.fromkeys([one.noun, modify_noun(one.phrase, one.filters, one.noun)]))
-    return GoldStep(text, names=names, after=tuple(place[k] for k in one.after))
+    after = tuple(place[k] for k in one.after)
+    return GoldStep(
+        text, names=names, after=after, call=one.call and _place_call(one.call, place), is_found=one.is_found
+    )
+
+
+def _place_call(call: Filter, place: dict[int, int]) -> Filter:
+    """The call with its references to leaves."""
+
+    def move(text: str) -> str:
+        return REFERENCE.sub(lambda match: f"#{place[int(match[1])]}", text)
+
+    return Filter(tuple(map(move, call.entities)), move(call.condition))

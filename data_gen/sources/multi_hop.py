@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -229,7 +229,8 @@ ABOUT_PICTURES = "NLVR2"  # statements about two pictures that are shown beside 
 
 
 def read_break(path: Path | str) -> Iterator[Outcome]:
-    """Questions with a plan and neither steps nor answers, which Break does not tell; one leaf is route single."""
+    """Questions with a plan and neither steps nor answers, which Break does not tell; one leaf is route single. Those
+    with a filter step have a tree, too."""
     return read_annotated(path, _annotate_break)
 
 
@@ -240,7 +241,7 @@ def _annotate_break(row: dict[str, Any]) -> AnnotatedQuestion:
         raise UnplannableError("a statement about two pictures, no question")
     steps = qdmr.read_gold_steps(fields.read_text(row, "decomposition"))
     planned = plan(asked, steps, identity)
-    many = len(steps) > 1
+    many, listed = len(steps) > 1, isinstance(parse(planned.expression), plans.Sequence)
     return AnnotatedQuestion(
         id=identity,
         source="break",
@@ -250,4 +251,10 @@ def _annotate_break(row: dict[str, Any]) -> AnnotatedQuestion:
         route="complex" if many else "single",
         expression=planned.expression if many else plans.render(plans.Atomic(asked)),
         entities=planned.entities,
+        tree=render_tree(asked, planned.nodes) if _filters(steps) and not listed else "",
     )
+
+
+def _filters(steps: Sequence[GoldStep]) -> bool:
+    """Whether a step keeps some of a list, and none does what no operator does, such as a count."""
+    return any(step.call for step in steps) and all(step.is_found for step in steps)

@@ -5,9 +5,11 @@ A joint is a relation with two arguments, such as the distance between two citie
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from data_gen.world.comparisons import EXTREMES, say_of_three, share_wording
 from data_gen.world.drawing import Draft, Drawing, find_pronoun
-from data_gen.world.graph import Value, load_relations
+from data_gen.world.graph import Relation, Value, load_relations
 from data_gen.world.terms import AskedTerm, Term, echo_wording, fill, find_names, list_entities, word_phrase
 
 
@@ -90,21 +92,22 @@ def draw_list_term(d: Drawing, depth: int, wording: str = "") -> AskedTerm | Non
 
 
 def draw_fan_out(d: Drawing, depth: int, kind: str, chain: int = 1) -> Draft | None:
-    """A list, and a question about each of its members: `kind` each, extreme, count_is or count_after."""
+    """A list, and a question about each of its members: `kind` each, extreme, count_is, count_after, which_is or
+    which_after."""
     items = draw_list_term(d, depth)
     if items is None:
         return None
     members = list_entities(items)
     options = [r for r in d.view.list_single(members[0]) if all(r in d.view.list_single(i) for i in members)]
     table = load_relations()
-    wanted = {"extreme": "compare", "count_is": "where", "count_after": "after"}.get(kind)
+    wanted = {"extreme": "compare", "is": "where", "after": "after"}.get(kind.rpartition("_")[2])
     options = [r for r in options if not wanted or getattr(table[r], wanted)]
     term = d.ask(d.rng.choice(options), items) if options else None
     if term is None or set(members) & set(list_entities(term)):
         return None
     if kind == "each":
         return _draft_each(d, term, chain)
-    return _draft_extreme(d, term, items) if kind == "extreme" else _draft_count(d, term, items, kind)
+    return _draft_extreme(d, term, items) if kind == "extreme" else _draft_condition(d, term, items, kind)
 
 
 def _draft_each(d: Drawing, term: AskedTerm, chain: int) -> Draft | None:
@@ -149,22 +152,59 @@ def _draft_extreme(d: Drawing, term: AskedTerm, items: AskedTerm) -> Draft | Non
     return Draft(text, echo_wording([term], said), f"arg{which}", d.list_texts([best]), changed)
 
 
-def _draft_count(d: Drawing, term: AskedTerm, items: AskedTerm, kind: str) -> Draft | None:
-    per_item = [d.view.list_tails(i, term.relation.id)[0] for i in list_entities(items)]
-    plural = word_phrase(items, d.rng)
-    if kind == "count_is":
-        value = d.rng.choice(per_item)
-        number, argument = per_item.count(value), d.graph.text(value)
-        said = d.rng.choice(term.relation.where)
-        condition = said.replace("{y}", argument)
-    else:
-        years = sorted(int(v.key) for v in per_item if isinstance(v, Value))
-        threshold = d.rng.choice(years) - d.rng.choice((0, 1, 3))
-        number, argument = sum(y > threshold for y in years), str(threshold)
-        said = d.rng.choice(term.relation.after)
-        condition = said.replace("{n}", argument)
-    text = f"How many of {plural} {condition}?"
-    return Draft(text, echo_wording([term], said), f"{kind} {argument}", (str(number),), condition)
+def _draft_condition(d: Drawing, term: AskedTerm, items: AskedTerm, kind: str) -> Draft | None:
+    """How many of a list, or which of it, meet a condition."""
+    members, plural, counts = list_entities(items), word_phrase(items, d.rng), kind.startswith("count")
+    argument, said, met = draw_condition(d, term.relation, kind, members)
+    if not counts and len(met) in (0, len(members)):
+        return None
+    text = f"{'How many' if counts else 'Which'} of {plural} {said}?"
+    answers = (str(len(met)),) if counts else d.list_texts(met)
+    return Draft(text, echo_wording([term], said), f"{kind} {argument}", answers, said)
+
+
+def draw_condition(d: Drawing, relation: Relation, kind: str, members: Sequence[int]) -> tuple[str, str, list[int]]:
+    """The argument of a condition, what it says, and the members that meet it. A `kind` that ends in "is" asks for a
+    value, one that ends in "after" for a later year."""
+    known = {member: d.view.list_tails(member, relation.id)[0] for member in members}
+    if kind.endswith("is"):
+        value = d.rng.choice(list(known.values()))
+        argument = d.graph.text(value)
+        said = d.rng.choice(relation.where).replace("{y}", argument)
+        return argument, said, [member for member in members if known[member] == value]
+    years = {member: int(value.key) for member, value in known.items() if isinstance(value, Value)}
+    threshold = d.rng.choice(sorted(years.values())) - d.rng.choice((0, 1, 3))
+    said = d.rng.choice(relation.after).replace("{n}", str(threshold))
+    return str(threshold), said, [member for member in members if years[member] > threshold]
+
+
+def draw_either(d: Drawing, depth: int, kind: str) -> Draft | None:
+    """What belongs to one of two entities, each `depth` leaves deep: how many there are (`kind` count), or which of it
+    meet a condition (is, after)."""
+    relation = d.rng.choice([r for r in d.lists if len(d.view.lists[r.id]) > 1])
+    first = d.ask(relation, d.reach(d.rng.choice(d.view.lists[relation.id]), depth))
+    second = d.ask(relation, d.reach(d.rng.choice(d.view.lists[relation.id]), depth))
+    found = share_wording(d, [term for term in (first, second) if term])
+    members = list(dict.fromkeys(entity for term in found for entity in list_entities(term)))
+    phrases = [p for p in found[0].wording.phrases if "'s}" not in p] if found else []
+    if len(found) != 2 or not phrases or set(found[0].values) & set(found[1].values):
+        return None
+    names, phrase = [word_phrase(term.args[0], d.rng) for term in found], d.rng.choice(phrases)
+    plural = fill(phrase, [" or ".join(names)])
+    listed = f"What are {fill(phrase, [' and '.join(names)])}?"  # "or" would ask for one of two answers
+    if kind == "count":
+        text = f"How many {plural.removeprefix('the ')} are there?"
+        return Draft(text, tuple(found), "either count", (str(len(members)),), listed=listed)
+    shared = [load_relations()[r] for r in d.view.list_single(members[0])]
+    wanted = [r for r in shared if getattr(r, {"is": "where", "after": "after"}[kind])]
+    wanted = [r for r in wanted if all(r.id in d.view.list_single(member) for member in members)]
+    if not wanted:
+        return None
+    argument, said, met = draw_condition(d, d.rng.choice(wanted), kind, members)
+    if len(met) in (0, len(members)):
+        return None
+    text = f"Which of {plural} {said}?"
+    return Draft(text, tuple(found), f"either {kind} {argument}", d.list_texts(met), said, listed)
 
 
 def draw_count(d: Drawing, depth: int) -> Draft | None:

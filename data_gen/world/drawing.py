@@ -29,13 +29,15 @@ OF = re.compile(r"\bthe ([a-z ]{1,80}) of \{x\}")
 @dataclass(frozen=True)
 class Draft:
     """A question before its plan is built: `roots` are the terms that the plan computes, in order; `said` is what a
-    comparison or a condition says of a thing (`was born first`), "" where nothing is compared."""
+    comparison or a condition says of a thing (`was born first`), "" where nothing is compared; `listed` asks for the
+    list that two roots make up together."""
 
     question: str
     roots: tuple[AskedTerm, ...]
     operation: str
     answers: tuple[str, ...]
     said: str = ""
+    listed: str = ""
 
 
 class Drawing:
@@ -44,9 +46,11 @@ class Drawing:
     Every function over it draws one question at random, or None where the draw led nowhere; the caller draws again.
     """
 
-    def __init__(self, view: View, rng: random.Random) -> None:
+    def __init__(self, view: View, rng: random.Random, described: float = 0.0) -> None:
+        """`described` is the share of names that say what they name, such as "the painter Ada Quill"."""
         self.view = view
         self.rng = rng
+        self.described = described
         self.graph = view.graph
         table = load_relations()
         self.singles = [r for r in table.values() if view.heads[r.id] and not r.second]
@@ -55,7 +59,7 @@ class Drawing:
         self.joints = [r for r in table.values() if view.joint[r.id]]
 
     def mention(self, entity: int) -> NamedTerm:
-        return mention_entity(self.graph.entities[entity], self.rng)
+        return mention_entity(self.graph.entities[entity], self.rng, self.described)
 
     def ask(self, relation: Relation | str, *args: Term | None) -> AskedTerm | None:
         """The relation asked of `args`; None where one of them is missing or no document states it."""

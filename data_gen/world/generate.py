@@ -47,14 +47,16 @@ def generate(
     *,
     held_back: Mapping[str, int] | None = None,
     routes: Sequence[str] = tuple(ROUTES),
+    operators: bool = False,
     force: bool = False,
     progress: Callable[[int], None] = lambda n: None,
 ) -> dict[str, Any]:
     """Makes a world of `size` questions at `out` and returns its manifest; `progress` is told how many were made.
 
     `held_back` says how many of them are in the splits dev and test (a tenth each if it does not), `routes` which
-    kinds there are. The same arguments give the same bytes. Raises ConfigError for a size below 20, splits that leave
-    nothing for train, and a folder that is no world.
+    kinds there are; with `operators` there are complex questions alone, and their trees have each operator. The same
+    arguments give the same bytes. Raises ConfigError for a size below 20, splits that leave nothing for train, and a
+    folder that is no world.
     """
     if size < SMALLEST:
         raise ConfigError(
@@ -70,8 +72,10 @@ def generate(
             (folder / "triples.tsv").open("w", encoding="utf-8") as triples,
             (folder / QUESTIONS).open("w", encoding="utf-8") as questions,
         ):
+            wanted = ("complex",) if operators else routes
             for split, part, amount in amounts:
-                _write_part(world, split, part, amount, seed, routes, (passages, triples, questions), progress)
+                files = passages, triples, questions
+                _write_part(world, split, part, amount, seed, wanted, operators, files, progress)
         manifest = _make_manifest(world, size, seed, folder)
         write_json(folder / "manifest.json", manifest)
     return manifest
@@ -96,6 +100,7 @@ def _write_part(
     amount: int,
     seed: int,
     wanted: Sequence[str],
+    operators: bool,
     files: tuple[IO[str], IO[str], IO[str]],
     progress: Callable[[int], None],
 ) -> None:
@@ -109,7 +114,7 @@ def _write_part(
         passages.write(json.dumps(row, ensure_ascii=False) + "\n")
     triples.writelines(_list_triples(graph, documents))
     world.totals["passages"] += len(documents)
-    questions = Questions(View(graph, documents), rng, split, prefix)
+    questions = Questions(View(graph, documents), rng, split, prefix, operators)
     for number, route in enumerate(_draw_routes(amount, wanted, rng)):
         made = _draw(world, questions, route, f"world-{split}-{part}-{number}")
         lines.write(json.dumps(made.row.to_json(), ensure_ascii=False) + "\n")

@@ -1,8 +1,7 @@
 """Annotated questions of all four routes from one part of a world.
 
-A complex question is of one of the kinds of `words.yaml`, drawn by weight. Its tree of atomic operators follows from
-its terms: each leaf is one step along its relation; what the operation asks of the leaves' answers becomes a `[DR]`
-node; "how many of them …" filters the list and counts.
+A complex question is of one of the kinds of `words.yaml`, drawn by weight: of `kinds`, or of `kinds for operators`,
+whose trees have each operator in a tenth of their nodes or more, and which describe what they name more often.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from data_gen.annotate import trees
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.world.chains import (
     draw_chain,
     draw_count,
+    draw_either,
     draw_fan_out,
     draw_intersect,
     draw_joint,
@@ -35,19 +34,9 @@ from data_gen.world.compound import draw_compound, draw_pair, draw_two_facts
 from data_gen.world.documents import View
 from data_gen.world.drawing import Draft, Drawing, lower
 from data_gen.world.names import load_vocabulary
-from data_gen.world.terms import (
-    AskedTerm,
-    NamedTerm,
-    Plan,
-    Term,
-    build_plan,
-    find_names,
-    list_entities,
-    list_inputs,
-    word_question,
-)
-from revelator.plans import Atomic, Expression, leaves, render, to_letters
-from revelator.plans.art import Art, Filter, Relate
+from data_gen.world.terms import Plan, build_plan, find_names, list_entities, list_inputs, word_question
+from data_gen.world.trees import render_tree_of
+from revelator.plans import Atomic, leaves, render, to_letters
 
 DRAWS: dict[str, Callable[..., Draft | None]] = {
     "chain": draw_chain,
@@ -63,6 +52,7 @@ DRAWS: dict[str, Callable[..., Draft | None]] = {
     "count": draw_count,
     "more": draw_compare_counts,
     "in both": draw_intersect,
+    "either": draw_either,
 }
 
 
@@ -70,9 +60,9 @@ def _draw(d: Drawing, kind: str, *arguments: Any) -> Draft | None:
     return DRAWS[kind](d, *arguments)
 
 
-def draw_kind(rng: random.Random) -> Callable[[Drawing], Draft | None]:
-    """A kind of complex question, drawn by weight."""
-    kinds = load_vocabulary()["kinds"]
+def draw_kind(rng: random.Random, of: str) -> Callable[[Drawing], Draft | None]:
+    """A kind of complex question, drawn by weight from a list of kinds."""
+    kinds = load_vocabulary()[of]
     _, kind, *arguments = rng.choices(kinds, [weight for weight, *_ in kinds])[0]
     return lambda d: _draw(d, kind, *arguments)
 
@@ -87,53 +77,10 @@ def draw_single(drawing: Drawing) -> Draft | None:
     return draw_joint(drawing, 0, 0) if drawing.rng.random() < 0.12 else draw_chain(drawing, 1)
 
 
-def render_tree_of(question: str, expression: Expression, draft: Draft, made: Plan) -> str:
-    """Canonical text. `expression` is the plan of `made`, the question itself for a single one."""
-    numbers = {id(term): number for number, term in enumerate(made.terms, start=1)}
-    calls = [_build_relate(term, numbers) for term in made.terms]
-    if len(calls) == 1:
-        [leaf] = trees.build_nodes(expression, calls)
-        return trees.render_tree(question, [leaf, trees.ask_how_many(1)] if draft.operation == "count" else [leaf])
-    return trees.render_tree(question, _add_judgement(draft, trees.build_nodes(expression, calls), numbers))
-
-
-def _build_relate(term: AskedTerm, numbers: dict[int, int]) -> Relate:
-    head, *second = (_show_term(arg, numbers) for arg in term.args)
-    return Relate(head, " ".join([term.relation.id, *second]))
-
-
-def _show_term(term: Term, numbers: dict[int, int]) -> str:
-    return term.called if isinstance(term, NamedTerm) else f"[{numbers[id(term)]}]"
-
-
-def _add_judgement(draft: Draft, children: list[Art], numbers: dict[int, int]) -> list[Art]:
-    """The leaves, and what is asked of their answers."""
-    operation, said, ends = draft.operation.split(" ")[0], draft.said, [numbers[id(root)] for root in draft.roots]
-    if operation in ("count_is", "count_after"):
-        [items] = (_show_term(arg, numbers) for arg in draft.roots[0].args)
-        kept = replace(children[ends[0] - 1], question=f"Which of {items} {said}?", call=Filter((items,), said))
-        return [*children[: ends[0] - 1], kept, trees.ask_how_many(ends[0])]
-    if operation == "count":
-        return [*children, trees.ask_how_many(ends[0])]
-    if operation == "same":
-        return [*children, trees.ask_same(draft.question, *ends)]
-    if operation == "difference":
-        return [*children, Art(f"How far apart are [{ends[0]}] and [{ends[1]}]?")]
-    if operation == "intersect":
-        return [*children, Art(f"What do [{ends[0]}] and [{ends[1]}] have in common?")]
-    if operation.startswith("arg") and len(ends) == 1:
-        return [*children, Art(f"Which of {_show_term(draft.roots[0].args[0], numbers)} {said}: [{ends[0]}]?")]
-    if operation.startswith("arg"):
-        source = operation.endswith("_source")
-        things = [find_names(root)[0] if source else root.args[0] for root in draft.roots]
-        shown = {_show_term(thing, numbers): f"[{end}]" for thing, end in zip(things, ends, strict=True)}
-        return [*children, trees.ask_which(said, shown)]
-    return children
-
-
 LICENCE = "Apache-2.0"
 ROUTES = {"single": 0.2, "compound": 0.2, "complex": 0.6}
 DISTRACTORS = 4
+DESCRIBED = 0.4  # of the names in questions for operators say what they name
 TRIES = 60  # draws of one kind before another is taken: some kinds need a rare place in the graph
 
 
@@ -148,17 +95,18 @@ class DrawnQuestion:
 class Questions:
     """Draws annotated questions from one view; `prefix` begins the ids of its passages."""
 
-    def __init__(self, view: View, rng: random.Random, split: str, prefix: str) -> None:
+    def __init__(self, view: View, rng: random.Random, split: str, prefix: str, operators: bool = False) -> None:
         self.view = view
         self.rng = rng
         self.split = split
         self.prefix = prefix
-        self.drawing = Drawing(view, rng)
+        self.kinds = "kinds for operators" if operators else "kinds"
+        self.drawing = Drawing(view, rng, DESCRIBED if operators else 0.0)
         self.alike = _index_alike(view)
 
     def draw(self, route: str, id: str) -> DrawnQuestion | None:
         """One question of `route`, or None where the draw led nowhere."""
-        make = {"single": draw_single, "compound": draw_compound}.get(route) or draw_kind(self.rng)
+        make = {"single": draw_single, "compound": draw_compound}.get(route) or draw_kind(self.rng, self.kinds)
         for _ in range(TRIES):
             draft = make(self.drawing)
             made = build_plan(self.view, draft.roots) if draft and not _gives_itself_away(draft) else None
@@ -168,6 +116,7 @@ class Questions:
 
     def _annotate(self, draft: Draft, made: Plan, route: str, id: str) -> AnnotatedQuestion:
         expression, steps, text = made.expression, made.steps, _add_noise(self.drawing, draft.question)
+        either = draft.operation.startswith("either")  # a plan in letters cannot put two lists together
         if route == "single":
             expression, steps = Atomic(text), (replace(steps[0], question=text),)
         return AnnotatedQuestion(
@@ -177,14 +126,14 @@ class Questions:
             split=self.split,
             question=text,
             route=route,
-            expression=render(expression),
+            expression="" if either else render(expression),
             parts=tuple(leaf.text for leaf in leaves(expression)) if route == "compound" else (),
-            steps=steps,
+            steps=() if either else steps,
             answers=draft.answers,
             passages=self._choose_passages(made),
             entities=tuple(dict.fromkeys(n.called for root in draft.roots for n in find_names(root))),
             operation=draft.operation,
-            tree=render_tree_of(text, expression, draft, made),
+            tree=render_tree_of(text, draft, made),
         )
 
     def _choose_passages(self, made: Plan) -> tuple[AnnotatedPassage, ...]:

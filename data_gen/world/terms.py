@@ -30,8 +30,12 @@ class NamedTerm:
     called: str
 
     @property
+    def described(self) -> bool:
+        return self.called == describe_entity(self.entity)
+
+    @property
     def text(self) -> str:
-        return f"the {self.called}" if self.entity.type in ARTICLE else self.called
+        return f"the {self.called}" if self.entity.type in ARTICLE and not self.described else self.called
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +56,23 @@ class AskedTerm:
 Term = NamedTerm | AskedTerm
 
 
-def mention_entity(entity: Entity, rng: random.Random) -> NamedTerm:
-    """A mention: the title, or for a qualified one at times `the film Marrow Lane`."""
+def mention_entity(entity: Entity, rng: random.Random, described: float = 0.0) -> NamedTerm:
+    """A mention: the title, or at times `the film Marrow Lane`; of one without a qualifier with this probability."""
+    is_plain = entity.title == entity.name
+    if described and is_plain and rng.random() < described:
+        return NamedTerm(entity, describe_entity(entity))
     if (
-        entity.title != entity.name
+        not is_plain
         and entity.type != "person"
         and entity.title.endswith(f"({entity.noun})")
-        and rng.random() < 0.3
+        and rng.random() < (described or 0.3)
     ):
-        return NamedTerm(entity, f"the {entity.noun} {entity.name}")
+        return NamedTerm(entity, describe_entity(entity))
     return NamedTerm(entity, entity.title)
+
+
+def describe_entity(entity: Entity) -> str:
+    return f"the {entity.noun} {entity.name}"
 
 
 def list_entities(term: Term) -> tuple[int, ...]:

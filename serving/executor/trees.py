@@ -205,7 +205,9 @@ class TreeRun:
     async def _reason(self, at: Numbered) -> None:
         """Answers from the children, or, for a `[DR]` node, from the earlier nodes that it names."""
         node, over = self.trace_nodes[at.number], at.children or at.needs
-        used = {j for i in at.children for j in self.numbered[i].needs}
+        depth = len(at.path)
+        below = [other for other in self.numbered if other.path[:depth] == at.path and len(other.path) > depth]
+        used = {j for other in below for j in other.needs}
         if self._is_over_none([i for i in over if i not in used]):
             reason_over_none(node, node.asked or node.question)
             return

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from data_gen.annotate.validation import find_fault
 from data_gen.annotate.wording import DOERS, list_relation_questions, split_words
 from data_gen.augment.clauses import DID, DOES, read_clause
 from data_gen.compose import ComposeConfig, Composer
@@ -135,6 +136,7 @@ def test_a_compound_question_asks_its_parts_about_one_thing_in_their_own_words(s
     [thing] = {title for asked, title in ABOUT if f"{asked.rstrip('?')}?" in drawn.parts}
     assert thing in ("Ost", "Lind")
     assert all(part.rstrip("?").casefold() in drawn.question.casefold() for part in drawn.parts)
+    assert find_fault(drawn, 0.5) is None  # "? And" names nothing
 
 
 def test_questions_about_different_things_are_not_joined() -> None:

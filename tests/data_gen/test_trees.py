@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import random
 from collections import Counter
@@ -9,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
@@ -16,14 +19,22 @@ from llguidance import LLMatcher, LLTokenizer
 from data_gen.annotate.trees import is_writable, read_call, render_tree
 from data_gen.annotate.validation import check_tree
 from data_gen.augment.substitution import substitute_names
+from data_gen.build import build
+from data_gen.config import SetConfig
 from data_gen.questions import AnnotatedQuestion
 from data_gen.records import make_sub_questions
-from data_gen.sources.multi_hop import read_musique, read_two_wiki
-from data_gen.sources.rows import read_world
+from data_gen.sources.film_graph import read_metaqa
+from data_gen.sources.multi_hop import read_break, read_musique, read_two_wiki
+from data_gen.sources.rows import SkippedRow, read_world
 from data_gen.world.generate import generate
+from revelator.cli import revelator
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.plans.art import Art, Call, Filter, Relate, Search, check, draw_tree, number_nodes, parse, render
 from revelator.plans.json_decoding import make_art_grammar
+from serving.executor.trees import NoModel, run_tree_alone
+from serving.knowledge.graph import GraphSource
+from serving.knowledge.graph_store import GraphStore, build_graph
+from serving.knowledge.sources import Sources
 
 DATA = Path(os.environ.get(DATA_VARIABLE, DATA_DEFAULT))
 
@@ -108,6 +119,77 @@ def test_every_kind_of_question_of_the_world_has_a_tree_that_can_be_written(
     assert {name for name, node in ends.items() if not node.is_direct} == {"none", "list", "both"}
     counts = [parse(question.tree) for question in asked if question.operation.startswith("count_")]
     assert counts and all(isinstance(art.children[-2].call, Filter) for art in counts)
+
+
+def test_a_world_for_operators_has_each_of_them_in_a_tenth_of_its_nodes(tmp_path: Path, matcher: LLMatcher) -> None:
+    generate(400, 3, tmp_path / "w", operators=True)
+    asked = [question for question in questions(list(read_world(tmp_path / "w"))) if question.tree]
+    assert len(asked) > 380 and all(check_tree(question) is None for question in asked)
+    assert all(accepted(matcher, question.tree) for question in asked)
+    nodes = [at for question in asked for at in number_nodes(parse(question.tree)) if not at.children]
+    shares = Counter(type(at.node.call) if at.node.call else "direct" for at in nodes)
+    assert all(shares[operator] > 0.1 * len(nodes) for operator in (Search, Relate, Filter, "direct"))
+    assert any(at.children for question in asked for at in number_nodes(parse(question.tree))[1:])
+
+
+def test_inspect_shows_the_shares_of_operators_of_a_set(tmp_path: Path) -> None:
+    generate(60, 3, tmp_path / "w", operators=True)
+    source = {"format": "world", "path": str(tmp_path / "w"), "tasks": ["translate_art"]}
+    build(SetConfig.model_validate({"name": "t", "sources": [source]}), tmp_path / "set")
+    found = CliRunner().invoke(revelator, ["data", "inspect", str(tmp_path / "set"), "--n", "0", "--json"])
+    operators = json.loads(found.stdout)["operators"]
+    assert set(operators) == {"Search", "Relate", "Filter", "direct"} and sum(operators.values()) > 60
+    shown = CliRunner().invoke(revelator, ["data", "inspect", str(tmp_path / "set"), "--n", "0"]).stdout
+    assert f"operators of {sum(operators.values())} nodes: Relate 0." in " ".join(shown.split())
+
+
+async def test_trees_of_a_world_over_its_graph_give_the_gold_answers(tmp_path: Path) -> None:
+    generate(300, 3, tmp_path / "w", operators=True)
+    build_graph([tmp_path / "w" / "triples.tsv"], tmp_path / "graph")
+    asked = [question for question in questions(list(read_world(tmp_path / "w"))) if question.tree][:120]
+    sources = Sources([GraphSource(GraphStore(tmp_path / "graph"))])
+    traces = [await run_tree_alone(parse(question.tree), sources, NoModel()) for question in asked]
+    right = [set(trace.answers) == set(question.answers) for trace, question in zip(traces, asked, strict=True)]
+    assert sum(right) > 0.9 * len(asked)
+
+
+def test_a_question_of_metaqa_has_the_path_through_its_graph_that_gives_its_answers(tmp_path: Path) -> None:
+    facts = [
+        "Ost\tdirected_by\tAda",
+        "Brin\tdirected_by\tAda",
+        "Cal\tdirected_by\tAda",
+        "Brin\twritten_by\tAda",
+        "Ost\trelease_year\t1970",
+    ]
+    with gzip.open(tmp_path / "kb.tsv.gz", "wt") as file:
+        file.write("\n".join(facts))
+    rows = [
+        ("who directed [Ost]", ["Ada"]),
+        ("who directed [Brin]", ["Ada"]),  # written by her, too
+        ("which films have the same director of [Ost]", ["Brin", "Cal"]),
+        ("when were the films directed by [Ada] released", ["1970", "1981"]),  # the graph lacks one
+        ("when were the films directed by [Ada] shown", ["1970"]),
+    ]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps({"question": q, "answers": a}) + "\n" for q, a in rows))
+    one, two, same, *skipped = read_metaqa(tmp_path / "q.jsonl")
+    assert [parse(one.tree).call, parse(two.tree).call] == [Relate("Ost", "directed by"), Relate("Brin", "directed by")]
+    assert (one.question, one.route, same.route) == ("who directed Ost", "single", "complex")
+    assert drawn(same) == [
+        '1 Who directed Ost?  Relate("Ost", "directed by")',
+        '2 Which films did [1] direct?  Relate("[1]", ^"directed by")',
+        '3 Which of [2] are not Ost?  Filter(["[2]"], "other than Ost")',
+    ]
+    assert isinstance(skipped[0], SkippedRow) and drawn(skipped[1])[1] == (
+        '2 When was [1] released?  Relate("[1]", "release year")'
+    )
+
+
+def test_a_filter_step_of_break_is_a_filter(tmp_path: Path) -> None:
+    steps = "return films of Ada ;return #1 that were shown in Orn before the war ;return the years of #2"
+    row = {"question_id": "CWQ_1", "question_text": "When were Ada films shown in Orn?", "decomposition": steps}
+    (tmp_path / "b.jsonl").write_text(json.dumps(row))
+    [question] = questions(list(read_break(tmp_path / "b.jsonl")))
+    assert [parse(question.tree).children[1].call] == [Filter(("[1]",), "that were shown in Orn before the war")]
 
 
 def test_real_gold_trees_can_be_written(matcher: LLMatcher) -> None:

@@ -227,6 +227,17 @@ async def test_a_direct_node_reasons_over_the_siblings_that_it_names() -> None:
     assert len(generator.requests) == 1  # counting is code
 
 
+async def test_what_is_used_below_a_child_is_no_answer_of_the_whole(films: Path) -> None:
+    """Who "she" is was found for the lists; the question asks for what is left of them."""
+    she = Art("Who is she?", Search("Ada Quill"))
+    both = Art("What is hers?", children=(Art("What did [1] direct?", Relate("[1]", "directed by", True)),))
+    tree = Art("Which or what is left?", children=(she, both, Art("Others?", Filter(("[2]",), "other than Tin Comet"))))
+    sources, generator = Sources([GraphSource(GraphStore(films))]), ToyGenerator()
+    trace = await run_tree_alone(tree, sources, generator)
+    await sources.close()
+    assert (trace.answers, generator.requests) == (["Glass Harbour"], [])
+
+
 async def test_what_code_cannot_judge_is_merged_by_one_generator_call() -> None:
     text = ToySource(says={"*": ["p"]})
     generator = ToyGenerator({"a?": ["x"], "b?": ["y"], "merge: Why are x and y alike?": ["both red"]})
