@@ -14,6 +14,7 @@ Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", 
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)  # "auto" asks the revelator for the route
 
 FREE = ("relevance_threshold", "relevance_floor", "answer_floor")  # limits that a request may also raise
+LONGEST_MS = 3_600_000.0  # that a deployment may allow a question
 ANSWERS, ANSWER_CHARACTERS = 200, 100_000  # that one reading may give, all of them together
 NODE_CHARACTERS = 500_000  # of a tree's node once answers stand in its texts: a graph's whole list has room
 
@@ -39,6 +40,13 @@ class Limits:
     leaf_characters: int = 8_000  # of a leaf's question, also once answers stand in for its placeholders
     placeholders: int = 64  # of a plan, each name counted once a leaf
     options_bytes: int = 4_000_000  # of a served request's options, an earlier trace among them
+
+    @classmethod
+    def of_deployment(cls, wanted: Mapping[str, Any]) -> Limits:
+        """Returns the defaults, lowered as `wanted` says; the deadline alone may be raised, for models that take their
+        time. Raises InvalidRequest."""
+        most = replace(cls(), deadline_ms=LONGEST_MS) if "deadline_ms" in wanted else cls()
+        return most.lowered(wanted)
 
     def lowered(self, wanted: Mapping[str, Any]) -> Limits:
         """Returns these limits, lowered as `wanted` says. Raises InvalidRequest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,7 +143,21 @@ def compare_runs(run: LoadedRun, reference: LoadedRun, measures: Iterable[str]) 
 def conclude(reference: LoadedRun, others: Sequence[LoadedRun], measure: str) -> str:
     """What follows from the paired differences of `measure` to the reference, in one sentence with the 95 % interval of
     the best of the others. A bound, which is told gold, and a system with a part switched off are not among these if
-    there are any others."""
+    there are any others. A sentence more for each run of which questions ended in an error, for they count as wrong."""
+    return " ".join(filter(None, [_conclude(reference, others, measure), *map(_tell_errors, [reference, *others])]))
+
+
+def _tell_errors(run: LoadedRun) -> str:
+    errors = Counter(row.error for row in run.rows if row.status == "error")
+    if not errors:
+        return ""
+    [(commonest, times)] = errors.most_common(1)
+    which = "" if len(errors) == 1 else f"{times} times "
+    lost = f"{errors.total():,} of {len(run.rows):,} questions ended in an error"
+    return f"{run.name}: {lost} and count as wrong ({which}{commonest[:120]})."
+
+
+def _conclude(reference: LoadedRun, others: Sequence[LoadedRun], measure: str) -> str:
     label = MEASURES[measure]
     own = [run for run in others if not run.is_bound and not run.run.ablation]
     found = {run.name: compare_runs(run, reference, [measure]).get(measure) for run in own or others}

@@ -59,7 +59,11 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
     " (default: as recorded, else beams).",
 )
 @click.option(
-    "--limit", "limits", multiple=True, metavar="NAME=NUMBER", help="Lower a limit of the executor's, such as leaves=8."
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Lower a limit of the executor's, such as leaves=8; deadline_ms may also be raised.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="IP address to listen on.")
 @click.option("--tls-cert", type=FILE, help="The server's certificate (PEM): gRPC and HTTP speak TLS.")

@@ -161,7 +161,7 @@ class Executor:
             if not scope.expired():
                 raise
             if run is None or not run.recorder.trace.answers:  # else its text alone is missing
-                run = await _answer_at_deadline(run, deadline)
+                run = await _answer_at_deadline(run, deadline, limits.deadline_ms)
         trace = run.recorder.finish()
         self._on_finish(trace)
         return trace
@@ -188,12 +188,13 @@ async def _take_route(run: Run, expression: Expression | None, strategy: str) ->
     await ROUTES[run.route](run)
 
 
-async def _answer_at_deadline(run: Run | None, deadline_ms: float) -> Run:
+async def _answer_at_deadline(run: Run | None, deadline_ms: float, limit_ms: float) -> Run:
     """Answers a question whose time ran out from what has been found. Raises DeadlineExceeded where that is nothing."""
     if run is None or not any(node.answers for node in run.recorder.nodes() if node.kind == "atomic"):
         raise DeadlineExceeded(
             f"no part of the question was answered within {deadline_ms:g} ms",
-            hint="allow more time (deadline_ms) or ask a simpler question",
+            hint=f"allow more time (deadline_ms, here at most {limit_ms:g}: `serve --limit deadline_ms=N` raises it) "
+            "or ask a simpler question",
         )
     run.recorder.trace.deadline_exceeded = True
     await merge_at_deadline(run)

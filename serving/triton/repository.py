@@ -201,7 +201,7 @@ def _check_generator(endpoint: str, model: str) -> None:
 
 def _write_limits(limits: Mapping[str, float]) -> str:
     try:
-        Limits().lowered(limits)
+        Limits.of_deployment(limits)
     except InvalidRequest as error:
         raise ConfigError(error.message, where="--limit", hint=error.hint) from error
     return json.dumps(dict(limits))

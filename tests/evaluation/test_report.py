@@ -232,6 +232,17 @@ def test_what_follows_is_better_worse_or_undecided_and_a_bound_competes_with_non
     assert "no other run has these questions" in conclude(auto, [replace(rag, rows=[])], "f1")
 
 
+def test_questions_that_ended_in_an_error_are_told_with_what_follows(runs: list[Path]) -> None:
+    auto, rag, *_ = load_runs(runs)
+    late = [replace(row, status="error", error="DeadlineExceeded: no answer within 60 s") for row in rag.rows[:22]]
+    other = [replace(row, status="error", error="Unavailable: no connection") for row in rag.rows[22:23]]
+    said = conclude(auto, [replace(rag, rows=[*late, *rag.rows[22:]])], "f1")
+    count = "22 of 24 questions ended in an error and count as wrong"
+    assert said.endswith(f". {rag.name}: {count} (DeadlineExceeded: no answer within 60 s).")
+    said = conclude(auto, [replace(rag, rows=[*late, *other, *rag.rows[23:]])], "f1")
+    assert said.endswith("count as wrong (22 times DeadlineExceeded: no answer within 60 s).")
+
+
 def _score(row: QuestionRow, f1: float) -> QuestionRow:
     return replace(row, scores=row.scores | {"f1": f1})
 

@@ -55,7 +55,7 @@ class QuestionService:
         self.sources, self.vllm = (Path(parameters[n]) if n in parameters else None for n in ("sources", "vllm"))
         self.planner = read_planner(parameters)
         self.writing = read_writing(parameters)
-        self.limits = Limits().lowered(json.loads(parameters.get("limits", "{}")))
+        self.limits = Limits.of_deployment(json.loads(parameters.get("limits", "{}")))
         self._on_finish = on_finish
         self._admission = admission
         self._traffic = Traffic(home)

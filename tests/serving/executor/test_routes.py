@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from revelator.errors import ExpressionError, InvalidRequest, PlanError, TaskOutputError, Unavailable
-from revelator.limits import Limits
+from revelator.limits import LONGEST_MS, Limits
 from revelator.plans.art import Art, Relate, render
 from serving.executor.executor import Executor
 
@@ -171,6 +171,15 @@ async def test_a_request_lowers_limits_and_never_raises_them():
     ):
         with pytest.raises(InvalidRequest):
             Limits().lowered(wrong)
+
+
+def test_a_deployment_may_raise_the_deadline_and_nothing_else():
+    slow = Limits.of_deployment({"deadline_ms": 120_000, "leaves": 100})
+    assert (slow.deadline_ms, slow.leaves) == (120_000, Limits().leaves)
+    assert Limits.of_deployment({"leaves": 4}) == Limits().lowered({"leaves": 4})
+    assert Limits.of_deployment({"deadline_ms": 1e12}).deadline_ms == LONGEST_MS
+    with pytest.raises(InvalidRequest, match="deadline_ms must be a positive number"):
+        Limits.of_deployment({"deadline_ms": -1})
 
 
 async def test_a_revelator_that_is_down_or_breaks_its_promise_is_raised(toy):
