@@ -14,10 +14,10 @@ RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev p
 WORKDIR /src
 RUN /opt/revelator/bin/pip install --no-cache-dir torch==2.13.0
 COPY . .
-# vectors are searched on a card: faiss-gpu takes the place of faiss-cpu, whose files have the same names
+# faiss-gpu takes the place of faiss-cpu, whose files have the same names; 1.12 is its last for NumPy below 2
 RUN /opt/revelator/bin/pip install --no-cache-dir -c requirements.lock '.[serve,dense,gpu]' \
  && /opt/revelator/bin/pip uninstall -y faiss-cpu \
- && /opt/revelator/bin/pip install --no-cache-dir -c requirements.lock faiss-gpu-cu12==1.14.1.post1
+ && /opt/revelator/bin/pip install --no-cache-dir -c requirements.lock faiss-gpu-cu12==1.12.0
 ENV PATH=/opt/revelator/bin:/opt/tritonserver/bin:$PATH
 USER 10001
 WORKDIR /home/revelator

@@ -177,8 +177,9 @@ def _examine_gpu() -> Iterator[Finding]:
         yield Finding("gpus", "ok", f"{'; '.join(shown)}; driver {driver}, compute {capability}", purpose)
     yield _examine_cuda(bool(cards))
     bits, faiss = "4-bit bases (QLoRA)", "vectors searched on a card"
+    instead = "pip install faiss-gpu-cu12==1.12.0 in place of faiss-cpu"
     yield _examine_package("bitsandbytes", "bitsandbytes", bits, "pip install 'revelator[gpu]'")
-    yield _examine_package("faiss-gpu", "faiss-gpu-cu12", faiss, "pip install faiss-gpu-cu12 in place of faiss-cpu")
+    yield _examine_package("faiss-gpu", "faiss-gpu-cu12", faiss, instead)
 
 
 def _examine_cuda(has_card: bool) -> Finding:

@@ -150,7 +150,7 @@ def deploy_lock(home: Path) -> Iterator[None]:
     """Holds the deploy lock of a home folder, cleared of what a killed deploy left. A full disk is an ArtifactError."""
     with try_lock(home / ".deploy.lock") as mine:
         if not mine:
-            raise ConfigError("another deploy is at work on this home folder", where=str(home))
+            raise ConfigError("another deploy is at work on this home folder", where=str(home), hint="wait for its end")
         with disk_errors(home):
             clear_leftovers(home)
             yield

@@ -114,7 +114,7 @@ def _copy_to_card(matrix: np.ndarray, card: int) -> Any:
     gpu: Any = faiss
     if not hasattr(gpu, "StandardGpuResources"):
         log.warning(
-            "vectors are searched on the CPU, not on GPU %d: install faiss-gpu-cu12 in place of faiss-cpu", card
+            "vectors are searched on the CPU, not on GPU %d: install faiss-gpu-cu12==1.12.0 in place of faiss-cpu", card
         )
         return None
     settings = gpu.GpuIndexFlatConfig()

@@ -181,10 +181,8 @@ class Watchdog:
                 self._report(f"error: {error}\n  tried again in {RETRY_SECONDS:.0f} s")
 
     def _has_process(self, model: str, version: int, commands: Iterable[str]) -> bool:
-        folder = repository.repository_folder(self._home) / model / str(version)
-        if model == repository.VLLM:  # the process of a backend of Python files names the backend's
-            folder = Path(os.sep, "backends", "vllm")
-        return any(f"{folder}{os.sep}" in command for command in commands)
+        folder = f"{repository.repository_folder(self._home) / model / str(version)}{os.sep}"
+        return any(folder in command for command in commands)
 
     def _bring_back(self, model: str, version: int) -> None:
         if not control.is_ready(self._url, model, version):

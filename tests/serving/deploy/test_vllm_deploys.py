@@ -21,38 +21,51 @@ import pytest
 from click.testing import CliRunner
 
 from revelator import registry
-from revelator.artifact import base_folder
+from revelator.artifact import base_digest, base_folder, write_manifest
+from revelator.client import Client
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.tasks import TASKS, RouteInput
 from serving.commands.deploy import deploy as command
 from serving.deploy.canary import Rollout, Rules
 from serving.deploy.deploy import deploy, roll_back
+from serving.deploy.watch import Reconciler
 from serving.models.releases import Traffic, read_release
 from serving.models.routing import RoutedRevelator
 from serving.models.vllm_server import ReleasedAdapter, VllmServer
-from tests.serving.toy_model import write_adapter
+from serving.triton.repository import Settings
+from serving.triton.serve import serve_home
+from serving.triton.server import read_ports
+from tests.serving.toy_model import write_adapter, write_base
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]  # how busy the machine is must not decide
 SWITCHES = 20
 KILLS = 6
-ROUTE = TASKS["route"].render(RouteInput("Who wrote the song that the ferry of Little Quay is named after?"))
+QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
+ROUTE = TASKS["route"].render(RouteInput(QUESTION))
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A registry with versions 1 and 2 of adapters of the base that vLLM serves; 3 has a rank that it refuses."""
+    """A registry with versions 1 and 2 of adapters of the base that vLLM serves. It refuses the others: 3 for its rank,
+    4 for its modules, and 5 is of another base."""
     home = tmp_path_factory.mktemp("registry")
     store = f"sqlite:///{home / 'mlflow.db'}"
     registry.connect(store, home)
-    for seed, rank in ((1, 2), (2, 2), (3, 64)):
-        registry.register_adapter(write_adapter(home / str(seed), base_folder("tiny"), seed, rank, share=0.02))
+    other, tiny = write_base(home / "base"), base_folder("tiny")
+    for seed, rank, base in ((1, 2, tiny), (2, 2, tiny), (3, 64, tiny), (4, 2, tiny), (5, 2, other)):
+        adapter = write_adapter(home / str(seed), base, seed, rank, share=0.02)
+        if seed == 4:
+            settings = json.loads((adapter / "adapter_config.json").read_text())
+            (adapter / "adapter_config.json").write_text(json.dumps(settings | {"use_dora": True}))
+            write_manifest(adapter, base_name="tiny", base_digest=base_digest(tiny), data_digest="4", run_id="")
+        registry.register_adapter(adapter)
     return store
 
 
 @pytest.fixture
 def versions(store: str) -> dict[int, registry.Version]:
     registry.connect(store)
-    return {number: registry.resolve(registry.NAME, number) for number in (1, 2, 3)}
+    return {number: registry.resolve(registry.NAME, number) for number in range(1, 6)}
 
 
 @contextmanager
@@ -107,13 +120,14 @@ def test_twenty_switches_under_load_fail_no_question_and_no_answer_is_by_two_ver
     assert set(answered) == {"1", "2"}
 
 
+@pytest.mark.parametrize(("number", "says"), [(3, "rank"), (4, "DoRA"), (5, "")])
 def test_a_version_that_vllm_refuses_leaves_the_old_one_answering(
-    vllm_url: str, versions: dict[int, registry.Version], tmp_path: Path
+    vllm_url: str, versions: dict[int, registry.Version], tmp_path: Path, number: int, says: str
 ) -> None:
     deploy(tmp_path, versions[2], vllm=vllm_url)
     before = read_release(tmp_path)
-    with pytest.raises(ArtifactError, match=r"refuses the adapter.*rank"):
-        deploy(tmp_path, versions[3])
+    with pytest.raises(ArtifactError, match=rf"refuses the adapter.*{says}"):
+        deploy(tmp_path, versions[number])
     assert read_release(tmp_path) == before and VllmServer(vllm_url).list_versions() == {2}
 
 
@@ -151,6 +165,36 @@ def test_a_canary_answers_its_share_and_takes_over(
     release = read_release(tmp_path)
     assert release and (release.version, release.canary) == (2, None)
     assert VllmServer(vllm_url).list_versions() == {2}
+
+
+def test_a_replica_that_follows_an_alias_loads_its_version_again_after_vllm_has_lost_it(
+    vllm_url: str, store: str, versions: dict[int, registry.Version], tmp_path: Path
+) -> None:
+    registry.client().set_registered_model_alias(registry.NAME, "followed", "1")
+    follower = Reconciler(tmp_path, registry.NAME, "followed", 3, store, vllm_url)
+    server = VllmServer(vllm_url)
+    assert (made := follower.reconcile()) and made.version == 1 and server.list_versions() == {1}
+    assert follower.reconcile() is None
+    registry.client().set_registered_model_alias(registry.NAME, "followed", "2")
+    assert (made := follower.reconcile()) and made.version == 2 and server.list_versions() == {2}
+    server.unload(2)  # as after a restart
+    assert (made := follower.reconcile()) and made.version == 2 and server.list_versions() == {2}
+
+
+def test_a_server_of_ours_plans_at_vllm_with_the_version_of_the_release(
+    vllm_url: str, versions: dict[int, registry.Version], index: Path, tmp_path: Path
+) -> None:
+    deploy(tmp_path, versions[1], vllm=vllm_url)
+    settings = Settings(index=index)
+    with serve_home(tmp_path, read_ports("auto"), settings) as (_, running), Client(running.grpc) as client:
+        assert "revelator" not in running.models
+        answers = [client.ask(QUESTION)]
+        with pytest.raises(ConfigError, match=f"asks vLLM at {vllm_url}"):
+            deploy(tmp_path, versions[2], vllm="")
+        assert deploy(tmp_path, versions[2]).release.version == 2
+        answers.append(client.ask(QUESTION))
+    assert [answer.trace.versions["revelator"] for answer in answers] == ["1", "2"]
+    assert all(answer.outcome != "failed" for answer in answers)
 
 
 def test_a_server_that_is_away_or_another_deploy_under_way_is_said(
