@@ -179,20 +179,23 @@ def _name_fields(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str
 
 def _read_csv_rows(path: Path, lines: IO[bytes], tell: Callable[[], object]) -> Iterator[tuple[int, dict[str, str]]]:
     csv.field_size_limit(FIELD_SIZE)
-    first = next(iter(lines), b"").decode("utf-8-sig", "replace")
-    rest = (line.decode("utf-8", "replace") for line in lines)
-    reader = csv.reader(chain([first], rest), delimiter=find_delimiter(first))
+    number = 1
     try:
+        first = next(iter(lines), b"").decode("utf-8-sig")
+        reader = csv.reader(chain([first], map(bytes.decode, lines)), delimiter=find_delimiter(first))
         columns = _check_columns(path, next(reader, []), HINTS["csv"])
         for fields in reader:
+            number = reader.line_num
             if fields and len(fields) != len(columns):
-                raise DataError("fields do not match the header", where=f"{path}:{reader.line_num}", hint=HINTS["csv"])
+                raise DataError("fields do not match the header", where=f"{path}:{number}", hint=HINTS["csv"])
             if any(field.strip() for field in fields):
-                yield reader.line_num, _name_fields(columns, fields)
-            if reader.line_num % 1000 == 0:
+                yield number, _name_fields(columns, fields)
+            if number % 1000 == 0:
                 tell()
+    except UnicodeDecodeError as error:  # as spreadsheets write it in some countries
+        raise DataError("not UTF-8 text", where=f"{path}, after line {number}", hint="save it as UTF-8") from error
     except csv.Error as error:
-        raise DataError(f"not CSV: {error}", where=f"{path}:{reader.line_num}", hint=HINTS["csv"]) from error
+        raise DataError(f"not CSV: {error}", where=f"{path}, after line {number}", hint=HINTS["csv"]) from error
     tell()
 
 
