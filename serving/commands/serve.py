@@ -146,7 +146,7 @@ async def _check_planner(planner: PlannerConfig) -> None:
     try:
         await revelator.check()
     except RevelatorError as error:
-        error.hint = f"{error.hint}; --planner deployed lets the release plan"
+        error.hint = "; ".join(filter(None, [error.hint, "--planner deployed lets the release plan"]))
         raise
     finally:
         await revelator.close()
