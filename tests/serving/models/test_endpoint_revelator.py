@@ -66,7 +66,7 @@ async def complete(revelator: EndpointRevelator, task: str, **options: Any) -> C
 @pytest.mark.parametrize("structure", ["vllm", "schema", "none"])
 @pytest.mark.parametrize("prompt", ["chat", "trained"])
 @pytest.mark.parametrize("task", TASKS)
-async def test_all_eight_tasks_are_answered(
+async def test_all_tasks_are_answered(
     server: Server, task: str, prompt: str, structure: str, logprobs: bool
 ) -> None:
     Planner(server).logprobs = logprobs
