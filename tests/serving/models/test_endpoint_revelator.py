@@ -66,9 +66,7 @@ async def complete(revelator: EndpointRevelator, task: str, **options: Any) -> C
 @pytest.mark.parametrize("structure", ["vllm", "schema", "none"])
 @pytest.mark.parametrize("prompt", ["chat", "trained"])
 @pytest.mark.parametrize("task", TASKS)
-async def test_all_tasks_are_answered(
-    server: Server, task: str, prompt: str, structure: str, logprobs: bool
-) -> None:
+async def test_all_tasks_are_answered(server: Server, task: str, prompt: str, structure: str, logprobs: bool) -> None:
     Planner(server).logprobs = logprobs
     done = await complete(planner(server, prompt=prompt, structure=structure), task)
     gold = OUTPUTS.get(task, "yes")
