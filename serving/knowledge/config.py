@@ -32,6 +32,7 @@ from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, WIKIDATA_URL, SparqlE
 from serving.knowledge.web import WebSource
 from serving.protocols import Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
+from serving.retrieval.logical_config import LogicalConfig
 from serving.retrieval.logical_search import LogicalRetriever
 
 Seconds = Annotated[float, Field(gt=0, le=120)]
@@ -61,6 +62,7 @@ class Text(Described):
     kind: Literal["text"]
     name: Name = "text"
     index: Path | None = None  # None: the retriever that is served
+    logical: LogicalConfig | None = None  # of `index`: how its logical queries are run
     timeout: Seconds = 10.0
 
 
@@ -128,7 +130,11 @@ def _open(
         case Text():
             if settings.index is not None:
                 index = Index.open(base / settings.index)
-                retriever, logical = LocalRetriever(index), LogicalRetriever(index)
+                how = (settings.logical or LogicalConfig()).read(base)
+                retriever, logical = LocalRetriever(index), LogicalRetriever(index, how)
+            elif settings.logical:
+                hint = "say it when it is served: revelator serve --logic NAME=VALUE"
+                raise ConfigError("`logical` without `index`", where=settings.name, hint=hint)
             if retriever is None:
                 raise ConfigError("a text source without `index`, and no retriever is served", where=settings.name)
             return TextSource(retriever, settings.name, timeout=settings.timeout, logical=logical)

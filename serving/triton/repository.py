@@ -28,6 +28,7 @@ from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import VersionContents, read_release
 from serving.models.vllm import FACTS_FILE
 from serving.models.vllm import MODEL as VLLM
+from serving.retrieval.logical_config import LogicalConfig
 
 EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
@@ -38,6 +39,7 @@ PLANNER = "planner"  # parameter of the executors: the endpoint that plans, as J
 WRITING = "writing"  # there too: `serving.executor.writing.Writing` as JSON
 REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
+LOGIC = "logic"  # there: how logical queries are run, as JSON
 REMEMBERED = "remembered"  # parameter of the retriever: the index of runs that name none
 CONTENTS_FILE = "version.json"  # there too: what the folder consists of
 PLACED = (REVELATOR, "retriever")  # models that use a card; the others wait, or run on a CPU alone
@@ -79,6 +81,7 @@ class Settings:
     planner: PlannerConfig | Literal["deployed"] | None = None  # an endpoint, or the release
     max_in_flight: int | None = None
     decoding: str | None = None  # how the revelator writes plans: beams, grammar or free
+    logic: LogicalConfig | None = None  # how logical queries are run
     sources: Path | None = None  # file that names the knowledge sources; None: the index alone
     limits: Mapping[str, float] | None = None  # of revelator.limits.Limits: lower ones than its defaults
     merge: MergePolicy | None = None  # who makes the answer of the answers of parts
@@ -126,7 +129,7 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
         WRITING: json.dumps(asdict(_choose_writing(settings, asker, endpoint))),
     }
     chosen: dict[str, dict[str, object]] = {
-        "retriever": _choose_index(home, settings),
+        "retriever": _choose_index(home, settings) | {LOGIC: _choose_logic(home, settings)},
         "generator": {"endpoint": endpoint, "model": model},
         "executor": asking,
         "executor_stream": asking,
@@ -215,6 +218,11 @@ def _choose_index(home: Path, settings: Settings) -> dict[str, object]:
         hint = "give another with --index DIR" + ("" if settings.index else "; this one was remembered (--remember)")
         raise ConfigError("not an index: it has no manifest.json", where=str(folder), hint=hint)
     return {"index": folder.resolve(), REMEMBERED: folder.resolve() if settings.remember else recorded}
+
+
+def _choose_logic(home: Path, settings: Settings) -> str | None:
+    recorded = read_parameters(home, "retriever").get(LOGIC)
+    return settings.logic.model_dump_json() if settings.logic else recorded
 
 
 def _check_generator(endpoint: str, model: str) -> None:

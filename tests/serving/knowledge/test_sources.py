@@ -18,11 +18,14 @@ from serving.guard import Patience
 from serving.knowledge.config import open_sources, read_sources
 from serving.knowledge.operators import Found, Query, build_direct_query, build_leaf_query, build_query
 from serving.knowledge.selection import SourceSettings, score_by_rules
-from serving.knowledge.sources import Sources
+from serving.knowledge.sources import Sources, TextSource
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.generators import EndpointGenerator
 from serving.protocols import Completion
-from serving.triton.repository import Settings, choose_parameters
+from serving.retrieval.logic import Operators
+from serving.retrieval.logical_config import LogicalConfig, read_logical_options
+from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
+from serving.triton.repository import Settings, choose_parameters, lay_out
 from tests.conftest import Endpoint
 from tests.serving.executor.world import Toy
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
@@ -258,6 +261,34 @@ def test_a_model_that_has_not_learned_to_select_is_refused_before_it_serves(tmp_
     assert choose_parameters(tmp_path, Settings(index=index, sources=path, planner=planner))
     with pytest.raises(ConfigError, match="the revelator is to select the sources, and none is here"):
         open_sources(path, Toy())
+
+
+def test_a_text_source_runs_logical_queries_with_operators_and_calibration_of_its_own(
+    tmp_path: Path, index: Path
+) -> None:
+    path = tmp_path / "sources.yaml"
+    path.write_text(f"sources: [{{kind: text, index: {index}, logical: {{negation: reciprocal, calibration: self}}}}]")
+    [source] = open_sources(path).all
+    assert isinstance(source, TextSource) and isinstance(source.logical, LogicalRetriever)
+    assert source.logical.settings == LogicalSettings(Operators(negation="reciprocal"), calibration="self")
+    path.write_text(f"sources: [{{kind: text, index: {index}, logical: {{calibration: none.json}}}}]")
+    with pytest.raises(ArtifactError, match="the calibration cannot be read"):
+        open_sources(path)
+    path.write_text("sources: [{kind: text, logical: {negation: reciprocal}}]")
+    with pytest.raises(ConfigError, match="`logical` without `index`"):
+        open_sources(path, Toy())
+
+
+def test_the_served_index_runs_logical_queries_as_the_deployment_says(tmp_path: Path, index: Path) -> None:
+    """What is recorded holds until it is said anew."""
+    how = read_logical_options(["negation=reciprocal", "calibration=self"])
+    lay_out(tmp_path, Settings(index=index, logic=how))
+    recorded = choose_parameters(tmp_path, Settings(index=index))["retriever"]["logic"]
+    assert LogicalConfig.model_validate_json(recorded).read().operators.negation == "reciprocal"
+    with pytest.raises(ConfigError, match="negation"):
+        read_logical_options(["negation=never"])
+    with pytest.raises(ConfigError, match="not NAME=VALUE"):
+        read_logical_options(["negation"])
 
 
 async def test_of_more_than_three_sources_rules_choose() -> None:
