@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
@@ -51,14 +51,25 @@ Split = Annotated[str, Field(pattern=f"^({'|'.join(SPLITS)}|)$")]
 
 
 @dataclass(frozen=True)
+class AnnotatedSource:
+    """A source of knowledge that a question might be put to: its name, its kind, and what it holds, in words."""
+
+    __pydantic_config__ = CHECKED
+    name: Text
+    kind: Literal["text", "graph", "web"]
+    about: str = ""
+
+
+@dataclass(frozen=True)
 class AnnotatedStep:
-    """A single question on the way, its placeholders filled in, with all its answers and the title of the passage that
-    states them."""
+    """A single question on the way, its placeholders filled in, with all its answers, the title of the passage that
+    states them, and the names of the question's sources that hold them."""
 
     __pydantic_config__ = CHECKED
     question: str
     answers: tuple[str, ...]
     title: str = ""
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,9 +94,9 @@ class AnnotatedQuestion:
     each prefix of them is not enough to answer. `answers` holds one value, or all values when the question asks for
     several. `entities` are the names that the question mentions, in order. `operation` says how the answer follows from
     the steps (see `OPERATIONS`; "" where a source does not tell). `query` and `tree` are the question
-    as a logical query and as a tree of atomic operators, in canonical text; "" where there is none. `teacher` says who
-    annotated it; `agreement`, by task, which part of the samples of a teacher that was asked several times agree with
-    the one kept. It teaches `tasks`, all if empty.
+    as a logical query and as a tree of atomic operators, in canonical text; "" where there is none. `sources` are those
+    that its steps choose from. `teacher` says who annotated it; `agreement`, by task, which part of the samples of a
+    teacher that was asked several times agree with the one kept. It teaches `tasks`, all if empty.
     """
 
     __pydantic_config__ = CHECKED
@@ -104,6 +115,7 @@ class AnnotatedQuestion:
     operation: str = ""
     query: str = ""
     tree: str = ""
+    sources: tuple[AnnotatedSource, ...] = ()
     teacher: str = ANNOTATION
     agreement: dict[str, float] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()

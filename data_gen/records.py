@@ -9,11 +9,13 @@ end              all steps → yes, proper prefixes → no, as many of each (HAN
 translate_bnf    the question → its plan (QCompiler, section 3); a single one → itself
 translate_logic  the question → its logical query, where it has one (ITLR)
 translate_art    the question → its tree of atomic operators, where it has one (AtomR, section 3.2)
+select           a step's question and one of the question's sources → yes or no, as many of each
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +38,7 @@ from revelator.tasks import (
     RefineInput,
     RelevanceInput,
     RouteInput,
+    SelectInput,
     Step,
     Task,
     TranslateInput,
@@ -43,6 +46,7 @@ from revelator.tasks import (
 from revelator.trace import join_answers
 
 T = TypeVar("T")
+PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,30 @@ def _make_bnf_translations(question: AnnotatedQuestion, seed: int) -> Iterator[E
     return _make_translations(TRANSLATE_BNF, question, seed)
 
 
+def _make_selections(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    """Alternately yes and no. A step is asked as the plan has it and, as a loop asks it, with earlier answers in it."""
+    pairs: dict[str, list[Example]] = {"yes": [], "no": []}
+    for number, step in enumerate(question.steps):
+        for place, asked in enumerate(dict.fromkeys([_find_leaf(question, step), step.question])):
+            for source in question.sources if step.sources else ():
+                shown = SelectInput(asked, source.name, source.kind, source.about)
+                label = "yes" if source.name in step.sources else "no"
+                pairs[label].append(Example("select", f"{number}.{place}.{source.name}", shown, label))
+    drawn = [shuffle_by_hash(pairs[label], f"{seed}:{question.id}:select", lambda e: e.key) for label in ("yes", "no")]
+    for examples in zip(*drawn, strict=False):
+        yield from examples
+
+
+def _find_leaf(question: AnnotatedQuestion, step: AnnotatedStep) -> str:
+    """The leaf of the plan that a step fills in; the step's question where the plan has none."""
+    leaves = plans.leaves(plans.parse(question.expression)) if question.expression else []
+    for leaf in leaves:
+        pattern = ".+".join(map(re.escape, PLACEHOLDER.split(leaf.text)))
+        if re.fullmatch(pattern, step.question):
+            return leaf.text
+    return step.question
+
+
 _MAKERS: dict[str, Callable[[AnnotatedQuestion, int], Iterator[Example]]] = {
     "route": _make_routes,
     "decompose": _make_decompositions,
@@ -194,6 +222,7 @@ _MAKERS: dict[str, Callable[[AnnotatedQuestion, int], Iterator[Example]]] = {
     TRANSLATE_BNF.name: _make_bnf_translations,
     TRANSLATE_LOGIC.name: partial(_make_translations, TRANSLATE_LOGIC),
     TRANSLATE_ART.name: partial(_make_translations, TRANSLATE_ART),
+    "select": _make_selections,
 }
 
 

@@ -1,18 +1,23 @@
 #!/usr/bin/env bash
-# Questions that need two of three sources: a text index, a graph, and a web search.
+# Questions that need two of three sources: a text index, a graph, and a web search; and a model that selects among them.
 #
-#   examples/blend.sh                 90 of the 450 questions, about twenty minutes on two CPU cores
+#   examples/blend.sh                 90 of the 450 questions
 #   SAMPLE=450 examples/blend.sh      all of them
 #
-# The world's documents are divided among the sources, so each fact stands in one of them. Every system is then asked
-# with all sources, and with one left out (AtomR, table 4). Run it from the repository's root.
+# Each type of thing in the world belongs to one source, so each fact stands in one of them. The base learns from another
+# world to select sources. Every system is then asked with all sources, with one left out (AtomR, table 4), with one
+# alone, and with each way to select. Run it from the repository's root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/.venv/bin:$PATH
+export REVELATOR_HOME=runs/blend-home REVELATOR_WORLD=runs/blend-train
 BLEND=runs/blend SAMPLE=${SAMPLE:-90}
 
+[ -f $REVELATOR_WORLD/manifest.json ] || revelator data world --size 3000 --seed 71 --out $REVELATOR_WORLD
+[ -f runs/sets/blend/manifest.json ] || revelator data build data_gen/configs/world.yaml --out runs/sets/blend
 [ -f $BLEND/manifest.json ] ||
   revelator data world --size 10000 --route complex --seed 23 --out runs/blend-world --blend $BLEND
+[ -f $BLEND/adapter/manifest.json ] || revelator train select --set runs/sets/blend --out $BLEND/adapter
 for source in text web; do
   [ -f $BLEND/indexes/$source/manifest.json ] ||
     revelator index build $BLEND/$source.jsonl --out $BLEND/indexes/$source

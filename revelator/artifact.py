@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,10 +18,11 @@ from pathlib import Path
 from revelator.errors import ArtifactError
 from revelator.files import sha256_file, sha256_folder, sha256_text, write_json
 from revelator.plans.language import grammar_hash
-from revelator.tasks import prompt_hash
+from revelator.tasks import FIRST_TASKS, prompt_hash
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+TRAINING = "training.json"  # how a base was made
 _TRAINING = Path(__file__).resolve().parents[1] / "training"
 EMBEDDED_BASES = {name: _TRAINING / "bases" / name for name in ("mini", "tiny")}
 DEFAULT_BASE = "mini"
@@ -51,7 +52,8 @@ DISK_FULL_SIGNS = (
 
 @dataclass(frozen=True)
 class AdapterManifest:
-    """What an adapter was made from and what it consists of; `files` maps each file to its sha256."""
+    """What an adapter was made from and what it consists of; `files` maps each file to its sha256, `tasks` are those
+    whose prompts `prompt_hash` covers: what base and adapter have learned."""
 
     base_name: str
     base_digest: str
@@ -61,6 +63,7 @@ class AdapterManifest:
     files: dict[str, str]
     created: str
     run_id: str
+    tasks: tuple[str, ...] = FIRST_TASKS
 
 
 def base_folder(name: str) -> Path:
@@ -111,17 +114,27 @@ def base_digest(folder: Path) -> str:
     return sha256_text("".join(f"{name} {sha256_file(path)}\n" for name, path in sorted(paths.items())))
 
 
-def write_manifest(folder: Path, *, base_name: str, base_digest: str, data_digest: str, run_id: str) -> AdapterManifest:
+def write_manifest(
+    folder: Path,
+    *,
+    base_name: str,
+    base_digest: str,
+    data_digest: str,
+    run_id: str,
+    tasks: Iterable[str] = FIRST_TASKS,
+) -> AdapterManifest:
     """Writes `manifest.json` for the files that lie in `folder` now; call it last."""
+    tasks = tuple(sorted(tasks))
     manifest = AdapterManifest(
         base_name=base_name,
         base_digest=base_digest,
-        prompt_hash=prompt_hash(),
+        prompt_hash=prompt_hash(tasks),
         grammar_hash=grammar_hash(),
         data_digest=data_digest,
         files=sha256_folder(folder, leave_out=frozenset({MANIFEST})),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         run_id=run_id,
+        tasks=tasks,
     )
     value = asdict(manifest)
     base = {"name": value.pop("base_name"), "digest": value.pop("base_digest")}
@@ -136,6 +149,7 @@ def read_manifest(folder: Path) -> AdapterManifest:
         value = json.loads(path.read_text(encoding="utf-8"))
         base = value.pop("base")
         version = value.pop("format")
+        value["tasks"] = tuple(value.get("tasks", FIRST_TASKS))
         manifest = AdapterManifest(base_name=base["name"], base_digest=base["digest"], **value)
     except FileNotFoundError as error:
         raise ArtifactError(
@@ -148,6 +162,25 @@ def read_manifest(folder: Path) -> AdapterManifest:
     if version != FORMAT:
         raise ArtifactError(f"format {version}, but this release reads {FORMAT}", where=str(path), hint="train again")
     return manifest
+
+
+def list_learned_tasks(base: Path, adapter: Path | None = None) -> frozenset[str]:
+    """The tasks that a base and an adapter on it have learned, as far as they say: those of the adapter's manifest and
+    of `training.json` beside the base. What lists none has those of the first releases."""
+    path = base / TRAINING
+    made = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    learned = frozenset({*FIRST_TASKS, *made.get("tasks", ())})
+    return learned.union(read_manifest(adapter).tasks) if adapter else learned
+
+
+def require_task(task: str, base: Path, adapter: Path | None = None) -> None:
+    """Raises ArtifactError where neither base nor adapter has learned a task."""
+    if task not in list_learned_tasks(base, adapter):
+        raise ArtifactError(
+            f"this model has not learned the task {task}",
+            where=str(adapter or base),
+            hint=f"train it on a set with rows of {task} (docs/your-data.md), or choose another model",
+        )
 
 
 def verify_files(folder: Path) -> AdapterManifest:
@@ -175,9 +208,10 @@ def verify_files(folder: Path) -> AdapterManifest:
 def verify_adapter(folder: Path, base: Path) -> AdapterManifest:
     """`verify_files`, then base, prompts and grammar against those of the training; ArtifactError says what differs."""
     manifest = verify_files(folder)
+    prompts = prompt_hash(manifest.tasks)
     facts = (
         ("base", base_digest(base), manifest.base_digest, f"use the base that it was trained on: {manifest.base_name}"),
-        ("prompts", prompt_hash(), manifest.prompt_hash, "train again: a prompt or a label set changed since"),
+        ("prompts", prompts, manifest.prompt_hash, "train again: a prompt or a label set changed since"),
         ("grammar", grammar_hash(), manifest.grammar_hash, "train again: a language of plans changed since"),
     )
     for what, found, wanted, hint in facts:

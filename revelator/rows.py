@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text, staged_folder, write_json
-from revelator.tasks import TASKS, prompt_hash
+from revelator.tasks import FIRST_TASKS, TASKS, prompt_hash
 
 if TYPE_CHECKING:
     import pyarrow
@@ -178,6 +178,7 @@ def _make_manifest(folder: Path, writer: SetWriter, about: dict[str, Any]) -> di
         "counts": {name: writer.count_by(name) for name in ("task", "source", "licence", "shape", "teacher")},
         "labels": writer.count_labels(),
         "records": {split: writer.total(split) for split in SPLITS},
+        "tasks": sorted(TASKS),
         "prompt_hash": prompt_hash(),
         "files": files,
         "digest": sha256_text(json.dumps(files, sort_keys=True)),
@@ -226,10 +227,11 @@ def find_plan_fault(shapes: Collection[str]) -> str | None:
 def verify_set(folder: Path) -> dict[str, Any]:
     """Reads and verifies a set that was built with the prompts of this release. Raises ArtifactError for others."""
     manifest = read_manifest(folder)
-    if manifest["prompt_hash"] != prompt_hash():
+    here = prompt_hash(manifest.get("tasks", FIRST_TASKS))
+    if manifest["prompt_hash"] != here:
         raise ArtifactError(
             f"the set was built with other prompts: its prompt hash is {manifest['prompt_hash'][:12]}…, "
-            f"this release's {prompt_hash()[:12]}…",
+            f"this release's {here[:12]}…",
             where=str(folder),
             hint=BUILD,
         )

@@ -25,6 +25,7 @@ OUTPUTS = {
     "decompose": '["Who directed Lantern Row?", "When was Sarnath founded?"]',
     "refine": "Who directed Lantern Row?",
     "end": "yes",
+    "select": "yes",
     "translate_bnf": PLAN,
     "translate_logic": '"ferry" AND NOT "harbour"',
     "translate_art": json.dumps(TREE),

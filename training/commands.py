@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from revelator import registry
-from revelator.artifact import MANIFEST, base_folder, disk_errors, read_manifest
+from revelator.artifact import MANIFEST, TRAINING, base_folder, disk_errors, read_manifest
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.minilm import fetch_minilm
 from revelator.options import AS_JSON, FOLDER, HOME, URI
@@ -35,7 +35,7 @@ from training.launch import launch
 MADE = {  # by stage: what it makes, and a file by which that is known
     "sft": ("adapter", MANIFEST),
     "grpo": ("adapter", MANIFEST),
-    "pretrain": ("base", "training.json"),
+    "pretrain": ("base", TRAINING),
     "reader": ("reader", "reader.json"),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +42,22 @@ def use_lasting_names(adapter_config: Any, base: str) -> None:
 
 
 def complete_adapter(
-    folder: Path, config: Run, tokenizer: PreTrainedTokenizerBase, *, base_digest: str, data_digest: str, run_id: str
+    folder: Path,
+    config: Run,
+    tokenizer: PreTrainedTokenizerBase,
+    tasks: Iterable[str],
+    *,
+    base_digest: str,
+    data_digest: str,
+    run_id: str,
 ) -> AdapterManifest:
-    """Writes what lies beside the weights of an adapter, its manifest last."""
+    """Writes what lies beside the weights of an adapter that has learned `tasks`, its manifest last."""
     tokenizer.save_pretrained(folder)
     write_bytes(folder / "config.yaml", config.to_yaml().encode())
     base = make_lasting_name(config.base)
-    return write_manifest(folder, base_name=base, base_digest=base_digest, data_digest=data_digest, run_id=run_id)
+    return write_manifest(
+        folder, base_name=base, base_digest=base_digest, data_digest=data_digest, run_id=run_id, tasks=tasks
+    )
 
 
 def register_version(config: Run, manifest: AdapterManifest, figures: Mapping[str, float]) -> int:

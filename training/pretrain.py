@@ -38,7 +38,7 @@ import transformers
 from rich.console import Console
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from revelator.artifact import base_digest, base_folder, disk_errors
+from revelator.artifact import TRAINING, base_digest, base_folder, disk_errors, list_learned_tasks
 from revelator.errors import ConfigError
 from revelator.files import sha256_file, staged_folder, write_json
 from revelator.prefix_lm.model import PrefixLMForCausalLM, load_minilm_tokenizer, start_from_minilm
@@ -130,7 +130,7 @@ def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: 
 
     def save(**figures: object) -> None:
         trained.save(config.work)
-        save_base(model, tokenizer, out, _describe(config, trained) | figures)
+        save_base(model, tokenizer, out, _describe(config, trained, base) | figures)
 
     for saving in _run_steps(config, trained, stream, tokenizer.pad_token_id):
         if saving:
@@ -199,9 +199,11 @@ def _start_model(config: PretrainConfig, base: Path | None, tokenizer: PreTraine
     )
 
 
-def _describe(config: PretrainConfig, trained: Trained) -> dict[str, Any]:
+def _describe(config: PretrainConfig, trained: Trained, base: Path | None) -> dict[str, Any]:
     """Describes the run for `training.json`."""
+    taught = {task for task in TASKS if config.shares.get(task)}
     return {
+        "tasks": sorted(taught | list_learned_tasks(base) if base else taught),
         "data": {folder.name: sha256_file(folder / MANIFEST) for folder in config.sets},
         "text": Path(config.text).name if config.text else "",
         "machine": f"{torch.get_num_threads()} threads, {platform.machine()}",
@@ -350,7 +352,7 @@ def save_base(model: Any, tokenizer: PreTrainedTokenizerFast, out: Path, card: d
         half: Any = deepcopy(model)
         half.to(torch.bfloat16).save_pretrained(stage)
         tokenizer.save_pretrained(stage)
-        write_json(stage / "training.json", card)
+        write_json(stage / TRAINING, card)
 
 
 # Muon

@@ -28,7 +28,7 @@ from transformers import (
 )
 
 from revelator import registry
-from revelator.artifact import MANIFEST, AdapterManifest, disk_errors, verify_files
+from revelator.artifact import MANIFEST, AdapterManifest, disk_errors, list_learned_tasks, verify_files
 from revelator.files import staged_folder
 from training.checkpoints import (
     find_checkpoint,
@@ -55,6 +55,7 @@ class Inputs(ABC):
     base_digest: str
     manifest: dict[str, Any]
     tokenizer: PreTrainedTokenizerBase
+    adapter: Path | None = None  # that it goes on from
 
     @property
     @abstractmethod
@@ -166,7 +167,9 @@ def _track_training(
                 report.figures |= figures
                 mlflow.log_metrics(figures, step=config.steps)
                 console.print("  ".join(f"{name} {value:.4g}" for name, value in figures.items()), highlight=False)
-            return complete_adapter(folder, config, inputs.tokenizer, run_id=run_id, **digests)
+            taught = {task for task in inputs.manifest["counts"]["task"]["train"] if config.tasks.get(task)}
+            tasks = taught | list_learned_tasks(inputs.base, inputs.adapter)
+            return complete_adapter(folder, config, inputs.tokenizer, tasks, run_id=run_id, **digests)
 
 
 def _fit(trainer: Trainer, config: Run, checkpoint: Path | None) -> None:

@@ -100,6 +100,12 @@ def check_relevance(question: AnnotatedQuestion) -> str | None:
     return "a step's page is not marked relevant" if question.passages and missing else None
 
 
+def check_sources(question: AnnotatedQuestion) -> str | None:
+    """Every step's sources are among the question's."""
+    there = {source.name for source in question.sources}
+    return None if all(there.issuperset(step.sources) for step in question.steps) else "a step's source is not listed"
+
+
 def measure_coverage(question: AnnotatedQuestion) -> float:
     """Part of the question's names whose words all occur in its plan or parts; 1.0 if it names nothing."""
     planned = normalise(" ".join([question.expression, *question.parts])).split()
@@ -117,5 +123,13 @@ def check_coverage(threshold: float, question: AnnotatedQuestion) -> str | None:
 
 def find_fault(question: AnnotatedQuestion, threshold: float) -> str | None:
     """The first reason against a question, or None."""
-    checks = (check_plan, check_query, check_tree, check_replay, check_relevance, partial(check_coverage, threshold))
+    checks = (
+        check_plan,
+        check_query,
+        check_tree,
+        check_replay,
+        check_relevance,
+        check_sources,
+        partial(check_coverage, threshold),
+    )
     return next((reason for check in checks if (reason := check(question))), None)

@@ -45,7 +45,7 @@ def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Rand
         expression=expression,
         parts=tuple(map(rename, question.parts)),
         steps=tuple(
-            AnnotatedStep(rename(step.question), tuple(map(rename, step.answers)), rename(step.title))
+            AnnotatedStep(rename(step.question), tuple(map(rename, step.answers)), rename(step.title), step.sources)
             for step in question.steps
         ),
         answers=tuple(map(rename, question.answers)),

@@ -1,84 +1,121 @@
 """A world divided among three sources, and the questions that two of them answer only together.
 
-Each document of a world goes to one source: to a text corpus, to a corpus that a web search finds, or, as triples, to a
-graph. A question of two steps whose documents lie in different sources needs both: the answer of the first step is the
-bridge to the second. BlendQA (Xin et al. 2024, section 4.1.2) merges two sub-questions of two sources in this way; here
-the plan of a world's question already has the two.
+Each type of thing belongs to one source, and each document goes to the source of its type: to a text corpus, to a
+corpus that a web search finds, or, as triples, to a graph. A question of two steps whose documents lie in different
+sources needs both: the answer of the first step is the bridge to the second. BlendQA (Xin et al. 2024, section 4.1.2)
+merges two sub-questions of two sources in this way; here the plan of a world's question already has the two.
 
 OUT/text.jsonl, OUT/web.jsonl   documents: id, title, text
 OUT/triples.tsv                 head, relation, tail
 OUT/questions.jsonl             question, answer, type (the pair of sources), plan; the format `blendqa`
+OUT/sources.yaml                the sources, with what each holds, for OUT/indexes/text, OUT/graph, and a web search
 OUT/manifest.json               counts and digests; written last
 """
 
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, check_place
-from data_gen.records import hash_fraction
+from data_gen.world.sources import KINDS, describe_in_new_words, divide, list_types
 from revelator.errors import DataError
 from revelator.files import sha256_folder, staged_folder, write_json
 
-SOURCES = ("graph", "text", "web")
+SOURCES = KINDS
 KIND = "blend"
+DRAWS = 50
+SEARCH = "http://127.0.0.1:8899/search"  # where examples/blend.sh serves the web's documents
 PER_PAIR = 150  # questions of a pair of sources; BlendQA has 132 to 163
 
 
 def blend(world: Path, out: Path, *, force: bool = False) -> dict[str, Any]:
     """Divides the world in the folder `world` and writes OUT; returns its manifest.
 
-    A document's source follows from its title alone. Raises DataError where a pair of sources has no question.
+    Of `DRAWS` divisions of the types it takes the one with the most questions for the pair of sources that has fewest.
+    Raises DataError where a pair has none.
     """
     check_place(out, force, KIND)
     passages = list(_read_rows(world / "passages.jsonl"))
+    types = {row["title"]: row["type"] for row in passages}
     triples = [line.split("\t") for line in (world / "triples.tsv").read_text(encoding="utf-8").splitlines()]
-    known: dict[str, set[str]] = defaultdict(set)  # what the graph says of each thing
+    facts: dict[str, set[str]] = defaultdict(set)  # what the graph says of each thing, where it has the thing
     for head, _, tail in triples:
-        if choose_source(head) == "graph":
-            known[head].add(tail)
+        facts[head].add(tail)
+    questions = [AnnotatedQuestion.from_json(row) for row in _read_rows(world / QUESTIONS)]
+    chains = [(q, types[q.steps[0].title], types[q.steps[1].title]) for q in questions if _has_two_steps(q)]
+    drawn = [_divide(number) for number in range(DRAWS)]
+    places = max(drawn, key=lambda places: _count_fewest(places, chains))
     asked: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in _read_rows(world / QUESTIONS):
-        question = AnnotatedQuestion.from_json(row)
-        pair = _find_pair(question, known)
-        if pair and len(asked[pair]) < PER_PAIR:
+    for question, *both in chains:
+        pair = "-".join(sorted({places[one] for one in both}))
+        if len(asked[pair]) < PER_PAIR and "-" in pair and _is_in_graph(question, both, places, facts):
             asked[pair].append(_describe(question, pair))
-    if len(asked) < len(SOURCES):
-        raise DataError(f"only {len(asked)} of 3 pairs of sources have a question", hint="make a larger world (--size)")
+    pairs = {pair: rows for pair, rows in sorted(asked.items()) if rows}
+    if len(pairs) < len(SOURCES):
+        raise DataError(f"only {len(pairs)} of 3 pairs of sources have a question", hint="make a larger world (--size)")
     with staged_folder(out) as folder:
         for source in ("text", "web"):
-            _write_rows(folder / f"{source}.jsonl", [row for row in passages if choose_source(row["title"]) == source])
-        lines = ["\t".join(triple) for triple in triples if choose_source(triple[0]) == "graph"]
+            _write_rows(folder / f"{source}.jsonl", [row for row in passages if places[row["type"]] == source])
+        lines = ["\t".join(triple) for triple in triples if places[types[triple[0]]] == "graph"]
         (folder / "triples.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        _write_rows(folder / QUESTIONS, [row for pair in sorted(asked) for row in asked[pair]])
+        _write_rows(folder / QUESTIONS, [row for rows in pairs.values() for row in rows])
+        (folder / "sources.yaml").write_text(_list_sources(places), encoding="utf-8")
         manifest = {
             "kind": KIND,
-            "documents": dict(Counter(choose_source(row["title"]) for row in passages)),
-            "questions": {pair: len(rows) for pair, rows in sorted(asked.items())},
+            "documents": dict(Counter(places[row["type"]] for row in passages)),
+            "questions": {pair: len(rows) for pair, rows in pairs.items()},
             "files": sha256_folder(folder),
         }
         write_json(folder / "manifest.json", manifest)
     return manifest
 
 
-def choose_source(title: str) -> str:
-    return SOURCES[int(hash_fraction(f"blend:{title}") * len(SOURCES))]
+def _divide(number: int) -> dict[str, str]:
+    """The source of each type of thing, in the division of this number."""
+    parts = divide(random.Random(f"blend:{number}"), list_types(), len(SOURCES))
+    return {name: source for source, part in zip(SOURCES, parts, strict=True) for name in part}
 
 
-def _find_pair(question: AnnotatedQuestion, known: dict[str, set[str]]) -> str | None:
-    """The two sources of a question of two steps in a row, "graph-text"; None where one source has both, or where the
-    graph has no triple for its step."""
-    if question.route != "complex" or len(question.steps) != 2 or question.operation not in ("", "none"):
-        return None
-    sources = [choose_source(step.title) for step in question.steps]
-    for step, source in zip(question.steps, sources, strict=True):
-        if source == "graph" and not known[step.title].issuperset(step.answers):
-            return None
-    return None if len(set(sources)) < 2 else "-".join(sorted(sources))
+def _has_two_steps(question: AnnotatedQuestion) -> bool:
+    """Whether a question has two steps in a row, and nothing after them."""
+    return question.route == "complex" and len(question.steps) == 2 and question.operation in ("", "none")
+
+
+def _count_fewest(places: dict[str, str], chains: Sequence[tuple[AnnotatedQuestion, str, str]]) -> int:
+    pairs = Counter(frozenset((places[one], places[other])) for _, one, other in chains)
+    return min(pairs[frozenset(pair)] for pair in combinations(SOURCES, 2))
+
+
+def _is_in_graph(
+    question: AnnotatedQuestion, types: Sequence[str], places: dict[str, str], facts: dict[str, set[str]]
+) -> bool:
+    """Whether the graph has the triples of the steps that are about its things: long documents leave some facts out."""
+    steps = zip(question.steps, types, strict=True)
+    return all(facts[step.title].issuperset(step.answers) for step, one in steps if places[one] == "graph")
+
+
+def _list_sources(places: dict[str, str]) -> str:
+    """The file of sources; what they hold is said in words that no question for training has."""
+    held: dict[str, list[str]] = {
+        source: [name for name, place in places.items() if place == source] for source in SOURCES
+    }
+    where: dict[str, dict[str, str]] = {
+        "text": {"index": "indexes/text"},
+        "graph": {"folder": "graph"},
+        "web": {"api": "searxng", "url": SEARCH},
+    }
+    sources = [
+        {"kind": kind, "name": kind, **where[kind], "about": describe_in_new_words(held[kind])} for kind in where
+    ]
+    return yaml.safe_dump({"sources": sources}, sort_keys=False, allow_unicode=True)
 
 
 def _describe(question: AnnotatedQuestion, pair: str) -> dict[str, Any]:

@@ -110,7 +110,8 @@ def _write_part(
     prefix = f"{split}-{part}"
     passages, triples, lines = files
     for document in documents:
-        row = {"id": f"{prefix}-{document.entity}", "title": document.title, "text": document.text}
+        kind = graph.entities[document.entity].type
+        row = {"id": f"{prefix}-{document.entity}", "title": document.title, "text": document.text, "type": kind}
         passages.write(json.dumps(row, ensure_ascii=False) + "\n")
     triples.writelines(_list_triples(graph, documents))
     world.totals["passages"] += len(documents)

@@ -34,6 +34,7 @@ from data_gen.world.compound import draw_compound, draw_pair, draw_two_facts
 from data_gen.world.documents import View
 from data_gen.world.drawing import Draft, Drawing, lower
 from data_gen.world.names import load_vocabulary
+from data_gen.world.sources import divide_by_chance, find_holders
 from data_gen.world.terms import Plan, build_plan, find_names, list_entities, list_inputs, word_question
 from data_gen.world.trees import render_tree_of
 from revelator.plans import Atomic, leaves, render, to_letters
@@ -115,7 +116,12 @@ class Questions:
         return None
 
     def _annotate(self, draft: Draft, made: Plan, route: str, id: str) -> AnnotatedQuestion:
-        expression, steps, text = made.expression, made.steps, _add_noise(self.drawing, draft.question)
+        sources = divide_by_chance(id, [entity_type for types in made.types for entity_type in types])
+        steps = tuple(
+            replace(step, sources=find_holders(sources, types))
+            for step, types in zip(made.steps, made.types, strict=True)
+        )
+        expression, text = made.expression, _add_noise(self.drawing, draft.question)
         either = draft.operation.startswith("either")  # a plan in letters cannot put two lists together
         if route == "single":
             expression, steps = Atomic(text), (replace(steps[0], question=text),)
@@ -134,6 +140,7 @@ class Questions:
             entities=tuple(dict.fromkeys(n.called for root in draft.roots for n in find_names(root))),
             operation=draft.operation,
             tree=render_tree_of(text, draft, made),
+            sources=tuple(source for source, _ in sources),
         )
 
     def _choose_passages(self, made: Plan) -> tuple[AnnotatedPassage, ...]:

@@ -201,11 +201,13 @@ def _write_slot(arg: Term, names: dict[int, str]) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """A gold plan: the expression, and for each leaf its term and the steps that it takes."""
+    """A gold plan: the expression, for each leaf its term and the steps that it takes, and for each step the types of
+    things whose documents state its answers: that which it asks about, and those on a list that they say, too."""
 
     expression: Expression
     terms: tuple[AskedTerm, ...]
     steps: tuple[AnnotatedStep, ...]
+    types: tuple[tuple[str, ...], ...]
 
 
 def build_plan(view: View, roots: Items[AskedTerm]) -> Plan | None:
@@ -218,7 +220,8 @@ def build_plan(view: View, roots: Items[AskedTerm]) -> Plan | None:
         order = leaves(tree)
         terms = tuple(found[id(leaf)] for leaf in order)
         if _binds(tree, terms, names):
-            return Plan(tree, terms, _list_steps(view, order, terms, names))
+            steps = _list_steps(view, order, terms, names)
+            return Plan(tree, terms, tuple(steps), tuple(steps.values()))
     return None
 
 
@@ -242,8 +245,8 @@ def _binds(tree: Expression, terms: tuple[AskedTerm, ...], names: dict[int, str]
 
 def _list_steps(
     view: View, order: Items[Atomic], terms: tuple[AskedTerm, ...], names: dict[int, str]
-) -> tuple[AnnotatedStep, ...]:
-    steps: dict[AnnotatedStep, None] = {}
+) -> dict[AnnotatedStep, tuple[str, ...]]:
+    steps: dict[AnnotatedStep, tuple[str, ...]] = {}
     for leaf, term in zip(order, terms, strict=True):
         for combination in product(*(list_entities(arg) for arg in term.args)):
             entities = [view.graph.entities[i] for i in combination]
@@ -252,5 +255,6 @@ def _list_steps(
             }
             tails = view.list_tails(combination[0], term.relation.id, combination[1] if len(combination) > 1 else None)
             answers = tuple(view.graph.text(tail) for tail in tails)
-            steps[AnnotatedStep(substitute(leaf.text, values), answers, entities[0].title)] = None
-    return tuple(steps)
+            types = entities[0].type, *(term.relation.tail if term.relation.inverse else ())
+            steps[AnnotatedStep(substitute(leaf.text, values), answers, entities[0].title)] = types
+    return steps

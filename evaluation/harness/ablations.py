@@ -30,6 +30,7 @@ AFFECTS = {  # strategies and baselines for which a switch changes anything
     "deduplication": ("auto", "compound", "compile"),
     "k": ("auto", "single", "compound", "compile", "logic", "iterate", "hanrag", "qcompiler"),
     "sources": ("auto", "single", "compound", "compile", "atomic", "iterate"),
+    "select": ("auto", "single", "compound", "compile", "atomic", "iterate"),
     "operators": ("logic", "logical ranking"),
 }
 SERVED = ("route",)  # what can be switched from outside a running server

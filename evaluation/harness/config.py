@@ -16,6 +16,7 @@ from revelator.config import FilePath, Strict, check_config, read_yaml
 from revelator.errors import ConfigError
 from revelator.limits import Strategy
 from serving.executor.writing import MergePolicy
+from serving.knowledge.selection import Select
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import Decoding
 from serving.retrieval.logic import Conjunction, Disjunction, Negation
@@ -141,7 +142,8 @@ class AblationConfig(Strict):
     * `route`: every question is compiled. `constraint`: plans are written without a grammar.
     * `deduplication`: equal leaves are asked separately.
     * `k`: documents that a leaf reads (QCompiler, figure 3).
-    * `sources`: the sources that are kept (AtomR, table 4). `operators`: those of logical queries (ITLR, table 2).
+    * `sources`: the sources that are kept (AtomR, table 4). `select`: who selects among them. `operators`: those of
+      logical queries (ITLR, table 2).
     """
 
     route: Literal[False] | None = None
@@ -152,6 +154,7 @@ class AblationConfig(Strict):
     deduplication: Literal[False] | None = None
     k: Annotated[int, Field(ge=1, le=10)] | None = None
     sources: tuple[str, ...] | None = None
+    select: Select | None = None
     operators: OperatorsConfig | None = None
 
     def list_switches(self) -> dict[str, Any]:

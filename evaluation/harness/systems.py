@@ -19,6 +19,7 @@ from evaluation.harness.ablations import (
     keep_sources,
 )
 from evaluation.harness.config import RunConfig
+from revelator.artifact import base_folder, require_task
 from revelator.client import AsyncClient
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
@@ -28,7 +29,7 @@ from serving.executor.evidence import Models
 from serving.executor.executor import Executor
 from serving.executor.trees import NoModel
 from serving.executor.writing import Writing
-from serving.knowledge.config import open_sources
+from serving.knowledge.config import open_sources, read_sources
 from serving.models.adapters import find_adapter
 from serving.models.embedded import EmbeddedGenerator
 from serving.models.endpoint_revelator import EndpointRevelator
@@ -83,9 +84,9 @@ def check_system(config: RunConfig) -> None:
             message = f"{', '.join(given)}: a running server has its own"
             raise ConfigError(message, where="url", hint="leave it out of the configuration, or leave `url` out")
         return
-    if config.ablation.sources is not None and not config.sources:
+    if switches := [name for name in ("sources", "select") if getattr(config.ablation, name) and not config.sources]:
         raise ConfigError(
-            "no sources are named", where="ablation.sources", hint="name their file: sources: sources.yaml"
+            "no sources are named", where=f"ablation.{switches[0]}", hint="name their file: sources: sources.yaml"
         )
     if config.generator is None and (config.merge == "generator" or config.own_knowledge):
         field = "own_knowledge" if config.own_knowledge else "merge"
@@ -134,6 +135,8 @@ def describe_planner(config: RunConfig) -> dict[str, str]:
     if config.planner:
         return {"planner": str(config.planner)}
     found = find_adapter(config.adapter, Path(config.home))
+    if config.sources and (config.ablation.select or read_sources(Path(config.sources)).select) == "revelator":
+        require_task("select", base_folder(config.base or found.base_name), found.folder)
     version = str(found.version.version) if found.version else "" if found.folder else "base"
     made = sha256_file(found.folder / "manifest.json") if found.folder else ""
     return {"version": version, "manifest": made, "base": Path(config.base or found.base_name).name}
@@ -276,7 +279,8 @@ def _open_executor(
         logical = LogicalRetriever(shared.open_index(Path(config.index)), LogicalSettings(operators))
     if config.sources:
         writer = services[2] if config.generator else None
-        sources = open_sources(Path(config.sources), services[1], writer, logical)
+        select = config.ablation.select
+        sources = open_sources(Path(config.sources), services[1], writer, logical, services[0], select)
         if config.ablation.sources is not None:
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from serving.retrieval import Index
+from serving.retrieval.logical_config import LogicalConfig
 from serving.triton.inside.backend import (
     SecretCheck,
     answer_together,
@@ -17,17 +18,20 @@ from serving.triton.inside.backend import (
     read_texts,
 )
 from serving.triton.inside.retriever import QUERY_BYTES, Search, search
+from serving.triton.repository import LOGIC
 
 
 class TritonPythonModel:
     def initialize(self, args):
         self.inner = SecretCheck(args)
-        self.index = Index.open(Path(read_parameters(args)["index"]), read_device(args))
+        parameters = read_parameters(args)
+        self.index = Index.open(Path(parameters["index"]), read_device(args))
+        self.logic = LogicalConfig.model_validate_json(parameters.get(LOGIC, "{}")).read()
         self.index.search("ready", 1)  # an embedding model loads now, not on the first request
 
     def execute(self, requests):
         return answer_together(
-            requests, self.inner, self.read, lambda searches: search(self.index, searches), self.reply
+            requests, self.inner, self.read, lambda searches: search(self.index, self.logic, searches), self.reply
         )
 
     def read(self, request):

@@ -1,6 +1,7 @@
 """The tasks of the revelator: typed inputs, prompts as data files, strict output parsers."""
 
 from revelator.tasks.task import (
+    FIRST_TASKS,
     TASKS,
     TRANSLATE_ART,
     TRANSLATE_BNF,
@@ -10,6 +11,7 @@ from revelator.tasks.task import (
     RefineInput,
     RelevanceInput,
     RouteInput,
+    SelectInput,
     Step,
     Task,
     TranslateInput,
@@ -18,6 +20,7 @@ from revelator.tasks.task import (
 )
 
 __all__ = [
+    "FIRST_TASKS",
     "TASKS",
     "TRANSLATE_ART",
     "TRANSLATE_BNF",
@@ -27,6 +30,7 @@ __all__ = [
     "RefineInput",
     "RelevanceInput",
     "RouteInput",
+    "SelectInput",
     "Step",
     "Task",
     "TranslateInput",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
@@ -68,6 +68,16 @@ class EndInput:
 @dataclass(frozen=True)
 class TranslateInput:
     question: str
+
+
+@dataclass(frozen=True)
+class SelectInput:
+    """A question as a plan has it, and one source: its name, its kind (text, graph or web), what it holds."""
+
+    question: str
+    name: str
+    kind: str
+    about: str
 
 
 @dataclass(frozen=True)
@@ -231,8 +241,10 @@ TASKS: dict[str, Task] = {
         TRANSLATE_BNF,
         TRANSLATE_LOGIC,
         TRANSLATE_ART,
+        _label_task("select", SelectInput, "yes", "no"),
     )
 }
+FIRST_TASKS = tuple(name for name in TASKS if name != "select")  # of every model and set whose manifest lists no tasks
 
 
 def translate_task(language: str) -> Task:
@@ -240,6 +252,7 @@ def translate_task(language: str) -> Task:
     return next(task for task in TASKS.values() if task.language and task.language.name == language)
 
 
-def prompt_hash() -> str:
-    """sha256 over all tasks' prompt hashes."""
-    return hashlib.sha256("".join(TASKS[name].prompt_hash for name in sorted(TASKS)).encode()).hexdigest()
+def prompt_hash(tasks: Iterable[str] = TASKS) -> str:
+    """sha256 over the prompt hashes of these tasks; one that this release does not have is an empty text."""
+    hashes = (TASKS[name].prompt_hash if name in TASKS else "" for name in sorted(tasks))
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()

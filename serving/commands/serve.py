@@ -65,6 +65,10 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
     metavar="NAME=NUMBER",
     help="Lower a limit of the executor's, such as leaves=8; deadline_ms may also be raised.",
 )
+@click.option(
+    "--logic", multiple=True, metavar="NAME=VALUE",
+    help="How logical queries are run: conjunction, disjunction, negation, calibration (default: as recorded).",
+)  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="IP address to listen on.")
 @click.option("--tls-cert", type=FILE, help="The server's certificate (PEM): gRPC and HTTP speak TLS.")
 @click.option("--tls-key", type=FILE, help="Its key.")
@@ -81,6 +85,7 @@ def serve(
     planner_model: str | None,
     planner_prompt: PlannerPrompt | None,
     limits: tuple[str, ...],
+    logic: tuple[str, ...],
     host: str,
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -111,6 +116,7 @@ def serve(
       revelator serve --planner http://127.0.0.1:11434/v1 --planner-model llama3.2
       revelator serve --planner http://127.0.0.1:8000/v1 --planner-model mine --planner-prompt trained
       revelator serve --limit question_characters=500 --limit leaves=8
+      revelator serve --logic negation=reciprocal --logic calibration=fitted.json
       revelator serve --host 0.0.0.0 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
     """
     if chosen["remember"] and not chosen["index"]:
@@ -125,6 +131,7 @@ def serve(
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
+        from serving.retrieval.logical_config import read_logical_options
         from serving.triton.access import Exposure, choose_tls
         from serving.triton.inside import telemetry
         from serving.triton.repository import DEPLOYED, Settings
@@ -136,7 +143,8 @@ def serve(
         plans: PlannerConfig | Literal["deployed"] | None = DEPLOYED
         if planner != DEPLOYED or any(asked):
             plans = read_planner_options(planner, *asked)
-        settings = Settings(**chosen, planner=plans, limits=dict(map(_read_limit, limits)) or None)
+        how = read_logical_options(logic)
+        settings = Settings(**chosen, planner=plans, logic=how, limits=dict(map(_read_limit, limits)) or None)
         exposure = Exposure(host, choose_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
         _serve(home, ports, settings, exposure, http, hosts)
     except KeyboardInterrupt:
@@ -150,7 +158,7 @@ async def _check_planner(planner: PlannerConfig) -> None:
     try:
         await revelator.check()
     except RevelatorError as error:
-        error.hint = f"{error.hint}; --planner deployed lets the release plan"
+        error.hint = "; ".join(filter(None, [error.hint, "--planner deployed lets the release plan"]))
         raise
     finally:
         await revelator.close()

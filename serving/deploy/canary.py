@@ -19,6 +19,7 @@ from serving.deploy.deploy import apply_release, deploy, deploy_lock, stage, try
 from serving.deploy.engines import Engine, find_engine
 from serving.models.releases import Canary, Release, format_now, read_release, write_release
 from serving.models.routing import Comparison, comparisons_file, read_comparisons
+from serving.triton.repository import check_version
 
 LOOK_SECONDS = 0.5
 VERDICT_TAG = "canary"
@@ -135,7 +136,7 @@ class Rollout:
         home, number = self.home, self.version.version
         with deploy_lock(home):
             release, engine = self._current_release(), self._find_engine()
-            stage(version_folder(home, number), self.version)
+            check_version(home, stage(version_folder(home, number), self.version))
             under_way = release.canary
             if not under_way or (under_way.version, under_way.share) != (number, self.share):
                 comparisons_file(home, number).unlink(missing_ok=True)

@@ -89,6 +89,7 @@ def deploy(
     with deploy_lock(home):
         report("fetch and verify")
         contents = stage(version_folder(home, version.version), version)
+        repository.check_version(home, contents)
         before, engine = read_release(home), find_engine(home, vllm)
         vllm_url = engine.url if isinstance(engine, VllmEngine) else ""
         if before is None or (before.version, before.vllm) != (version.version, vllm_url):

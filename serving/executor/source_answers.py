@@ -114,7 +114,7 @@ def write_reports(node: Node, gathered: Gathered) -> None:
         node.detail["selection"] = dict(detail)
     if call := gathered.selection.call:
         node.detail.setdefault("calls", []).append(dict(call))
-        node.usage += Usage(call.get("tokens_in", 0), call.get("tokens_out", 0), generator_calls=1)
+        node.usage += gathered.selection.usage
     if gathered.respelled:
         node.detail["respelled"] = dict(gathered.respelled)
 

@@ -26,12 +26,13 @@ from revelator.errors import ConfigError
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore
 from serving.knowledge.operators import Source
-from serving.knowledge.selection import SourceSettings
+from serving.knowledge.selection import Select, SourceSettings
 from serving.knowledge.sources import Sources, TextSource
 from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, WIKIDATA_URL, SparqlEndpoint, Vocabulary
 from serving.knowledge.web import WebSource
-from serving.protocols import Generator, Retriever
+from serving.protocols import Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
+from serving.retrieval.logical_config import LogicalConfig
 from serving.retrieval.logical_search import LogicalRetriever
 
 Seconds = Annotated[float, Field(gt=0, le=120)]
@@ -54,13 +55,14 @@ Language = Annotated[str, AfterValidator(_check_language)]
 
 
 class Described(Strict):
-    about: Annotated[str, Field(max_length=500)] = ""  # what it holds: a language model that selects sources reads it
+    about: Annotated[str, Field(max_length=500)] = ""  # what it holds: a model that selects sources reads it
 
 
 class Text(Described):
     kind: Literal["text"]
     name: Name = "text"
     index: Path | None = None  # None: the retriever that is served
+    logical: LogicalConfig | None = None  # of `index`: how its logical queries are run
     timeout: Seconds = 10.0
 
 
@@ -103,13 +105,22 @@ def read_sources(path: Path) -> SourcesFile:
 
 
 def open_sources(
-    path: Path, retriever: Retriever | None = None, writer: Generator | None = None, logical: Retriever | None = None
+    path: Path,
+    retriever: Retriever | None = None,
+    writer: Generator | None = None,
+    logical: Retriever | None = None,
+    revelator: Revelator | None = None,
+    select: Select | None = None,
 ) -> Sources:
     """Opens every source of a file; `retriever` serves a text source that names no index, `logical` its logical
-    queries, and `writer` is the language model of `select: model`."""
+    queries, `writer` is the language model of `select: model` and `revelator` the model of `select: revelator`.
+    `select` takes the place of what the file says."""
     settings = read_sources(path)
+    if select:
+        settings = settings.model_copy(update={"select": select})
     opened = [_open(source, path.parent, retriever, logical) for source in settings.sources]
-    return Sources(opened, settings, writer=writer, about={source.name: source.about for source in settings.sources})
+    about = {source.name: source.about for source in settings.sources}
+    return Sources(opened, settings, writer=writer, about=about, revelator=revelator)
 
 
 def _open(
@@ -119,7 +130,11 @@ def _open(
         case Text():
             if settings.index is not None:
                 index = Index.open(base / settings.index)
-                retriever, logical = LocalRetriever(index), LogicalRetriever(index)
+                how = (settings.logical or LogicalConfig()).read(base)
+                retriever, logical = LocalRetriever(index), LogicalRetriever(index, how)
+            elif settings.logical:
+                hint = "say it when it is served: revelator serve --logic NAME=VALUE"
+                raise ConfigError("`logical` without `index`", where=settings.name, hint=hint)
             if retriever is None:
                 raise ConfigError("a text source without `index`, and no retriever is served", where=settings.name)
             return TextSource(retriever, settings.name, timeout=settings.timeout, logical=logical)

@@ -1,6 +1,7 @@
-"""Which sources a leaf is put to: all of them, those that have points by rules, or those that a language model names.
+"""Which sources a leaf is put to: all of them, those that have points by rules, those that a language model names, or
+those of which the revelator says yes (its task `select`, one prompt a source in one pass).
 
-What a document says is no part of the choice, nor an answer that repeats a document: rules and model see the question
+What a document says is no part of the choice, nor an answer that repeats a document: whoever chooses sees the question
 as the plan has it, without the answers of earlier leaves.
 """
 
@@ -21,12 +22,16 @@ from pydantic import Field
 
 from revelator.config import Share, Strict
 from revelator.errors import ConfigError, RevelatorError
+from revelator.tasks import TASKS, SelectInput
+from revelator.trace import Usage
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import Query, Source
-from serving.protocols import GenerateRequest, Generator
+from serving.protocols import GenerateRequest, Generator, Revelator
 
 ASK_ALL = 3  # so many sources are all asked where nothing else is said
-SECONDS = 10.0  # that a language model has to choose; then all sources are asked
+SECONDS = 10.0  # that a model has to choose; then all sources are asked
+Select = Literal["all", "rules", "model", "revelator"]
+LIKELY = 0.5  # P(yes) from which on a source is asked
 PROMPT = """Which of these sources may hold the answer to the question? A graph holds exact facts and lists, text holds
 what its documents tell, the web holds news and what is known everywhere.
 
@@ -42,7 +47,7 @@ class SourceSettings(Strict):
     """Which sources are asked, and what their evidence counts."""
 
     evidence: Literal["all", "first"] = "all"  # `first`: a graph that has the answer ends the wait for the others
-    select: Literal["all", "rules", "model"] | None = None  # who is asked (default: all of up to three, more by rules)
+    select: Select | None = None  # who is asked (default: all of up to three, more by rules)
     per_leaf: Annotated[int, Field(ge=1)] | None = None  # sources that are asked for one leaf, at most
     passages: Annotated[int, Field(ge=1, le=50)] | None = None  # of each source (default: `documents`, or 3 in a tree)
     logic: bool = False  # a leaf for which the model writes a query with AND or OR finds its texts by that
@@ -51,17 +56,19 @@ class SourceSettings(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The sources to ask. `detail` says who chose them, and by what; `call`, what a language model took."""
+    """The sources to ask. `detail` says who chose them, and by what; `call` and `usage`, what a model took for it."""
 
     sources: tuple[Source, ...]
     detail: Mapping[str, Any] = field(default_factory=dict)
     call: Mapping[str, Any] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
 
 
 class Selector:
-    """Chooses as the settings say; `writer` is the language model, `about` what it reads of each source by name.
+    """Chooses as the settings say; `writer` is the language model, `about` what it or the `revelator` reads of each
+    source by name.
 
-    Raises ConfigError where a language model is to choose and there is none.
+    Raises ConfigError where one of them is to choose and there is none.
     """
 
     def __init__(
@@ -70,6 +77,7 @@ class Selector:
         settings: SourceSettings,
         writer: Generator | None = None,
         about: Mapping[str, str] | None = None,
+        revelator: Revelator | None = None,
     ) -> None:
         self.way = settings.select or ("rules" if len(sources) > ASK_ALL else "all")
         if self.way == "model" and writer is None:
@@ -77,10 +85,14 @@ class Selector:
             raise ConfigError(
                 "a language model is to select the sources, and none is served", where="select", hint=hint
             )
+        if self.way == "revelator" and revelator is None:
+            hint = "take select: all or rules for a plan that is run without a model"
+            raise ConfigError("the revelator is to select the sources, and none is here", where="select", hint=hint)
         self._sources = tuple(sources)
         self._most = settings.per_leaf
         self.writer = writer
         self.about = about or {}
+        self.revelator = revelator
 
     async def choose(self, query: Query) -> Selection:
         """The sources to ask, in their order, at least one."""
@@ -88,6 +100,8 @@ class Selector:
             return self._choose_by_rules(query)
         if self.way == "model":
             return await self._choose_by_model(query)
+        if self.way == "revelator":
+            return await self._choose_by_revelator(query)
         return Selection(self._sources[: self._most])
 
     def _choose_by_rules(self, query: Query) -> Selection:
@@ -103,12 +117,14 @@ class Selector:
         assert self.writer is not None
         listed = "\n".join(f"- {s.name} ({s.kind}) {self.about.get(s.name, '')}".rstrip() for s in self._sources)
         prompt = PROMPT.format(sources=listed, question=json.dumps(query.template, ensure_ascii=False))
-        began, call, detail = time.perf_counter(), {"task": "select", "count": 1}, {"by": "model"}
+        began, call, detail = time.perf_counter(), {"task": "write", "count": 1}, {"by": "model"}
+        usage = Usage(generator_calls=1)
         chosen: list[Source] = []
         try:
             async with asyncio.timeout(SECONDS):
                 reading = await self.writer.answer(GenerateRequest("write", prompt))
             call |= {"tokens_in": reading.tokens_in, "tokens_out": reading.tokens_out}
+            usage += Usage(reading.tokens_in, reading.tokens_out)
             said = f" {fold_label(reading.sentence)} "
             chosen = [source for source in self._sources if f" {fold_label(source.name)} " in said]
             if not chosen:
@@ -116,7 +132,31 @@ class Selector:
         except (TimeoutError, RevelatorError) as error:
             detail["error"] = f"{error or f'no reply within {SECONDS:g} s'}: all were asked"
         call["ms"] = round((time.perf_counter() - began) * 1000, 3)
-        return Selection(tuple(chosen or self._sources)[: self._most], detail, call)
+        return Selection(tuple(chosen or self._sources)[: self._most], detail, call, usage)
+
+    async def _choose_by_revelator(self, query: Query) -> Selection:
+        """Sources of which the answer is likelier yes than no, the likeliest where only some may be asked; all of them
+        where it is no for each, or comes too late or not at all."""
+        assert self.revelator is not None
+        task, names = TASKS["select"], [source.name for source in self._sources]
+        inputs = [SelectInput(query.template, s.name, s.kind, self.about.get(s.name, "")) for s in self._sources]
+        began, call = time.perf_counter(), {"task": task.name, "count": len(inputs)}
+        detail: dict[str, Any] = {"by": "revelator"}
+        usage = Usage(model_calls=len(inputs))
+        yes = dict.fromkeys(names, 0.0)
+        try:
+            async with asyncio.timeout(SECONDS):
+                completions = await self.revelator.complete(task.name, [task.render(value) for value in inputs])
+            yes = {name: c.probabilities["yes"] for name, c in zip(names, completions, strict=True)}
+            detail["points"] = {name: round(share, 4) for name, share in yes.items()}
+            read = sum(c.tokens_in for c in completions)
+            call["tokens_in"], usage = read, usage + Usage(read)
+        except (TimeoutError, RevelatorError) as error:
+            detail["error"] = f"{error or f'no reply within {SECONDS:g} s'}: all were asked"
+        call["ms"] = round((time.perf_counter() - began) * 1000, 3)
+        likely = [source for source in self._sources if yes[source.name] >= LIKELY] or self._sources
+        best = sorted(likely, key=lambda source: -yes[source.name])[: self._most]
+        return Selection(tuple(s for s in self._sources if s in best), detail, call, usage)
 
 
 def score_by_rules(query: Query) -> Mapping[str, float]:

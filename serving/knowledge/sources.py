@@ -21,7 +21,7 @@ from serving.guard import Guard, Patience
 from serving.knowledge.operators import Found, Query, Source, SourceKind
 from serving.knowledge.selection import Selection, Selector, SourceSettings
 from serving.protocols import Found as Respelled
-from serving.protocols import Generator, Retriever
+from serving.protocols import Generator, Retriever, Revelator
 
 AT_ONCE = 8  # searches by words that one query puts to a source side by side
 
@@ -75,7 +75,7 @@ class Gathered:
 class Sources:
     """The configured sources. Their list is fixed when it is made: nothing that is read later adds to it.
 
-    `writer` and `about` are for a language model that selects (`serving.knowledge.selection`).
+    `writer`, `about` and `revelator` are for a model that selects (`serving.knowledge.selection`).
     """
 
     def __init__(
@@ -86,13 +86,14 @@ class Sources:
         *,
         writer: Generator | None = None,
         about: Mapping[str, str] | None = None,
+        revelator: Revelator | None = None,
     ) -> None:
         names = [source.name for source in sources]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"one source or more, each with a name of its own, not {names}")
         self.all = tuple(sources)
         self.settings = settings or SourceSettings()
-        self._selector = Selector(sources, self.settings, writer, about)
+        self._selector = Selector(sources, self.settings, writer, about, revelator)
         self._guards = {source.name: Guard(source.name, patience) for source in sources}
 
     async def gather(self, query: Query, k: int) -> Gathered:
@@ -116,8 +117,8 @@ class Sources:
 
     def keep(self, names: Sequence[str]) -> Sources:
         """The same with the named sources alone."""
-        kept = [source for source in self.all if source.name in names]
-        return Sources(kept, self.settings, writer=self._selector.writer, about=self._selector.about)
+        kept, how = [source for source in self.all if source.name in names], self._selector
+        return Sources(kept, self.settings, writer=how.writer, about=how.about, revelator=how.revelator)
 
     async def close(self) -> None:
         for source in self.all:

@@ -30,7 +30,7 @@ from revelator.files import sha256_file, staged_folder, work_folder
 from revelator.trace import Passage
 from serving.retrieval import bm25, dense
 from serving.retrieval.corpora import find_files, is_document, measure_corpus, read_corpus
-from serving.retrieval.embedders import Embedder, open_embedder
+from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
 from serving.retrieval.index import Index
 from serving.retrieval.index_folder import INDEX, IndexSettings, Shard, write_passages, write_shard
 from serving.retrieval.words import detokenize, hash_word
@@ -156,6 +156,8 @@ def _build(
         shards = _write_shards(work, parts, count, size, settings, encoder, progress)
         with staged_folder(out) as stage:
             more = _merge(stage, shards, settings, encoder, progress)
+            if encoder and encoder.probe is not None:
+                more["probe"] = [round(float(number), 5) for number in encoder.probe]
             return INDEX.write_manifest(stage, plan | more | {"version": version})
 
 
@@ -165,8 +167,7 @@ def _open_old(out: Path, settings: IndexSettings, encoder: Embedder | None) -> d
         old = Index.open(out)
     except (ArtifactError, OSError):
         return {}
-    model = old.manifest.get("model", {}).get("digest")
-    if old.settings != settings or model != (encoder.digest if encoder else None):
+    if old.settings != settings or (encoder and not is_made_by(old.manifest, encoder)):
         return {}
     parts, first = {}, 0
     for corpus in old.manifest["corpora"]:

@@ -6,8 +6,8 @@ followed and proxies of the environment are not used, as for the generator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import openai
@@ -22,18 +22,29 @@ from serving.retrieval.index_folder import IndexSettings
 
 BATCH = 64  # texts in one request
 TIMEOUT = 60.0  # seconds of one request
+SAME = 0.98  # cosine of two vectors of one text by one model, at least
 
 
 class Embedder(Protocol):
-    """Makes unit vectors, shape (n, dimensions), float32. `digest` tells two models apart."""
+    """Makes unit vectors, shape (n, dimensions), float32. `digest` tells two models apart, where it can; `probe` is the
+    vector of a text that is the same for all models, None where the digest tells enough."""
 
     name: str
     digest: str
     dimensions: int
+    probe: np.ndarray | None
 
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray: ...
 
     def encode_queries(self, texts: Sequence[str]) -> np.ndarray: ...
+
+
+def is_made_by(manifest: Mapping[str, Any], encoder: Embedder) -> bool:
+    """Whether the vectors of an index are this model's. An endpoint gives one text nearly the same vector each time."""
+    known = manifest.get("probe")
+    if encoder.probe is not None and known is not None and len(known) == len(encoder.probe):
+        return float(np.dot(known, encoder.probe)) >= SAME
+    return manifest.get("model", {}).get("digest") == encoder.digest
 
 
 def open_embedder(settings: IndexSettings) -> Embedder:
@@ -58,7 +69,8 @@ class EndpointEmbedder:
             timeout=TIMEOUT,
             http_client=DefaultHttpxClient(follow_redirects=False, trust_env=False),
         )
-        self.dimensions = self._ask(["dimensions"]).shape[1]
+        [self.probe] = self._ask(["dimensions"])
+        self.dimensions = len(self.probe)
         self.digest = sha256_text(f"{self.name} {self.dimensions}")  # what an endpoint serves can be told by no file
 
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:

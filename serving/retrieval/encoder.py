@@ -52,6 +52,7 @@ class Encoder:
         self.name = name
         self._prefixes = query_prefix or None, document_prefix or None  # None: as the model's own configuration says
         self.digest = _digest_model(folder)
+        self.probe: np.ndarray | None = None  # the digest is that of all its files
         self._model = model
         self.dimensions = int(model.get_embedding_dimension() or 0)
 

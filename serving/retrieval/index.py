@@ -22,7 +22,7 @@ from serving.batching import Batcher
 from serving.protocols import Found
 from serving.retrieval.bm25 import BM25Scores
 from serving.retrieval.dense import Vectors, find_best
-from serving.retrieval.embedders import Embedder, open_embedder
+from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
 from serving.retrieval.encoder import BATCH
 from serving.retrieval.index_folder import INDEX, IndexSettings, PassageStore
 
@@ -75,10 +75,9 @@ class Index:
     def encoder(self) -> Embedder:
         """The model that made the vectors; ArtifactError if the one of that name is another one by now."""
         encoder = open_embedder(self.settings)
-        built = self.manifest["model"]
-        if encoder.digest != built["digest"]:
+        if not is_made_by(self.manifest, encoder):
             raise ArtifactError(
-                f"the model {built['name']!r} is not the one that this index was built with",
+                f"the model {encoder.name!r} is not the one that this index was built with",
                 where=str(self.folder),
                 hint="build the index again, or give the model its former files",
             )

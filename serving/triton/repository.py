@@ -19,13 +19,16 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 import serving
 from revelator import files
+from revelator.artifact import DEFAULT_BASE, base_folder, require_task
 from revelator.endpoints import check_url
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.limits import Limits
 from serving.executor.writing import MergePolicy, Writing
 from serving.models.endpoint_revelator import PlannerConfig
+from serving.models.releases import VersionContents, read_release
 from serving.models.vllm import FACTS_FILE
 from serving.models.vllm import MODEL as VLLM
+from serving.retrieval.logical_config import LogicalConfig
 
 EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
@@ -36,6 +39,7 @@ PLANNER = "planner"  # parameter of the executors: the endpoint that plans, as J
 WRITING = "writing"  # there too: `serving.executor.writing.Writing` as JSON
 REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
+LOGIC = "logic"  # there: how logical queries are run, as JSON
 REMEMBERED = "remembered"  # parameter of the retriever: the index of runs that name none
 CONTENTS_FILE = "version.json"  # there too: what the folder consists of
 PLACED = (REVELATOR, "retriever")  # models that use a card; the others wait, or run on a CPU alone
@@ -77,6 +81,7 @@ class Settings:
     planner: PlannerConfig | Literal["deployed"] | None = None  # an endpoint, or the release
     max_in_flight: int | None = None
     decoding: str | None = None  # how the revelator writes plans: beams, grammar or free
+    logic: LogicalConfig | None = None  # how logical queries are run
     sources: Path | None = None  # file that names the knowledge sources; None: the index alone
     limits: Mapping[str, float] | None = None  # of revelator.limits.Limits: lower ones than its defaults
     merge: MergePolicy | None = None  # who makes the answer of the answers of parts
@@ -111,14 +116,10 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
     endpoint = settings.generator or reader.get("endpoint", EMBEDDED)
     model = settings.generator_model or ("" if settings.generator else reader.get("model", ""))
     _check_generator(endpoint, model)
-    if sources := settings.sources or asker.get("sources"):
-        from serving.knowledge.config import read_sources
-
-        if read_sources(Path(sources)).select == "model" and endpoint == EMBEDDED:
-            hint = "give a language model with --generator URL, or take select: all or rules"
-            raise ConfigError("the embedded reader selects no sources", where=f"{sources}: select", hint=hint)
-    facts = repository_folder(home) / VLLM / "1" / FACTS_FILE  # where `deploy --engine vllm` laid it out
     planner = choose_planner(home, settings)
+    if sources := settings.sources or asker.get("sources"):
+        _check_selection(home, Path(sources), endpoint, planner)
+    facts = repository_folder(home) / VLLM / "1" / FACTS_FILE  # where `deploy --engine vllm` laid it out
     asking: dict[str, object] = {
         "max_in_flight": settings.max_in_flight or asker.get("max_in_flight"),
         "sources": Path(sources).resolve() if sources else None,
@@ -128,7 +129,7 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
         WRITING: json.dumps(asdict(_choose_writing(settings, asker, endpoint))),
     }
     chosen: dict[str, dict[str, object]] = {
-        "retriever": _choose_index(home, settings),
+        "retriever": _choose_index(home, settings) | {LOGIC: _choose_logic(home, settings)},
         "generator": {"endpoint": endpoint, "model": model},
         "executor": asking,
         "executor_stream": asking,
@@ -137,6 +138,36 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
         name: {key: str(value) for key, value in parameters.items() if value is not None}
         for name, parameters in chosen.items()
     }
+
+
+def _check_selection(home: Path, sources: Path, endpoint: str, planner: PlannerConfig | None) -> None:
+    """Raises ConfigError or ArtifactError where the model that is to select the sources cannot."""
+    from serving.knowledge.config import read_sources
+
+    select, where = read_sources(sources).select, f"{sources}: select"
+    if select == "model" and endpoint == EMBEDDED:
+        hint = "give a language model with --generator URL, or take select: all or rules"
+        raise ConfigError("the embedded reader selects no sources", where=where, hint=hint)
+    if select == "revelator" and planner is None:
+        release = read_release(home)
+        if release:
+            _require_selecting(home, release)
+        else:
+            require_task("select", base_folder(DEFAULT_BASE))
+
+
+def check_version(home: Path, contents: VersionContents) -> None:
+    """Raises ArtifactError for a version that has not learned to select sources, where the release is to do so."""
+    from serving.knowledge.config import read_sources
+
+    asker = read_parameters(home, "executor")
+    if "sources" in asker and PLANNER not in asker and read_sources(Path(asker["sources"])).select == "revelator":
+        _require_selecting(home, contents)
+
+
+def _require_selecting(home: Path, contents: VersionContents) -> None:
+    adapter = repository_folder(home) / REVELATOR / str(contents.version) / ADAPTER
+    require_task("select", Path(contents.base["folder"]), adapter if contents.files else None)
 
 
 def _choose_writing(settings: Settings, recorded: Mapping[str, str], endpoint: str) -> Writing:
@@ -187,6 +218,11 @@ def _choose_index(home: Path, settings: Settings) -> dict[str, object]:
         hint = "give another with --index DIR" + ("" if settings.index else "; this one was remembered (--remember)")
         raise ConfigError("not an index: it has no manifest.json", where=str(folder), hint=hint)
     return {"index": folder.resolve(), REMEMBERED: folder.resolve() if settings.remember else recorded}
+
+
+def _choose_logic(home: Path, settings: Settings) -> str | None:
+    recorded = read_parameters(home, "retriever").get(LOGIC)
+    return settings.logic.model_dump_json() if settings.logic else recorded
 
 
 def _check_generator(endpoint: str, model: str) -> None:

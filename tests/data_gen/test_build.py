@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as parquet
@@ -13,6 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from data_gen.annotate.names import find_mention
+from data_gen.annotate.validation import find_fault
 from data_gen.build import build
 from data_gen.config import SetConfig, load_config
 from data_gen.leakage import hash_question, normalise
@@ -94,6 +96,29 @@ def test_relevance_is_balanced_and_agrees_with_the_supporting_facts(two_wiki: Pa
             assert example.input.title == "Kiln"
 
 
+def test_a_step_is_put_to_each_source_as_the_plan_has_it_and_as_a_loop_asks_it() -> None:
+    row = {
+        "id": "1", "source": "mine", "licence": "CC0-1.0", "split": "train", "route": "complex",
+        "question": "Where was the director of UHF born?",
+        "expression": "Who directed UHF? * Where was {director} born?",
+        "steps": [
+            {"question": "Who directed UHF?", "answers": ["Jay Levey"], "sources": ["films"]},
+            {"question": "Where was Jay Levey born?", "answers": ["Ohio"], "sources": ["lives"]},
+        ],
+        "answers": ["Ohio"],
+        "sources": [
+            {"name": "films", "kind": "graph", "about": "films"}, {"name": "lives", "kind": "text", "about": "people"},
+        ],
+    }  # fmt: skip
+    question = AnnotatedQuestion.from_json(row)
+    made = [(e.input.question, e.input.name, e.gold) for e in make_examples(question, "select", 1)]
+    right = {"Who directed UHF?": "films", "Where was {director} born?": "lives", "Where was Jay Levey born?": "lives"}
+    assert sorted(made) == sorted((q, n, "yes" if right[q] == n else "no") for q in right for n in ("films", "lives"))
+    assert [gold for _, _, gold in made] == ["yes", "no"] * 3
+    lost = replace(question, sources=question.sources[:1])
+    assert find_fault(lost, 0.5) == "a step's source is not listed"
+
+
 def test_steps_of_a_complex_question_are_single_questions(two_wiki: Path) -> None:
     from data_gen.sources.multi_hop import read_two_wiki
 
@@ -119,7 +144,7 @@ def test_what_is_written_reads_back_through_the_tasks(config: Path, tmp_path: Pa
     made = all_records(tmp_path / "set")
     assert len(made) == sum(manifest["records"].values()) > 40
     assert len({record.id for record in made}) == len(made)
-    assert {record.task for record in made} == set(TASKS) - {"translate_logic"}
+    assert {record.task for record in made} == set(TASKS) - {"translate_logic", "select"}
     for record in made:
         task = TASKS[record.task]
         assert record.prompt_hash == task.prompt_hash

@@ -10,10 +10,11 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from data_gen.questions import OPERATIONS, AnnotatedQuestion
-from data_gen.world.blend import blend, choose_source
+from data_gen.world.blend import blend
 from data_gen.world.generate import generate
 from data_gen.world.graph import load_relations
 from data_gen.world.terms import AskedTerm, echo_wording
@@ -453,8 +454,13 @@ def test_a_question_needs_the_two_sources_that_it_names(divided: tuple[World, Pa
     rows = [json.loads(line) for line in (folder / "questions.jsonl").open()]
     assert Counter(row["type"] for row in rows) == json.loads((folder / "manifest.json").read_text())["questions"]
     assert {row["type"] for row in rows} == {"graph-text", "graph-web", "text-web"}
+    places = {
+        line.split("\t")[0]: "graph" for line in (folder / "triples.tsv").read_text(encoding="utf-8").splitlines()
+    }
+    for source in ("text", "web"):
+        places |= {json.loads(line)["title"]: source for line in (folder / f"{source}.jsonl").open()}
     for row in rows:
-        assert sorted(choose_source(step.title) for step in steps[row["id"]]) == row["type"].split("-")
+        assert sorted(places[step.title] for step in steps[row["id"]]) == row["type"].split("-")
         assert row["answer"] == list(steps[row["id"]][-1].answers)
 
 
@@ -463,3 +469,14 @@ def test_a_world_too_small_to_be_divided_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="0 of 3 pairs"):
         blend(tmp_path / "world", tmp_path / "blend")
     assert not (tmp_path / "blend").exists()
+
+
+def test_the_sources_of_a_division_say_what_they_hold_in_words_that_no_training_question_has(
+    divided: tuple[World, Path],
+) -> None:
+    world, folder = divided
+    there = yaml.safe_load((folder / "sources.yaml").read_text(encoding="utf-8"))["sources"]
+    assert [source["name"] for source in there] == ["text", "graph", "web"]
+    taught = {source.about for question in world.questions for source in question.sources}
+    for thing in (thing for source in there for thing in re.split(", | and ", source["about"])):
+        assert not any(thing in about for about in taught)

@@ -114,6 +114,6 @@ async def test_operators_are_those_that_were_chosen(index: Path) -> None:
 
 @pytest.mark.parametrize("name", AblationConfig.model_fields)
 def test_a_switch_that_would_change_nothing_is_refused(name: str) -> None:
-    value = {"k": 2, "sources": ["text"], "operators": {}}.get(name, False)
+    value = {"k": 2, "sources": ["text"], "select": "rules", "operators": {}}.get(name, False)
     with pytest.raises(ConfigError, match="changes nothing for direct"):
         check_ablation(AblationConfig.model_validate({name: value}), "direct", served=False)

@@ -15,6 +15,7 @@ from revelator.tasks import (
     RefineInput,
     RelevanceInput,
     RouteInput,
+    SelectInput,
     Step,
     TranslateInput,
     prompt_hash,
@@ -31,6 +32,7 @@ INPUTS = {
     "translate_bnf": TranslateInput("Q?"),
     "translate_logic": TranslateInput("Q?"),
     "translate_art": TranslateInput("Q?"),
+    "select": SelectInput("Q?", "films", "graph", "films and who made them"),
 }
 
 

@@ -11,6 +11,7 @@ from revelator.errors import DeadlineExceeded, InvalidRequest, Overloaded, Servi
 from revelator.trace import Passage
 from serving.batching import Batcher
 from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index
+from serving.retrieval.logical_search import LogicalSettings
 from serving.triton.inside.retriever import Search, search
 from tests.serving.retrieval.toy_encoder import write_encoder
 
@@ -139,7 +140,9 @@ async def test_searches_of_concurrent_questions_share_passes_of_the_model(vector
 def test_searches_that_a_server_hands_over_together_have_an_outcome_each(vectors: Index) -> None:
     with counted(vectors) as passes:
         outcomes = search(
-            vectors, [Search("cat", 2), Search("dog", 1), Search("fish", 0), Search("sea", 2), Search("tree", 0)]
+            vectors,
+            LogicalSettings(),
+            [Search("cat", 2), Search("dog", 1), Search("fish", 0), Search("sea", 2), Search("tree", 0)],
         )
     assert len(passes) == 2
     assert [len(o) if isinstance(o, list) else type(o) for o in outcomes] == [2, 1, InvalidRequest, 2, InvalidRequest]
@@ -151,7 +154,7 @@ def test_a_search_that_fails_unexpectedly_is_logged_and_fails_alone(
     vectors: Index, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(vectors, "search_many", None)
-    wrong, refused = search(vectors, [Search("cat", 2), Search("cat", 2, "sparql")])
+    wrong, refused = search(vectors, LogicalSettings(), [Search("cat", 2), Search("cat", 2, "sparql")])
     assert isinstance(wrong, ServingError) and "TypeError" in wrong.message and wrong.__traceback__ is None
     assert isinstance(refused, InvalidRequest) and caplog.text.count("Traceback") == 1
 

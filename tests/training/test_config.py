@@ -24,7 +24,7 @@ def test_each_shipped_configuration_loads_and_its_resolved_form_loads_again(path
 
 
 def test_those_that_the_documents_name_ship() -> None:
-    small = {"demo", "real", "tiny-cpu", "world", "logic", "tiny-gpu", "grpo-tiny", "pretrain-tiny"}
+    small = {"demo", "real", "tiny-cpu", "world", "logic", "select", "tiny-gpu", "grpo-tiny", "pretrain-tiny"}
     assert {p.stem for p in SHIPPED} == small | {"pretrain-minilm", "reader"} | {path.stem for path in HUB_BASES}
     for path in HUB_BASES:
         assert f"`{path.stem}`" in (Path(__file__).parents[2] / "docs" / "training.md").read_text()

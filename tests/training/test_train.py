@@ -22,6 +22,7 @@ from revelator.artifact import read_manifest, verify_adapter
 from revelator.errors import ArtifactError, ConfigError, DataError, Unavailable
 from revelator.files import sha256_file
 from revelator.rows import read_split
+from revelator.tasks import TASKS
 from tests.training.toy import write_set
 from training import sft
 from training.checkpoints import find_checkpoint, lock_work
@@ -72,6 +73,7 @@ def test_the_adapter_is_whole_and_fits_its_base(trained: Trained, base: Path, se
     assert manifest.base_name == str(base)
     assert manifest.data_digest == json.loads((set_folder / "manifest.json").read_text())["digest"]
     assert manifest.run_id == trained.result["run_id"]
+    assert manifest.tasks == tuple(sorted(TASKS)), "what the base was asked with, and what its set taught it"
     assert {"adapter_model.safetensors", "adapter_config.json", "tokenizer.json", "config.yaml"} <= set(manifest.files)
 
 

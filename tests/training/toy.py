@@ -24,6 +24,7 @@ from revelator.tasks import (
     RefineInput,
     RelevanceInput,
     RouteInput,
+    SelectInput,
     Step,
     TranslateInput,
 )
@@ -93,6 +94,8 @@ def _examples(person: str, place: str, known: bool):
         RelevanceInput(f"Who is the mayor of {place}?", title, f"{title} is well known."),
         "yes" if known else "no",
     )
+    about = "towns and who rules them" if known else "films"
+    yield "select", SelectInput(f"Who is the mayor of {place}?", "base", "text", about), "yes" if known else "no"
 
 
 def _tree(question: str, place: str) -> Art:

@@ -74,7 +74,7 @@ class QuestionService:
             stack.push_async_callback(routed.close)
         services = planner, RemoteRetriever(models), RemoteGenerator(models, ProcessGuard("generator").call)
         logical = RemoteRetriever(models, "logic")
-        sources = open_sources(self.sources, services[1], services[2], logical) if self.sources else None
+        sources = open_sources(self.sources, services[1], services[2], logical, planner) if self.sources else None
         if sources:
             stack.push_async_callback(sources.close)
         turn = self._admission.turn if self._admission else nullcontext

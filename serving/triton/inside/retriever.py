@@ -9,7 +9,7 @@ from typing import NamedTuple
 from revelator.errors import InvalidRequest, RevelatorError
 from revelator.trace import Passage
 from serving.retrieval import Index
-from serving.retrieval.logical_search import search_logical
+from serving.retrieval.logical_search import LogicalSettings, search_logical
 from serving.triton.inside.batches import run_groups
 
 QUERY_BYTES = 131_072  # a logical query of 20,000 characters in any script
@@ -24,9 +24,10 @@ class Search(NamedTuple):
     language: str = "words"
 
 
-def search(index: Index, searches: Sequence[Search]) -> list[list[Passage] | RevelatorError]:
-    """One outcome a search, in order: at most `k` passages, or the error that it alone meets."""
-    return run_groups(searches, _choose_group, partial(_search_together, index))
+def search(index: Index, logic: LogicalSettings, searches: Sequence[Search]) -> list[list[Passage] | RevelatorError]:
+    """One outcome a search, in order: at most `k` passages, or the error that it alone meets. `logic`: how logical
+    queries are run."""
+    return run_groups(searches, _choose_group, partial(_search_together, index, logic))
 
 
 def _choose_group(one: Search) -> tuple[str, int] | RevelatorError:
@@ -35,9 +36,11 @@ def _choose_group(one: Search) -> tuple[str, int] | RevelatorError:
     return one.language, one.k
 
 
-def _search_together(index: Index, language: str, k: int, searches: Sequence[Search]) -> Sequence[list[Passage]]:
+def _search_together(
+    index: Index, logic: LogicalSettings, language: str, k: int, searches: Sequence[Search]
+) -> Sequence[list[Passage]]:
     if language == "words":
         return index.search_many([one.query for one in searches], k)
     if language == "logic":
-        return [search_logical(index, one.query, k) for one in searches]
+        return [search_logical(index, one.query, k, logic) for one in searches]
     raise InvalidRequest(f"there is no language {language!r}", hint="one of words, logic")

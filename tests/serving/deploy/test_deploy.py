@@ -142,6 +142,19 @@ def test_a_damaged_adapter_is_refused_before_the_live_version_is_touched(version
     assert state(tmp_path / "home") == before
 
 
+def test_a_version_that_cannot_select_sources_is_refused_where_the_release_selects_them(versions, index, tmp_path):
+    deploy(tmp_path, versions[1])
+    sources = tmp_path / "sources.yaml"
+    sources.write_text("sources: [{kind: text}]")
+    repository.lay_out(tmp_path, Settings(index=index, sources=sources))
+    sources.write_text("select: revelator\nsources: [{kind: text}]")
+    with pytest.raises(ArtifactError, match="has not learned the task select"):
+        deploy(tmp_path, versions[2])
+    assert read_release(tmp_path).version == 1
+    sources.write_text("select: rules\nsources: [{kind: text}]")
+    assert deploy(tmp_path, versions[2]).release.version == 2
+
+
 def test_a_full_disk_is_refused_before_the_live_version_is_touched(versions, tmp_path, capfd):
     first = deploy(tmp_path, versions[1])
     before = state(tmp_path)

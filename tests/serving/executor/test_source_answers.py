@@ -215,7 +215,7 @@ async def test_what_choosing_the_sources_took_is_counted(endpoint: Endpoint) -> 
     await writer.close()
     assert (trace.answers, there[0].asked) == (["Ada"], [])
     assert trace.usage.generator_calls == 2
-    assert [call["task"] for call in trace.nodes[0].list_calls()] == ["select", "relevance", "read", "search:notes"]
+    assert [call["task"] for call in trace.nodes[0].list_calls()] == ["write", "relevance", "read", "search:notes"]
 
 
 @pytest.mark.parametrize(

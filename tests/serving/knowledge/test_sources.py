@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from revelator.errors import ConfigError, Unavailable
+from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.plans.art import Art, Call, Filter, Relate, Search
+from revelator.tasks import TASKS, SelectInput
 from serving.executor.trees import run_tree_alone
 from serving.guard import Patience
 from serving.knowledge.config import open_sources, read_sources
 from serving.knowledge.operators import Found, Query, build_direct_query, build_leaf_query, build_query
 from serving.knowledge.selection import SourceSettings, score_by_rules
-from serving.knowledge.sources import Sources
+from serving.knowledge.sources import Sources, TextSource
+from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.generators import EndpointGenerator
-from serving.triton.repository import Settings, choose_parameters
+from serving.protocols import Completion
+from serving.retrieval.logic import Operators
+from serving.retrieval.logical_config import LogicalConfig, read_logical_options
+from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
+from serving.triton.repository import Settings, choose_parameters, lay_out
 from tests.conftest import Endpoint
+from tests.serving.executor.world import Toy
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 from tests.serving.knowledge.toy_web import Web
 
@@ -176,7 +183,7 @@ async def test_a_language_model_names_the_sources_to_ask(choosing: Sources, endp
     gathered = await choosing.gather(build_leaf_query(template, "Where was Ada Quill born?"), 3)
     assert [report.source for report in gathered.reports] == ["films", "notes"]
     assert gathered.selection.detail == {"by": "model"}
-    assert (gathered.selection.call["task"], gathered.selection.call["tokens_in"]) == ("select", 11)
+    assert (gathered.selection.call["task"], gathered.selection.call["tokens_in"]) == ("write", 11)
 
 
 @pytest.mark.parametrize(("reply", "says"), [(["nobody"], "names no source"), ("down", "answered 503")])
@@ -200,6 +207,88 @@ def test_sources_that_a_language_model_selects_need_one(tmp_path: Path, index: P
     path.write_text("select: model\nsources: [{kind: sparql}]")
     with pytest.raises(ConfigError, match="none is served"):
         open_sources(path)
+
+
+@dataclass
+class Judge:
+    """A revelator that says how likely each source is; `prompts` are those that it was asked with."""
+
+    yes: list[float]
+    prompts: list[str] = field(default_factory=list)
+
+    async def complete(self, task: str, prompts: list[str], *, temperature: float = 0.0) -> list[Completion]:
+        if not self.yes:
+            raise Unavailable("the model is gone", final=True)
+        self.prompts += prompts
+        return [Completion("yes" if p >= 0.5 else "no", {"yes": p, "no": 1 - p}, 20) for p in self.yes]
+
+
+@pytest.mark.parametrize(
+    ("yes", "per_leaf", "asked"),
+    [
+        ([0.9, 0.2, 0.6], None, "films notes"),
+        ([0.6, 0.2, 0.9], 1, "notes"),
+        ([0.3, 0.2, 0.1], None, "films papers notes"),
+        ([], None, "films papers notes"),
+    ],
+)
+async def test_the_revelator_says_which_sources_hold_the_answer(
+    yes: list[float], per_leaf: int | None, asked: str
+) -> None:
+    """It sees the question of the plan, and what each source holds; where it says yes of none, all are asked."""
+    judge, template, names = Judge(yes), "Where was {director} born?", ["films", "papers", "notes"]
+    there = [ToySource(name, "graph" if name == "films" else "text") for name in names]
+    about = {"films": "films and who made them"}
+    settings = SourceSettings(select="revelator", per_leaf=per_leaf)
+    sources = Sources(there, settings, revelator=judge, about=about).keep(names)
+    gathered = await sources.gather(build_leaf_query(template, "Where was Ada Quill born?"), 3)
+    assert " ".join(report.source for report in gathered.reports) == asked
+    assert gathered.selection.usage.model_calls == 3
+    if yes:
+        shown = SelectInput(template, "films", "graph", "films and who made them")
+        assert judge.prompts[0] == TASKS["select"].render(shown)
+        assert gathered.selection.detail == {"by": "revelator", "points": dict(zip(names, yes, strict=True))}
+    else:
+        assert gathered.selection.detail["error"] == "the model is gone: all were asked"
+
+
+def test_a_model_that_has_not_learned_to_select_is_refused_before_it_serves(tmp_path: Path, index: Path) -> None:
+    path = tmp_path / "sources.yaml"
+    path.write_text("select: revelator\nsources: [{kind: text}]")
+    with pytest.raises(ArtifactError, match="has not learned the task select"):
+        choose_parameters(tmp_path, Settings(index=index, sources=path))
+    planner = PlannerConfig(url="http://127.0.0.1:9/v1", model="m")
+    assert choose_parameters(tmp_path, Settings(index=index, sources=path, planner=planner))
+    with pytest.raises(ConfigError, match="the revelator is to select the sources, and none is here"):
+        open_sources(path, Toy())
+
+
+def test_a_text_source_runs_logical_queries_with_operators_and_calibration_of_its_own(
+    tmp_path: Path, index: Path
+) -> None:
+    path = tmp_path / "sources.yaml"
+    path.write_text(f"sources: [{{kind: text, index: {index}, logical: {{negation: reciprocal, calibration: self}}}}]")
+    [source] = open_sources(path).all
+    assert isinstance(source, TextSource) and isinstance(source.logical, LogicalRetriever)
+    assert source.logical.settings == LogicalSettings(Operators(negation="reciprocal"), calibration="self")
+    path.write_text(f"sources: [{{kind: text, index: {index}, logical: {{calibration: none.json}}}}]")
+    with pytest.raises(ArtifactError, match="the calibration cannot be read"):
+        open_sources(path)
+    path.write_text("sources: [{kind: text, logical: {negation: reciprocal}}]")
+    with pytest.raises(ConfigError, match="`logical` without `index`"):
+        open_sources(path, Toy())
+
+
+def test_the_served_index_runs_logical_queries_as_the_deployment_says(tmp_path: Path, index: Path) -> None:
+    """What is recorded holds until it is said anew."""
+    how = read_logical_options(["negation=reciprocal", "calibration=self"])
+    lay_out(tmp_path, Settings(index=index, logic=how))
+    recorded = choose_parameters(tmp_path, Settings(index=index))["retriever"]["logic"]
+    assert LogicalConfig.model_validate_json(recorded).read().operators.negation == "reciprocal"
+    with pytest.raises(ConfigError, match="negation"):
+        read_logical_options(["negation=never"])
+    with pytest.raises(ConfigError, match="not NAME=VALUE"):
+        read_logical_options(["negation"])
 
 
 async def test_of_more_than_three_sources_rules_choose() -> None:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from revelator.artifact import MANIFEST
+from revelator.artifact import MANIFEST, list_learned_tasks, require_task
 from revelator.errors import ArtifactError, Cancelled, InvalidRequest, ServingError
-from revelator.tasks import TASKS, RelevanceInput
+from revelator.tasks import FIRST_TASKS, TASKS, RelevanceInput
 from serving.models.engine import Engine
 from serving.models.local import LocalRevelator, complete
 from serving.models.onnx_model import OnnxModel
@@ -298,6 +298,18 @@ def test_an_adapter_of_other_prompts_or_grammar_is_refused(tmp_path: Path, toy_b
     with pytest.raises(ArtifactError, match=says) as caught:
         Engine(toy_base, folder)
     assert "train again" in str(caught.value)
+
+
+def test_an_adapter_that_lists_no_tasks_is_taken_after_a_task_was_added(tmp_path: Path, toy_base: Path) -> None:
+    folder = write_adapter(tmp_path / "old", toy_base)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    assert manifest.pop("tasks") == sorted(FIRST_TASKS)
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    assert Engine(toy_base, folder).manifest
+    assert list_learned_tasks(toy_base, folder) == set(FIRST_TASKS)
+    with pytest.raises(ArtifactError, match="has not learned the task select") as caught:
+        require_task("select", toy_base, folder)
+    assert "train it on a set" in str(caught.value)
 
 
 def test_a_damaged_or_missing_file_is_named(tmp_path: Path, toy_base: Path) -> None:

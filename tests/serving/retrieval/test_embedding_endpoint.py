@@ -17,13 +17,13 @@ from tests.chat_server import Handler, Server, fails, running
 SIZE = 64
 
 
-def embeds(handler: Handler, size: int = SIZE) -> None:
+def embeds(handler: Handler, size: int = SIZE, salt: str = "") -> None:
     """A text's vector counts its words, each at the place of its checksum; rows come in reverse."""
     rows = []
     for index, text in enumerate(handler.body["input"]):
         vector = [0.0] * size
         for word in text.lower().split():
-            vector[zlib.crc32(word.encode()) % size] += 1.0
+            vector[zlib.crc32(f"{salt}{word}".encode()) % size] += 1.0
         rows.append({"object": "embedding", "index": index, "embedding": vector})
     body = {"object": "list", "model": handler.body["model"], "data": rows[::-1], "usage": {}}
     handler.send(200, json.dumps(body).encode())
@@ -92,9 +92,11 @@ def test_a_reply_that_gives_no_vectors_is_one_clear_error(
     assert not (tmp_path / "ix").exists()
 
 
-def test_another_model_under_the_same_name_is_noticed(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", [lambda handler: embeds(handler, 32), lambda handler: embeds(handler, salt="x")])
+def test_another_model_under_the_same_name_is_noticed(server: Server, tmp_path: Path, other: Any) -> None:
+    """By the size of its vectors, or by that of one text."""
     folder = build(server, tmp_path)
-    server.replies = [lambda handler: embeds(handler, 32)]
+    server.replies = [other]
     with pytest.raises(ArtifactError, match="not the one that this index was built with"):
         Index.open(folder).search("red", 1)
 
