@@ -14,7 +14,7 @@ export REVELATOR_HOME=runs/blend-home REVELATOR_WORLD=runs/blend-train
 BLEND=runs/blend SAMPLE=${SAMPLE:-90}
 
 [ -f $REVELATOR_WORLD/manifest.json ] || revelator data world --size 3000 --seed 71 --out $REVELATOR_WORLD
-[ -f runs/sets/blend/manifest.json ] || revelator data build data_gen/configs/world.yaml --out runs/sets/blend
+[ -f runs/sets/blend/manifest.json ] || revelator data build data_gen/configs/select.yaml --out runs/sets/blend
 [ -f $BLEND/manifest.json ] ||
   revelator data world --size 10000 --route complex --seed 23 --out runs/blend-world --blend $BLEND
 [ -f $BLEND/adapter/manifest.json ] || revelator train select --set runs/sets/blend --out $BLEND/adapter

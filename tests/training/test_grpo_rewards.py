@@ -23,6 +23,7 @@ FITTING = {
     "route": {"valid", "label"},
     "relevance": {"valid", "label"},
     "end": {"valid", "label"},
+    "select": {"valid", "label"},
 }
 STEPS = {
     "Who is the mayor of Port Velm?": ["Ama Oyelaran"],
