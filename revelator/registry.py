@@ -247,16 +247,18 @@ def _write_flavor(folder: Path, model_id: str, run_id: str, base: str) -> Path:
 
 
 def _list_requirements() -> list[str]:
-    """What serving needs, in the versions that are installed here; a range of what is not."""
-    wanted = [Requirement(line) for line in requires("revelator") or ()]
-    wanted = [one for one in wanted if one.marker is None or one.marker.evaluate({"extra": "serve"})]
+    """What serving needs, faiss included, which `serving.retrieval` imports: in the versions that are installed here; a
+    range of what is not."""
+    known = [Requirement(line) for line in requires("revelator") or ()]
+    extras = [{"extra": "serve"}, {"extra": "dense"}]
+    wanted = [one for one in known if one.marker is None or any(map(one.marker.evaluate, extras))]
     for one in wanted:
         one.marker = None
         with suppress(PackageNotFoundError):
             one.specifier = SpecifierSet(
                 f"=={parse_version(find_version(one.name)).public}"
             )  # 2.13.0+cpu is no release
-    return sorted(map(str, wanted))
+    return sorted(set(map(str, wanted)))
 
 
 def resolve(name: str, alias_or_version: str | int) -> Version:

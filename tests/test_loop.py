@@ -1,6 +1,6 @@
 """The whole loop with a real MLflow server and a real Triton server: people correct plans of a wording that the served
 version has never read, and the next version plans it right and the old questions no worse. `examples/loop.sh` is run
-as a newcomer would, with the margins and steps that ship, on a smaller world."""
+as a newcomer would, on a smaller world and fewer rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_forty_corrected_questions_of_a_new_wording_make_a_version_that_plans_it
     home = tmp_path / "home"
     mlflow_port, page_port = str(find_port()), str(find_port())
     environment = os.environ | {"REVELATOR_HOME": str(home), "REVELATOR_WORLD": str(home / "world")}
-    environment |= {"MLFLOW_PORT": mlflow_port, "PAGE_PORT": page_port}
+    environment |= {"MLFLOW_PORT": mlflow_port, "PAGE_PORT": page_port, "LIMIT": "40", "MARGIN": "0.1"}
     environment |= {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "OMP_WAIT_POLICY": "PASSIVE"}
     serve_a_champion(home, environment)
 

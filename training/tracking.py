@@ -50,8 +50,12 @@ def open_tracked_run(run_id: str | None, name: str, description: str | None = No
 
     An error marks the run FAILED, a stop KILLED; its curves stay.
     """
-    new: dict[str, Any] = {} if run_id else {"run_name": name, "description": description}
-    with mlflow.start_run(run_id=run_id, log_system_metrics=True, **new) as run:
+    with mlflow.start_run(
+        run_id=run_id,
+        run_name=None if run_id else name,
+        description=None if run_id else description,
+        log_system_metrics=True,
+    ) as run:
         try:
             yield run.info.run_id
         except KeyboardInterrupt:

@@ -81,7 +81,8 @@ class Inquiry:
         options["reuse"] = earlier.trace if earlier else None
         options["history"] = wanted.history
         asked = self.server.stream(wanted.question, **options)
-        begun, span = False, None
+        begun = False
+        span: Any = None
         try:
             async with aclosing(asked) as events:
                 with spans.span("ask", "client", ends=False) as span:  # the request carries it

@@ -56,6 +56,7 @@ def test_a_version_on_an_embedded_base_plans_where_this_package_is_not_installed
     assert ran.returncode == 0 and ran.stdout.strip(), ran.stderr
     needed = (Path(source) / "requirements.txt").read_text(encoding="utf-8").splitlines()
     assert not [line for line in needed if line.startswith("revelator") or "+" in line]
+    assert any(line.startswith("faiss-cpu==") for line in needed)
 
 
 def folder_of(model: mlflow.pyfunc.PyFuncModel) -> Path:
