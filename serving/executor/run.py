@@ -121,7 +121,8 @@ def _find_opening_answers(question: str, plan: PlanRun) -> tuple[str, ...]:
     for, too: "Who leads Tern, and where did she study?", but not "Where did the leader of Tern study?"."""
     first = plan.leaves[0].text.rstrip("? ")
     rest = question[len(first) :]
-    if len(plan.leaves) == 1 or not question.startswith(first) or not rest.startswith(("?", ",", " and ")):
+    goes_on = rest.startswith(("?", ",", " and ")) and rest.strip("? ")
+    if len(plan.leaves) == 1 or not question.startswith(first) or not goes_on:
         return ()
     return tuple(answer for call in plan.list_answered_calls(0) for answer in call.answers)
 

@@ -43,6 +43,7 @@ async def test_a_dependent_leaf_is_asked_after_and_with_the_value_before_it(toy)
         ("Who wrote A? And when was she born?", ["Ann", "1950"]),
         ("When was the person who wrote A born?", ["1950"]),
         ("Who wrote A to win the prize, and when was she born?", ["1950"]),
+        ("Who wrote A?", ["1950"]),
     ],
 )
 async def test_a_chain_answers_with_its_first_value_too_if_the_question_begins_with_its_first_step(
