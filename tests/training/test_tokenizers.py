@@ -92,7 +92,9 @@ def test_prompts_boundary_and_labels_tokenise_alike_in_training_and_serving(
         assert tokens.labels[len(prompt) :] == tokens.input_ids[len(prompt) :]
         if row.label:
             assert (
-                tokens.labels[len(prompt)] == engine._find_first_token(row.label) == find_first_token(tokenizer, row.label)
+                tokens.labels[len(prompt)]
+                == engine._find_first_token(row.label)
+                == find_first_token(tokenizer, row.label)
             )
         assert engine.tokenizer.decode(tokens.input_ids[len(prompt) :]) == row.completion + tokenizer.eos_token
     assert {task.name for task in TASKS.values() if task.labels} <= {row.task for row in rows if row.label}
