@@ -50,18 +50,11 @@ Way = Callable[[str, Sequence[str]], Awaitable[list[Timed]]]
 def start_vllm(environment: Path, threads: int) -> Iterator[str]:
     """The address of vLLM over the base, once it answers. Blocks are of 32 tokens: a CPU's own 128 are more than the
     beginning that documents' prompts share."""
-    url = "http://127.0.0.1:8177"
-    program = environment / "bin"
-    command = [
-        str(program / "vllm"),
-        "serve",
-        str(base_folder("tiny")),
-        "--served-model-name",
-        "tiny",
-        "--port",
-        "8177",
-    ]
-    command += ["--host", "127.0.0.1", "--dtype", "float32", "--enforce-eager", "--max-model-len", "1024"]
+    port = "8177"
+    url, program = f"http://127.0.0.1:{port}", environment / "bin"
+    command = [f"{program}/vllm", "serve", f"{base_folder('tiny')}", "--served-model-name", "tiny"]
+    command += ["--host", "127.0.0.1", "--port", port, "--dtype", "float32", "--enforce-eager"]
+    command += ["--max-model-len", "1024"]
     command += ["--logprobs-mode", "processed_logprobs", "--block-size", "32"]
     command += ["--enable-lora", "--max-loras", str(ADAPTERS), "--max-lora-rank", "16"]
     own = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}

@@ -255,9 +255,8 @@ def _list_requirements() -> list[str]:
     for one in wanted:
         one.marker = None
         with suppress(PackageNotFoundError):
-            one.specifier = SpecifierSet(
-                f"=={parse_version(find_version(one.name)).public}"
-            )  # 2.13.0+cpu is no release
+            release = parse_version(find_version(one.name)).public  # the index has no 2.13.0+cpu
+            one.specifier = SpecifierSet(f"=={release}")
     return sorted(set(map(str, wanted)))
 
 
