@@ -68,12 +68,12 @@ def ask(
 
     \b
     Examples:
-      revelator ask "Who founded the company that distributed UHF?"
-      revelator ask "Where was UHF's director born?" --plan "Who directed UHF? * Where was {director} born?"
-      revelator ask "Who directed UHF?" --stream
-      revelator ask "Who directed UHF?" --strategy single --json > trace.json
+      revelator ask "Where did the designer of the Heron gauge study?"
+      revelator ask "Who designed the Heron gauge?" --stream
+      revelator ask "Who designed the Heron gauge?" --strategy single --json > trace.json
       revelator ask "Which papers deal with gene therapy, but not in mice?" --strategy logic
-      revelator ask "Who directed UHF?" --plan "Who directed UHF? * Where was {director} born?" --reuse trace.json
+      PLAN="Who designed the Heron gauge? * Where did {designer} study?"
+      revelator ask "Where did the designer of the Heron gauge study?" --plan "$PLAN" --reuse trace.json
     """
     from revelator.client import Client, Options
     from revelator.trace_view import print_trace

@@ -447,7 +447,9 @@ def write_pairs(folder: Path, *questions: str) -> Path:
     return folder / "mine.yaml"
 
 
-def test_pairs_alone_are_no_set_to_learn_planning_from(tmp_path: Path) -> None:
+def test_pairs_alone_are_no_set_to_learn_planning_from_and_training_warns_of_one_that_was_built_all_the_same(
+    tmp_path: Path,
+) -> None:
     config, out = write_pairs(tmp_path, *(f"Who leads the town number {n}?" for n in range(30))), tmp_path / "set"
     call = ["data", "build", str(config), "--out", str(out)]
     with pytest.raises(DataError, match=r"no question of this set has several hops.*unlearns") as error:
@@ -455,6 +457,9 @@ def test_pairs_alone_are_no_set_to_learn_planning_from(tmp_path: Path) -> None:
     assert "--allow-single" in (error.value.hint or "") and not out.exists()
     assert CliRunner().invoke(revelator, [*call, "--allow-single"], catch_exceptions=False).exit_code == 0
     assert read_manifest(out)["counts"]["shape"]["train"].keys() == {"A"}
+    home = str(tmp_path / "home")
+    trained = CliRunner().invoke(revelator, ["train", "demo", "--set", str(out), "--base", "./none", "--home", home])
+    assert "warning" in trained.stderr and "unlearns to plan" in trained.stderr
 
 
 def test_plans_of_several_shapes_are_no_fault() -> None:
