@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from revelator.artifact import base_digest, read_manifest
 from revelator.endpoints import check_url
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.language_model import MESSAGE_CHARACTERS, read_key
@@ -53,19 +54,34 @@ class VllmServer:
 
     def list_versions(self) -> set[int]:
         """The versions that are loaded."""
-        names = [str(model["id"]) for model in self._call("GET", "models").get("data", [])]
+        names = [str(model["id"]) for model in self._list_models()]
         numbers = [name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)]
         return {int(number) for number in numbers if number.isdigit()}
 
     def load(self, version: int, adapter: Path) -> None:
         """Returns when the version answers; one that is loaded stays as it is."""
         if version not in self.list_versions():
+            self._check_base(adapter)
             named = {"lora_name": f"{PREFIX}{version}", "lora_path": str(adapter.resolve())}
             self._call("POST", "load_lora_adapter", named)
 
     def unload(self, version: int) -> None:
         if version in self.list_versions():
             self._call("POST", "unload_lora_adapter", {"lora_name": f"{PREFIX}{version}"})
+
+    def _check_base(self, adapter: Path) -> None:
+        """Refuses an adapter of another base: vLLM would take it, and answer at random. A base that lies here is
+        compared by its digest, one that lies elsewhere by its name."""
+        trained = read_manifest(adapter)
+        for base in (Path(model["root"]) for model in self._list_models() if model.get("root") and not model["parent"]):
+            same_name = base.name.lower() == Path(trained.base_name).name.lower()
+            if not (base_digest(base) == trained.base_digest if base.is_dir() else same_name):
+                message = f"the server's base is {base}; the adapter was trained on {trained.base_name}"
+                hint = "serve that base, from a folder of that name"
+                raise ArtifactError(message, where=str(adapter), hint=hint)
+
+    def _list_models(self) -> list[dict[str, Any]]:
+        return list(self._call("GET", "models").get("data", []))
 
     def _call(self, method: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
         key = read_key()

@@ -46,8 +46,8 @@ ROUTE = TASKS["route"].render(RouteInput(QUESTION))
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A registry with versions 1 and 2 of adapters of the base that vLLM serves. It refuses the others: 3 for its rank,
-    4 for its modules, and 5 is of another base."""
+    """A registry with versions 1 and 2 of adapters of the base that vLLM serves. The others are refused: 3 for its rank,
+    4 for its modules, and 5 as it is of another base."""
     home = tmp_path_factory.mktemp("registry")
     store = f"sqlite:///{home / 'mlflow.db'}"
     registry.connect(store, home)
@@ -120,13 +120,13 @@ def test_twenty_switches_under_load_fail_no_question_and_no_answer_is_by_two_ver
     assert set(answered) == {"1", "2"}
 
 
-@pytest.mark.parametrize(("number", "says"), [(3, "rank"), (4, "DoRA"), (5, "")])
+@pytest.mark.parametrize(("number", "says"), [(3, "rank"), (4, "DoRA"), (5, "the server's base is")])
 def test_a_version_that_vllm_refuses_leaves_the_old_one_answering(
     vllm_url: str, versions: dict[int, registry.Version], tmp_path: Path, number: int, says: str
 ) -> None:
     deploy(tmp_path, versions[2], vllm=vllm_url)
     before = read_release(tmp_path)
-    with pytest.raises(ArtifactError, match=rf"refuses the adapter.*{says}"):
+    with pytest.raises(ArtifactError, match=says):
         deploy(tmp_path, versions[number])
     assert read_release(tmp_path) == before and VllmServer(vllm_url).list_versions() == {2}
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from revelator.artifact import base_folder
+from revelator.artifact import base_folder, list_learned_tasks
 from revelator.tasks import TASKS, Task
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.engine import Engine
 from serving.models.local import complete
 from tests.serving.models.test_endpoint_revelator import PROMPTS
+
+LEARNED = [TASKS[name] for name in sorted(list_learned_tasks(base_folder("tiny")))]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ async def test_transformers_serve_is_asked_in_a_form_that_it_takes(
 
 
 @pytest.mark.vllm
-@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+@pytest.mark.parametrize("task", LEARNED, ids=lambda task: task.name)
 async def test_vllm_answers_a_training_prompt_as_the_engine_does(
     vllm_url: str,
     engine: Engine,
