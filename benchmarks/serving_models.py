@@ -31,7 +31,7 @@ from decoding import DOCUMENTS, read_real_questions
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-from revelator.artifact import base_folder
+from revelator.artifact import base_digest, base_folder, write_manifest
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.engine import Engine
@@ -160,12 +160,14 @@ async def measure_labels(ours: Way, theirs: Way, questions: Sequence[str]) -> No
 
 async def measure_adapters(url: str, folder: Path, prompts: Sequence[str]) -> None:
     server = VllmServer(url)
+    base = base_folder("tiny")
     for number in range(1, ADAPTERS + 1):
         torch.manual_seed(number)
         lora = LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM")  # which leaves the base as it is
-        model = AutoModelForCausalLM.from_pretrained(base_folder("tiny"))
-        get_peft_model(model, lora).save_pretrained(folder / str(number))
-        server.load(number, folder / str(number))
+        adapter = folder / str(number)
+        get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora).save_pretrained(adapter)
+        write_manifest(adapter, base_name="tiny", base_digest=base_digest(base), data_digest="", run_id="")
+        server.load(number, adapter)
     names = [f"revelator-{number}" for number in range(1, ADAPTERS + 1)]
     ways = {"the base": ask_vllm(url, "tiny"), "one adapter": ask_vllm(url, names[0])}
     ways |= {f"{ADAPTERS} adapters": ask_vllm(url, *names)}

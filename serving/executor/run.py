@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 
 from revelator.limits import Limits
 from revelator.plans import Expression
@@ -97,9 +98,9 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
     """Makes the answer of a plan from those of its leaves.
 
     A chain answers with its last stage, and its first where the question begins with that; a list with the answers of
-    its parts. Where the question compares, counts or
-    judges them, code answers if it is sure, else the generator, unless `Writing.merge` says otherwise. Code is not sure
-    of a fan-out that a limit cut or that failed in part.
+    its parts. Where the question compares, counts or judges them, code answers if it is sure, else the generator, from
+    what the parts answer or, where it writes nothing, from the passages that they were read from, unless
+    `Writing.merge` says otherwise. Code is not sure of a fan-out that a limit cut or that failed in part.
     """
     node = run.open("merge")
     with run.recorder.record(node):
@@ -108,6 +109,8 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
         is_open = by_code is None and run.route != "compound" and needs_judgement(run.question)
         if run.writing.merge == "generator" or (run.writing.merge == "auto" and is_open):
             written = await _answer_by_generator(run, node, _list_answered_steps(plan))
+            if is_open and written is None and _differ(parts):
+                written = await _read_again(run, node, plan)
         if is_open and written is None and sum(bool(part.answers) for part in parts) > 1:
             node.detail["unsupported"] = "what the parts answer could not be put together: their answers are listed"
         merged = written or by_code or _list_answers(parts)
@@ -178,10 +181,25 @@ def _list_answers(parts: list[Part]) -> Merged:
 
 
 async def _answer_by_generator(run: Run, node: Node, steps: tuple[Step, ...]) -> Merged | None:
-    if not steps:
-        return None
+    """What the generator makes of the answers of the parts."""
+    request = GenerateRequest("merge", run.question, steps=steps)
+    return await _generate(run, node, request, "generator") if steps else None
+
+
+async def _read_again(run: Run, node: Node, plan: PlanRun) -> Merged | None:
+    """What the generator reads for the question itself in the passages that the parts were read from, the best of each
+    first."""
+    calls = [one.node for leaf in range(len(plan.leaves)) for one in plan.list_answered_calls(leaf)]
+    kept = [[p for p in call.documents if p.id in call.detail.get("kept", ())] for call in calls]
+    best_first = [passage for rank in zip_longest(*kept) for passage in rank if passage]
+    node.documents = list({passage.id: passage for passage in best_first}.values())[: run.limits.documents]
+    request = GenerateRequest("read", run.question, passages=tuple(node.documents))
+    return await _generate(run, node, request, "read from the passages of the parts") if node.documents else None
+
+
+async def _generate(run: Run, node: Node, request: GenerateRequest, method: str) -> Merged | None:
     try:
-        await run.models.generate(node, GenerateRequest("merge", run.question, steps=steps))
+        await run.models.generate(node, request, run.limits.answer_floor)
     except Exception as error:
         log.warning("merge failed: %s: %s", type(error).__name__, error)
         node.status, node.error = "failed", f"{type(error).__name__}: {error}"
@@ -189,7 +207,13 @@ async def _answer_by_generator(run: Run, node: Node, steps: tuple[Step, ...]) ->
     if not node.answers:
         node.status, node.error = "ok", None  # nothing was lost: the answers of the parts are listed instead
         return None
-    return Merged(tuple(node.answers), "generator")
+    return Merged(tuple(node.answers), method)
+
+
+def _differ(parts: Sequence[Part]) -> bool:
+    """Whether each part has answers, and no two the same: reading cannot tell apart what is equal."""
+    answers = {part.answers for part in parts}
+    return len(parts) > 1 and len(answers) == len(parts) and () not in answers
 
 
 def _write_answer(run: Run, node: Node, merged: Merged) -> None:

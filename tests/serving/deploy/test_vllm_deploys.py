@@ -46,8 +46,8 @@ ROUTE = TASKS["route"].render(RouteInput(QUESTION))
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A registry with versions 1 and 2 of adapters of the base that vLLM serves. The others are refused: 3 for its rank,
-    4 for its modules, and 5 as it is of another base."""
+    """A registry with versions 1 and 2 of adapters of the base that vLLM serves. The others are refused: 3 for its
+    rank, 4 for its modules, and 5 as it is of another base."""
     home = tmp_path_factory.mktemp("registry")
     store = f"sqlite:///{home / 'mlflow.db'}"
     registry.connect(store, home)
