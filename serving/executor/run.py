@@ -19,6 +19,7 @@ from serving.executor.operations import (
     Member,
     Merged,
     Part,
+    can_be_read,
     compute,
     find_branches,
     make_parts,
@@ -110,7 +111,7 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
         if run.writing.merge == "generator" or (run.writing.merge == "auto" and is_open):
             written = await _answer_by_generator(run, node, _list_answered_steps(plan))
             if is_open and written is None and _differ(parts):
-                written = await _read_again(run, node, plan)
+                written = await _read_again(run, node, plan, parts)
         if is_open and written is None and sum(bool(part.answers) for part in parts) > 1:
             node.detail["unsupported"] = "what the parts answer could not be put together: their answers are listed"
         merged = written or by_code or _list_answers(parts)
@@ -186,15 +187,21 @@ async def _answer_by_generator(run: Run, node: Node, steps: tuple[Step, ...]) ->
     return await _generate(run, node, request, "generator") if steps else None
 
 
-async def _read_again(run: Run, node: Node, plan: PlanRun) -> Merged | None:
+async def _read_again(run: Run, node: Node, plan: PlanRun, parts: Sequence[Part]) -> Merged | None:
     """What the generator reads for the question itself in the passages that the parts were read from, the best of each
-    first."""
+    first; None where that cannot be the answer."""
     calls = [one.node for leaf in range(len(plan.leaves)) for one in plan.list_answered_calls(leaf)]
     kept = [[p for p in call.documents if p.id in call.detail.get("kept", ())] for call in calls]
     best_first = [passage for rank in zip_longest(*kept) for passage in rank if passage]
     node.documents = list({passage.id: passage for passage in best_first}.values())[: run.limits.documents]
     request = GenerateRequest("read", run.question, passages=tuple(node.documents))
-    return await _generate(run, node, request, "read from the passages of the parts") if node.documents else None
+    read = await _generate(run, node, request, "read from the passages of the parts") if node.documents else None
+    if read and can_be_read(run.question, [part.questions for part in parts], read.answers):
+        return read
+    node.documents, node.sentence = [], ""
+    for said in ("document", "probability"):
+        node.detail.pop(said, None)
+    return None
 
 
 async def _generate(run: Run, node: Node, request: GenerateRequest, method: str) -> Merged | None:

@@ -23,7 +23,7 @@ from serving.executor.operations.values import (
     parse_quantity,
     write_number,
 )
-from serving.executor.operations.wording import OF_SEVERAL, asks_count, needs_judgement, says_neither
+from serving.executor.operations.wording import OF_SEVERAL, asks_count, can_be_read, needs_judgement, says_neither
 
 __all__ = [
     "OF_SEVERAL",
@@ -32,6 +32,7 @@ __all__ = [
     "Merged",
     "Part",
     "asks_count",
+    "can_be_read",
     "compute",
     "compute_leaf",
     "find_branches",

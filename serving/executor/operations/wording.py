@@ -54,6 +54,23 @@ def says_neither(question: str, answers: Sequence[str]) -> bool:
     return not any(re.match(r"(yes|no)\b", answer, re.IGNORECASE) for answer in answers)
 
 
+def can_be_read(question: str, parts: Sequence[Sequence[str]], answers: Sequence[str]) -> bool:
+    """Whether a passage may say these answers of a question with several parts, whose questions are given. Where it has
+    to be yes or no, or one of the names that the question offers, nothing else is an answer; a number that is to be
+    computed stands in no passage.
+
+    >>> offered = [["How long is the Ouse?"], ["How long is the Tay?"]]
+    >>> [can_be_read("Which is longer, the Ouse or the Tay?", offered, [each]) for each in ("the Tay", "188 km")]
+    [True, False]
+    """
+    if asks_count(question) or asks_sum(question) or DIFFERENCE.search(question) or says_neither(question, answers):
+        return False
+    if not re.search(r"\bor\b", question):
+        return True
+    offered, said = ([f" {name} ".lower() for name in names] for names in (find_labels(question, parts), answers))
+    return "  " in offered or all(any(own in name or name in own for name in offered) for own in said)
+
+
 def needs_judgement(question: str) -> bool:
     """Whether a question asks for something that its parts' answers, one after the other, do not say."""
     asked = YES_NO.match(question) or DIFFERENCE.search(question) or _JUDGED.search(question)

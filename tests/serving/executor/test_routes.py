@@ -53,12 +53,16 @@ async def test_values_that_cannot_be_compared_are_listed_as_a_part_of_an_answer(
 
 async def test_what_code_cannot_merge_is_read_from_the_passages_of_the_parts(toy):
     question, plan = "Which studied by the sea, A or B?", "Where did A study? + Where did B study?"
-    values = {"Where did A study?": ["Ayr"], "Where did B study?": ["Uig"], f"read: {question}": ["B"]}
-    world = toy(values, {"translate_bnf": plan})
+    parts = {"Where did A study?": ["Ayr"], "Where did B study?": ["Uig"]}
+    world = toy(parts | {f"read: {question}": ["B"]}, {"translate_bnf": plan})
     trace = await world.executor().run(question, strategy="compile")
     assert (trace.answers, trace.outcome) == (["B"], "answered")
     read = [passage.id.partition("#")[0] for passage in world.requests[-1].passages]
     assert read == ["Where did A study?", "Where did B study?"] * 3 and trace.nodes[-1].documents
+
+    neither = toy(parts | {f"read: {question}": ["Ayr"]}, {"translate_bnf": plan})
+    trace = await neither.executor().run(question, strategy="compile")
+    assert (trace.answers, trace.outcome) == (["Ayr", "Uig"], "partial") and not trace.nodes[-1].documents
 
 
 async def test_a_compound_question_is_split_answered_in_parts_and_listed(toy):
