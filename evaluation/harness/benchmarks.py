@@ -24,9 +24,10 @@ from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
 from revelator.rows import read_manifest, stream_rows
 from serving.retrieval.build import build_index
+from serving.retrieval.index_folder import IndexSettings, Kind
 
 LEFT_BY = "see split, kinds, dev_of and sample"
-CLOSED = "closed"  # as `index` of a run
+CLOSED: dict[str, Kind] = {"closed": "bm25", "closed-dense": "dense", "closed-hybrid": "hybrid"}  # as `index` of a run
 PREDICTION_FIELDS = ("prediction", "predicted_answer", "answer")
 
 
@@ -109,7 +110,7 @@ def _merge_duplicates(questions: Iterable[BenchmarkQuestion]) -> list[BenchmarkQ
     return list(found.values())
 
 
-def build_closed_index(questions: Iterable[BenchmarkQuestion], home: Path) -> Path:
+def build_closed_index(questions: Iterable[BenchmarkQuestion], home: Path, kind: Kind = "bm25") -> Path:
     """Indexes the distinct passages of the questions, gold and distractors, below the home folder, once: the folder's
     name is their digest. Every gold passage is there, so nothing decides but retrieval and reading (as HippoRAG and its
     followers measure). Raises DataError for questions without passages."""
@@ -126,12 +127,12 @@ def build_closed_index(questions: Iterable[BenchmarkQuestion], home: Path) -> Pa
         if f"{title}{text}".strip()
     ]
     text = "".join(lines)
-    folder = home / "indexes" / f"closed-{sha256_text(text)[:12]}"
+    folder = home / "indexes" / f"closed-{kind}-{sha256_text(text)[:12]}"
     if not (folder / "manifest.json").is_file():
         with tempfile.TemporaryDirectory() as work:
             corpus = Path(work) / "passages.jsonl"
             corpus.write_text(text, encoding="utf-8")
-            build_index([corpus], folder)
+            build_index([corpus], folder, IndexSettings(kind=kind, model="" if kind == "bm25" else "minilm"))
     return folder
 
 

@@ -175,7 +175,8 @@ class RunConfig(Strict):
     its base, or the endpoint `planner` in its place; `index`; and the embedded reader or `generator`. With `url`, the
     run asks a running Triton; a baseline asks the inner models, with the token in the server's home folder `home`.
 
-    `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
+    `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others;
+    `closed-dense` and `closed-hybrid` find them by meaning.
     `limits` are those of `revelator.limits.Limits`. `merge` and `own_knowledge` say what the language model `generator`
     writes beyond the reading of passages.
     """

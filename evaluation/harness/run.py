@@ -57,8 +57,9 @@ def prepare_run(
     ids = tuple(question.id for question in benchmark.questions)
     if given:
         read_predictions(Path(str(config.system.predictions)), ids)
-    elif config.index == CLOSED and needs_index(config):
-        config = config.model_copy(update={"index": str(build_closed_index(benchmark.pool, Path(config.home)))})
+    elif (kind := CLOSED.get(config.index)) and needs_index(config):
+        index = build_closed_index(benchmark.pool, Path(config.home), kind)
+        config = config.model_copy(update={"index": str(index)})
     about: dict[str, Any] = {} if given else describe_system(config)
     return config, _describe_run(config, command, benchmark, ids, about), benchmark
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from evaluation.harness.benchmarks import CLOSED
 from evaluation.harness.folder import QuestionRow, read_questions, read_run
 from evaluation.run import evaluate
 from revelator.errors import DataError
@@ -37,13 +38,15 @@ MUSIQUE = {
 }
 
 
-def run(folder: Path, *rows: dict[str, Any], sample: int | None = None, **system: str) -> list[QuestionRow]:
+def run(
+    folder: Path, *rows: dict[str, Any], sample: int | None = None, index: str = "closed", **system: str
+) -> list[QuestionRow]:
     (folder / "musique.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     benchmark = {"format": "musique", "path": str(folder / "musique.jsonl"), "sample": sample}
     made = {
         "benchmark": benchmark,
         "system": system,
-        "index": "closed",
+        "index": index,
         "adapter": "base",
         "home": str(folder / "home"),
     }
@@ -53,12 +56,14 @@ def run(folder: Path, *rows: dict[str, Any], sample: int | None = None, **system
     return read_questions(out)
 
 
-def test_a_closed_index_holds_each_passage_of_all_questions_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", CLOSED)
+def test_a_closed_index_holds_each_passage_of_all_questions_once(tmp_path: Path, kind: str) -> None:
     other = MUSIQUE | {"id": "2hop__3_4", "question": "Where was Lantern Row's director born?"}
-    rows = run(tmp_path, MUSIQUE, other, sample=1, baseline="naive-5")
+    rows = run(tmp_path, MUSIQUE, other, sample=1, index=kind, baseline="naive-5")
     assert len(rows) == 1
     index = Index.open(Path(read_run(tmp_path / "naive-5").index["folder"]))
     found = index.search("Lantern Row, Ines Calloway or Sarnath", k=10)
+    assert index.settings.kind == CLOSED[kind]
     assert sorted((passage.title, passage.text) for passage in found) == sorted(PARAGRAPHS.items())
     assert rows[0].scores["recall@5"] == 1
 
