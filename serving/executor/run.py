@@ -8,7 +8,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import zip_longest
 
 from revelator.limits import Limits
 from revelator.plans import Expression
@@ -31,7 +30,7 @@ from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 from serving.executor.source_answers import answer_from_sources
 from serving.executor.writing import Writing
-from serving.knowledge.sources import Sources
+from serving.knowledge.sources import Sources, take_turns
 from serving.pauses import offload
 from serving.protocols import GenerateRequest
 
@@ -192,8 +191,7 @@ async def _read_again(run: Run, node: Node, plan: PlanRun, parts: Sequence[Part]
     first; None where that cannot be the answer."""
     calls = [one.node for leaf in range(len(plan.leaves)) for one in plan.list_answered_calls(leaf)]
     kept = [[p for p in call.documents if p.id in call.detail.get("kept", ())] for call in calls]
-    best_first = [passage for rank in zip_longest(*kept) for passage in rank if passage]
-    node.documents = list({passage.id: passage for passage in best_first}.values())[: run.limits.documents]
+    node.documents = list({passage.id: passage for passage in take_turns(kept)}.values())[: run.limits.documents]
     request = GenerateRequest("read", run.question, passages=tuple(node.documents))
     read = await _generate(run, node, request, "read from the passages of the parts") if node.documents else None
     if read and can_be_read(run.question, [part.questions for part in parts], read.answers):

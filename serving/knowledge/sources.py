@@ -214,7 +214,7 @@ def _combine(
     giving = [found for _, found in settled] if first and settled else [found for _, (found, _) in ended]
     lists = [found.passages for found in giving if found.passages]
     passages = [
-        _take_turns([groups[place] for groups in lists if place < len(groups)]) for place in range(len(query.texts))
+        take_turns([groups[place] for groups in lists if place < len(groups)]) for place in range(len(query.texts))
     ]
     return Gathered(
         selection,
@@ -228,7 +228,8 @@ def _combine(
     )
 
 
-def _take_turns(groups: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
+def take_turns(groups: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
+    """The first passage of each group, then the second of each, and so on."""
     return tuple(passage for turn in zip_longest(*groups) for passage in turn if passage is not None)
 
 
