@@ -3,16 +3,20 @@ and at the real vLLM."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from data_gen.world.generate import QUESTIONS, generate
 from revelator.artifact import base_folder, list_learned_tasks
-from revelator.tasks import TASKS, Task
+from revelator.tasks import TASKS, Task, TranslateInput
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.engine import Engine
 from serving.models.local import complete
+from serving.models.vllm_server import VllmServer
 from tests.serving.models.test_endpoint_revelator import PROMPTS
+from tests.serving.toy_model import write_adapter
 
 LEARNED = [TASKS[name] for name in sorted(list_learned_tasks(base_folder("tiny")))]
 
@@ -69,3 +73,22 @@ async def test_vllm_holds_a_chat_to_the_form_of_each_task(vllm_url: str, task: T
         assert is_cut_off or task.sound(reply.text) is not None
     if task.labels:
         assert not reply.degraded and sum(reply.probabilities.values()) == pytest.approx(1)
+
+
+@pytest.mark.vllm
+@pytest.mark.timeout(3600)
+async def test_an_adapter_of_random_weights_writes_plans_that_parse_and_check(
+    vllm_url: str, served_base: Path, tmp_path: Path
+) -> None:
+    """A thousand questions of the world, by turns in each plan language; one that is cut off is asked as it stands."""
+    generate(1000, 5, tmp_path / "world")
+    lines = (tmp_path / "world" / QUESTIONS).read_text().splitlines()
+    asked = [json.loads(line)["question"] for line in lines]
+    VllmServer(vllm_url).load(9, write_adapter(tmp_path / "random", served_base, seed=9, rank=8))
+    wild, written = planner(vllm_url, "revelator-9", prompt="trained"), 0
+    for number, task in enumerate(task for task in TASKS.values() if task.language):
+        prompts = [task.render(TranslateInput(question)) for question in asked[number::3]]
+        plans = await wild.complete(task.name, prompts)
+        assert all(task.sound(plan.text) is not None for plan in plans)
+        written += sum(not plan.degraded for plan in plans)
+    assert written > 0
