@@ -16,6 +16,7 @@ from typing import Any
 import mlflow
 from mlflow.data.dataset_source_registry import get_dataset_source_from_json
 from mlflow.data.meta_dataset import MetaDataset
+from mlflow.exceptions import MlflowException
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -67,7 +68,12 @@ def log_data_set(folder: Path, manifest: dict, context: str = "training") -> Non
     """Logs the instruction set that a run reads, and what it is read for."""
     source = get_dataset_source_from_json(json.dumps({"uri": str(folder.resolve())}), "local")
     dataset = MetaDataset(source, name=folder.name, digest=manifest["digest"][:DIGEST_CHARACTERS])  # type: ignore[abstract]
-    mlflow.log_input(dataset, context=context)
+    try:
+        mlflow.log_input(dataset, context=context)
+    except MlflowException as error:  # of two runs that log a new set at once, MLflow refuses one
+        if error.error_code != "BAD_REQUEST":
+            raise
+        mlflow.log_input(dataset, context=context)
     mlflow.log_dict(manifest, "set_manifest.json")
 
 
