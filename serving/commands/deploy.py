@@ -253,11 +253,12 @@ def _try_canary(
         rollout = Rollout(home, version, share, Rules(comparisons), minutes * 60, keep)
         verdict = rollout.run(lambda compared: progress.update(task, completed=compared))
     if as_json:
-        click.echo(json.dumps({**asdict(verdict), "deployed": verdict.passes}))
+        click.echo(json.dumps({**verdict.to_json(), "deployed": verdict.passes}))
     else:
         click.echo(f"prompts compared  {verdict.comparisons}, the canary failed on {verdict.errors:.1%}")
-        click.echo(f"valid             {verdict.validity:.1%}, the champion {verdict.champion_validity:.1%}")
-        click.echo(f"median latency    {verdict.latency_ms:.0f} ms, the champion {verdict.champion_latency_ms:.0f} ms")
+        click.echo(f"valid             {verdict.validity:.1%}, the released version {verdict.released_validity:.1%}")
+        released_ms = f"{verdict.released_latency_ms:.0f} ms"
+        click.echo(f"median latency    {verdict.latency_ms:.0f} ms, the released version {released_ms}")
         click.echo(f"agreement         {verdict.agreement:.1%}")
         click.echo(f"version {verdict.version} {'deployed' if verdict.passes else 'withdrawn'}")
     if not verdict.passes:
