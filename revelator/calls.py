@@ -45,11 +45,11 @@ class Attempts:
         seconds: float,
         *,
         clock: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] = random.random,
+        random: Callable[[], float] = random.random,
     ) -> None:
         self._left = retries
         self._clock = clock
-        self._chance = chance
+        self._random = random
         self._ends = clock() + seconds
         self._pause = FIRST_PAUSE
 
@@ -67,7 +67,7 @@ class Attempts:
         if isinstance(error, Overloaded) and error.retry_after_ms:
             pause = error.retry_after_ms / 1000
         self._pause *= 2
-        wait = pause * (1 + self._chance())
+        wait = pause * (1 + self._random())
         if wait >= self.seconds:
             raise error
         return wait
@@ -80,10 +80,10 @@ def is_retryable(error: RevelatorError) -> bool:
 
 @dataclass(eq=False)
 class Call:
-    """A call in flight. `end` ends the wait when its process has `died`; `holder` is that process, if known."""
+    """A call in flight. `cancel` ends the wait when its process has `died`; `holder` is that process, if known."""
 
     model: str
-    end: Callable[[], object]
+    cancel: Callable[[], object]
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     began: float = field(default_factory=time.monotonic)
     died: bool = False
@@ -97,8 +97,8 @@ class OpenCalls:
         self._calls: set[Call] = set()
         self._unprobed: set[str] = set()  # models that know no probes
 
-    def begin(self, model: str, end: Callable[[], object]) -> Call:
-        call = Call(model, end)
+    def begin(self, model: str, cancel: Callable[[], object]) -> Call:
+        call = Call(model, cancel)
         self._calls.add(call)
         return call
 
@@ -152,7 +152,7 @@ class OpenCalls:
         for call in calls:
             if call in self._calls:
                 call.died = True
-                call.end()
+                call.cancel()
 
 
 def add_call_id(request: Mapping[str, Any], call: Call) -> dict[str, Any]:

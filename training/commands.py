@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from revelator import registry
-from revelator.artifact import MANIFEST, TRAINING, base_folder, disk_errors, read_manifest
+from revelator.artifact import MANIFEST, TRAINING, explain_full_disk, find_base, read_manifest
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.minilm import fetch_minilm
 from revelator.options import AS_JSON, FOLDER, HOME, URI
@@ -187,7 +187,7 @@ def _check_sets(settings: TrainConfig | GrpoConfig | PretrainConfig, path: Path)
         if isinstance(settings, TrainConfig) and (fault := find_plan_fault(manifest["counts"]["shape"]["train"])):
             click.echo(f"warning: {folder}: {fault}", err=True)
     if settings.base and not (isinstance(settings, PretrainConfig) and settings.starts_from_minilm):
-        base_folder(settings.base)
+        find_base(settings.base)
 
 
 def _check_place(settings: AnyConfig) -> None:
@@ -211,7 +211,7 @@ def _train_in_work_folder(settings: AnyConfig, resume: bool, home: Path, trackin
     """Trains, and removes the work folder unless it holds a run that can go on. Exits as a training that failed."""
     work = settings.work
     made_parent = not work.parent.exists()
-    with disk_errors(work), lock_work(work, "starter"):
+    with explain_full_disk(work), lock_work(work, "starter"):
         result: dict = {}
         try:
             _announce_restart(work, resume)

@@ -15,8 +15,8 @@ from revelator import registry
 from revelator.artifact import (
     MANIFEST,
     AdapterManifest,
-    base_folder,
-    disk_errors,
+    explain_full_disk,
+    find_base,
     make_lasting_name,
     verify_adapter,
     verify_files,
@@ -125,7 +125,7 @@ def merge_adapter(adapter: Path, base: str | None, out: Path) -> dict[str, Any]:
     Weights are summed in the base's bf16. Raises ArtifactError when the adapter does not fit the base, or when the
     base's own weights are quantised.
     """
-    folder = base_folder(base or verify_files(adapter).base_name)
+    folder = find_base(base or verify_files(adapter).base_name)
     manifest = verify_adapter(adapter, folder)
 
     import torch
@@ -135,7 +135,7 @@ def merge_adapter(adapter: Path, base: str | None, out: Path) -> dict[str, Any]:
     from training.base_model import refuse_quantized
 
     refuse_quantized(AutoConfig.from_pretrained(folder, trust_remote_code=False), folder)
-    with disk_errors(out), staged_folder(out) as stage:
+    with explain_full_disk(out), staged_folder(out) as stage:
         model: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.bfloat16, use_safetensors=True, trust_remote_code=False
         )

@@ -36,7 +36,7 @@ from torch.nn.functional import cross_entropy, log_softmax
 from transformers import BertConfig, BertModel
 
 from revelator import registry
-from revelator.artifact import disk_errors
+from revelator.artifact import explain_full_disk
 from revelator.calibration import fit_logistic
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_folder, staged_folder, write_bytes, write_json
@@ -115,7 +115,7 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
     digests = {path.name: sha256_file(path) for path in config.rows}
     identity = identify_run(config.model_copy(update={"rows": ()}), **digests)  # the digests stand for the files
     uri = registry.connect()
-    with lock_work(config.work, "writer"), disk_errors(config.work), registry.store_errors():
+    with lock_work(config.work, "writer"), explain_full_disk(config.work), registry.store_errors():
         run_id = find_interrupted_run(config.work, identity) if resume else None
         checkpoint = find_checkpoint(config.work) if run_id else None
         if checkpoint is None:
@@ -340,7 +340,7 @@ def save_reader(config: ReaderConfig, model: ReaderModel, calibration: Calibrati
         "calibration": asdict(calibration),
         "minilm": DIGESTS[WEIGHTS],
     }
-    with disk_errors(config.out), staged_folder(config.out) as stage:
+    with explain_full_disk(config.out), staged_folder(config.out) as stage:
         weights = {name: value.detach().to(torch.bfloat16) for name, value in model.list_trained().items()}
         save_file(weights, stage / READER)
         write_json(stage / SETTINGS, settings)

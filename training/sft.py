@@ -34,7 +34,7 @@ from torch.nn.functional import cross_entropy
 from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
-from revelator.artifact import ADAPTER_CONFIG, ADAPTER_WEIGHTS, base_digest, base_folder, verify_adapter
+from revelator.artifact import ADAPTER_CONFIG, ADAPTER_WEIGHTS, digest_base, find_base, verify_adapter
 from revelator.errors import ConfigError, DataError
 from revelator.files import sha256_text, staged_folder, write_json
 from revelator.rows import read_split, sample_rows, verify_set
@@ -92,14 +92,14 @@ def read_inputs(config: TrainConfig) -> SftInputs:
     """Reads base, set and tokens. Raises an error of revelator.errors for whatever does not fit."""
     if config.set_folder is None or config.out is None:
         raise ConfigError("set_folder and out must be given", hint="run `revelator train`, or write both in the file")
-    base = base_folder(config.base)
+    base = find_base(config.base)
     if config.adapter:
         verify_adapter(config.adapter, base)
         check_lora(config, config.adapter)
     manifest = verify_set(config.set_folder)
     tokenizer = load_tokenizer(base)
     weighted = {task for task, weight in config.tasks.items() if weight > 0}
-    digest = base_digest(base)
+    digest = digest_base(base)
     key = sha256_text(f"{manifest['files']['train.parquet']} {digest} {sorted(weighted)}")[:16]
     read = load_token_table(config.set_folder, "train", weighted, tokenizer, config.work / f"train-{key}.arrow")
     whole, lost = select_fitting(read.tasks, read.lengths, config.max_length, config.lost_rows_limit)

@@ -28,7 +28,7 @@ from transformers import (
 )
 
 from revelator import registry
-from revelator.artifact import MANIFEST, AdapterManifest, disk_errors, list_learned_tasks, verify_files
+from revelator.artifact import MANIFEST, AdapterManifest, explain_full_disk, list_learned_tasks, verify_files
 from revelator.files import staged_folder
 from training.checkpoints import (
     find_checkpoint,
@@ -162,7 +162,7 @@ def _track_training(
             data = {"data_digest": inputs.manifest["digest"]} | config.digest_inputs()
             log_configuration(config, inputs.counts, data)
         _fit(trainer, config, start.checkpoint)
-        with disk_errors(config.out), staged_folder(config.out) as folder:
+        with explain_full_disk(config.out), staged_folder(config.out) as folder:
             if figures := stage.save_weights(trainer, config, folder):
                 report.figures |= figures
                 mlflow.log_metrics(figures, step=config.steps)
@@ -174,7 +174,7 @@ def _track_training(
 
 def _fit(trainer: Trainer, config: Run, checkpoint: Path | None) -> None:
     """Trains to the last step, where the trainer evaluates too; every process of a distributed run calls it."""
-    with disk_errors(config.work):
+    with explain_full_disk(config.work):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 

@@ -128,7 +128,7 @@ def _annotate_compound(row: dict[str, Any], file: str) -> BenchmarkQuestion:
     """HANRAG's compound questions: `question`, `answers` (a list with one for each part), and the parts if they are
     given; or annotated rows of this project (`revelator data teach`).
 
-    Raises DataError for one text, which cannot be taken apart: an answer may hold any sign that would part answers.
+    Raises DataError for one text, which cannot be taken apart: an answer may hold any character that parts answers.
     """
     if "route" in row:
         gold = AnnotatedQuestion.from_json(row)

@@ -19,7 +19,7 @@ from evaluation.harness.ablations import (
     keep_sources,
 )
 from evaluation.harness.config import RunConfig
-from revelator.artifact import base_folder, require_task
+from revelator.artifact import find_base, require_task
 from revelator.client import AsyncClient
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
@@ -136,7 +136,7 @@ def describe_planner(config: RunConfig) -> dict[str, str]:
         return {"planner": str(config.planner)}
     found = find_adapter(config.adapter, Path(config.home))
     if config.sources and (config.ablation.select or read_sources(Path(config.sources)).select) == "revelator":
-        require_task("select", base_folder(config.base or found.base_name), found.folder)
+        require_task("select", find_base(config.base or found.base_name), found.folder)
     version = str(found.version.version) if found.version else "" if found.folder else "base"
     made = sha256_file(found.folder / "manifest.json") if found.folder else ""
     return {"version": version, "manifest": made, "base": Path(config.base or found.base_name).name}

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from revelator.artifact import base_folder, list_learned_tasks
+from revelator.artifact import find_base, list_learned_tasks
 from revelator.tasks import TASKS, Task
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.engine import Engine
 from serving.models.local import complete
 from tests.serving.models.test_endpoint_revelator import PROMPTS
 
-LEARNED = [TASKS[name] for name in sorted(list_learned_tasks(base_folder("tiny")))]
+LEARNED = [TASKS[name] for name in sorted(list_learned_tasks(find_base("tiny")))]
 
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine(base_folder("tiny"), threads=1)
+    return Engine(find_base("tiny"), threads=1)
 
 
 def planner(url: str, model: str, **settings: str) -> EndpointRevelator:
