@@ -23,10 +23,10 @@ from revelator.rows import find_plan_fault, verify_set
 from training.checkpoints import RUN, find_checkpoint, lock_work
 from training.config import (
     AnyConfig,
+    FineTuneConfig,
     GrpoConfig,
     PretrainConfig,
     ReaderConfig,
-    TrainConfig,
     find_config,
     load_config,
 )
@@ -178,13 +178,13 @@ def _resolve(
     return settings
 
 
-def _check_sets(settings: TrainConfig | GrpoConfig | PretrainConfig, path: Path) -> None:
+def _check_sets(settings: FineTuneConfig | GrpoConfig | PretrainConfig, path: Path) -> None:
     used = settings.sets if isinstance(settings, PretrainConfig) else filter(None, [settings.set_folder])
     if not (folders := list(used)):
         raise ConfigError("no instruction set is named", where=str(path), hint="give --set DIR")
     for folder in folders:
         manifest = verify_set(folder)
-        if isinstance(settings, TrainConfig) and (fault := find_plan_fault(manifest["counts"]["shape"]["train"])):
+        if isinstance(settings, FineTuneConfig) and (fault := find_plan_fault(manifest["counts"]["shape"]["train"])):
             click.echo(f"warning: {folder}: {fault}", err=True)
     if settings.base and not (isinstance(settings, PretrainConfig) and settings.starts_from_minilm):
         find_base(settings.base)

@@ -27,7 +27,7 @@ from revelator.files import sha256_file, staged_folder, write_bytes, write_json
 from revelator.options import AS_JSON, FOLDER, HOME, URI
 from revelator.registry import CHAMPION, NAME
 from training.checkpoints import flatten
-from training.config import Run
+from training.config import AdapterConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -43,7 +43,7 @@ def use_lasting_names(adapter_config: Any, base: str) -> None:
 
 def complete_adapter(
     folder: Path,
-    config: Run,
+    config: AdapterConfig,
     tokenizer: PreTrainedTokenizerBase,
     tasks: Iterable[str],
     *,
@@ -60,7 +60,7 @@ def complete_adapter(
     )
 
 
-def register_version(config: Run, manifest: AdapterManifest, figures: Mapping[str, float]) -> int:
+def register_version(config: AdapterConfig, manifest: AdapterManifest, figures: Mapping[str, float]) -> int:
     """Registers the adapter at `config.out`, with the last `figures` of its training, and returns its version; it may
     have been registered already."""
     assert config.out is not None and config.set_folder is not None

@@ -45,13 +45,13 @@ from revelator.prefix_lm.model import PrefixLMForCausalLM, load_minilm_tokenizer
 from revelator.rows import MANIFEST, Row, read_split, verify_set
 from revelator.tasks import TASKS
 from training.checkpoints import (
+    clear_work,
     find_checkpoint,
     find_interrupted_run,
     identify_run,
     load_state,
     lock_work,
     record_run,
-    remove_run,
     save_state,
 )
 from training.config import PretrainConfig
@@ -92,7 +92,7 @@ def train(config: PretrainConfig, *, resume: bool) -> dict:
         interrupted = resume and find_interrupted_run(config.work, identity) is not None
         checkpoint = find_checkpoint(config.work) if interrupted else None
         if checkpoint is None:
-            remove_run(config.work)
+            clear_work(config.work)
             record_run(config.work, "", identity)
         tested = [folder for folder, manifest in zip(config.sets, manifests, strict=True) if manifest["records"]["dev"]]
         dev = [row for folder in tested for row in read_split(folder, "dev")]

@@ -62,13 +62,13 @@ from revelator.reading import (
 )
 from revelator.reading_scores import ReadingScores, score_outcomes
 from training.checkpoints import (
+    clear_work,
     find_checkpoint,
     find_interrupted_run,
     identify_run,
     load_state,
     lock_work,
     record_run,
-    remove_run,
     save_state,
 )
 from training.config import ReaderConfig, load_config
@@ -119,7 +119,7 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
         run_id = find_interrupted_run(config.work, identity) if resume else None
         checkpoint = find_checkpoint(config.work) if run_id else None
         if checkpoint is None:
-            remove_run(config.work)
+            clear_work(config.work)
         with open_tracked_run(run_id, config.out.name) as run:
             record_run(config.work, run, identity)
             if run_id is None:
