@@ -187,7 +187,7 @@ async def open_system(
     config: RunConfig, shared: SharedModels | None = None, golds: Mapping[str, AnnotatedQuestion] | None = None
 ) -> AsyncIterator[Ask]:
     """Opens everything that a checked configuration needs until the block ends. The next run can take what `shared` has
-    opened. A bound is told the `golds` of its questions, by their text."""
+    opened. A bound gets the `golds` of its questions, by their text."""
     shared = shared or SharedModels()
     async with AsyncExitStack() as stack:
         name, limits = config.system.name, read_limits(config)
