@@ -7,9 +7,9 @@ and up to as much again, so that many clients that were refused do not return at
 
 Probes. Triton 2.51 never answers a request that was inside a process which died. So a client that has waited for a
 second sends a probe every half second: a tiny request for all its calls together, which the executor answers at once
-and beside its admission. A call has an id (parameter `call`); a probe names ids (parameter `in_flight`) and is told
-which of them the process has seen, and which processes of its model are alive. A server that knows no probes takes one
-for an empty question; then the client sends no more.
+and beside its admission. A call has an id (parameter `call`); the answer to a probe that names ids (parameter
+`in_flight`) says which of them the process has seen, and which processes of its model are alive. A server that knows no
+probes takes one for an empty question; then the client sends no more.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ Report = Callable[[str], None]
 class Deployment:
     """The outcome of a deploy; `url` is the engine's, which took the version into service; None when none runs.
 
-    `registry_error` is why the registry could not be told; nothing else depends on that.
+    `registry_error` is why the deploy could not be recorded in the registry; nothing else depends on that.
     """
 
     release: Release
@@ -83,7 +83,7 @@ def deploy(
 
     A canary that was under way ends. ArtifactError when the adapter is damaged or does not fit its base, when the disk
     is full, or when the server does not take the version: the one that answered before then still does.
-    `registry_error`: why the registry is not to be told.
+    `registry_error`: why the deploy is not to be recorded in the registry.
     """
     home = home.resolve()
     with deploy_lock(home):
