@@ -51,7 +51,7 @@ from serving.models.triton import RemoteRevelator, TritonModels
 from serving.protocols import Completion
 from serving.triton.access import INNER, read_secret
 
-SIGNS = [*'+*(){}"', "×", "\\", "{x}", "{a b}", "(+)", '("', "who", "is", "the", "film", "1997", "é", "电影"]
+PIECES = [*'+*(){}"', "×", "\\", "{x}", "{a b}", "(+)", '("', "who", "is", "the", "film", "1997", "é", "电影"]
 BATCH = 32
 TOKENS = 96  # of a plan; gold plans of the public sets have 15 to 80
 DOCUMENTS = [
@@ -73,7 +73,7 @@ ASKED = (
 
 
 def make_questions(count: int, seed: int = 7) -> Iterator[str]:
-    """A quarter each: real ones, ones full of signs, 10 KB long ones, empty ones."""
+    """A quarter each: real ones, ones full of special characters, 10 KB long ones, empty ones."""
     draw = random.Random(seed)
     real = list(read_real_questions())
     for number in range(count):
@@ -81,7 +81,7 @@ def make_questions(count: int, seed: int = 7) -> Iterator[str]:
         if kind == 0:
             yield draw.choice(real)
         elif kind == 1:
-            yield draw.choice(["", " "]).join(draw.choices(SIGNS, k=draw.randint(1, 60)))
+            yield draw.choice(["", " "]).join(draw.choices(PIECES, k=draw.randint(1, 60)))
         elif kind == 2:
             yield " ".join(draw.choices(["who", "the", "film", "aaaaaaaaaaaa", "(1997)", '"x"', "{x}"], k=4000))[
                 :10_240

@@ -79,7 +79,7 @@ def make_home(home: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from revelator import registry
-    from revelator.artifact import base_digest, base_folder, write_manifest
+    from revelator.artifact import digest_base, find_base, write_manifest
     from serving.deploy.deploy import deploy
 
     program = [sys.executable, "-c", "from revelator.cli import main; main()"]
@@ -89,11 +89,11 @@ def make_home(home: Path) -> None:
         ["index", "build", str(world / "passages.jsonl"), "--out", str(index)],
     ):
         subprocess.run([*program, *step], check=True, stdout=sys.stderr)
-    base, adapter = base_folder("tiny"), home / "adapters" / "nothing"
+    base, adapter = find_base("tiny"), home / "adapters" / "nothing"
     lora = LoraConfig(r=1, target_modules="all-linear", task_type="CAUSAL_LM")  # its product is zero until it is taught
     get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora).save_pretrained(str(adapter))
     AutoTokenizer.from_pretrained(base).save_pretrained(str(adapter))
-    write_manifest(adapter, base_name="tiny", base_digest=base_digest(base), data_digest="none", run_id="")
+    write_manifest(adapter, base_name="tiny", base_digest=digest_base(base), data_digest="none", run_id="")
     registry.connect(f"sqlite:///{home / 'mlflow.db'}", home)
     deploy(home, registry.resolve(registry.NAME, registry.register_adapter(adapter)))
 

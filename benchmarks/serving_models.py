@@ -31,7 +31,7 @@ from decoding import DOCUMENTS, read_real_questions
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-from revelator.artifact import base_digest, base_folder, write_manifest
+from revelator.artifact import digest_base, find_base, write_manifest
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.engine import Engine
@@ -52,7 +52,7 @@ def start_vllm(environment: Path, threads: int) -> Iterator[str]:
     beginning that documents' prompts share."""
     port = "8177"
     url, program = f"http://127.0.0.1:{port}", environment / "bin"
-    command = [f"{program}/vllm", "serve", f"{base_folder('tiny')}", "--served-model-name", "tiny"]
+    command = [f"{program}/vllm", "serve", f"{find_base('tiny')}", "--served-model-name", "tiny"]
     command += ["--host", "127.0.0.1", "--port", port, "--dtype", "float32", "--enforce-eager"]
     command += ["--max-model-len", "1024"]
     command += ["--logprobs-mode", "processed_logprobs", "--block-size", "32"]
@@ -160,13 +160,13 @@ async def measure_labels(ours: Way, theirs: Way, questions: Sequence[str]) -> No
 
 async def measure_adapters(url: str, folder: Path, prompts: Sequence[str]) -> None:
     server = VllmServer(url)
-    base = base_folder("tiny")
+    base = find_base("tiny")
     for number in range(1, ADAPTERS + 1):
         torch.manual_seed(number)
         lora = LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM")  # which leaves the base as it is
         adapter = folder / str(number)
         get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora).save_pretrained(adapter)
-        write_manifest(adapter, base_name="tiny", base_digest=base_digest(base), data_digest="", run_id="")
+        write_manifest(adapter, base_name="tiny", base_digest=digest_base(base), data_digest="", run_id="")
         server.load(number, adapter)
     names = [f"revelator-{number}" for number in range(1, ADAPTERS + 1)]
     ways = {"the base": ask_vllm(url, "tiny"), "one adapter": ask_vllm(url, names[0])}

@@ -45,9 +45,9 @@ def write_base(shape: str, folder: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    from revelator.artifact import base_folder
+    from revelator.artifact import find_base
 
-    tokenizer = AutoTokenizer.from_pretrained(base_folder("tiny"))
+    tokenizer = AutoTokenizer.from_pretrained(find_base("tiny"))
     values = {"model_type": "llama", "vocab_size": len(tokenizer), "max_position_embeddings": 2048} | SHAPES[shape]
     ends = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
     torch.manual_seed(0)
@@ -86,7 +86,7 @@ def make_plain_trainer(config: Any, folder: Path) -> Any:
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
-    from revelator.artifact import base_folder
+    from revelator.artifact import find_base
     from revelator.rows import read_split
     from training import sft
 
@@ -94,7 +94,7 @@ def make_plain_trainer(config: Any, folder: Path) -> Any:
     order = sft.read_inputs(config).order
     columns = {name: [getattr(row, name) for row in rows] for name in ("prompt", "completion")}
     return SFTTrainer(
-        model=str(base_folder(config.base)),
+        model=str(find_base(config.base)),
         args=SFTConfig(
             output_dir=str(folder),
             max_steps=config.steps,

@@ -45,6 +45,7 @@ PAGE = 100  # traces in one request
 RIGHT = (True, 1, "yes", "true", "good", "correct", "right")  # what a person's feedback says of a right trace
 PERSON = "person:"  # before the version that a person corrected, in the teacher of a row
 Wanted = Literal["good", "corrected"]
+FEEDBACK = "Keep only answers marked right (good), or only corrected ones.  [default: both]"
 
 
 def collect(
@@ -58,10 +59,11 @@ def collect(
 ) -> dict[str, Any]:
     """Writes OUT from the traces of an experiment and returns its manifest.
 
-    `wanted` keeps those that feedback calls right, or those that a person corrected (both unless given), `rules` say
-    what becomes of personal data. Of two traces of one question the later judged one counts. `versions` of the manifest
-    counts questions by what answered them: a version, or the model that an endpoint reported. Raises ArtifactError for
-    an unknown experiment and DataError where nothing is left.
+    `wanted` keeps those that feedback calls right (`good`), or those where a person corrected the plan or judged
+    documents only (`corrected`); both unless given. `rules` say what becomes of personal data. If a question has
+    several judged traces, the one asked last counts. `versions` of the manifest counts questions by what answered
+    them: a version, or the model that an endpoint reported. Raises ArtifactError for an unknown experiment and
+    DataError where nothing is left.
     """
     check_place(out, force, KIND)
     left: Counter[str] = Counter()
@@ -144,7 +146,7 @@ def read_judged(trace: Any) -> AnnotatedQuestion | str:
         made = _annotate(trace, served, str(corrected[-1]), (), f"{PERSON}{version}")
     elif verdicts and verdicts[-1] in RIGHT:
         steps = [span for span in spans if span.name == "atomic" and span.inputs and span.outputs]
-        known = dict.fromkeys(AnnotatedStep(span.inputs, tuple(span.outputs)) for span in steps)  # some are told twice
+        known = dict.fromkeys(AnnotatedStep(span.inputs, tuple(span.outputs)) for span in steps)  # some are sent twice
         made = _annotate(trace, served, plan, tuple(known), f"served:{version}")
     elif passages:
         made = _annotate(trace, served, plan, (), f"{PERSON}{version}")
@@ -164,8 +166,8 @@ def _read_passages(judged: Sequence[Any]) -> tuple[AnnotatedPassage, ...]:
 
 
 def _join(earlier: AnnotatedQuestion, later: AnnotatedQuestion) -> AnnotatedQuestion:
-    """The later of two traces of one question; documents that were judged in the earlier one stay, and so does its plan
-    where the later teaches none."""
+    """Returns the later row, or the earlier one if the later has judged documents only; always with the judged
+    documents of both."""
     again = {(passage.asked, passage.id) for passage in later.passages}
     passages = [passage for passage in earlier.passages if (passage.asked, passage.id) not in again]
     kept = earlier if later.tasks else later
@@ -208,7 +210,7 @@ def _annotate(
 @click.command("collect")
 @click.option("--out", required=True, type=FOLDER, help="Folder of the questions; replaced.")
 @click.option("--since", type=click.DateTime(), help="Only what was asked since then (UTC).")
-@click.option("--feedback", type=click.Choice(["good", "corrected"]), help="Only these.  [default: both]")
+@click.option("--feedback", type=click.Choice(["good", "corrected"]), help=FEEDBACK)
 @click.option(
     "--redact",
     "rules",
@@ -235,7 +237,7 @@ def collect_command(
 ) -> None:
     """Collect served questions that people judged, as annotated questions to learn from.
 
-    The server tells MLflow its traces (docs/operations.md), with texts if it is started with --log-questions. On the
+    The server sends its traces to MLflow (docs/operations.md), with texts if it is started with --log-questions. On the
     page of `revelator inspect`, or on MLflow's page Traces, a person gives feedback (yes or no), an expectation named
     `plan` with the plan as it should have been, or says which documents are relevant. What this command writes is a
     source of format `world`; a build drops held-out questions.

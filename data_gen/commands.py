@@ -351,8 +351,8 @@ def _show_set(manifest: dict[str, Any], as_json: bool) -> None:
 
 @contextmanager
 def _show_progress() -> Iterator[Callable[..., None]]:
-    """A function that is told how far something is. Its first call draws the bars, so that an error before it stands
-    alone."""
+    """Yields a function that shows how far something is. Its first call draws the bars, so that an error before it
+    stands alone."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn

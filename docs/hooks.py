@@ -24,7 +24,7 @@ MODELS = {
     "Compound questions by a teacher (`revelator data teach`, with `corpus`)": "data_gen.teacher.config:CompoundConfig",
     "Composed questions (`revelator data compose`)": "data_gen.compose:ComposeConfig",
     "Personal data (`revelator data collect --redact`)": "data_gen.redact:RedactRules",
-    "Fine-tuning (`revelator train`, `stage: sft`)": "training.config:TrainConfig",
+    "Fine-tuning (`revelator train`, `stage: sft`)": "training.config:FineTuneConfig",
     "GRPO (`revelator train`, `stage: grpo`)": "training.config:GrpoConfig",
     "Pre-training (`revelator train`, `stage: pretrain`)": "training.config:PretrainConfig",
     "Reader (`revelator train`, `stage: reader`)": "training.config:ReaderConfig",

@@ -28,7 +28,7 @@ from revelator.tasks import prompt_hash
 # Threads that spin while they wait take the cores from the others: on two cores that something else uses too, writing
 # a plan of 24 tokens took 0.4 to 3.5 s with spinning and 0.35 s without.
 PASSIVE_WAIT = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
-STOP_SECONDS = 20  # what a command that is told to stop may take before it is killed
+STOP_SECONDS = 20  # what a command may take to stop before it is killed
 PROGRAM = Path(sys.executable).with_name("revelator")
 
 

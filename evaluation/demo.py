@@ -19,7 +19,7 @@ from evaluation.chain import PASSIVE_WAIT, Chain, Step
 from evaluation.gate.rules import RULES
 from evaluation.harness.formats import FORMATS, KINDS, BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers
-from revelator.artifact import base_digest, base_folder
+from revelator.artifact import digest_base, find_base
 from revelator.client import Client
 from revelator.errors import DataError, RevelatorError
 from revelator.files import sha256_text, write_bytes
@@ -66,7 +66,7 @@ def list_steps(home: Path, base: str, size: int) -> list[Step]:
         Step("set", "build the instruction set of all tasks", build_set, built_made, (world_made, WORLD_CONFIG),
              environment=(("REVELATOR_WORLD", str(world)),)),
         Step("train", "train a LoRA adapter, track it in MLflow, register it", train, adapter,
-             (built_made, CONFIGS / "demo.yaml"), resume=("--resume",), digest=base_digest(base_folder(base))),
+             (built_made, CONFIGS / "demo.yaml"), resume=("--resume",), digest=digest_base(find_base(base))),
         Step("grade", "grade it on the test split, whose names are all new", grade, None, (adapter,)),
         Step("promote", "gate on every task, and make the version champion", promote, None, (adapter, RULES)),
         Step("index", "index the world's passages", build_index, index_made, (world_made,), digest=INDEX.format),

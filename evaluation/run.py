@@ -46,7 +46,9 @@ CHAMPION_OR_BASE = "the champion below HOME, else `base`"
 @planner_options("An OpenAI-compatible endpoint that plans: in CONFIG's planner's place, or beside base and champion.")
 @click.option("--seed", type=int, help="Of what is sampled.")
 @click.option("--home", type=FOLDER, default=registry.home_folder, help=HOME_HELP)
-@click.option("--check", is_flag=True, help="Look at everything that is needed; ask nothing.")
+@click.option(
+    "--check", is_flag=True, help="Check everything that is needed, build a missing closed index; ask nothing."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON: an object a run of CONFIG, then one that compares.")
 def evaluate(
     config: Path | None,

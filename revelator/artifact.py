@@ -66,8 +66,9 @@ class AdapterManifest:
     tasks: tuple[str, ...] = FIRST_TASKS
 
 
-def base_folder(name: str) -> Path:
-    """The folder of a base: `mini` and `tiny` are embedded, a path is itself, anything else is an id on the model hub.
+def find_base(name: str) -> Path:
+    """Returns the folder of a base: `mini` and `tiny` are embedded, a path is itself, anything else is an id on the
+    model hub. A name that looks like a path is never fetched.
 
     From the hub only safetensors, tokenizer and configuration are fetched. Raises ArtifactError when there is no base.
     """
@@ -108,8 +109,8 @@ def _fetch_from_hub(name: str) -> Path:
         ) from error
 
 
-def base_digest(folder: Path) -> str:
-    """sha256 over name and sha256 of weights, configuration and tokenizer files, sorted by name."""
+def digest_base(folder: Path) -> str:
+    """Returns the sha256 over name and sha256 of weights, configuration and tokenizer files, sorted by name."""
     paths = {path.name: path for pattern in BASE_FILES for path in folder.glob(pattern)}
     return sha256_text("".join(f"{name} {sha256_file(path)}\n" for name, path in sorted(paths.items())))
 
@@ -165,8 +166,8 @@ def read_manifest(folder: Path) -> AdapterManifest:
 
 
 def list_learned_tasks(base: Path, adapter: Path | None = None) -> frozenset[str]:
-    """The tasks that a base and an adapter on it have learned, as far as they say: those of the adapter's manifest and
-    of `training.json` beside the base. What lists none has those of the first releases."""
+    """Returns FIRST_TASKS, the tasks in the base's `training.json` and those in the adapter's manifest. Raises
+    ArtifactError for a broken manifest."""
     path = base / TRAINING
     made = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     learned = frozenset({*FIRST_TASKS, *made.get("tasks", ())})
@@ -184,7 +185,8 @@ def require_task(task: str, base: Path, adapter: Path | None = None) -> None:
 
 
 def verify_files(folder: Path) -> AdapterManifest:
-    """The manifest, once every file that it names is there with its sha256. Raises ArtifactError naming the file."""
+    """Returns the manifest once every file that it names is there with its sha256. Raises ArtifactError that names the
+    file; also raises if the manifest lists no safetensors."""
     manifest = read_manifest(folder)
     if ADAPTER_WEIGHTS not in manifest.files:
         raise ArtifactError(
@@ -210,7 +212,7 @@ def verify_adapter(folder: Path, base: Path) -> AdapterManifest:
     manifest = verify_files(folder)
     prompts = prompt_hash(manifest.tasks)
     facts = (
-        ("base", base_digest(base), manifest.base_digest, f"use the base that it was trained on: {manifest.base_name}"),
+        ("base", digest_base(base), manifest.base_digest, f"use the base that it was trained on: {manifest.base_name}"),
         ("prompts", prompts, manifest.prompt_hash, "train again: a prompt or a label set changed since"),
         ("grammar", grammar_hash(), manifest.grammar_hash, "train again: a language of plans changed since"),
     )
@@ -225,7 +227,7 @@ def verify_adapter(folder: Path, base: Path) -> AdapterManifest:
 
 
 @contextmanager
-def disk_errors(where: Path) -> Iterator[None]:
+def explain_full_disk(where: Path) -> Iterator[None]:
     """Turns a full disk below `where` (no space, quota, file size limit) into one clear ArtifactError.
 
     safetensors, SQLite and torch report it by exceptions of their own, hence the comparison of texts.

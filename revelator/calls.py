@@ -7,9 +7,9 @@ and up to as much again, so that many clients that were refused do not return at
 
 Probes. Triton 2.51 never answers a request that was inside a process which died. So a client that has waited for a
 second sends a probe every half second: a tiny request for all its calls together, which the executor answers at once
-and beside its admission. A call has an id (parameter `call`); a probe names ids (parameter `in_flight`) and is told
-which of them the process has seen, and which processes of its model are alive. A server that knows no probes takes one
-for an empty question; then the client sends no more.
+and beside its admission. A call has an id (parameter `call`); the answer to a probe that names ids (parameter
+`in_flight`) says which of them the process has seen, and which processes of its model are alive. A server that knows no
+probes takes one for an empty question; then the client sends no more.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Attempts:
         seconds: float,
         *,
         clock: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] = random.random,
+        random: Callable[[], float] = random.random,
     ) -> None:
         self._left = retries
         self._clock = clock
-        self._chance = chance
+        self._random = random
         self._ends = clock() + seconds
         self._pause = FIRST_PAUSE
 
@@ -67,7 +67,7 @@ class Attempts:
         if isinstance(error, Overloaded) and error.retry_after_ms:
             pause = error.retry_after_ms / 1000
         self._pause *= 2
-        wait = pause * (1 + self._chance())
+        wait = pause * (1 + self._random())
         if wait >= self.seconds:
             raise error
         return wait
@@ -80,10 +80,10 @@ def is_retryable(error: RevelatorError) -> bool:
 
 @dataclass(eq=False)
 class Call:
-    """A call in flight. `end` ends the wait when its process has `died`; `holder` is that process, if known."""
+    """A call in flight. `cancel` ends the wait when its process has `died`; `holder` is that process, if known."""
 
     model: str
-    end: Callable[[], object]
+    cancel: Callable[[], object]
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     began: float = field(default_factory=time.monotonic)
     died: bool = False
@@ -97,8 +97,8 @@ class OpenCalls:
         self._calls: set[Call] = set()
         self._unprobed: set[str] = set()  # models that know no probes
 
-    def begin(self, model: str, end: Callable[[], object]) -> Call:
-        call = Call(model, end)
+    def begin(self, model: str, cancel: Callable[[], object]) -> Call:
+        call = Call(model, cancel)
         self._calls.add(call)
         return call
 
@@ -152,7 +152,7 @@ class OpenCalls:
         for call in calls:
             if call in self._calls:
                 call.died = True
-                call.end()
+                call.cancel()
 
 
 def add_call_id(request: Mapping[str, Any], call: Call) -> dict[str, Any]:

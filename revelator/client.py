@@ -62,9 +62,10 @@ __all__ = ["DEFAULT_URL", "Answer", "AsyncClient", "Client", "Options"]
 
 
 class AsyncClient:
-    """Client of the server at `url` (gRPC, host:port) for asyncio. `timeout` is in seconds and bounds each call; `tls`
-    where the server speaks it (default: as the environment says, `revelator.endpoints`). Cancelling the task that
-    awaits an answer cancels the work on the server.
+    """Client of the server at `url` (gRPC, host:port) for asyncio. `timeout` is in seconds. It bounds a call and its
+    retries; a longer `deadline_ms` extends it to the deadline plus one second. Give `tls` where the server speaks it
+    (default: as the environment says, `revelator.endpoints`). Cancelling the task that awaits an answer cancels the
+    work on the server.
 
     A question that met a server which was full or not there is sent again, at most `retries` times and within the
     timeout (`revelator.calls`).
@@ -78,7 +79,7 @@ class AsyncClient:
         self._client = aio_client.InferenceServerClient(**make_channel_arguments(url, tls))
         self._calls = OpenCalls()
         self._probing: asyncio.Task[None] | None = None
-        _trace(self._client)
+        _install_tracing(self._client)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -92,7 +93,7 @@ class AsyncClient:
         await self._client.close()
 
     async def ask(self, question: str, **options: Unpack[Options]) -> Answer:
-        """Answers one question."""
+        """Answers one question. Raises the errors listed in the module's docstring."""
         request = await _write_request(question, self.timeout, options)
         attempts = Attempts(self.retries, request["client_timeout"])
         while True:
@@ -110,10 +111,10 @@ class AsyncClient:
         return await _read_answer(await self.send(request))
 
     async def send(self, request: dict[str, Any]) -> Any:
-        """The executor's reply to a request, as tensors. Raises what `ask` raises."""
+        """Returns the executor's reply to a request, as tensors. Raises what `ask` raises."""
         try:
             async with asyncio.timeout(None) as scope:
-                call = self._begin(MODEL, lambda: scope.reschedule(0.0))
+                call = self._start_call(MODEL, lambda: scope.reschedule(0.0))
                 try:
                     return await self._client.infer(**add_call_id(request, call))
                 finally:
@@ -123,8 +124,8 @@ class AsyncClient:
         except InferenceServerException as error:
             raise read_failure(error, self.url, request["client_timeout"]) from error
 
-    def _begin(self, model: str, end: Callable[[], object]) -> Call:
-        call = self._calls.begin(model, end)
+    def _start_call(self, model: str, cancel: Callable[[], object]) -> Call:
+        call = self._calls.begin(model, cancel)
         if self._probing is None or self._probing.done():
             self._probing = asyncio.create_task(self._probe_while_calls_wait(), context=Context())  # of no call's span
         return call
@@ -139,6 +140,7 @@ class AsyncClient:
                     self._calls.take_failure(calls, error)
 
     async def _probe(self, model: str, calls: list[Call]) -> str:
+        """Returns the probe's JSON reply."""
         probe = build_probe(model, calls)
         if model == MODEL:
             return (await self._client.infer(**probe, client_timeout=PROBE_TIMEOUT)).as_numpy("answer")[0].decode()
@@ -182,7 +184,7 @@ class AsyncClient:
     async def _events(self, request: dict[str, Any]) -> AsyncGenerator[Event, None]:
         timeout = request["client_timeout"]
         asked = {name: value for name, value in request.items() if name != "client_timeout"}
-        call = self._begin(STREAM_MODEL, lambda: answers.cancel())
+        call = self._start_call(STREAM_MODEL, lambda: answers.cancel())
         answers = self._client.stream_infer(_once(add_call_id(asked, call)), stream_timeout=timeout)
         ended = False
         try:
@@ -238,7 +240,7 @@ class Client:
             self._end_loop()
 
     def ask(self, question: str, **options: Unpack[Options]) -> Answer:
-        """Answers one question."""
+        """Answers one question. Raises the errors listed in the module's docstring."""
         return self._wait(self._client.ask(question, **options))
 
     def submit(self, question: str, **options: Unpack[Options]) -> Future[Answer]:
@@ -287,8 +289,8 @@ class Client:
         self._loop.close()
 
 
-def _trace(client: Any) -> None:
-    """Where spans are asked for, calls carry the current one with them."""
+def _install_tracing(client: Any) -> None:
+    """Makes each call carry the current span, if spans are on."""
     spans.start("revelator-client")
     if spans.are_on():
         client.register_plugin(spans.Traced())

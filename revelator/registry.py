@@ -27,7 +27,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import parse as parse_version
 
-from revelator.artifact import EMBEDDED_BASES, MANIFEST, disk_errors, verify_files
+from revelator.artifact import EMBEDDED_BASES, MANIFEST, explain_full_disk, verify_files
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.files import sha256_file, staged_folder
 
@@ -104,7 +104,7 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
         reach(uri)
     elif must_exist and uri.startswith(_SQLITE):
         require_existing(Path(uri.removeprefix(_SQLITE)))
-    with store_errors(uri), disk_errors(home):
+    with store_errors(uri), explain_full_disk(home):
         home.mkdir(parents=True, exist_ok=True)
         import mlflow
 
@@ -191,7 +191,7 @@ def register_adapter(
     """
     manifest = verify_files(folder)
     digest = sha256_file(folder / MANIFEST)
-    with store_errors(), disk_errors(folder):
+    with store_errors(), explain_full_disk(folder):
         import mlflow
 
         client = mlflow.MlflowClient()
@@ -316,7 +316,7 @@ def download(version: Version, into: Path) -> Path:
     if (into / MANIFEST).is_file() and sha256_file(into / MANIFEST) == wanted:
         verify_files(into)
         return into
-    with store_errors(), disk_errors(into), staged_folder(into) as stage:
+    with store_errors(), explain_full_disk(into), staged_folder(into) as stage:
         import mlflow
 
         mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}", dst_path=str(stage))

@@ -43,7 +43,7 @@ def endpoint() -> str | None:
 
 
 def start(service: str, tracer: Tracer | None = None) -> None:
-    """From now on this process tells spans, with `tracer` or to the endpoint in the environment; without either it
+    """From now on this process sends spans, with `tracer` or to the endpoint in the environment; without either it
     does nothing. `OTEL_SERVICE_NAME` and the other variables of the SDK hold."""
     global _tracer
     if tracer is not None:
@@ -130,7 +130,7 @@ def _open_span(
 
 
 def flush() -> None:
-    """Sends what this process has told so far, and waits until it is there or 30 s are over."""
+    """Sends the spans that have ended so far, and waits until they are there or 30 s are over."""
     if _tracer is not None:
         _tracer.span_processor.force_flush()  # type: ignore[attr-defined]  # the SDK's, the only one that is used
 

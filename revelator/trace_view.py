@@ -106,9 +106,9 @@ def _write_label(node: Node, whole: str) -> Text:
         label.append(f"\n“{node.sentence}”", "italic dim")
     if "logic" in node.detail:
         label.append(f"\nfound by {node.detail['logic']}", "dim")
-    for told in node.detail.get("sources", ()):
-        if "error" in told:
-            label.append(f"\nwithout {told['source']}: {told['error']}", "yellow")
+    for source in node.detail.get("sources", ()):
+        if "error" in source:
+            label.append(f"\nwithout {source['source']}: {source['error']}", "yellow")
     for source, listed in node.detail.get("contradicts", {}).items():
         label.append(f"\n{source} says {join_answers(listed)}", "yellow")
     if passage := node.find_evidence():

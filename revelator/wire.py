@@ -92,11 +92,13 @@ def build_request(
     wanted: dict[str, Any] = {"plan": plan, "strategy": strategy, "limits": dict(limits or {}), "reuse": earlier}
     if history:
         wanted["history"] = [asdict(step) for step in history]
-    return make_request(question, json.dumps(wanted, ensure_ascii=False), timeout, deadline_ms)
+    return build_request_from_json(question, json.dumps(wanted, ensure_ascii=False), timeout, deadline_ms)
 
 
-def make_request(question: str, options: str, timeout: float, deadline_ms: float | None = None) -> dict[str, Any]:
-    """`build_request` with options that are JSON already."""
+def build_request_from_json(
+    question: str, options: str, timeout: float, deadline_ms: float | None = None
+) -> dict[str, Any]:
+    """Builds the same from options that are JSON already."""
     inputs = [make_text_input("question", question), make_text_input("options", options)]
     request = {"model_name": MODEL, "inputs": inputs}
     if deadline_ms is None:

@@ -18,13 +18,13 @@ from transformers import (
 
 import revelator.prefix_lm.model  # noqa: F401  (the Auto classes know its class from here on)
 from revelator.errors import ArtifactError
-from training.config import Run
+from training.config import AdapterConfig
 from training.tokens import check_labels
 
 LOADING = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)  # what transformers raises for a wrong folder
 
 
-def choose_precision(config: Run) -> torch.dtype:
+def choose_precision(config: AdapterConfig) -> torch.dtype:
     if config.precision != "auto":
         return torch.bfloat16 if config.precision == "bf16" else torch.float32
     return torch.bfloat16 if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else torch.float32
@@ -74,7 +74,7 @@ def refuse_quantized(settings: PreTrainedConfig, folder: Path) -> None:
         )
 
 
-def load_base(config: Run, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+def load_base(config: AdapterConfig, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     quantization = None
     if config.quantization == "nf4":
         quantization = BitsAndBytesConfig(

@@ -52,8 +52,8 @@ def find_checkpoint(work: Path) -> Path | None:
     return None
 
 
-def remove_run(work: Path) -> None:
-    """Removes the checkpoints and the record of a run that was interrupted."""
+def clear_work(work: Path) -> None:
+    """Removes checkpoints, the best adapter and the run's record."""
     for checkpoint in work.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
     shutil.rmtree(work / BEST, ignore_errors=True)
@@ -81,7 +81,8 @@ def record_run(work: Path, run_id: str, identity: dict) -> None:
 
 
 def find_interrupted_run(work: Path, identity: dict) -> str | None:
-    """Finds the MLflow run of an interrupted training, or None. Raises ConfigError if it was another training."""
+    """Returns the recorded MLflow run id ("" for pre-training), or None if nothing is recorded. Raises ConfigError if
+    the record is of another training."""
     path = work / RUN
     if not path.is_file():
         return None

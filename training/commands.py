@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from revelator import registry
-from revelator.artifact import MANIFEST, TRAINING, base_folder, disk_errors, read_manifest
+from revelator.artifact import MANIFEST, TRAINING, explain_full_disk, find_base, read_manifest
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.minilm import fetch_minilm
 from revelator.options import AS_JSON, FOLDER, HOME, URI
@@ -23,10 +23,10 @@ from revelator.rows import find_plan_fault, verify_set
 from training.checkpoints import RUN, find_checkpoint, lock_work
 from training.config import (
     AnyConfig,
+    FineTuneConfig,
     GrpoConfig,
     PretrainConfig,
     ReaderConfig,
-    TrainConfig,
     find_config,
     load_config,
 )
@@ -178,16 +178,16 @@ def _resolve(
     return settings
 
 
-def _check_sets(settings: TrainConfig | GrpoConfig | PretrainConfig, path: Path) -> None:
+def _check_sets(settings: FineTuneConfig | GrpoConfig | PretrainConfig, path: Path) -> None:
     used = settings.sets if isinstance(settings, PretrainConfig) else filter(None, [settings.set_folder])
     if not (folders := list(used)):
         raise ConfigError("no instruction set is named", where=str(path), hint="give --set DIR")
     for folder in folders:
         manifest = verify_set(folder)
-        if isinstance(settings, TrainConfig) and (fault := find_plan_fault(manifest["counts"]["shape"]["train"])):
+        if isinstance(settings, FineTuneConfig) and (fault := find_plan_fault(manifest["counts"]["shape"]["train"])):
             click.echo(f"warning: {folder}: {fault}", err=True)
     if settings.base and not (isinstance(settings, PretrainConfig) and settings.starts_from_minilm):
-        base_folder(settings.base)
+        find_base(settings.base)
 
 
 def _check_place(settings: AnyConfig) -> None:
@@ -211,7 +211,7 @@ def _train_in_work_folder(settings: AnyConfig, resume: bool, home: Path, trackin
     """Trains, and removes the work folder unless it holds a run that can go on. Exits as a training that failed."""
     work = settings.work
     made_parent = not work.parent.exists()
-    with disk_errors(work), lock_work(work, "starter"):
+    with explain_full_disk(work), lock_work(work, "starter"):
         result: dict = {}
         try:
             _announce_restart(work, resume)

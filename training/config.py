@@ -33,7 +33,8 @@ PRETRAINING_SHARES = {
 }
 
 
-def find_accelerate_file(name: str) -> Path:
+def resolve_accelerate_file(name: str) -> Path:
+    """Returns the shipped file of this name, else the path; does not check that it exists."""
     shipped = ACCELERATE / f"{name}.yaml"
     return shipped if shipped.is_file() else Path(name)
 
@@ -79,9 +80,9 @@ class Settings(Strict):
 
     @field_validator("accelerate")
     @classmethod
-    def _find_accelerate_file(cls, name: str | None) -> str | None:
+    def _check_accelerate(cls, name: str | None) -> str | None:
         shipped = sorted(path.stem for path in ACCELERATE.glob("*.yaml"))
-        if name is not None and not find_accelerate_file(name).is_file():
+        if name is not None and not resolve_accelerate_file(name).is_file():
             raise ValueError(f"no such file; those that ship: {', '.join(shipped)}")
         return name
 
@@ -95,7 +96,7 @@ class Settings(Strict):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
 
-class Run(Settings):
+class AdapterConfig(Settings):
     """What the stages that train an adapter share. `batch_size` rows stand in each process's batch. `adapter` is the
     folder of the adapter that the training begins with."""
 
@@ -107,7 +108,7 @@ class Run(Settings):
     gradient_accumulation: int = Field(1, ge=1)
     learning_rate: float = Field(gt=0, le=1)
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    warmup: float = Field(0.05, ge=0, lt=1)
+    warmup: float = Field(0.05, ge=0, lt=1)  # share of the steps
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     quantization: Literal["none", "nf4"] = "none"
     gradient_checkpointing: bool = False
@@ -118,7 +119,7 @@ class Run(Settings):
 
     @field_validator("tasks")
     @classmethod
-    def _know_tasks(cls, tasks: dict[str, float]) -> dict[str, float]:
+    def _check_tasks(cls, tasks: dict[str, float]) -> dict[str, float]:
         return check_weights(tasks, TASKS, "task")
 
     def digest_inputs(self) -> dict[str, str]:
@@ -135,24 +136,25 @@ class Run(Settings):
         return max(1, math.ceil(self.gradient_accumulation * self.processes / processes))
 
 
-class TrainConfig(Run):
-    """Supervised fine-tuning, of a new adapter or on from `adapter`, whose settings `lora` must have. Lengths are in
-    tokens."""
+class FineTuneConfig(AdapterConfig):
+    """Supervised fine-tuning of a new adapter, or on from `adapter`: `lora` must equal the settings of that adapter.
+    Lengths are in tokens."""
 
     stage: Literal["sft"] = "sft"
     max_length: int = Field(512, ge=16)
-    lost_rows_limit: float = Field(0.01, ge=0, le=1)
+    lost_rows_limit: float = Field(0.01, ge=0, le=1)  # largest share of a task's rows longer than `max_length`
     sampling_temperature: float | None = Field(None, gt=0, allow_inf_nan=False)  # None: weights alone are shares
     lora: Lora = Field(default_factory=lambda: Lora.model_validate({}))
 
 
-class GrpoConfig(Run):
+class GrpoConfig(AdapterConfig):
     """GRPO on top of an adapter (training.grpo). A step takes `global_batch` rollouts, `completions` of each prompt.
 
-    `world` is the world (or its questions.jsonl) over which plans are executed for the reward `executed`. `hard` keeps
-    plans with a group, with five leaves and more and, given a world, with fan-out. `kl` weighs the distance from the
-    adapter that it began with; `rewards` weighs those of training.rewards: each 1 unless given, but `executed`, which
-    needs a world.
+    `world` is the world (or its questions.jsonl) over which plans are executed for the reward `executed`. `hard` keeps,
+    of the executable plans, those with a group, with five leaves or more, or (given a world) with fan-out; other tasks
+    keep all rows. `kl` weighs the distance from the adapter that it began with. `rewards` weighs those of
+    training.rewards: without it every reward but `executed`, which needs a world, weighs 1; with it only the named
+    rewards count.
     """
 
     stage: Literal["grpo"]
@@ -161,17 +163,17 @@ class GrpoConfig(Run):
     completions: int = Field(8, ge=2)
     temperature: float = Field(1.0, gt=0)
     max_new_tokens: int = Field(128, ge=1)
-    max_prompt: int = Field(384, ge=16)
+    max_prompt: int = Field(384, ge=16)  # tokens
     kl: float = Field(0.0, ge=0)
     rewards: dict[str, float] = Field(default_factory=lambda: {name: 1.0 for name in REWARDS if name != "executed"})
 
     @field_validator("rewards")
     @classmethod
-    def _know_rewards(cls, rewards: dict[str, float]) -> dict[str, float]:
+    def _check_rewards(cls, rewards: dict[str, float]) -> dict[str, float]:
         return check_weights(rewards, REWARDS, "reward")
 
     @model_validator(mode="after")
-    def _fill_whole_groups(self) -> GrpoConfig:
+    def _check_group_size(self) -> GrpoConfig:
         if self.global_batch % self.completions:
             raise ValueError(f"completions must divide the {self.global_batch} rollouts of a step")
         return self
@@ -189,8 +191,8 @@ class PretrainConfig(Settings):
     from the published MiniLM (`base: minilm`), or on from another `base`.
 
     It ends after `minutes` or `steps`, whichever comes first. `sets` are instruction sets; one that is named twice
-    counts twice. `text` is a JSONL corpus of titles and texts. `rows` are drawn into the mixture by `shares` of tasks,
-    `text` and `copy` (drills that copy titles). `rate` is the highest learning rate, as a share of the usual.
+    counts twice. `text` is a JSONL corpus of titles and texts. `rows` is the number of rows drawn into the mixture, by
+    `shares` of tasks, `text` and `copy` (drills that copy titles). The highest learning rate is `rate` times 2e-3.
     """
 
     stage: Literal["pretrain"]
@@ -210,7 +212,7 @@ class PretrainConfig(Settings):
 
     @field_validator("shares")
     @classmethod
-    def _know_kinds(cls, shares: dict[str, float]) -> dict[str, float]:
+    def _check_shares(cls, shares: dict[str, float]) -> dict[str, float]:
         if not any(shares.get(task) for task in TASKS):
             raise ValueError("one share of a task must be above zero")
         return check_weights(shares, (*TASKS, "text", "copy"), "kind of rows")
@@ -228,11 +230,11 @@ class PretrainConfig(Settings):
 class ReaderConfig(Settings):
     """Training of the reader on MiniLM, on one CPU (training.reader).
 
-    `rows` are files of rows for reading; `shares` weighs them by their names (1 unless given). `minilm` is a folder or
-    Hub id with the published files (the wheel's unless given), `layers` counts those of its six that are used. `reader`
-    is a trained reader to go on from, with as many layers. Windows whose answer is a list are drawn `lists` times as
-    often as others of their file. `window` and `stride` are in tokens, `batch_tokens` counts padding. One of `dev_part`
-    articles is read on dev, whichever file it stands in, up to `dev_rows` of a file.
+    `rows` lists files of rows for reading; `shares` weighs them by their names (1 unless given). `minilm` is a folder
+    or Hub id with the published files (the wheel's unless given), `layers` counts those of its six that are used.
+    `reader` is a trained reader to go on from, with as many layers. Windows whose answer is a list are drawn `lists`
+    times as often as others of their file. `window` and `stride` are in tokens, `batch_tokens` counts padding. One of
+    `dev_part` articles is read on dev, whichever file it stands in, up to `dev_rows` of a file.
     """
 
     stage: Literal["reader"]
@@ -254,9 +256,9 @@ class ReaderConfig(Settings):
     save_every: int = Field(200, ge=1)
 
 
-AnyConfig = TrainConfig | GrpoConfig | PretrainConfig | ReaderConfig
+AnyConfig = FineTuneConfig | GrpoConfig | PretrainConfig | ReaderConfig
 STAGES: dict[str, type[AnyConfig]] = {
-    "sft": TrainConfig,
+    "sft": FineTuneConfig,
     "grpo": GrpoConfig,
     "pretrain": PretrainConfig,
     "reader": ReaderConfig,

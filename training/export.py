@@ -15,8 +15,8 @@ from revelator import registry
 from revelator.artifact import (
     MANIFEST,
     AdapterManifest,
-    base_folder,
-    disk_errors,
+    explain_full_disk,
+    find_base,
     make_lasting_name,
     verify_adapter,
     verify_files,
@@ -27,7 +27,7 @@ from revelator.files import sha256_file, staged_folder, write_bytes, write_json
 from revelator.options import AS_JSON, FOLDER, HOME, URI
 from revelator.registry import CHAMPION, NAME
 from training.checkpoints import flatten
-from training.config import Run
+from training.config import AdapterConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -43,7 +43,7 @@ def use_lasting_names(adapter_config: Any, base: str) -> None:
 
 def complete_adapter(
     folder: Path,
-    config: Run,
+    config: AdapterConfig,
     tokenizer: PreTrainedTokenizerBase,
     tasks: Iterable[str],
     *,
@@ -60,7 +60,7 @@ def complete_adapter(
     )
 
 
-def register_version(config: Run, manifest: AdapterManifest, figures: Mapping[str, float]) -> int:
+def register_version(config: AdapterConfig, manifest: AdapterManifest, figures: Mapping[str, float]) -> int:
     """Registers the adapter at `config.out`, with the last `figures` of its training, and returns its version; it may
     have been registered already."""
     assert config.out is not None and config.set_folder is not None
@@ -125,7 +125,7 @@ def merge_adapter(adapter: Path, base: str | None, out: Path) -> dict[str, Any]:
     Weights are summed in the base's bf16. Raises ArtifactError when the adapter does not fit the base, or when the
     base's own weights are quantised.
     """
-    folder = base_folder(base or verify_files(adapter).base_name)
+    folder = find_base(base or verify_files(adapter).base_name)
     manifest = verify_adapter(adapter, folder)
 
     import torch
@@ -135,7 +135,7 @@ def merge_adapter(adapter: Path, base: str | None, out: Path) -> dict[str, Any]:
     from training.base_model import refuse_quantized
 
     refuse_quantized(AutoConfig.from_pretrained(folder, trust_remote_code=False), folder)
-    with disk_errors(out), staged_folder(out) as stage:
+    with explain_full_disk(out), staged_folder(out) as stage:
         model: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.bfloat16, use_safetensors=True, trust_remote_code=False
         )

@@ -34,7 +34,7 @@ from transformers import (
 from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from revelator.artifact import base_folder, verify_adapter
+from revelator.artifact import find_base, verify_adapter
 from revelator.errors import ConfigError, DataError
 from revelator.plans import parse
 from revelator.rows import Row, read_split, sample_rows, verify_set
@@ -77,7 +77,7 @@ def read_inputs(config: GrpoConfig) -> GrpoInputs:
     if missing := [option for option, value in needed.items() if value is None]:
         raise ConfigError(f"{', '.join(missing)} must be given", hint="there, or in the configuration")
     assert config.set_folder and config.adapter
-    base = base_folder(config.base)
+    base = find_base(config.base)
     before = verify_adapter(config.adapter, base)
     manifest = verify_set(config.set_folder)
     answers = read_answers(config.world) if config.world else {}

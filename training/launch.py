@@ -32,7 +32,7 @@ from rich.console import Console
 
 from revelator.errors import RevelatorError
 from revelator.files import write_bytes
-from training.config import AnyConfig, find_accelerate_file, load_config
+from training.config import AnyConfig, load_config, resolve_accelerate_file
 
 STOP_SECONDS = 20  # what an orderly end may take, the MLflow run's included, before the process goes at once
 INTERRUPTED = 130  # the shell's exit status of a command that Ctrl-C ended
@@ -113,7 +113,7 @@ def make_launch_arguments(settings: AnyConfig) -> list[str]:
     counted = ["--num_processes", str(settings.processes)]
     counted += ["--num_cpu_threads_per_process", str(_count_threads(settings))]
     if settings.accelerate:
-        return ["--config_file", str(find_accelerate_file(settings.accelerate)), *counted]
+        return ["--config_file", str(resolve_accelerate_file(settings.accelerate)), *counted]
     # on a machine without a GPU: gloo on its CPU
     return [*counted, "--num_machines", "1", "--multi_gpu", "--mixed_precision", "no", "--dynamo_backend", "no"]
 

@@ -87,8 +87,8 @@ def mix_rows(
 ) -> list[WeightedTokens]:
     """Mixes `total` rows by `shares` of tasks, `text` and `copy`.
 
-    The sets that have a task give it equal parts; a set that is too small is repeated. `warn` is told of rows that are
-    too long and left out.
+    The sets that have a task give it equal parts; a set that is too small is repeated. `warn` is called with a
+    message about rows that are too long and left out.
     """
     mixed: list[WeightedTokens] = []
     for task in TASKS:

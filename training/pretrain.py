@@ -38,20 +38,20 @@ import transformers
 from rich.console import Console
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from revelator.artifact import TRAINING, base_digest, base_folder, disk_errors, list_learned_tasks
+from revelator.artifact import TRAINING, digest_base, explain_full_disk, find_base, list_learned_tasks
 from revelator.errors import ConfigError
 from revelator.files import sha256_file, staged_folder, write_json
 from revelator.prefix_lm.model import PrefixLMForCausalLM, load_minilm_tokenizer, start_from_minilm
 from revelator.rows import MANIFEST, Row, read_split, verify_set
 from revelator.tasks import TASKS
 from training.checkpoints import (
+    clear_work,
     find_checkpoint,
     find_interrupted_run,
     identify_run,
     load_state,
     lock_work,
     record_run,
-    remove_run,
     save_state,
 )
 from training.config import PretrainConfig
@@ -79,20 +79,20 @@ def train(config: PretrainConfig, *, resume: bool) -> dict:
     if config.text is not None and not Path(config.text).is_file():
         raise ConfigError("no such file", where=f"text: {config.text}", hint="name a JSONL corpus of titles and texts")
     transformers.logging.disable_progress_bar()
-    base = base_folder(config.base) if config.base and not config.starts_from_minilm else None
+    base = find_base(config.base) if config.base and not config.starts_from_minilm else None
     manifests = [verify_set(folder) for folder in config.sets]
     identity = identify_run(
         config,
-        base_digest=base_digest(base) if base else "",  # that of MiniLM is the one that `fetch_minilm` checks
+        base_digest=digest_base(base) if base else "",  # that of MiniLM is the one that `fetch_minilm` checks
         data_digest=" ".join(manifest["digest"] for manifest in manifests),
         text_digest=sha256_file(Path(config.text)) if config.text else "",
     )
     torch.set_num_threads(config.threads or torch.get_num_threads())
-    with lock_work(config.work, "writer"), disk_errors(config.work):
+    with lock_work(config.work, "writer"), explain_full_disk(config.work):
         interrupted = resume and find_interrupted_run(config.work, identity) is not None
         checkpoint = find_checkpoint(config.work) if interrupted else None
         if checkpoint is None:
-            remove_run(config.work)
+            clear_work(config.work)
             record_run(config.work, "", identity)
         tested = [folder for folder, manifest in zip(config.sets, manifests, strict=True) if manifest["records"]["dev"]]
         dev = [row for folder in tested for row in read_split(folder, "dev")]

@@ -36,7 +36,7 @@ from torch.nn.functional import cross_entropy, log_softmax
 from transformers import BertConfig, BertModel
 
 from revelator import registry
-from revelator.artifact import disk_errors
+from revelator.artifact import explain_full_disk
 from revelator.calibration import fit_logistic
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_folder, staged_folder, write_bytes, write_json
@@ -62,13 +62,13 @@ from revelator.reading import (
 )
 from revelator.reading_scores import ReadingScores, score_outcomes
 from training.checkpoints import (
+    clear_work,
     find_checkpoint,
     find_interrupted_run,
     identify_run,
     load_state,
     lock_work,
     record_run,
-    remove_run,
     save_state,
 )
 from training.config import ReaderConfig, load_config
@@ -115,11 +115,11 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
     digests = {path.name: sha256_file(path) for path in config.rows}
     identity = identify_run(config.model_copy(update={"rows": ()}), **digests)  # the digests stand for the files
     uri = registry.connect()
-    with lock_work(config.work, "writer"), disk_errors(config.work), registry.store_errors():
+    with lock_work(config.work, "writer"), explain_full_disk(config.work), registry.store_errors():
         run_id = find_interrupted_run(config.work, identity) if resume else None
         checkpoint = find_checkpoint(config.work) if run_id else None
         if checkpoint is None:
-            remove_run(config.work)
+            clear_work(config.work)
         with open_tracked_run(run_id, config.out.name) as run:
             record_run(config.work, run, identity)
             if run_id is None:
@@ -340,7 +340,7 @@ def save_reader(config: ReaderConfig, model: ReaderModel, calibration: Calibrati
         "calibration": asdict(calibration),
         "minilm": DIGESTS[WEIGHTS],
     }
-    with disk_errors(config.out), staged_folder(config.out) as stage:
+    with explain_full_disk(config.out), staged_folder(config.out) as stage:
         weights = {name: value.detach().to(torch.bfloat16) for name, value in model.list_trained().items()}
         save_file(weights, stage / READER)
         write_json(stage / SETTINGS, settings)

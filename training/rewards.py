@@ -214,7 +214,7 @@ def execute(plan: Expression, answers: Answers) -> Execution | None:
 
 
 def is_hard(plan: Expression, answers: Answers) -> bool:
-    """A plan with a group, with five leaves or more, or one that asks a question of each value of an answer."""
+    """Whether a plan has a group, or five leaves or more, or asks a question of each value of an answer."""
     count = len(leaves(plan))
     ran = execute(plan, answers)
     return "(" in to_letters(plan) or count >= MANY_LEAVES or (ran is not None and ran.questions > count)

@@ -34,14 +34,14 @@ from torch.nn.functional import cross_entropy
 from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
-from revelator.artifact import ADAPTER_CONFIG, ADAPTER_WEIGHTS, base_digest, base_folder, verify_adapter
+from revelator.artifact import ADAPTER_CONFIG, ADAPTER_WEIGHTS, digest_base, find_base, verify_adapter
 from revelator.errors import ConfigError, DataError
 from revelator.files import sha256_text, staged_folder, write_json
 from revelator.rows import read_split, sample_rows, verify_set
 from revelator.tasks import TASKS
 from training.base_model import check_base, choose_precision, load_base, load_tokenizer
 from training.checkpoints import BEST
-from training.config import Lora, TrainConfig
+from training.config import FineTuneConfig, Lora
 from training.export import use_lasting_names
 from training.stage import Inputs, MarkWholeCheckpoints, Stage, make_common_settings, train_adapter
 from training.tokens import (
@@ -77,7 +77,7 @@ class SftInputs(Inputs):
         totals = {"train": len(self.tokens), "lost": sum(self.lost.values()), "dev": len(self.dev)}
         return totals | lost | {"lost_dev": self.lost_dev}
 
-    def describe(self, config: TrainConfig) -> str:
+    def describe(self, config: FineTuneConfig) -> str:
         mean = sum(self.tokens.lengths[i] for i in self.order) / len(self.order)
         text = (
             f"{len(self.tokens):,} training rows ({sum(self.lost.values())} too long), {len(self.dev):,} dev rows; "
@@ -88,18 +88,18 @@ class SftInputs(Inputs):
         return text
 
 
-def read_inputs(config: TrainConfig) -> SftInputs:
+def read_inputs(config: FineTuneConfig) -> SftInputs:
     """Reads base, set and tokens. Raises an error of revelator.errors for whatever does not fit."""
     if config.set_folder is None or config.out is None:
         raise ConfigError("set_folder and out must be given", hint="run `revelator train`, or write both in the file")
-    base = base_folder(config.base)
+    base = find_base(config.base)
     if config.adapter:
         verify_adapter(config.adapter, base)
         check_lora(config, config.adapter)
     manifest = verify_set(config.set_folder)
     tokenizer = load_tokenizer(base)
     weighted = {task for task, weight in config.tasks.items() if weight > 0}
-    digest = base_digest(base)
+    digest = digest_base(base)
     key = sha256_text(f"{manifest['files']['train.parquet']} {digest} {sorted(weighted)}")[:16]
     read = load_token_table(config.set_folder, "train", weighted, tokenizer, config.work / f"train-{key}.arrow")
     whole, lost = select_fitting(read.tasks, read.lengths, config.max_length, config.lost_rows_limit)
@@ -126,7 +126,7 @@ def read_inputs(config: TrainConfig) -> SftInputs:
     )
 
 
-def check_lora(config: TrainConfig, adapter: Path) -> None:
+def check_lora(config: FineTuneConfig, adapter: Path) -> None:
     """Raises ConfigError if the adapter that the training begins with has other settings than `lora`."""
     there = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     found = Lora(rank=there["r"], alpha=there["lora_alpha"], dropout=there["lora_dropout"])
@@ -136,7 +136,7 @@ def check_lora(config: TrainConfig, adapter: Path) -> None:
         raise ConfigError(f"lora = {config.lora}: the adapter has {found}", where=str(adapter), hint=hint)
 
 
-def make_trainer(config: TrainConfig, inputs: SftInputs, report: Report) -> TaskTrainer:
+def make_trainer(config: FineTuneConfig, inputs: SftInputs, report: Report) -> TaskTrainer:
     dtype = choose_precision(config)
     base = load_base(config, inputs.base, dtype)
     begun = PeftModel.from_pretrained(base, config.adapter, is_trainable=True) if config.adapter else None
@@ -156,7 +156,7 @@ def make_trainer(config: TrainConfig, inputs: SftInputs, report: Report) -> Task
     return trainer
 
 
-def make_settings(config: TrainConfig, dtype: torch.dtype) -> SFTConfig:
+def make_settings(config: FineTuneConfig, dtype: torch.dtype) -> SFTConfig:
     return SFTConfig(
         **make_common_settings(config, dtype),
         per_device_eval_batch_size=config.evaluation.batch_size,
@@ -169,7 +169,7 @@ def make_settings(config: TrainConfig, dtype: torch.dtype) -> SFTConfig:
     )
 
 
-def make_lora(config: TrainConfig) -> LoraConfig:
+def make_lora(config: FineTuneConfig) -> LoraConfig:
     return LoraConfig(
         r=config.lora.rank,
         lora_alpha=config.lora.alpha,
@@ -184,14 +184,14 @@ def _to_dataset(rows: list[TokenRow]) -> Dataset:
     return Dataset.from_dict({"input_ids": [r.input_ids for r in rows], "labels": [r.labels for r in rows]})
 
 
-def save_best(trainer: TaskTrainer, config: TrainConfig, folder: Path) -> dict[str, float]:
+def save_best(trainer: TaskTrainer, config: FineTuneConfig, folder: Path) -> dict[str, float]:
     """Writes the weights of the best step into `folder`; returns its score, loss and number."""
     for name in (ADAPTER_WEIGHTS, ADAPTER_CONFIG):
         shutil.copyfile(config.work / BEST / name, folder / name)
     return {f"best/{name}": value for name, value in trainer.best.items()}
 
 
-def train(config: TrainConfig, *, resume: bool) -> dict | None:
+def train(config: FineTuneConfig, *, resume: bool) -> dict | None:
     """The whole stage: `training.stage.train_adapter`."""
     return train_adapter(Stage(read_inputs, make_trainer, save_best), config, resume=resume)
 

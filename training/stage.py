@@ -28,18 +28,18 @@ from transformers import (
 )
 
 from revelator import registry
-from revelator.artifact import MANIFEST, AdapterManifest, disk_errors, list_learned_tasks, verify_files
+from revelator.artifact import MANIFEST, AdapterManifest, explain_full_disk, list_learned_tasks, verify_files
 from revelator.files import staged_folder
 from training.checkpoints import (
+    clear_work,
     find_checkpoint,
     find_interrupted_run,
     identify_run,
     lock_work,
     mark_whole,
     record_run,
-    remove_run,
 )
-from training.config import Run, load_config
+from training.config import AdapterConfig, load_config
 from training.export import complete_adapter, register_version
 from training.tracking import Report, log_configuration, log_data_set, open_tracked_run
 
@@ -96,7 +96,7 @@ class MarkWholeCheckpoints(TrainerCallback):
             mark_whole(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
 
 
-def train_adapter(stage: Stage, config: Run, *, resume: bool) -> dict | None:
+def train_adapter(stage: Stage, config: AdapterConfig, *, resume: bool) -> dict | None:
     """Runs the whole training. Process 0 of a distributed run tracks, saves and registers, and returns what it made:
     `adapter`, `name`, `version`, `run_id`, `tracking_uri`, `figures`. The others return None."""
     torch.set_num_threads(config.threads or torch.get_num_threads())
@@ -126,14 +126,14 @@ def train_adapter(stage: Stage, config: Run, *, resume: bool) -> dict | None:
             console.print(inputs.describe(config), highlight=False, soft_wrap=True)
             trainer = stage.make_trainer(config, inputs, report)
             if checkpoint is None:  # an earlier run's files go once every check has passed
-                remove_run(config.work)
+                clear_work(config.work)
             manifest = _track_training(stage, config, inputs, trainer, Start(identity, run_id, checkpoint), report)
         version = register_version(config, manifest, report.figures)
     made = {"adapter": str(config.out), "name": registry.NAME, "version": version, "run_id": manifest.run_id}
     return made | {"tracking_uri": uri, "figures": report.figures}
 
 
-def _find_finished(config: Run, identity: dict) -> AdapterManifest | None:
+def _find_finished(config: AdapterConfig, identity: dict) -> AdapterManifest | None:
     """Finds the adapter's manifest if this training had finished before it was killed, else None."""
     assert config.out is not None
     if not (config.out / MANIFEST).is_file():
@@ -147,7 +147,7 @@ def _find_finished(config: Run, identity: dict) -> AdapterManifest | None:
 
 
 def _track_training(
-    stage: Stage, config: Run, inputs: Inputs, trainer: Trainer, start: Start, report: Report
+    stage: Stage, config: AdapterConfig, inputs: Inputs, trainer: Trainer, start: Start, report: Report
 ) -> AdapterManifest:
     """Trains within an MLflow run and saves the adapter."""
     assert config.out is not None and config.set_folder is not None
@@ -162,7 +162,7 @@ def _track_training(
             data = {"data_digest": inputs.manifest["digest"]} | config.digest_inputs()
             log_configuration(config, inputs.counts, data)
         _fit(trainer, config, start.checkpoint)
-        with disk_errors(config.out), staged_folder(config.out) as folder:
+        with explain_full_disk(config.out), staged_folder(config.out) as folder:
             if figures := stage.save_weights(trainer, config, folder):
                 report.figures |= figures
                 mlflow.log_metrics(figures, step=config.steps)
@@ -172,13 +172,13 @@ def _track_training(
             return complete_adapter(folder, config, inputs.tokenizer, tasks, run_id=run_id, **digests)
 
 
-def _fit(trainer: Trainer, config: Run, checkpoint: Path | None) -> None:
+def _fit(trainer: Trainer, config: AdapterConfig, checkpoint: Path | None) -> None:
     """Trains to the last step, where the trainer evaluates too; every process of a distributed run calls it."""
-    with disk_errors(config.work):
+    with explain_full_disk(config.work):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
-def make_common_settings(config: Run, dtype: torch.dtype) -> dict[str, Any]:
+def make_common_settings(config: AdapterConfig, dtype: torch.dtype) -> dict[str, Any]:
     """Makes the arguments of TRL's configurations that do not depend on the stage."""
     return {
         "output_dir": str(config.work),

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from revelator.artifact import disk_errors
+from revelator.artifact import explain_full_disk
 from revelator.errors import ArtifactError, DataError
 from revelator.files import replace_file
 from revelator.rows import Row, check_filled, read_batches
@@ -119,7 +119,7 @@ def load_token_table(
     Raises DataError for a split without rows.
     """
     if not file.is_file():
-        with disk_errors(file.parent), replace_file(file) as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
+        with explain_full_disk(file.parent), replace_file(file) as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
             check_filled(folder, split)
             for rows in read_batches(folder, split, tasks):
                 if rows:

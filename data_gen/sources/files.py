@@ -35,7 +35,7 @@ DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True)
 class MalformedRow:
-    """A line that holds no row, and why; `is_row` where it is one but for bytes that are not UTF-8."""
+    """A line that holds no row, and why. `is_row`: JSON is well-formed and only its bytes are not UTF-8."""
 
     reason: str
     is_row: bool = False
@@ -143,7 +143,8 @@ BATCH = 256  # rows of a parquet file that are decoded at a time
 def read_file_rows(path: str, member: str = "") -> Iterator[tuple[int, Any]]:
     """Line and value of each row; of a parquet file, the number of the row. Blank lines are no rows.
 
-    `member` names the list of rows in a file that is one JSON object (SQuAD's "data"); it may hold lines, too.
+    `member` names the list of rows in a file that is one JSON object (SQuAD's "data"). A file of JSON lines is read as
+    usual. Raises DataError for a file that cannot be read or has no row.
     """
     line = 0
     try:
@@ -153,7 +154,7 @@ def read_file_rows(path: str, member: str = "") -> Iterator[tuple[int, Any]]:
         raise
     except FileNotFoundError as error:
         if "://" in path:
-            raise describe_unreadable(path, error) from error
+            raise make_unreadable_error(path, error) from error
         raise DataError("there is no such file", where=path, hint="check the path and REVELATOR_DATA") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
@@ -163,13 +164,13 @@ def read_file_rows(path: str, member: str = "") -> Iterator[tuple[int, Any]]:
         hint = "close the quote that opens in the next line"
         raise DataError(f"not CSV: {error}", where=f"{path}, after line {line}", hint=hint) from error
     except Exception as error:  # fsspec and pyarrow have no common error: each protocol raises its own
-        raise describe_unreadable(path, error) from error
+        raise make_unreadable_error(path, error) from error
     if line == 0:
         raise DataError("the file has no row", where=path, hint="give rows below a header, or JSON lines")
 
 
-def describe_unreadable(place: str, error: Exception) -> DataError:
-    """One clear error for a file, folder or Hub data set, whichever library tried to read it."""
+def make_unreadable_error(place: str, error: Exception) -> DataError:
+    """Makes one clear error for a file, folder or Hub data set, whichever library tried to read it."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
     hint = "check the address and the network, or fetch the data and give its path" if "://" in place else None
     if Path(place.partition("?")[0]).is_dir():
@@ -259,7 +260,7 @@ def is_dataset(place: str) -> bool:
     return HUB.fullmatch(place) is not None or Path(place.partition("?")[0]).is_dir()
 
 
-def read_hub_rows(place: str) -> Iterator[tuple[int, Any]]:
+def read_dataset_rows(place: str) -> Iterator[tuple[int, Any]]:
     """Number and value of each row of one split (`train` unless named). Raises DataError if it cannot be read."""
     name, _, query = place.partition("?")  # of the Hub with `hf://`: no folder of that name is read in its stead
     wanted = parse_qs(query)
@@ -274,4 +275,4 @@ def read_hub_rows(place: str) -> Iterator[tuple[int, Any]]:
     try:
         yield from enumerate(load_dataset(name, subset, split=split, streaming=True), start=1)
     except Exception as error:  # datasets, huggingface_hub, httpx and pyarrow each raise their own
-        raise describe_unreadable(place, error) from error
+        raise make_unreadable_error(place, error) from error

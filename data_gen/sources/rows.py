@@ -14,7 +14,7 @@ from typing import Any
 
 from data_gen.annotate.plan import UnplannableError
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, show
-from data_gen.sources.files import MalformedRow, is_dataset, read_file_rows, read_hub_rows
+from data_gen.sources.files import MalformedRow, is_dataset, read_dataset_rows, read_file_rows
 from revelator.errors import DataError
 
 MALFORMED = "malformed row:"
@@ -58,7 +58,7 @@ def read_annotated(
     questions of a row that holds several. `member` names the list of rows in a file that is one object.
     """
     place, usable = str(path), False
-    for line, row in read_hub_rows(place) if is_dataset(place) else read_file_rows(place, member):
+    for line, row in read_dataset_rows(place) if is_dataset(place) else read_file_rows(place, member):
         if isinstance(row, MalformedRow) and line == 1 and not (usable or row.is_row):
             raise DataError(
                 f"not a file of rows: {row.reason}",

@@ -31,13 +31,13 @@ PATIENCE = 400  # draws in a row that lead nowhere before the world is called to
 
 
 @dataclass
-class _World:
-    """What all parts share: names and questions that were used, open files, counts."""
+class _Totals:
+    """Names and questions used so far, and counts."""
 
     taken: set[str] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    totals: Counter[str] = field(default_factory=Counter)
+    passages: int = 0
 
 
 def generate(
@@ -51,7 +51,8 @@ def generate(
     force: bool = False,
     progress: Callable[[int], None] = lambda n: None,
 ) -> dict[str, Any]:
-    """Makes a world of `size` questions at `out` and returns its manifest; `progress` is told how many were made.
+    """Makes a world of `size` questions at `out` and returns its manifest; `progress` is called with 1 after
+    each question, and with 0 before the first.
 
     `held_back` says how many of them are in the splits dev and test (a tenth each if it does not), `routes` which
     kinds there are; with `operators` there are complex questions alone, and their trees have each operator. The same
@@ -66,7 +67,7 @@ def generate(
     amounts = list(split_parts(size, held_back or {}))
     with staged_folder(out) as folder:
         progress(0)  # what can be refused at once has been
-        world = _World()
+        totals = _Totals()
         with (
             (folder / "passages.jsonl").open("w", encoding="utf-8") as passages,
             (folder / "triples.tsv").open("w", encoding="utf-8") as triples,
@@ -75,8 +76,8 @@ def generate(
             wanted = ("complex",) if operators else routes
             for split, part, amount in amounts:
                 files = passages, triples, questions
-                _write_part(world, split, part, amount, seed, wanted, operators, files, progress)
-        manifest = _make_manifest(world, size, seed, folder)
+                _write_part(totals, split, part, amount, seed, wanted, operators, files, progress)
+        manifest = _make_manifest(totals, size, seed, folder)
         write_json(folder / "manifest.json", manifest)
     return manifest
 
@@ -94,7 +95,7 @@ def split_parts(size: int, held_back: Mapping[str, int]) -> Iterator[tuple[str, 
 
 
 def _write_part(
-    world: _World,
+    totals: _Totals,
     split: str,
     part: int,
     amount: int,
@@ -105,7 +106,7 @@ def _write_part(
     progress: Callable[[int], None],
 ) -> None:
     rng = random.Random(f"{seed}/{split}/{part}")
-    graph = populate(round(amount * ENTITIES), rng, world.taken)
+    graph = populate(round(amount * ENTITIES), rng, totals.taken)
     documents = [write_document(graph, entity, rng) for entity in graph.entities]
     prefix = f"{split}-{part}"
     passages, triples, lines = files
@@ -114,16 +115,16 @@ def _write_part(
         row = {"id": f"{prefix}-{document.entity}", "title": document.title, "text": document.text, "type": kind}
         passages.write(json.dumps(row, ensure_ascii=False) + "\n")
     triples.writelines(_list_triples(graph, documents))
-    world.totals["passages"] += len(documents)
+    totals.passages += len(documents)
     questions = Questions(View(graph, documents), rng, split, prefix, operators)
     for number, route in enumerate(_draw_routes(amount, wanted, rng)):
-        made = _draw(world, questions, route, f"world-{split}-{part}-{number}")
+        made = _draw(totals, questions, route, f"world-{split}-{part}-{number}")
         lines.write(json.dumps(made.row.to_json(), ensure_ascii=False) + "\n")
-        world.counts["split", split] += 1
-        world.counts["route", route] += 1
+        totals.counts["split", split] += 1
+        totals.counts["route", route] += 1
         if route == "complex":
-            world.counts["shape", made.shape] += 1
-            world.counts["operation", made.row.operation.split(" ")[0]] += 1
+            totals.counts["shape", made.shape] += 1
+            totals.counts["operation", made.row.operation.split(" ")[0]] += 1
         progress(1)
 
 
@@ -137,14 +138,14 @@ def _draw_routes(amount: int, wanted: Sequence[str], rng: random.Random) -> list
     return routes
 
 
-def _draw(world: _World, questions: Questions, route: str, id: str) -> DrawnQuestion:
+def _draw(totals: _Totals, questions: Questions, route: str, id: str) -> DrawnQuestion:
     for _ in range(PATIENCE):
         made = questions.draw(route, id)
         if made is None:
             continue
         key = digest_text(" ".join(made.row.question.lower().split()).rstrip("?."))
-        if key not in world.asked:
-            world.asked.add(key)
+        if key not in totals.asked:
+            totals.asked.add(key)
             return made
     raise DataError(
         f"no new {route} question after {PATIENCE} draws",
@@ -154,16 +155,17 @@ def _draw(world: _World, questions: Questions, route: str, id: str) -> DrawnQues
 
 
 def _list_triples(graph: Graph, documents: list[Document]) -> Iterator[str]:
-    """`head relation tail`; a relation with a second argument is written `relation[second]`."""
+    """Lists the facts that a passage states, as tab-separated lines: head, relation, tail. A relation with a second
+    argument is written `relation[second]`."""
     for fact in graph.all_facts():
         if fact.relation in documents[fact.head].stated:
             second = f"[{graph.entities[fact.second].title}]" if fact.second is not None else ""
             yield f"{graph.entities[fact.head].title}\t{fact.relation}{second}\t{graph.text(fact.tail)}\n"
 
 
-def _make_manifest(world: _World, size: int, seed: int, folder: Path) -> dict[str, Any]:
+def _make_manifest(totals: _Totals, size: int, seed: int, folder: Path) -> dict[str, Any]:
     counts: dict[str, dict[str, int]] = {"split": {}, "route": {}, "shape": {}, "operation": {}}
-    for (what, name), number in sorted(world.counts.items()):
+    for (what, name), number in sorted(totals.counts.items()):
         counts[what][name] = number
     return {
         "kind": "world",
@@ -171,7 +173,7 @@ def _make_manifest(world: _World, size: int, seed: int, folder: Path) -> dict[st
         "seed": seed,
         "size": size,
         "licence": "Apache-2.0",
-        "passages": world.totals["passages"],
+        "passages": totals.passages,
         "counts": counts,
         "files": sha256_folder(folder),
     }

@@ -99,7 +99,7 @@ class RankingConfig(Strict):
 
 
 class SystemConfig(Strict):
-    """Who answers: a `strategy` of the executor, a `baseline` (`evaluation.baselines`), a `bound`, which is told the
+    """Who answers: a `strategy` of the executor, a `baseline` (`evaluation.baselines`), a `bound`, which gets the
     gold plan or the gold passages, or a file of `predictions`. For the benchmark itlr it is a `ranking`."""
 
     strategy: Strategy | None = None
@@ -175,8 +175,8 @@ class RunConfig(Strict):
     its base, or the endpoint `planner` in its place; `index`; and the embedded reader or `generator`. With `url`, the
     run asks a running Triton; a baseline asks the inner models, with the token in the server's home folder `home`.
 
-    `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others;
-    `closed-dense` and `closed-hybrid` find them by meaning.
+    `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
+    `closed` searches by words, `closed-dense` by meaning, `closed-hybrid` by both.
     `limits` are those of `revelator.limits.Limits`. `merge` and `own_knowledge` say what the language model `generator`
     writes beyond the reading of passages.
     """

@@ -54,7 +54,8 @@ class Format:
     has_list_answers: bool = False
 
 
-def _require_all(outcomes: Iterable[Outcome]) -> Iterator[AnnotatedQuestion]:
+def _raise_for_malformed(outcomes: Iterable[Outcome]) -> Iterator[AnnotatedQuestion]:
+    """Yields the questions, skips SkippedRow, raises DataError for RefusedRow."""
     for outcome in outcomes:
         if isinstance(outcome, RefusedRow):
             raise DataError(outcome.reason, where=f"{outcome.file}, line {outcome.line}")
@@ -63,7 +64,7 @@ def _require_all(outcomes: Iterable[Outcome]) -> Iterator[AnnotatedQuestion]:
 
 
 def _make_reader(name: str) -> Read:
-    return lambda path: (BenchmarkQuestion(q) for q in _require_all(READERS[name](path)))
+    return lambda path: (BenchmarkQuestion(q) for q in _raise_for_malformed(READERS[name](path)))
 
 
 def _read_rows(
@@ -79,7 +80,7 @@ def _read_rows(
             kinds[question.id] = question.kind
             return question.gold
 
-        for q in _require_all(read_annotated(path, annotate_row, unfold)):
+        for q in _raise_for_malformed(read_annotated(path, annotate_row, unfold)):
             yield BenchmarkQuestion(q, kinds[q.id])
 
     return read
@@ -128,7 +129,7 @@ def _annotate_compound(row: dict[str, Any], file: str) -> BenchmarkQuestion:
     """HANRAG's compound questions: `question`, `answers` (a list with one for each part), and the parts if they are
     given; or annotated rows of this project (`revelator data teach`).
 
-    Raises DataError for one text, which cannot be taken apart: an answer may hold any sign that would part answers.
+    Raises DataError for one text, which cannot be taken apart: an answer may hold any character that parts answers.
     """
     if "route" in row:
         gold = AnnotatedQuestion.from_json(row)
@@ -176,7 +177,8 @@ def fans_out(question: AnnotatedQuestion) -> bool:
 
 
 def compares(question: AnnotatedQuestion) -> bool:
-    """Whether the answer is the one of several things, found apart, whose date or number is the least or greatest."""
+    """Whether the answer is the one of several things, found apart, whose date or number is the least or greatest.
+    False for plans with parentheses or fan-out."""
     return question.operation.startswith(("argmin", "argmax")) and not (has_parentheses(question) or fans_out(question))
 
 
@@ -196,7 +198,7 @@ KINDS: dict[str, Callable[[AnnotatedQuestion], bool]] = {
 
 
 def _read_world(path: str) -> Iterator[BenchmarkQuestion]:
-    for q in _require_all(READERS["world"](path)):
+    for q in _raise_for_malformed(READERS["world"](path)):
         yield BenchmarkQuestion(q, next((kind for kind, fits in KINDS.items() if fits(q)), q.route))
 
 
@@ -204,7 +206,8 @@ def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[Benchmark
     """Questions of one's own: CSV, TSV, JSON lines or parquet with `question` and `answer`, and perhaps `also` (other
     spellings of the answer; of several answers one for each, or nothing), `titles` (of the passages that hold the
     answer), `plan` and `route`. Several values are a list, or one text with `|` between them; of answers all are
-    wanted. Raises DataError that names the line, or the columns where one is missing."""
+    wanted. Raises DataError that names the line, or the columns where one is missing; also for one question with two
+    different answers."""
     names = columns or OwnColumns()
     more: dict[str, tuple[str, tuple[tuple[str, ...], ...]]] = {}  # route and spellings, by id
     known: dict[str, tuple[str, ...]] = {}  # answers by question
@@ -230,7 +233,7 @@ def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[Benchmark
         gold = AnnotatedQuestion(identity, "own", "", "", asked, route or "complex", expression)
         return replace(gold, answers=answers, passages=passages)
 
-    for question in _require_all(read_annotated(path, annotate)):
+    for question in _raise_for_malformed(read_annotated(path, annotate)):
         route, spellings = more[question.id]  # a route that nobody gave is not scored
         yield BenchmarkQuestion(replace(question, route=route), spellings=spellings)
 

@@ -78,13 +78,14 @@ def score_trace(
     benchmark: Benchmark,
     trace: Trace,
     *,
-    plans: bool = True,
+    compiles_plans: bool = True,
     sequential: bool = False,
     switched_off: Collection[str] = (),
     keep_trace: bool = True,
 ) -> QuestionRow:
-    """Makes the row of an answered question. `plans`: the system compiles plans, so that a missing plan is a wrong one.
-    `sequential`: it runs one step after the other. `switched_off`: tasks that an ablation answered."""
+    """Makes the row of an answered question. `compiles_plans`: a missing plan is a wrong one. `sequential`: the
+    system runs one step after the other. `switched_off`: tasks replaced by the ablation; their model calls are not
+    counted."""
     text, rule, is_list = join_answers(trace.answers), benchmark.normaliser, benchmark.has_list_answers
     scores = score_answers(text, trace.answers, row.golds, rule, is_list=is_list, spellings=question.spellings)
     found = _list_retrieved_titles(trace)
@@ -92,7 +93,7 @@ def score_trace(
     judged = [[p.relevance for p in node.documents if p.relevance is not None] for node in trace.nodes]
     if row.gold_titles and any(node.usage.retrievals for node in trace.nodes):
         scores |= score_titles(found, row.gold_titles, CUTOFFS)
-    if plans and question.plan and row.gold_route in ("complex", "compound"):
+    if compiles_plans and question.plan and row.gold_route in ("complex", "compound"):
         scores |= score_plan(trace.plan or "", question.plan, own=trace.plan_source == "model")
     if trace.route and row.gold_route:
         scores["route"] = float(trace.route == row.gold_route)
@@ -125,6 +126,7 @@ def score_plan(plan: str, gold: Sketch, *, own: bool) -> dict[str, float]:
 
 
 def count_cost(trace: Trace, *, sequential: bool = False, switched_off: Collection[str] = ()) -> Cost:
+    """Returns the cost; times in seconds. `switched_off`: as of `score_trace`."""
     calls: dict[str, int] = {}
     names = TASK_OF | {"translate": translate_task(trace.plan_language).name}
     for node in trace.nodes:
@@ -146,7 +148,7 @@ def count_cost(trace: Trace, *, sequential: bool = False, switched_off: Collecti
 
 def count_rounds(trace: Trace, *, sequential: bool = False) -> int:
     """Counts sequential rounds of retrieval and generation: the longest chain of leaves that searched or, without a
-    plan, every search."""
+    plan, with a logic plan or if `sequential`, every search."""
     searched = [node for node in trace.nodes if node.usage.retrievals]
     if sequential or not trace.plan or trace.plan_language == "logic":
         return len(searched)

@@ -1,4 +1,4 @@
-"""Asks the open questions of a run, several at a time, and writes each row when its question ends."""
+"""Asks the pending questions of a run, several at a time, and writes each row when its question ends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def prepare_run(
     config: RunConfig, command: str, read: Callable[[BenchmarkConfig], Benchmark] = open_benchmark
 ) -> tuple[RunConfig, Run, Benchmark]:
     """Checks everything that can be wrong (benchmark, system, index, adapter, server, predictions) and describes the
-    run. Builds a closed index; the configuration that is returned names it."""
+    run. Builds the closed index if there is none, also for `--check`; the configuration that is returned names it."""
     if config.system.ranking:
         return config, *_prepare_ranking(config, config.system.ranking, command)
     given = bool(config.system.predictions)
@@ -86,7 +86,7 @@ def _describe_run(
 def _prepare_ranking(config: RunConfig, ranking: RankingConfig, command: str) -> tuple[Run, Benchmark]:
     check_ablation(config.ablation, config.system.name, served=bool(config.url))
     about = config.benchmark
-    ids = tuple(case.id for case in open_cases(config, ranking).cases)
+    ids = tuple(case.id for case in load_cases(config, ranking).cases)
     files = {str(path): sha256_file(path) for path in _list_files(about)}
     benchmark = Benchmark(about.name or about.format, about.format, "none", False, (), files)
     planner = describe_planner(config) if needs_translation(config) or ranking.labels == "model" else {}
@@ -103,8 +103,8 @@ def _list_files(about: BenchmarkConfig) -> list[Path]:
     return [path / "passages.jsonl"]
 
 
-def open_cases(config: RunConfig, ranking: RankingConfig) -> LabelledCases:
-    """Makes or reads the cases of the benchmark. Raises DataError."""
+def load_cases(config: RunConfig, ranking: RankingConfig) -> LabelledCases:
+    """Makes or reads all cases of the benchmark. Raises DataError."""
     about = config.benchmark
     if not about.path:
         return make_world_cases(ranking.per_template, ranking.seed, ranking.terms)
@@ -139,7 +139,7 @@ def run_questions(
             progress.advance(bar)
 
         if config.system.ranking:
-            for row in rank_open_cases(config, config.system.ranking, set(run.ids) - done):
+            for row in rank_pending_cases(config, config.system.ranking, set(run.ids) - done):
                 write(row)
         elif config.system.predictions:
             for row in score_predictions(Path(config.system.predictions), todo, benchmark, run.ids):
@@ -148,9 +148,9 @@ def run_questions(
             asyncio.run(_open_and_ask(config, benchmark, todo, write, shared))
 
 
-def rank_open_cases(config: RunConfig, ranking: RankingConfig, todo: set[str]) -> Iterable[QuestionRow]:
+def rank_pending_cases(config: RunConfig, ranking: RankingConfig, todo: set[str]) -> Iterable[QuestionRow]:
     """Ranks the cases in `todo`. Loads no encoder when there are none."""
-    made = open_cases(config, ranking)
+    made = load_cases(config, ranking)
     left = [case for case in made.cases if case.id in todo]
     if left and (needs_translation(config) or ranking.labels == "model"):
         left = asyncio.run(_ask_about_cases(config, ranking, left, made.texts))
@@ -191,7 +191,7 @@ async def _open_and_ask(
     """Asks the questions, `concurrency` at a time. Scores each as soon as it ends, and calls `write` with its row."""
     name, baseline = config.system.name, bool(config.system.baseline)
     scoring: dict[str, Any] = {
-        "plans": BASELINES[name].compiles if baseline else name in COMPILES,
+        "compiles_plans": BASELINES[name].compiles if baseline else name in COMPILES,
         "sequential": baseline,
         "switched_off": [task for task in ("relevance", "end", "refine") if getattr(config.ablation, task) is False],
         "keep_trace": config.traces,

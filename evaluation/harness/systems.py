@@ -19,7 +19,7 @@ from evaluation.harness.ablations import (
     keep_sources,
 )
 from evaluation.harness.config import RunConfig
-from revelator.artifact import base_folder, require_task
+from revelator.artifact import find_base, require_task
 from revelator.client import AsyncClient
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
@@ -136,7 +136,7 @@ def describe_planner(config: RunConfig) -> dict[str, str]:
         return {"planner": str(config.planner)}
     found = find_adapter(config.adapter, Path(config.home))
     if config.sources and (config.ablation.select or read_sources(Path(config.sources)).select) == "revelator":
-        require_task("select", base_folder(config.base or found.base_name), found.folder)
+        require_task("select", find_base(config.base or found.base_name), found.folder)
     version = str(found.version.version) if found.version else "" if found.folder else "base"
     made = sha256_file(found.folder / "manifest.json") if found.folder else ""
     return {"version": version, "manifest": made, "base": Path(config.base or found.base_name).name}
@@ -187,7 +187,7 @@ async def open_system(
     config: RunConfig, shared: SharedModels | None = None, golds: Mapping[str, AnnotatedQuestion] | None = None
 ) -> AsyncIterator[Ask]:
     """Opens everything that a checked configuration needs until the block ends. The next run can take what `shared` has
-    opened. A bound is told the `golds` of its questions, by their text."""
+    opened. A bound gets the `golds` of its questions, by their text."""
     shared = shared or SharedModels()
     async with AsyncExitStack() as stack:
         name, limits = config.system.name, read_limits(config)

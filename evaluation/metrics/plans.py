@@ -145,7 +145,7 @@ def have_equal_arguments(plan: Expression, gold: Expression, names: Sequence[str
     """
     if check(plan):
         return False
-    ours, theirs = _sign_leaves(plan, names), _sign_leaves(gold, names)
+    ours, theirs = _digest_leaves(plan, names), _digest_leaves(gold, names)
     if _spell_shape(plan, iter(ours)) != _spell_shape(gold, iter(theirs)) or _adds_a_name(plan, gold, names):
         return False
     ours_said, said = _collect_words(plan, ours, names), _collect_words(gold, theirs, names)
@@ -183,23 +183,23 @@ def _bind_leaf_texts(plan: Expression) -> list[str]:
     ]
 
 
-def _sign_leaves(plan: Expression, names: Sequence[str]) -> list[str]:
-    """Returns a sign for each leaf: equal for leaves that mention the same names and use leaves of equal signs."""
-    signs: list[str] = []
+def _digest_leaves(plan: Expression, names: Sequence[str]) -> list[str]:
+    """Returns a digest for each leaf: equal for leaves that mention the same names and use leaves of equal digests."""
+    digests: list[str] = []
     for leaf, sources in zip(leaves(plan), bind(plan).sources, strict=True):
         mentioned = sorted(name for name in names if find_mention(name, leaf.text))
-        signs.append(sha256_text(f"{mentioned} {sorted(signs[producer] for producer in sources.values())}"))
-    return signs
+        digests.append(sha256_text(f"{mentioned} {sorted(digests[producer] for producer in sources.values())}"))
+    return digests
 
 
-def _spell_shape(plan: Expression, signs: Iterator[str]) -> str:
-    """Spells the shape with signs for leaves; parallel parts are sorted."""
+def _spell_shape(plan: Expression, digests: Iterator[str]) -> str:
+    """Spells the shape with digests for leaves; parallel parts are sorted."""
     match plan:
         case Dependent(left, right):
-            return f"({_spell_shape(left, signs)} * {_spell_shape(right, signs)})"
+            return f"({_spell_shape(left, digests)} * {_spell_shape(right, digests)})"
         case ListOf(items):
-            return f"({' + '.join(sorted([_spell_shape(item, signs) for item in items]))})"
-    return next(signs)
+            return f"({' + '.join(sorted([_spell_shape(item, digests) for item in items]))})"
+    return next(digests)
 
 
 def _adds_a_name(plan: Expression, gold: Expression, names: Sequence[str]) -> bool:
@@ -210,12 +210,14 @@ def _adds_a_name(plan: Expression, gold: Expression, names: Sequence[str]) -> bo
     return any(re.search(r"\W$", before) and not find_mention(span, wanted) for before, span in spans)
 
 
-def _collect_words(plan: Expression, signs: Sequence[str], names: Sequence[str]) -> dict[str, set[str]]:
-    """Collects the stems of the leaves of each sign, without names and placeholders."""
+def _collect_words(plan: Expression, digests: Sequence[str], names: Sequence[str]) -> dict[str, set[str]]:
+    """Collects the stems of the leaves of each digest, without names and placeholders."""
     said: dict[str, set[str]] = {}
-    for leaf, sign in zip(leaves(plan), signs, strict=True):
-        said.setdefault(sign, set()).update(extract_terms(_remove_names(re.sub(r"\{[^{}]*\}", " ", leaf.text), names)))
-    return {sign: words - ASKING for sign, words in said.items()}
+    for leaf, digest in zip(leaves(plan), digests, strict=True):
+        said.setdefault(digest, set()).update(
+            extract_terms(_remove_names(re.sub(r"\{[^{}]*\}", " ", leaf.text), names))
+        )
+    return {digest: words - ASKING for digest, words in said.items()}
 
 
 def _remove_names(text: str, names: Sequence[str]) -> str:

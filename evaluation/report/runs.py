@@ -48,7 +48,7 @@ class LoadedRun:
 
     @property
     def is_bound(self) -> bool:
-        """Whether the system was told gold, so that it competes with none."""
+        """Whether the system was given gold, so that it competes with none."""
         return self.run.system["kind"] == "bound"
 
     @property
@@ -142,7 +142,7 @@ def compare_runs(run: LoadedRun, reference: LoadedRun, measures: Iterable[str]) 
 
 def conclude(reference: LoadedRun, others: Sequence[LoadedRun], measure: str) -> str:
     """What follows from the paired differences of `measure` to the reference, in one sentence with the 95 % interval of
-    the best of the others. A bound, which is told gold, and a system with a part switched off are not among these if
+    the best of the others. A bound, which is given gold, and a system with a part switched off are not among these if
     there are any others. A sentence more for each run of which questions ended in an error, for they count as wrong."""
     return " ".join(filter(None, [_conclude(reference, others, measure), *map(_tell_errors, [reference, *others])]))
 

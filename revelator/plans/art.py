@@ -418,14 +418,14 @@ def structure_key(art: Art) -> str:
     nodes = number_nodes(art)
 
     @cache
-    def sign(number: int) -> str:
+    def digest(number: int) -> str:
         node, below = nodes[number].node, nodes[number].children
         asked, called = references(node.question), references(" ".join(node.call.texts if node.call else ()))
         way = type(node.call).__name__ if node.call else "direct" if node.is_direct else "children"
-        parts = [sorted(map(sign, named)) for named in (asked, called, below)]
+        parts = [sorted(map(digest, named)) for named in (asked, called, below)]
         return hashlib.sha256(f"{way} {parts}".encode()).hexdigest()
 
-    return sign(0)
+    return digest(0)
 
 
 def draw_tree(art: Art) -> str:

@@ -145,8 +145,8 @@ def unbrace_placeholders(text: str) -> str:
 
 
 def replace_marks(marks: re.Pattern[str], text: str, find: Callable[[str, str], str]) -> str:
-    """Replaces each mark (opening signs, name, closing signs): a single one by what `find(name, mark)` gives for it, a
-    doubled one by one with a sign less on each side."""
+    """Replaces each mark (opening brackets, name, closing brackets): a single one by what `find(name, mark)` gives for
+    it, a doubled one by one with one bracket less on each side."""
 
     def replace_one(match: re.Match[str]) -> str:
         opening, name, closing = match.groups()

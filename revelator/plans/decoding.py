@@ -70,7 +70,7 @@ class RulesByKind:
         self.expansions: dict[str, list[list[str]]] = {}
         for rule in _open_grammar().rules:
             self.expansions.setdefault(rule.origin.name, []).append([symbol.name for symbol in rule.expansion])
-        self.signs = {t.name: _spell_terminal(t.name, t.pattern) for t in _open_grammar().terminals}
+        self.terminals = {t.name: _spell_terminal(t.name, t.pattern) for t in _open_grammar().terminals}
         self.productive = self._productive()
 
     def rules(self, rule: str, kind: str) -> Iterator[tuple[str, list[str]]]:
@@ -112,12 +112,12 @@ class RulesByKind:
     def _spell(self, name: str, kind: str) -> str:
         if name in self.expansions:
             return f"{name.strip('_')}_{kind}"
-        return f"{name}_{'NONE' if kind == 'unfed' else kind.upper()}" if name in TEXTS else self.signs[name]
+        return f"{name}_{'NONE' if kind == 'unfed' else kind.upper()}" if name in TEXTS else self.terminals[name]
 
 
 def _spell_terminal(name: str, pattern: Pattern) -> str:
     """A space before an operator is a lexeme of its own, the one that stands between words: a lexer that never goes
-    back can then tell ` + ` from a word that begins with a sign."""
+    back can then tell ` + ` from a word that begins with its character."""
     if isinstance(pattern, PatternRE) and name not in CANONICAL:
         return f"/{pattern.value}/"
     value = CANONICAL.get(name, pattern.value)
@@ -125,7 +125,7 @@ def _spell_terminal(name: str, pattern: Pattern) -> str:
 
 
 def _make_pieces() -> dict[str, str]:
-    """What texts are made of. To write out which signs a name may have takes a third of a second."""
+    """What texts are made of. To write out which characters a name may have takes a third of a second."""
     plain = rf"[^{{}}{CONTROLS}]"
     quoted = rf"{plain[:-1]}\\]|\\[\"\\bfnrt]"
     return {"PLACEHOLDER": expand_classes(rf"\{{{NAME}\}}"), "PLAIN": plain, "IN_QUOTED": quoted}
@@ -148,7 +148,7 @@ def make_logic_grammar() -> Grammar:
     nothing or everything matches (`"a" AND NOT "a"`) shows in the whole alone: such a query runs, and ranks nothing.
 
     A term may begin with a space, as it is learnt (`render_spaced`). It has two quotes, and a level of a query costs at
-    least one sign, so that the bound on both keeps to `MAX_TERMS` and to `MAX_DEPTH`.
+    least one character, so that the bound on both keeps to `MAX_TERMS` and to `MAX_DEPTH`.
     """
     file = re.sub(r"\bstart\b", "query", read_grammar_file("logic.lark"))
     text = TERM.sub(lambda found: f"TERM: {_make_term(found[1])}", file)

@@ -20,16 +20,16 @@ from revelator.plans.json_decoding import make_art_schema
 
 Schema = dict[str, Any]
 LETTER_OR_DIGIT = r"[^\W_]"
-_CLASS_SIGN = re.compile(r"\\u\{(\w+)\}")  # of `character_class`, in the dialect of llguidance
+_ESCAPED = re.compile(r"\\u\{(\w+)\}")  # of `character_class`, in the dialect of llguidance
 
 
 @cache
 def make_plan_ebnf() -> str:
     """The rule `output` is a plan."""
     rules = [(name, " | ".join(ways)) for name, ways in RulesByKind().rules("start", "unfed")]
-    rules = [(name, ways.replace("/", "")) for name, ways in rules]  # which stand about a class of signs
+    rules = [(name, ways.replace("/", "")) for name, ways in rules]  # which stand about a class of characters
     word, space = character_class(r"\w"), character_class(r"\s")
-    signs = {
+    parts = {
         "letter": f"[{word}]",
         "name": r'"{" letter ((letter | [ .\x27\-]){0,62} letter)? "}"',
         "first": rf'[^{space}(){{}}"+*×{CONTROLS}]',
@@ -44,23 +44,25 @@ def make_plan_ebnf() -> str:
         "QUOTATION": {kind: f"{quote} ({text}) {quote}" for kind, text in _write_texts("inside", "name").items()},
         "QUOTED": {kind: f"{quote} ({text}) {quote}" for kind, text in _write_texts("escaped", "name").items()},
     }
-    for kind, text in _write_texts("rest", "name", "[+*×]", least=1).items():
+    for kind, text in _write_texts("rest", "name", "[+*×]", needs_second=True).items():
         texts["WORD"][kind] += f" | {text}"
     named = [(f"{text}_{kind}", texts[text][kind]) for text in TEXTS for kind in ("NONE", "ANY", "SOME")]
-    return _join_rules([("output", "start_unfed"), *rules, *named, *signs.items()])
+    return _join_rules([("output", "start_unfed"), *rules, *named, *parts.items()])
 
 
-def _write_texts(sign: str, name: str, first: str = "", least: int = 0) -> dict[str, str]:
-    """Texts without a placeholder, with any number of them, with at least one: of a `sign` or a placeholder `name`
-    after another, from `first` on. `least` follow a first sign that no placeholder may take the place of."""
-    either = f"({sign} | {name})"
+def _write_texts(character: str, name: str, first: str = "", needs_second: bool = False) -> dict[str, str]:
+    """Returns three rule bodies: NONE (no placeholder), ANY, SOME (at least one).
+
+    `character`, `name` (of a placeholder) and `first` (the first character) are rules. With `needs_second` the text
+    does not begin with a placeholder and has a second character or a placeholder."""
+    either = f"({character} | {name})"
     if not first:
-        return {"NONE": f"{sign}*", "ANY": f"{either}*", "SOME": f"{sign}* {name} {either}*"}
-    some = f"{first} {sign}* {name} {either}*"
-    if least:
-        return {"NONE": f"{first} {sign}+", "ANY": f"{first} {either}+", "SOME": some}
+        return {"NONE": f"{character}*", "ANY": f"{either}*", "SOME": f"{character}* {name} {either}*"}
+    some = f"{first} {character}* {name} {either}*"
+    if needs_second:
+        return {"NONE": f"{first} {character}+", "ANY": f"{first} {either}+", "SOME": some}
     return {
-        "NONE": f"{first} {sign}*",
+        "NONE": f"{first} {character}*",
         "ANY": f"({first} | {name}) {either}*",
         "SOME": f"{name} {either}* | {some}",
     }
@@ -74,10 +76,10 @@ def make_logic_ebnf() -> str:
     kept = [(name, " ".join(ways.split("\n"))) for name, ways in rules if name != "TERM"]
     space = character_class(r"\s")
     term = {
-        "TERM": r'"\"" " "? visible* letter sign* "\""',
+        "TERM": r'"\"" " "? visible* letter character* "\""',
         "visible": rf'[^{space}"\\{CONTROLS}]',
         "letter": f"[{character_class(LETTER_OR_DIGIT)}]",
-        "sign": rf'[^"\\{CONTROLS}] | "\\" ["\\]',
+        "character": rf'[^"\\{CONTROLS}] | "\\" ["\\]',
     }
     return _join_rules([("output", "start"), *kept, *term.items()])
 
@@ -91,13 +93,14 @@ def make_art_ebnf() -> str:
 def make_json_ebnf(schema: Schema) -> str:
     """The rule `output` is a JSON value of the schema, on one line, keys in the schema's order.
 
-    Of a schema it reads `$ref`, `anyOf`, `const`, objects whose first key is required, arrays with `prefixItems` and
-    one `minItems`, booleans, and strings: with something in them to see, unless `x-ebnf` spells what they are.
+    Of a schema it reads `$ref`, `anyOf`, `const`, objects whose first key is required, arrays with `prefixItems`,
+    booleans, and strings: with something in them to see, unless `x-ebnf` spells what they are. An array has one item or
+    more, whatever `minItems` says. Raises KeyError for another type.
     """
     definitions = schema.get("$defs", {})
     rules = [("output", _write_value(schema)), *((name, _write_value(part)) for name, part in definitions.items())]
     space = character_class(r"\s")
-    seen = {"visible": rf'[^{space}"\\{CONTROLS}] | escape', "sign": rf'[^"\\{CONTROLS}] | escape'}
+    seen = {"visible": rf'[^{space}"\\{CONTROLS}] | escape', "character": rf'[^"\\{CONTROLS}] | escape'}
     return _join_rules([*rules, *seen.items(), ("escape", r'"\\" ["\\]')])
 
 
@@ -111,7 +114,7 @@ def _write_value(schema: Schema) -> str:
     write: dict[str, Callable[[Schema], str]] = {
         "object": _write_object,
         "array": _write_array,
-        "string": lambda text: text.get("x-ebnf", r'"\"" sign* visible sign* "\""'),
+        "string": lambda text: text.get("x-ebnf", r'"\"" character* visible character* "\""'),
         "boolean": lambda _: '("true" | "false")',
     }
     return write[schema["type"]](schema)
@@ -139,10 +142,10 @@ def _quote(text: str) -> str:
 
 
 def _join_rules(rules: list[tuple[str, str]]) -> str:
-    return "\n".join(f"{name} ::= {_CLASS_SIGN.sub(_spell_sign, ways)}" for name, ways in rules)
+    return "\n".join(f"{name} ::= {_ESCAPED.sub(_escape_character, ways)}" for name, ways in rules)
 
 
-def _spell_sign(escape: re.Match[str]) -> str:
-    """A sign of a class as xgrammar reads it; letters as they are, for each request carries the grammar."""
-    sign = chr(int(escape[1], 16))
-    return sign if sign.isalnum() else f"\\U{ord(sign):08x}"
+def _escape_character(escape: re.Match[str]) -> str:
+    """Writes a character of a class as xgrammar reads it; letters as they are, for each request carries the grammar."""
+    character = chr(int(escape[1], 16))
+    return character if character.isalnum() else f"\\U{ord(character):08x}"

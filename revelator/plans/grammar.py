@@ -26,8 +26,8 @@ class Grammar:
     """The constraint of a decoder, and what it needs to end in time.
 
     `text` is in llguidance's dialect of Lark. `closing` are the pieces that end an output early, tried from the left;
-    `brackets` are the ones among them that may be repeated, one for each of the `opening` signs written. An output is
-    closed when it holds `deepest` signs of `deepening`.
+    `brackets` are the ones among them that may be repeated, one for each of the `opening` characters written. An output
+    is closed when it holds `deepest` characters of `deepening`.
     """
 
     text: str

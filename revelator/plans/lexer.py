@@ -146,9 +146,9 @@ class _Reader:
             self.found.append(Token("WORD", " ".join(words), start_pos=start, end_pos=stop))
 
     def _refuse_operator(self, start: int) -> None:
-        """In a parenthesis that is text, the sign in `(+)` and `(x +)` is text, but ` + ` reads as an operator."""
-        sign = self.text[start]
+        """In a parenthesis that is text, the operator in `(+)` and `(x +)` is text, but ` + ` reads as one."""
+        operator = self.text[start]
         if self.text[start - 1].isspace() and self.text[start + 1].isspace():
-            message = f"this {sign} stands in a parenthesis that is not a whole operand"
-            hint = f'put an operator before or after that parenthesis, or quote the text: "f (a {sign} b)"'
+            message = f"this {operator} stands in a parenthesis that is not a whole operand"
+            hint = f'put an operator before or after that parenthesis, or quote the text: "f (a {operator} b)"'
             raise fault(self.text, "operator-in-text", message, start, start + 1, hint)

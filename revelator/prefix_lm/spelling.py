@@ -171,7 +171,7 @@ def _measure_placeholder(written: list[Word], at: int) -> int:
 
 
 def _may_begin(known: list[Word], place: int) -> bool:
-    """May a run begin here? An operator of plans looks like a sign that begins a word ("+1"), not like one inside."""
+    """May a run begin here? An operator of plans looks like the first character of a word ("+1"), not a later one."""
     word, before, after = known[place], known[place - 1 : place], known[place + 1 : place + 2]
     is_first = not before or before[0].source != word.source or before[0].end < word.start
     is_joined = bool(after) and after[0].source == word.source and after[0].start == word.end

@@ -79,7 +79,7 @@ class Cards(click.ParamType):
 @click.option(
     "--canary-minutes", "minutes", default=60.0, show_default=True, help="Withdraw a canary that needs longer for them."
 )
-@click.option("--watch", is_flag=True, help="Follow the alias until told to stop.")
+@click.option("--watch", is_flag=True, help="Follow the alias until it is stopped.")
 @click.option("--interval", default=30.0, show_default=True, type=float, help="Seconds between looks at the alias.")
 @click.option("--port", default=0, metavar="PORT", help="Port for /metrics of --watch; 0: any that is free.")
 @URI
@@ -176,7 +176,7 @@ def _place(home: Path, gpus: tuple[int, ...] | None, instances: int | None) -> N
 
 
 def _roll_back(home: Path, keep: int, tracking_uri: str | None, report: Callable[[str], None]) -> Deployment:
-    """Without the registry too: it is only told."""
+    """Works without the registry, too: it only records the deploy."""
     from serving.deploy.deploy import roll_back
 
     registry.require_existing(home)
@@ -232,7 +232,7 @@ def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
     if done.removed:
         click.echo(f"removed, beyond the {keep} that are kept: {', '.join(map(str, done.removed))}")
     if done.registry_error:
-        click.echo(f"warning: the registry was not told: {done.registry_error}", err=True)
+        click.echo(f"warning: the registry does not record it: {done.registry_error}", err=True)
     if planner := read_planner(read_parameters(home, "executor")):
         click.echo(f"{planner} plans until the next revelator serve --planner deployed --home {home}")
     elif done.url:
@@ -253,11 +253,12 @@ def _try_canary(
         rollout = Rollout(home, version, share, Rules(comparisons), minutes * 60, keep)
         verdict = rollout.run(lambda compared: progress.update(task, completed=compared))
     if as_json:
-        click.echo(json.dumps({**asdict(verdict), "deployed": verdict.passes}))
+        click.echo(json.dumps({**verdict.to_json(), "deployed": verdict.passes}))
     else:
         click.echo(f"prompts compared  {verdict.comparisons}, the canary failed on {verdict.errors:.1%}")
-        click.echo(f"valid             {verdict.validity:.1%}, the champion {verdict.champion_validity:.1%}")
-        click.echo(f"median latency    {verdict.latency_ms:.0f} ms, the champion {verdict.champion_latency_ms:.0f} ms")
+        click.echo(f"valid             {verdict.validity:.1%}, the released version {verdict.released_validity:.1%}")
+        released_ms = f"{verdict.released_latency_ms:.0f} ms"
+        click.echo(f"median latency    {verdict.latency_ms:.0f} ms, the released version {released_ms}")
         click.echo(f"agreement         {verdict.agreement:.1%}")
         click.echo(f"version {verdict.version} {'deployed' if verdict.passes else 'withdrawn'}")
     if not verdict.passes:

@@ -1,4 +1,4 @@
-"""`revelator serve`: the Triton server of a home folder, in the foreground, until it is told to stop."""
+"""`revelator serve`: the Triton server of a home folder, in the foreground, until it is stopped."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from serving.triton.access import Exposure
     from serving.triton.repository import Settings
 
+MAX_IN_FLIGHT = (
+    "Questions in flight in each of executor and executor_stream (default: as recorded, else 64); a question over the"
+    " limit, or one that would miss its deadline, is refused."
+)
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True)
 LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some 5 ms
 
@@ -51,7 +55,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 )
 @planner_options("Who plans: the release, or a language model (default: as recorded).", "deployed|URL")
 @click.option("--sources", type=FOLDER, help="YAML file of knowledge sources: indexes, graphs, web.")
-@click.option("--max-in-flight", type=click.IntRange(1), help="Questions at a time; the next is refused at once.")
+@click.option("--max-in-flight", type=click.IntRange(1), help=MAX_IN_FLIGHT)
 @click.option(
     "--decoding",
     type=click.Choice(DECODINGS),

@@ -1,4 +1,4 @@
-"""A canary from its start to its verdict: loaded beside the champion, given a share of the questions, judged by rules.
+"""A canary from its start to its verdict: loaded beside the released version, given a share of the questions, judged.
 
 The comparisons (`serving.models.routing`) and the record in `release.json` outlive this process: the same command, run
 again after a kill, goes on with the canary that is under way and finishes a verdict that was reached.
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, median
+from typing import Any
 
 from revelator import files
 from revelator.errors import ConfigError, Conflict
@@ -18,7 +19,7 @@ from revelator.registry import Version, tag_version
 from serving.deploy.deploy import apply_release, deploy, deploy_lock, stage, try_version, version_folder
 from serving.deploy.engines import Engine, find_engine
 from serving.models.releases import Canary, Release, format_now, read_release, write_release
-from serving.models.routing import Comparison, comparisons_file, read_comparisons
+from serving.models.routing import Comparison, comparisons_file, make_stored_key, read_comparisons
 from serving.triton.repository import check_version
 
 LOOK_SECONDS = 0.5
@@ -30,23 +31,23 @@ class Rules:
     """What a canary must keep to. The defaults leave room for chance, and for a better model to differ."""
 
     comparisons: int = 100  # before there is a verdict
-    validity_loss: float = 0.02  # share of valid outputs that it may have less than the champion
-    latency_ratio: float = 1.5  # its median time over the champion's, on the same prompts at the same time
+    validity_loss: float = 0.02  # share of valid outputs that it may have less than the released version
+    latency_ratio: float = 1.5  # its median time over the released version's, on the same prompts
     agreement: float = 0.5  # share of prompts with the same outcome
     errors: float = 0.01  # share of prompts that it did not answer
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The figures, and `reasons` against the canary; without any it is deployed."""
+    """The figures, and `reasons` against the canary; without any it is deployed. Stored keys: `make_stored_key`."""
 
     version: int
-    champion: int
+    released: int
     comparisons: int
     validity: float
-    champion_validity: float
+    released_validity: float
     latency_ms: float
-    champion_latency_ms: float
+    released_latency_ms: float
     agreement: float
     errors: float
     reasons: tuple[str, ...]
@@ -55,13 +56,16 @@ class Verdict:
     def passes(self) -> bool:
         return not self.reasons
 
+    def to_json(self) -> dict[str, Any]:
+        return {make_stored_key(name): value for name, value in asdict(self).items()}
+
 
 def judge(
-    version: int, champion: int, rows: Sequence[Comparison], rules: Rules, *, is_late: bool = False
+    version: int, released: int, rows: Sequence[Comparison], rules: Rules, *, is_late: bool = False
 ) -> Verdict | None:
     """Returns the verdict, or None while there are too few comparisons. A canary that fails to answer too often gets
     its verdict before that; one that was not compared enough when its time is up fails."""
-    figures = _compute_figures(version, champion, rows)
+    figures = _compute_figures(version, released, rows)
     unanswered = sum(bool(row.error) for row in rows)
     if len(rows) >= rules.comparisons or unanswered > rules.errors * rules.comparisons:
         return replace(figures, reasons=tuple(_find_reasons(figures, rules)))
@@ -71,16 +75,16 @@ def judge(
     return None
 
 
-def _compute_figures(version: int, champion: int, rows: Sequence[Comparison]) -> Verdict:
+def _compute_figures(version: int, released: int, rows: Sequence[Comparison]) -> Verdict:
     answered = [row for row in rows if not row.error]
     return Verdict(
         version=version,
-        champion=champion,
+        released=released,
         comparisons=len(rows),
         validity=mean([row.canary_valid for row in rows] or [False]),
-        champion_validity=mean([row.champion_valid for row in rows] or [False]),
+        released_validity=mean([row.released_valid for row in rows] or [False]),
         latency_ms=median([row.canary_ms for row in answered] or [0.0]),
-        champion_latency_ms=median([row.champion_ms for row in answered] or [0.0]),
+        released_latency_ms=median([row.released_ms for row in answered] or [0.0]),
         agreement=mean([row.agrees for row in answered] or [False]),
         errors=mean([bool(row.error) for row in rows] or [False]),
         reasons=(),
@@ -88,16 +92,16 @@ def _compute_figures(version: int, champion: int, rows: Sequence[Comparison]) ->
 
 
 def _find_reasons(figures: Verdict, rules: Rules) -> list[str]:
-    ratio = figures.latency_ms / figures.champion_latency_ms if figures.champion_latency_ms else 1.0
+    ratio = figures.latency_ms / figures.released_latency_ms if figures.released_latency_ms else 1.0
     tests = (
         (figures.errors > rules.errors, f"errors {figures.errors:.1%}, at most {rules.errors:.1%}"),
         (
-            figures.champion_validity - figures.validity > rules.validity_loss,
-            f"valid {figures.validity:.1%}, the champion {figures.champion_validity:.1%}",
+            figures.released_validity - figures.validity > rules.validity_loss,
+            f"valid {figures.validity:.1%}, the released version {figures.released_validity:.1%}",
         ),
         (
             ratio > rules.latency_ratio,
-            f"median latency {ratio:.2f} times the champion's, at most {rules.latency_ratio:g}",
+            f"median latency {ratio:.2f} times the released version's, at most {rules.latency_ratio:g}",
         ),
         (figures.agreement < rules.agreement, f"agreement {figures.agreement:.1%}, at least {rules.agreement:.0%}"),
     )
@@ -115,24 +119,26 @@ class Rollout:
     seconds: float = 3600.0
     keep: int = 3
 
-    def run(self, progress: Callable[[int], None] = lambda _: None) -> Verdict:
-        """The verdict, once it is carried out. `progress` is called with the number of prompts compared so far.
+    def run(self, report_total: Callable[[int], None] = lambda _: None) -> Verdict:
+        """Returns the verdict once it is carried out. `report_total` gets the number of prompts compared so far.
 
-        ConfigError when no server runs or the version is the champion; Conflict when another deploy ended the canary.
+        Raises ConfigError when no server runs or the version is the released one; Conflict when another deploy ended
+        the canary.
         """
-        champion = self.begin().version
+        released = self.begin().version
         number, end = self.version.version, time.monotonic() + self.seconds
         while True:
             rows = read_comparisons(self.home, number)
-            progress(len(rows))
-            if verdict := judge(number, champion, rows, self.rules, is_late=time.monotonic() > end):
+            report_total(len(rows))
+            if verdict := judge(number, released, rows, self.rules, is_late=time.monotonic() > end):
                 self.conclude(verdict)
                 return verdict
             time.sleep(LOOK_SECONDS)
             self._reload_if_lost()
 
     def begin(self) -> Release:
-        """The version answers its share when this returns. A canary that is under way goes on with its comparisons."""
+        """Starts the canary and returns the release. It keeps the comparisons only if the same version already has the
+        same share; it replaces any other canary."""
         home, number = self.home, self.version.version
         with deploy_lock(home):
             release, engine = self._current_release(), self._find_engine()
@@ -149,7 +155,7 @@ class Rollout:
 
     def conclude(self, verdict: Verdict) -> None:
         """Deploys or withdraws the version, and records the verdict below the home folder and in the registry."""
-        files.write_json(self.home / "canary" / f"{verdict.version}.json", asdict(verdict))
+        files.write_json(self.home / "canary" / f"{verdict.version}.json", verdict.to_json())
         if verdict.passes:
             deploy(self.home, self.version, keep=self.keep)
         else:

@@ -23,9 +23,9 @@ from revelator import files
 from revelator.artifact import (
     DEFAULT_BASE,
     MANIFEST,
-    base_digest,
-    base_folder,
-    disk_errors,
+    digest_base,
+    explain_full_disk,
+    find_base,
     read_manifest,
     verify_adapter,
 )
@@ -56,7 +56,7 @@ Report = Callable[[str], None]
 class Deployment:
     """The outcome of a deploy; `url` is the engine's, which took the version into service; None when none runs.
 
-    `registry_error` is why the registry could not be told; nothing else depends on that.
+    `registry_error` is why the deploy could not be recorded in the registry; nothing else depends on that.
     """
 
     release: Release
@@ -83,7 +83,7 @@ def deploy(
 
     A canary that was under way ends. ArtifactError when the adapter is damaged or does not fit its base, when the disk
     is full, or when the server does not take the version: the one that answered before then still does.
-    `registry_error`: why the registry is not to be told.
+    `registry_error`: why the deploy is not to be recorded in the registry.
     """
     home = home.resolve()
     with deploy_lock(home):
@@ -117,8 +117,8 @@ def release_embedded_base(home: Path) -> None:
     with deploy_lock(home):
         if read_release(home):
             return
-        base = base_folder(DEFAULT_BASE).resolve()
-        described = {"name": DEFAULT_BASE, "digest": base_digest(base), "folder": str(base)}
+        base = find_base(DEFAULT_BASE).resolve()
+        described = {"name": DEFAULT_BASE, "digest": digest_base(base), "folder": str(base)}
         contents = VersionContents("embedded base", EMBEDDED_VERSION, "", described, {})
         with files.staged_folder(version_folder(home, EMBEDDED_VERSION)) as staging:
             _write_version(staging, contents)
@@ -152,7 +152,7 @@ def deploy_lock(home: Path) -> Iterator[None]:
     with try_lock(home / ".deploy.lock") as mine:
         if not mine:
             raise ConfigError("another deploy is at work on this home folder", where=str(home), hint="wait for its end")
-        with disk_errors(home):
+        with explain_full_disk(home):
             clear_leftovers(home)
             yield
 
@@ -250,7 +250,7 @@ def _read_if_whole(folder: Path, version: Version) -> VersionContents | None:
 
 def _verify_contents(adapter: Path, version: Version) -> VersionContents:
     manifest = read_manifest(adapter)
-    base = base_folder(manifest.base_name).resolve()
+    base = find_base(manifest.base_name).resolve()
     _verify(adapter, base, version)
     return VersionContents(
         model=version.name,

@@ -39,7 +39,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from revelator.client import AsyncClient
 from revelator.endpoints import Tls
 from revelator.errors import ConfigError, InvalidRequest, RevelatorError
-from revelator.wire import make_request, write_error
+from revelator.wire import build_request_from_json, write_error
 from serving.http.protection import Protection, describe_error, make_retry_headers, read_body
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped
@@ -96,7 +96,8 @@ class Inference(BaseModel):
 
 def create_gateway(url: str, seconds: float, ready: Ready, hosts: Collection[str]) -> Starlette:
     """The ASGI application that puts questions to the executor at `url` (gRPC) and waits `seconds` for each; `ready`
-    says whether it is there. It is called by `hosts`, or by any IP address."""
+    says whether it is there. `hosts` are the names that a request may use in its Host header; IP addresses are always
+    accepted."""
     gateway = Gateway(ready)
 
     @asynccontextmanager
@@ -109,7 +110,7 @@ def create_gateway(url: str, seconds: float, ready: Ready, hosts: Collection[str
 
 def create_metrics(url: str, folder: Path, hosts: Collection[str]) -> Starlette:
     """The ASGI application of the page of metrics: Triton's, which `url` names, and ours, which the models' processes
-    write into `folder`."""
+    write into `folder`. `hosts`: as of `create_gateway`."""
 
     def sum_up() -> bytes:
         registry = CollectorRegistry()
@@ -140,8 +141,8 @@ def _make_application(
 
 
 class BodyLimits:
-    """ASGI middleware: a body says how long it is before it is read, and is what it says. Room for a large one is
-    reserved until its request is answered, so that many together are bounded, too."""
+    """ASGI middleware. Refuses chunked and compressed bodies and bodies over BODY_BYTES; reserves memory for large ones
+    until the reply is sent."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -195,7 +196,7 @@ class Gateway:
         if question is None:
             raise InvalidRequest("the input question is missing", where="inputs")
         options, deadline_ms = asked.text("options") or "", asked.parameters.deadline_ms
-        reply = await self.client.send(make_request(question, options, self.client.timeout, deadline_ms))
+        reply = await self.client.send(build_request_from_json(question, options, self.client.timeout, deadline_ms))
         wanted = [output.name for output in asked.outputs or ()] or OUTPUTS
         texts = {name: reply.as_numpy(name)[0].decode() for name in wanted}
         tensors = [{"name": n, "datatype": "BYTES", "shape": [1], "data": [texts[n]]} for n in wanted]

@@ -54,8 +54,8 @@ OPEN_TO_ALL = ("/", "/web/")  # the page holds no data: it asks for the token, a
 
 
 class Protection:
-    """ASGI middleware. `hosts` are the names under which this server may be called, and with `by_address` any IP
-    address: a name is what a page can bind to another machine. `token`, if there is one, must be given as
+    """ASGI middleware. `hosts` are the names that a request may use in its Host header; `by_address` accepts any
+    IP address, too: a name is what a page can bind to another machine. `token`, if there is one, must be given as
     `Authorization: Bearer …` for everything but the page's own files."""
 
     def __init__(

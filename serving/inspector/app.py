@@ -65,7 +65,7 @@ def create_app(
     tracking_uri: str | None = None,
 ) -> Starlette:
     """The ASGI application. `hosts` and `token` are those of `serving.http.protection`; `tracking_uri` is the MLflow
-    server that is told of the questions and keeps what people say of them."""
+    server that gets the questions and keeps what people say of them."""
     by_name = {server.name: server for server in servers}
     pages = Pages(by_name, runs, tracking_uri)
     chat = Chat(by_name, runs)
@@ -116,8 +116,8 @@ class Pages:
                 async for event in events:
                     yield await write_json(event.to_json()) + "\n"
                 kept = inquiry.run if inquiry.saved else None
-                told = {"run": kept.id, "trace_id": kept.trace_id} if kept else {"run": None}
-                yield _format_line({"kind": "saved", **told})
+                saved = {"run": kept.id, "trace_id": kept.trace_id} if kept else {"run": None}
+                yield _format_line({"kind": "saved", **saved})
             except Exception as error:
                 run = inquiry.id if inquiry.saved else None
                 yield _format_line({"kind": "error", "run": run, **json.loads(write_error(describe_error(error)[0]))})

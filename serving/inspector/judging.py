@@ -1,4 +1,4 @@
-"""What a person says of a run, kept in MLflow on the trace that the server told: feedback `correct`, with a comment, an
+"""What a person says of a run, kept in MLflow on the trace that the server sent: feedback `correct`, with a comment, an
 expectation `plan`, the plan as it should be, and expectations `relevance`, each whether a document helps to answer the
 question of a step. `revelator data collect` makes questions to learn from of all three.
 """
@@ -18,7 +18,7 @@ from revelator.registry import store_errors
 from serving.inspector.runs import Run
 
 SOURCE = "inspector"
-TOLD = "start the server and `revelator inspect` with OTEL_EXPORTER_OTLP_ENDPOINT=MLFLOW (docs/operations.md)"
+SENDING = "start the server and `revelator inspect` with OTEL_EXPORTER_OTLP_ENDPOINT=MLFLOW (docs/operations.md)"
 
 
 class Judgement(BaseModel):
@@ -43,7 +43,7 @@ class Judgement(BaseModel):
 
 def judge(run: Run, said: Judgement, tracking_uri: str | None) -> None:
     """Keeps a judgement on the run's trace. Raises InvalidRequest for one that says nothing, gives a plan that cannot
-    be run or judges a document that the run did not find, and where MLflow was not told of the run; Unavailable where
+    be run or judges a document that the run did not find, and where MLflow did not get the run; Unavailable where
     MLflow does not take it."""
     relevance = list(_list_relevance(run, said))
     if said.right is None and said.plan is None and not relevance:
@@ -51,7 +51,7 @@ def judge(run: Run, said: Judgement, tracking_uri: str | None) -> None:
     if said.plan is not None and not LANGUAGES["bnf"].verdict(said.plan)["valid"]:
         raise InvalidRequest("the plan cannot be run", where="plan", hint="check it first: POST /api/check")
     if not tracking_uri or not run.trace_id:
-        raise InvalidRequest("MLflow was not told of this run, so that nothing can be kept with it", hint=TOLD)
+        raise InvalidRequest("MLflow did not get this run, so nothing can be kept with it", hint=SENDING)
     with store_errors(tracking_uri):
         import mlflow
         from mlflow.entities import AssessmentSource
@@ -59,7 +59,7 @@ def judge(run: Run, said: Judgement, tracking_uri: str | None) -> None:
         mlflow.set_tracking_uri(tracking_uri)
         person = AssessmentSource(source_type="HUMAN", source_id=SOURCE)
         trace = f"tr-{run.trace_id}"
-        _tell_missing_spans(run, mlflow.get_trace(trace, silent=True))
+        _send_missing_spans(run, mlflow.get_trace(trace, silent=True))
         if said.right is not None:
             mlflow.log_feedback(
                 trace_id=trace, name="correct", value=said.right, rationale=said.comment or None, source=person
@@ -84,10 +84,10 @@ def _list_relevance(run: Run, said: Judgement) -> Iterator[dict[str, Any]]:
             yield about | {"title": passage.title, "text": passage.text, "relevant": relevant}
 
 
-def _tell_missing_spans(run: Run, told: Any) -> None:
-    """Tells the question from the run where MLflow holds no span of it: a server sends spans some seconds after an
+def _send_missing_spans(run: Run, stored: Any) -> None:
+    """Sends the question from the run where MLflow holds no span of it: a server sends spans some seconds after an
     answer, and those of a server that was killed never arrive."""
-    if told and any(spans.ROUTE in span.attributes for span in told.data.spans):
+    if stored and any(spans.ROUTE in span.attributes for span in stored.data.spans):
         return
     trace = run.trace
     with spans.span("executor", "server", f"00-{run.trace_id}-{secrets.token_hex(8)}-01"):
@@ -102,6 +102,6 @@ def _tell_missing_spans(run: Run, told: Any) -> None:
 
 
 def find_tracking_server() -> str | None:
-    """The MLflow server that spans are told to, by the environment: the address before the path of OTLP."""
-    told = spans.endpoint()
-    return told.removesuffix("/v1/traces") if told else None
+    """The MLflow server that spans are sent to, by the environment: the address before the path of OTLP."""
+    endpoint = spans.endpoint()
+    return endpoint.removesuffix("/v1/traces") if endpoint else None

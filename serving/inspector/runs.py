@@ -32,7 +32,7 @@ class Run:
 
     `server` is the address that was asked, `reuse` the id of the run whose answers stood in for what had not changed,
     `error` (JSON of `revelator.wire.write_error`) what ended the question before its trace was finished; `trace_id`
-    names its spans where they are told, `judged` what a person said of it last (`serving.inspector.judging`).
+    names its spans where they are sent, `judged` what a person said of it last (`serving.inspector.judging`).
     """
 
     id: str

@@ -47,8 +47,9 @@ def build_graph(
     vocabulary = vocabulary or Vocabulary()
     with staged_folder(out) as stage:
         store = ox.Store(str(stage / "store"))
+        named: set[str] = set()
         for path in inputs:
-            _load(store, path)
+            _load(store, path, named)
         store.flush()
         store.optimize()
         if not len(store):
@@ -57,7 +58,7 @@ def build_graph(
         relations += _read_aliases(aliases, relations) if aliases else []
         labels = write_labels(stage / "labels.sqlite", _list_labels(store, vocabulary, relations))
         about: dict[str, Any] = {
-            "triples": len(store),
+            "triples": len(store) - len(named),
             "labels": labels,
             "relations": sorted({label.text for label in relations if label.main}),
             "inputs": [{"name": path.name, "sha256": sha256_file(path)} for path in inputs],
@@ -71,7 +72,7 @@ def build_graph(
         return GRAPH.write_manifest(stage, about)
 
 
-def _load(store: ox.Store, path: Path) -> None:
+def _load(store: ox.Store, path: Path, named: set[str]) -> None:
     kind = path.name.removesuffix(".gz").rpartition(".")[2]
     if kind not in ("nt", "tsv"):
         raise DataError(
@@ -82,7 +83,7 @@ def _load(store: ox.Store, path: Path) -> None:
             if kind == "nt":
                 store.bulk_load(file, RdfFormat.N_TRIPLES)
             else:
-                store.bulk_extend(_read_quads(file, path))
+                store.bulk_extend(_read_quads(file, path, named))
     except (OSError, EOFError, SyntaxError, UnicodeDecodeError) as error:
         raise DataError(f"the graph cannot be read: {error}", where=str(path)) from error
 
@@ -93,8 +94,8 @@ def _open(path: Path) -> IO[bytes]:
     return gzip.open(path, "rb") if gzipped else path.open("rb")  # type: ignore[return-value]
 
 
-def _read_quads(file: IO[bytes], path: Path) -> Iterator[Quad]:
-    named: set[str] = set()
+def _read_quads(file: IO[bytes], path: Path, named: set[str]) -> Iterator[Quad]:
+    """Yields each line's quad, and an rdfs:label quad for every new name, whose IRI it adds to `named`."""
     for number, line in enumerate(file, start=1):
         if not line.strip():
             continue
@@ -122,7 +123,7 @@ def make_readable(name: str) -> str:
 
 
 def _label_relations(store: ox.Store, v: Vocabulary) -> list[Label]:
-    """A label for every predicate but those that only name things."""
+    """Returns each predicate's main label and its aliases, except for predicates that only name things."""
     naming = {v.label, *v.aliases}
     found: list[Label] = []
     solutions: Any = store.query("SELECT DISTINCT ?p WHERE { ?s ?p ?o }")
@@ -178,8 +179,8 @@ def _is_in_language(name: Literal, v: Vocabulary) -> bool:
 class GraphStore:
     """Names to nodes, and SPARQL SELECT, over a folder of `build_graph`. Queries run in threads of its own.
 
-    Several processes may have a folder open. `timeout` (seconds) ends a query between two of its rows. A file that is
-    not as it was built is an ArtifactError, at the latest when it is read.
+    Several processes may have a folder open. `timeout` (seconds) ends a query between two of its rows. Raises
+    ArtifactError for a damaged file, at the latest when it is read.
     """
 
     def __init__(self, folder: Path, *, timeout: float = 5.0) -> None:
@@ -195,9 +196,11 @@ class GraphStore:
         self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="graph")
 
     async def find_entities(self, name: str) -> list[Label]:
+        """Finds labels that equal the name, else those with the same folded text, else those with all of its words."""
         return await self._run(self._labels.find_entities, name)
 
     async def find_relations(self, phrase: str) -> list[Label]:
+        """Finds labels with the same folded text, else the most similar ones, if they share enough words."""
         return choose_relations(phrase, self._relations)
 
     async def select(self, query: str) -> list[Row]:
@@ -213,7 +216,7 @@ class GraphStore:
         try:
             yield
         except (OSError, RuntimeError, sqlite3.DatabaseError) as error:
-            hint = "`revelator graph info DIR --verify` tells which file; load it again"
+            hint = "`revelator graph info DIR --verify` names the file; load it again"
             raise ArtifactError(f"the graph is damaged: {error}", where=self._where, hint=hint) from error
 
     def _select(self, query: str) -> list[Row]:

@@ -67,7 +67,8 @@ class LabelIndex:
         self._local = threading.local()
 
     def find_entities(self, name: str) -> list[Label]:
-        """Exactly so written; else with the same key; else those that hold all of its words, shortest first."""
+        """Finds labels that equal the name, else those with the same key, else those with all of its words, shortest
+        first."""
         key = fold_label(name)
         if not key:  # a film may be called "$"
             text = name.encode(errors="replace").decode()  # half a surrogate pair has no UTF-8

@@ -149,7 +149,7 @@ class Vocabulary:
         self.tokens: LLTokenizer = from_tokenizer(tokenizer, n_vocab=size)
         self._pieces = [self.tokens.decode_bytes([token]).decode(errors="replace") for token in range(len(tokenizer))]
         self._open_matcher = lru_cache(MOST_GRAMMARS)(partial(LLMatcher, self.tokens))
-        self.count_signs = cache(self._count_signs)
+        self.count_characters = cache(self._count_characters)
         self.tokenize = cache(self._tokenize)
 
     def make_matcher(self, grammar: Grammar) -> LLMatcher:
@@ -159,9 +159,9 @@ class Vocabulary:
             raise ConfigError(f"this is no grammar to decode by: {found.get_error().splitlines()[0]}")
         return found.deep_copy()
 
-    def _count_signs(self, signs: str) -> list[int]:
-        """How many of `signs` stand in each token; 0 for what is beyond the tokenizer."""
-        found = [sum(map(piece.count, signs)) for piece in self._pieces]
+    def _count_characters(self, characters: str) -> list[int]:
+        """Counts how many of `characters` stand in each token; 0 for what is beyond the tokenizer."""
+        found = [sum(map(piece.count, characters)) for piece in self._pieces]
         return found + [0] * (self.size - len(found))
 
     def _tokenize(self, pieces: Sequence[str]) -> list[list[int]]:
@@ -216,13 +216,13 @@ class Constraint(LogitsProcessor):
 
 
 class _Row:
-    """One output: where its grammar stands, the signs that decide when to close, and the tokens that are forced."""
+    """One output: where its grammar stands, the characters that decide when to close, and the forced tokens."""
 
     def __init__(self, vocabulary: Vocabulary, grammar: Grammar) -> None:
         self.vocabulary, self.grammar = vocabulary, grammar
         self.matcher = vocabulary.make_matcher(grammar)
-        self.openings = vocabulary.count_signs(grammar.opening)
-        self.deepenings = vocabulary.count_signs(grammar.deepening)
+        self.openings = vocabulary.count_characters(grammar.opening)
+        self.deepenings = vocabulary.count_characters(grammar.deepening)
         self.closing = vocabulary.tokenize(grammar.closing)
         self.brackets = vocabulary.tokenize(grammar.brackets)
         self.reserve = max(FINISH, INSIDE + max(map(len, self.closing), default=0)) + max(self.openings)
@@ -292,7 +292,7 @@ class _Row:
     def _close_brackets(self, matcher: LLMatcher) -> Iterator[int]:
         """Closing brackets as long as one fits, at most as many as were opened and quoted; uses the matcher up."""
         for _ in range(2 * self.opened + 1):
-            fitting = next((sign for sign in self.brackets if matcher.validate_tokens(sign) == len(sign)), None)
+            fitting = next((tokens for tokens in self.brackets if matcher.validate_tokens(tokens) == len(tokens)), None)
             if fitting is None or matcher.is_accepting():
                 return
             matcher.consume_tokens(fitting)

@@ -18,7 +18,7 @@ METHOD = "reader"
 NO_LANGUAGE_MODEL = "no language model is configured"
 NO_WORDS = "the passages hold no words"
 REQUESTS = 8  # read together at most: with five passages of 200 tokens each, what one pass of the network takes
-SPAN = 1_000  # characters of an answer: a longer one is a run of signs without a space, which is one token
+SPAN = 1_000  # characters of an answer: a longer one is a run of characters without a space, which is one token
 SENTENCES = 8  # around the items of a list
 REACH = 600  # characters before and after a span at which its sentence ends at the latest
 

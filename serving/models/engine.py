@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
-from revelator.artifact import AdapterManifest, base_digest, base_folder, verify_adapter
+from revelator.artifact import AdapterManifest, digest_base, find_base, verify_adapter
 from revelator.errors import ArtifactError, InvalidRequest
 from revelator.plans.grammar import Grammar
 from revelator.prefix_lm.model import PrefixLMForCausalLM
@@ -79,9 +79,9 @@ class Engine:
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
-        folder = base_folder(str(base))
+        folder = find_base(str(base))
         self.manifest: AdapterManifest | None = verify_adapter(adapter, folder) if adapter else None
-        self.base_digest = self.manifest.base_digest if self.manifest else base_digest(folder)
+        self.base_digest = self.manifest.base_digest if self.manifest else digest_base(folder)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         logging.disable_progress_bar()
         self.tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

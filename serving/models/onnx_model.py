@@ -64,16 +64,17 @@ class OnnxModel:
         self,
         ids: torch.Tensor,
         mask: torch.Tensor,
-        room: int,
-        end: int,
+        max_new_tokens: int,
+        end_id: int,
         temperature: float,
         constraint: Constraint | None,
         cancelled: Callable[[], bool],
     ) -> list[list[int]]:
-        """At most `room` tokens that follow each row; a row that ended is filled with the end token."""
+        """Returns the new tokens of each row, filled with `end_id`. `ids` and `mask`: (rows, length), padded on the
+        left. `temperature` is ignored with a constraint, which has its own."""
         rows, width = ids.shape
         kept = mask.numpy().astype(bool)
-        hidden = np.zeros((rows, 1, 1, width + room), dtype=np.float32)
+        hidden = np.zeros((rows, 1, 1, width + max_new_tokens), dtype=np.float32)
         hidden[:, 0, 0, :width][~kept] = HIDDEN
         lengths, each = kept.sum(1, keepdims=True), np.arange(rows)
         logits, past = self._read_prompts(ids.numpy(), kept, cancelled)
@@ -81,10 +82,10 @@ class OnnxModel:
         ended = torch.zeros(rows, dtype=torch.bool)
         while True:
             scores = constraint(written[-1][:, None], logits) if constraint else add_noise(logits, temperature)
-            token = pick_best_tokens(scores).masked_fill(ended, end)
+            token = pick_best_tokens(scores).masked_fill(ended, end_id)
             written.append(token)
-            ended |= token == end
-            if ended.all() or len(written) > room:
+            ended |= token == end_id
+            if ended.all() or len(written) > max_new_tokens:
                 return torch.stack(written[1:], 1).tolist()
             raise_if_cancelled(cancelled)
             number = len(written) - 2  # of the token that is read now
@@ -95,13 +96,13 @@ class OnnxModel:
         self,
         ids: torch.Tensor,
         mask: torch.Tensor,
-        room: int,
-        end: int,
+        max_new_tokens: int,
+        end_id: int,
         width: int,
         cancelled: Callable[[], bool],
         marks: Marks | None = None,
     ) -> list[list[list[int]]]:
-        """For each row up to `width` continuations that end within `room` tokens, likeliest first (`Beams`).
+        """Returns for each row up to `width` continuations that end within `max_new_tokens`, likeliest first (`Beams`).
 
         A row's beams are one sequence: each pass adds a token of every beam to the row's keys and values, and the mask
         lets a beam see the prompt and its own ancestors. So no beam has a copy of its own, and none is put into another
@@ -110,10 +111,10 @@ class OnnxModel:
         kept = mask.numpy().astype(bool)
         lengths = kept.sum(1)
         logits, past = self._read_prompts(ids.numpy(), kept, cancelled)
-        beams = Beams(len(ids), width, end, marks)
+        beams = Beams(len(ids), width, end_id, marks)
         parents = np.array(beams.step(logits.repeat_interleave(width, 0)))
         seen = np.repeat(kept[:, None], width, 1)  # (rows, beams, tokens)
-        for number in range(room - 1):
+        for number in range(max_new_tokens - 1):
             if not beams.alive:
                 break
             raise_if_cancelled(cancelled)

@@ -107,12 +107,12 @@ def write_release(home: Path, release: Release) -> None:
 class Choice:
     """The version for one question; "" leaves it to Triton, which takes the highest that is loaded.
 
-    `champion` is set when `version` is a canary: the version that the same prompts are put to for comparison.
+    `released` is set when `version` is a canary: the released version, which completes the same prompts for comparison.
     `answered` collects, by model, the versions that did answer.
     """
 
     version: str = ""
-    champion: str | None = None
+    released: str | None = None
     request: str = ""
     answered: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
@@ -154,7 +154,7 @@ class Traffic:
         """Chooses the version for one question, and holds it until the block ends. The same `request` id gets the same
         version."""
         choice = self._choose(request)
-        versions = [v for v in (choice.version, choice.champion) if v]
+        versions = [v for v in (choice.version, choice.released) if v]
         for version in versions:
             self._enter(version)
         try:

@@ -1,7 +1,7 @@
-"""The revelator as the executor calls it: the version chosen for a question, and a canary beside the champion.
+"""The revelator as the executor calls it: the version chosen for a question, and a canary beside the released version.
 
-Each prompt of a question that the canary answers is put to the champion too; the question waits for the canary alone.
-One line a prompt goes to `canary/<version>.jsonl` below the home folder, without any text of questions.
+The released version completes each prompt of a question that the canary answers; the question waits for the canary
+alone. One line a prompt goes to `canary/<version>.jsonl` below the home folder, without any text of questions.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from revelator.files import append_lines, sha256_text
 from revelator.tasks import TASKS
@@ -26,8 +27,8 @@ Outcome = tuple[list[Completion] | Exception, float]  # and the milliseconds tha
 class RoutedRevelator:
     """`serving.protocols.Revelator` over another one that obeys `current_choice()`.
 
-    While a canary answers a question, the champion completes the same prompts beside it. The caller waits for the
-    canary; if that fails, for the champion, whose answer it gets.
+    While a canary answers a question, the released version completes the same prompts beside it. The caller waits for
+    the canary. If the canary fails, the caller waits for the released version and gets its answer.
     """
 
     def __init__(self, revelator: Revelator, home: Path) -> None:
@@ -37,9 +38,9 @@ class RoutedRevelator:
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         choice = current_choice()
-        if choice.champion is None or temperature > 0:  # what is sampled differs by chance
+        if choice.released is None or temperature > 0:  # what is sampled differs by chance
             return await self._revelator.complete(task, prompts, temperature=temperature)
-        beside = replace(choice, version=choice.champion, champion=None, answered=Choice().answered)
+        beside = replace(choice, version=choice.released, released=None, answered=Choice().answered)
         reference = asyncio.create_task(self._complete_timed(beside, task, prompts))
         try:
             found, took = await self._complete_timed(choice, task, prompts)
@@ -67,17 +68,17 @@ class RoutedRevelator:
         return found, (time.perf_counter() - began) * 1000
 
     async def _compare(self, choice: Choice, task: str, answer: Outcome, reference: asyncio.Task[Outcome]) -> None:
-        """Writes a line a prompt, unless the champion failed too, or another version stood in for the canary."""
-        (found, took), (expected, champion_took) = answer, await reference
+        """Writes a line a prompt, unless the released version failed, or another version stood in for the canary."""
+        (found, took), (expected, released_took) = answer, await reference
         answered = choice.answered["revelator"]
         if isinstance(expected, Exception) or (not isinstance(found, Exception) and answered != {choice.version}):
             return
         given: Sequence[Completion | Exception] = [found] * len(expected) if isinstance(found, Exception) else found
         request = sha256_text(choice.request)[:16]
-        times = took, champion_took
+        times = took, released_took
         rows = [compare(request, task, *pair, times) for pair in zip(given, expected, strict=True)]
         try:
-            append_lines(comparisons_file(self._home, int(choice.version)), [json.dumps(asdict(row)) for row in rows])
+            append_lines(comparisons_file(self._home, int(choice.version)), [json.dumps(row.to_json()) for row in rows])
         except OSError as error:
             log.warning("a comparison with the canary is lost: %s", error)
 
@@ -88,33 +89,48 @@ class RoutedRevelator:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One prompt, put to both versions. `agrees`: the same shape of a plan, else what the task's parser reads."""
+    """One prompt, put to both versions. `agrees`: the same shape of a plan, else what the task's parser reads.
+
+    The stored keys call the released version `champion` (`make_stored_key`).
+    """
 
     request: str  # digest of the question's id
     task: str
     canary_ms: float
-    champion_ms: float
+    released_ms: float
     canary_valid: bool  # False too when the canary gave no answer: `error`
-    champion_valid: bool
+    released_valid: bool
     agrees: bool
     error: str = ""
 
+    def to_json(self) -> dict[str, Any]:
+        return {make_stored_key(name): value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Comparison:
+        return cls(**{field.name: stored[make_stored_key(field.name)] for field in fields(cls)})
+
+
+def make_stored_key(name: str) -> str:
+    """Returns the key of a field in stored comparisons and verdicts."""
+    return name.replace("released", "champion")
+
 
 def compare(
-    request: str, task: str, canary: Completion | BaseException, champion: Completion, times: tuple[float, float]
+    request: str, task: str, canary: Completion | BaseException, released: Completion, times: tuple[float, float]
 ) -> Comparison:
-    """`times` are the canary's and the champion's milliseconds."""
-    canary_ms, champion_ms = (round(ms, 3) for ms in times)
+    """`times` are the canary's and the released version's milliseconds."""
+    canary_ms, released_ms = (round(ms, 3) for ms in times)
     outcome = TASKS[task].outcome
     answered = None if isinstance(canary, BaseException) else canary
     return Comparison(
         request,
         task,
         canary_ms,
-        champion_ms,
+        released_ms,
         canary_valid=answered is not None and _is_valid(task, answered),
-        champion_valid=_is_valid(task, champion),
-        agrees=answered is not None and outcome(answered.text) == outcome(champion.text),
+        released_valid=_is_valid(task, released),
+        agrees=answered is not None and outcome(answered.text) == outcome(released.text),
         error="" if answered else type(canary).__name__,
     )
 
@@ -130,4 +146,4 @@ def comparisons_file(home: Path, version: int) -> Path:
 def read_comparisons(home: Path, version: int) -> list[Comparison]:
     path = comparisons_file(home, version)
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [Comparison(**json.loads(line)) for line in lines]
+    return [Comparison.from_json(json.loads(line)) for line in lines]

@@ -47,13 +47,17 @@ class TransformersModel:
         self,
         ids: torch.Tensor,
         mask: torch.Tensor,
-        room: int,
-        end: int,
+        max_new_tokens: int,
+        end_id: int,
         temperature: float,
         constraint: Constraint | None,
         cancelled: Callable[[], bool],
     ) -> list[list[int]]:
-        settings = GenerationConfig(max_new_tokens=room, do_sample=False, eos_token_id=end, pad_token_id=end)
+        """Returns the new tokens of each row, filled with `end_id`. `ids` and `mask`: (rows, length), padded on the
+        left. `temperature` is ignored with a constraint, which has its own."""
+        settings = GenerationConfig(
+            max_new_tokens=max_new_tokens, do_sample=False, eos_token_id=end_id, pad_token_id=end_id
+        )
         process = constraint or (lambda _, scores: add_noise(scores, temperature))
         return self._generate(ids, mask, settings, cancelled, process)
 
@@ -62,29 +66,29 @@ class TransformersModel:
         self,
         ids: torch.Tensor,
         mask: torch.Tensor,
-        room: int,
-        end: int,
+        max_new_tokens: int,
+        end_id: int,
         width: int,
         cancelled: Callable[[], bool],
         marks: Marks | None = None,
     ) -> list[list[list[int]]]:
-        """For each row up to `width` continuations that end within `room` tokens, likeliest first. Beams that it cuts
-        compete with those that ended, so near it there may be fewer than `OnnxModel` finds."""
+        """Returns for each row up to `width` continuations that end within `max_new_tokens`, likeliest first. Beams cut
+        by it compete with those that ended, so near the limit there may be fewer than `OnnxModel` finds."""
         settings = GenerationConfig(
-            max_new_tokens=room,
+            max_new_tokens=max_new_tokens,
             num_beams=width,
             num_return_sequences=width,
             length_penalty=0.0,
-            eos_token_id=end,
-            pad_token_id=end,
+            eos_token_id=end_id,
+            pad_token_id=end_id,
         )
 
         def hold(written: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-            return marks.mask_scores(scores, written[:, ids.shape[1] :].tolist(), end) if marks else scores
+            return marks.mask_scores(scores, written[:, ids.shape[1] :].tolist(), end_id) if marks else scores
 
         texts = self._generate(ids, mask, settings, cancelled, hold)
         groups = [texts[i : i + width] for i in range(0, len(texts), width)]
-        return [[text[: text.index(end)] for text in group if end in text] for group in groups]
+        return [[text[: text.index(end_id)] for text in group if end_id in text] for group in groups]
 
     def _generate(
         self,

@@ -96,7 +96,7 @@ def read_corpus(
     """The passages of a file, each with its place for messages (file and line; of a document the file).
 
     A row without `id` gets `<name without its ending>:<line>`, an empty line none. The ending of the name tells
-    documents, parquet, CSV and TSV (gzipped or not) from JSON lines. `progress` is told the position in the file, in
+    documents, parquet, CSV and TSV (gzipped or not) from JSON lines. `progress` gets the position in the file, in
     bytes, or in rows of parquet. Raises DataError (file, line, reason).
     """
     if is_document(path):

@@ -19,7 +19,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 import serving
 from revelator import files
-from revelator.artifact import DEFAULT_BASE, base_folder, require_task
+from revelator.artifact import DEFAULT_BASE, find_base, require_task
 from revelator.endpoints import check_url
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.limits import Limits
@@ -153,7 +153,7 @@ def _check_selection(home: Path, sources: Path, endpoint: str, planner: PlannerC
         if release:
             _require_selecting(home, release)
         else:
-            require_task("select", base_folder(DEFAULT_BASE))
+            require_task("select", find_base(DEFAULT_BASE))
 
 
 def check_version(home: Path, contents: VersionContents) -> None:

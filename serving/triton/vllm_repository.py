@@ -21,7 +21,7 @@ from pydantic import Field, field_validator
 from transformers import AutoConfig, AutoTokenizer
 
 from revelator import files
-from revelator.artifact import base_folder, read_manifest, verify_adapter
+from revelator.artifact import find_base, read_manifest, verify_adapter
 from revelator.config import Share, Strict
 from revelator.errors import ArtifactError
 from revelator.limits import Limits
@@ -90,7 +90,7 @@ def lay_out(home: Path, versions: Sequence[Version], engine: EngineArguments | N
     home = home.resolve()
     folder = repository.repository_folder(home) / MODEL
     adapters = {str(version.version): _fetch_adapter(folder / "adapters", version) for version in versions}
-    bases = {base_folder(read_manifest(adapter).base_name).resolve() for adapter in adapters.values()}
+    bases = {find_base(read_manifest(adapter).base_name).resolve() for adapter in adapters.values()}
     if len(bases) > 1:
         named = " and ".join(sorted(map(str, bases)))
         raise ArtifactError("vLLM serves the versions of one base", where=named, hint="choose versions of one of them")
@@ -124,7 +124,7 @@ def lay_out(home: Path, versions: Sequence[Version], engine: EngineArguments | N
 def _fetch_adapter(adapters: Path, version: Version) -> Path:
     """The folder of the version's adapter, fetched unless it is there; verified either way."""
     folder = download(version, adapters / str(version.version))
-    verify_adapter(folder, base_folder(read_manifest(folder).base_name))
+    verify_adapter(folder, find_base(read_manifest(folder).base_name))
     return folder
 
 

@@ -16,8 +16,8 @@ from revelator.plans import check, leaves, letters_key, parse, placeholders, sub
 from revelator.plans.binding import STOP, SUFFIX, _stems
 from revelator.plans.bnf import blank_placeholders
 
-SIGNS = [*"+*×(){}", '"', "{x}", "{{x}}", "{a b}", "C++", "(1997 film)", "who", "born", '"a + b"']
-PLANS = st.lists(st.sampled_from(SIGNS), max_size=14).map(" ".join)
+PIECES = [*"+*×(){}", '"', "{x}", "{{x}}", "{a b}", "C++", "(1997 film)", "who", "born", '"a + b"']
+PLANS = st.lists(st.sampled_from(PIECES), max_size=14).map(" ".join)
 
 BRACES = st.lists(st.sampled_from(["{", "{{", "}", "}}", "a", "b c", "{x}", "{y z}", " ", "{{w}}"]), max_size=9)
 

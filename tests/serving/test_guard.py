@@ -20,7 +20,7 @@ class Source:
         self.go = asyncio.Event()
         self.go.set()
         self.guard = Guard(
-            "the index", Patience(**patience), clock=lambda: self.now, sleep=self.sleep, chance=lambda: 0.5
+            "the index", Patience(**patience), clock=lambda: self.now, sleep=self.sleep, random=lambda: 0.5
         )
 
     async def sleep(self, seconds: float) -> None:

@@ -222,7 +222,7 @@ with Client(sys.argv[1]) as client:
 
 @given(st.floats(0, 1), st.none() | st.integers(1, 10_000), st.integers(1, 5))
 def test_a_pause_is_what_the_server_asked_for_and_at_most_twice_that(chance, after, retries):
-    attempts = Attempts(retries, 3_600, clock=lambda: 0.0, chance=lambda: chance)
+    attempts = Attempts(retries, 3_600, clock=lambda: 0.0, random=lambda: chance)
     for number in range(retries):
         asked = after / 1000 if after else 0.1 * 2**number
         assert asked <= attempts.choose_pause(errors.Overloaded("full", retry_after_ms=after)) <= 2 * asked

@@ -218,13 +218,13 @@ async def test_keys_reach_neither_a_trace_nor_a_log_nor_an_error(
 
 def test_keys_do_not_reach_mlflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from revelator import registry
-    from training.config import TrainConfig
+    from training.config import FineTuneConfig
     from training.tracking import log_configuration, log_data_set, open_tracked_run
 
     for name, key in KEYS.items():
         monkeypatch.setenv(name, key)
     registry.connect(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path)
-    config = TrainConfig(steps=1, learning_rate=1e-3, set_folder=tmp_path)
+    config = FineTuneConfig(steps=1, learning_rate=1e-3, set_folder=tmp_path)
     with open_tracked_run(None, "keys"):
         log_data_set(tmp_path, {"digest": "0" * 64})
         log_configuration(config, {"train": 1}, {"data_digest": "0" * 64})

@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from revelator import registry
-from revelator.artifact import base_folder
+from revelator.artifact import find_base
 from revelator.config import read_config
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, Task
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = f"sqlite:///{home / 'mlflow.db'}"
     registry.connect(store, home)
     for seed in (1, 2):
-        registry.register_adapter(write_adapter(home / "adapters" / str(seed), base_folder("tiny"), seed, share=0.02))
+        registry.register_adapter(write_adapter(home / "adapters" / str(seed), find_base("tiny"), seed, share=0.02))
     return lay_out(home)
 
 
@@ -84,7 +84,7 @@ def models(folder: Path, vllm: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def test_the_repository_has_what_the_backend_reads(folder: Path) -> None:
-    base = base_folder("tiny")
+    base = find_base("tiny")
     config = text_format.Parse((folder / "config.pbtxt").read_text(), ModelConfig())
     assert config.backend == "vllm" and config.model_transaction_policy.decoupled and config.max_batch_size == 0
     assert [i.name for i in config.input if not i.optional] == ["text_input"]
@@ -132,7 +132,7 @@ def test_engine_arguments_that_vllm_or_a_plan_cannot_live_with_are_refused(
 
 @pytest.mark.parametrize("positions", [1024, 32_768])
 def test_the_longest_sequence_follows_from_the_tasks_and_not_from_the_bases_context(positions: int) -> None:
-    longest = measure_longest(AutoTokenizer.from_pretrained(base_folder("tiny")), positions)
+    longest = measure_longest(AutoTokenizer.from_pretrained(find_base("tiny")), positions)
     assert longest == 1024 if positions == 1024 else 1_500 < longest < 3_000
 
 
@@ -144,7 +144,7 @@ async def test_labels_are_those_of_the_engine_by_version(models: str, folder: Pa
     routed = [TASKS["route"].render(RouteInput(QUESTION))]
     async with TritonModels(models) as channel:
         for version in (1, 2):
-            engine = Engine(base_folder("tiny"), folder / "adapters" / str(version), threads=1)
+            engine = Engine(find_base("tiny"), folder / "adapters" / str(version), threads=1)
             client = VllmRevelator(channel, read_facts(folder / "1"), version)
             for task, prompts in (("relevance", judged), ("route", routed)):
                 expected = complete(engine, task, prompts)

@@ -50,7 +50,7 @@ def write_adapter(folder: Path, base: Path, seed: int, rank: int = 2, share: flo
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from revelator.artifact import base_digest, write_manifest
+    from revelator.artifact import digest_base, write_manifest
 
     torch.manual_seed(seed)
     lora = LoraConfig(r=rank, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
@@ -60,5 +60,5 @@ def write_adapter(folder: Path, base: Path, seed: int, rank: int = 2, share: flo
             weights.data *= share
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(base).save_pretrained(folder)
-    write_manifest(folder, base_name=str(base), base_digest=base_digest(base), data_digest=f"{seed}", run_id="")
+    write_manifest(folder, base_name=str(base), base_digest=digest_base(base), data_digest=f"{seed}", run_id="")
     return folder

@@ -2,8 +2,8 @@
 
     python tests/training/kill_resumes.py CONFIG HOME KILLS SEED
 
-CONFIG is JSON of a `TrainConfig`. A run that ends before it is killed begins anew in another folder. Prints a line of
-JSON a kill, and at last the folder of the adapter that the last run's resumes have made. Runs are forks of a process
+CONFIG is JSON of a `FineTuneConfig`. A run that ends before it is killed begins anew in another folder. Prints a line
+of JSON a kill, and at last the folder of the adapter that the last run's resumes have made. Runs are forks of a process
 that has imported everything and computed nothing, so a moment falls into the work.
 """
 
@@ -21,10 +21,10 @@ import mlflow.store.model_registry.sqlalchemy_store
 import mlflow.store.tracking.sqlalchemy_store  # noqa: F401  once, not in each fork
 
 from training import sft
-from training.config import TrainConfig
+from training.config import FineTuneConfig
 
 
-def begin(config: TrainConfig, resume: bool) -> int:
+def begin(config: FineTuneConfig, resume: bool) -> int:
     child = os.fork()
     if child:
         return child
@@ -54,11 +54,11 @@ def main(values: dict, home: Path, kills: int, seed: int) -> None:
     draw = random.Random(seed)
     killed, run = 0, 0
     began = time.monotonic()
-    config = TrainConfig(**{**values, "out": home / "adapters" / "measured"})
+    config = FineTuneConfig(**{**values, "out": home / "adapters" / "measured"})
     assert ended(begin(config, resume=False), 600) == 0
     took = time.monotonic() - began
     resume = False
-    config = TrainConfig(**{**values, "out": home / "adapters" / "0"})
+    config = FineTuneConfig(**{**values, "out": home / "adapters" / "0"})
     while killed < kills:
         moment = draw.uniform(0, took) if draw.random() < 0.5 else draw.uniform(0, took / 4)
         status = ended(begin(config, resume), moment)
@@ -70,7 +70,7 @@ def main(values: dict, home: Path, kills: int, seed: int) -> None:
         resume = status is None and Path(f"{config.out}.work").exists()
         if status == 0:
             run += 1
-            config = TrainConfig(**{**values, "out": home / "adapters" / str(run)})
+            config = FineTuneConfig(**{**values, "out": home / "adapters" / str(run)})
     assert ended(begin(config, resume), 600) == 0
     print(config.out)
 

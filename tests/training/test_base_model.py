@@ -10,7 +10,7 @@ import torch
 
 from revelator.errors import ArtifactError
 from training.base_model import load_base
-from training.config import TrainConfig
+from training.config import FineTuneConfig
 from training.sft import read_inputs
 
 
@@ -39,7 +39,7 @@ def test_a_base_that_cannot_be_trained_is_refused_before_the_first_step(
 ) -> None:
     folder = shutil.copytree(base, tmp_path / "spoilt")
     spoil(folder)
-    config = TrainConfig(base=str(folder), set_folder=set_folder, out=tmp_path / "out", steps=1, learning_rate=1e-3)
+    config = FineTuneConfig(base=str(folder), set_folder=set_folder, out=tmp_path / "out", steps=1, learning_rate=1e-3)
     with pytest.raises(ArtifactError, match=says) as caught:
         read_inputs(config)
     assert str(folder) in str(caught.value) and "--base" in str(caught.value)
@@ -53,4 +53,4 @@ def test_weights_that_are_torn_or_of_another_shape_are_one_error(weights: bytes 
     else:
         _set(folder, hidden_size=32)
     with pytest.raises(ArtifactError, match="the base cannot be loaded"):
-        load_base(TrainConfig(steps=1, learning_rate=1e-3), folder, torch.float32)
+        load_base(FineTuneConfig(steps=1, learning_rate=1e-3), folder, torch.float32)

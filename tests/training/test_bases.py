@@ -22,7 +22,7 @@ from transformers import (
 from revelator.artifact import verify_adapter
 from tests.training.test_config import HUB_BASES
 from training import sft
-from training.config import TrainConfig, load_config
+from training.config import FineTuneConfig, load_config
 
 ATTENTION = {f"{name}_proj" for name in ("q", "k", "v", "o")}
 LAYERS = ATTENTION | {f"{name}_proj" for name in ("gate", "up", "down")}
@@ -73,11 +73,11 @@ def test_a_base_of_today_loads_and_takes_two_steps(
     monkeypatch.setenv("REVELATOR_HOME", str(tmp_path))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     plain = load_config(path)
-    assert isinstance(plain, TrainConfig)
+    assert isinstance(plain, FineTuneConfig)
     random_base, layers = make_random_base(plain.base, base, tmp_path / "base")
     small = {"steps": 2, "save_every": 2, "log_every": 1, "threads": 1, "evaluation": {"every": 2, "rows_per_task": 1}}
     config = load_config(path, base=str(random_base), set_folder=set_folder, out=tmp_path / "adapter", **small)
-    assert isinstance(config, TrainConfig) and sft.train(config, resume=False)
+    assert isinstance(config, FineTuneConfig) and sft.train(config, resume=False)
     adapter = tmp_path / "adapter"
     verify_adapter(adapter, random_base)
     modules = json.loads((adapter / "adapter_config.json").read_text())["target_modules"]

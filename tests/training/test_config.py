@@ -9,7 +9,7 @@ from accelerate.commands.launch import _validate_launch_command, launch_command_
 from accelerate.utils.launch import prepare_multi_gpu_env
 
 from revelator.errors import ConfigError
-from training.config import ACCELERATE, CONFIGS, TrainConfig, find_config, load_config
+from training.config import ACCELERATE, CONFIGS, FineTuneConfig, find_config, load_config
 from training.launch import make_launch_arguments
 
 SHIPPED = sorted(CONFIGS.glob("*.yaml"))
@@ -68,11 +68,11 @@ def test_options_replace_fields_and_none_leaves_them(tmp_path: Path) -> None:
 )
 def test_accelerate_launches_a_training_on_any_number_of_cards(processes: int, accelerate: str | None) -> None:
     plain = load_config(CONFIGS / "llama-3.2-3b.yaml")
-    assert isinstance(plain, TrainConfig)
+    assert isinstance(plain, FineTuneConfig)
     accumulation = plain.accumulate_over(processes)
     changes = {"processes": processes, "accelerate": accelerate, "gradient_accumulation": accumulation}
     config = load_config(CONFIGS / "llama-3.2-3b.yaml", **changes)
-    assert isinstance(config, TrainConfig) and config.global_batch == plain.global_batch
+    assert isinstance(config, FineTuneConfig) and config.global_batch == plain.global_batch
     parser = launch_command_parser()
     arguments, *_ = _validate_launch_command(
         parser.parse_args([*make_launch_arguments(config), "-m", "training.launch"])
@@ -91,7 +91,7 @@ def test_accelerate_launches_a_training_on_any_number_of_cards(processes: int, a
 @pytest.mark.parametrize(("processes", "accumulation"), [(1, 8), (2, 4), (3, 3), (8, 1), (16, 1)])
 def test_more_processes_share_the_rows_of_a_step(processes: int, accumulation: int) -> None:
     config = load_config(CONFIGS / "qwen3-4b.yaml")
-    assert isinstance(config, TrainConfig) and config.accumulate_over(processes) == accumulation
+    assert isinstance(config, FineTuneConfig) and config.accumulate_over(processes) == accumulation
 
 
 @pytest.mark.parametrize("path", sorted(ACCELERATE.glob("*.yaml")), ids=lambda p: p.stem)

@@ -17,7 +17,7 @@ from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file
 from tests.training.toy import write_adapter, write_base
 from training import grpo, sft
-from training.config import GrpoConfig, TrainConfig, load_config
+from training.config import FineTuneConfig, GrpoConfig, load_config
 from training.grpo import read_inputs
 
 PROGRAM = Path(sys.executable).with_name("revelator")
@@ -62,7 +62,7 @@ def trained(base: Path, set_folder: Path, tmp_path_factory: pytest.TempPathFacto
         patch.setenv("REVELATOR_HOME", str(home))
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         before = home / "adapters" / "before"
-        sft.train(TrainConfig(base=str(base), set_folder=set_folder, out=before, **LEARNT), resume=False)
+        sft.train(FineTuneConfig(base=str(base), set_folder=set_folder, out=before, **LEARNT), resume=False)
         config = GrpoConfig(
             base=str(base), set_folder=set_folder, adapter=before, out=home / "adapters" / "after", **SETTINGS
         )

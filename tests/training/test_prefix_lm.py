@@ -17,7 +17,7 @@ from revelator.rows import read_split
 from serving.models.engine import Engine
 from tests.prefix_lm import make_model, write_prefix_base
 from training import pretrain, sft
-from training.config import PretrainConfig, TrainConfig
+from training.config import FineTuneConfig, PretrainConfig
 from training.mixture import make_copy_rows, weigh_rows
 from training.pretrain import collate, compute_completion_loss, compute_weighted_loss
 from training.tokens import tokenise
@@ -50,7 +50,7 @@ def test_lora_by_the_fine_tuning_stage_gives_an_adapter_that_the_engine_serves(
     monkeypatch.setenv("REVELATOR_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     base = write_prefix_base(tmp_path / "base")
-    config = TrainConfig(
+    config = FineTuneConfig(
         base=str(base),
         set_folder=set_folder,
         out=tmp_path / "adapter",

@@ -40,7 +40,7 @@ from serving.models.engine import Engine
 from training import sft
 from training.base_model import check_base
 from training.checkpoints import BEST
-from training.config import TrainConfig
+from training.config import FineTuneConfig
 from training.export import merge_adapter
 from training.sft import TaskTrainer, project_only, read_best
 from training.tracking import Report
@@ -85,7 +85,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
 
 
 def toy_trainer(base: Path, set_folder: Path, folder: Path, **changes: object) -> TaskTrainer:
-    config = TrainConfig(base=str(base), set_folder=set_folder, out=folder / "out", **SETTINGS | changes)
+    config = FineTuneConfig(base=str(base), set_folder=set_folder, out=folder / "out", **SETTINGS | changes)
     return sft.make_trainer(config, sft.read_inputs(config), Report(Console(), active=False))
 
 
@@ -132,7 +132,7 @@ def test_logits_are_those_of_the_learnt_positions_and_whole_again_afterwards(bas
 
 
 def test_a_score_is_the_share_that_decoding_writes_as_gold(base: Path, set_folder: Path, tmp_path: Path) -> None:
-    config = TrainConfig(
+    config = FineTuneConfig(
         base=str(base),
         set_folder=set_folder,
         out=tmp_path / "a",
@@ -180,7 +180,7 @@ def test_two_processes_train_what_one_does_with_twice_the_accumulation(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     two = json.loads(done.stdout)
-    config = TrainConfig(
+    config = FineTuneConfig(
         base=str(base), set_folder=set_folder, out=tmp_path / "one", gradient_accumulation=2, **SETTINGS
     )
     one = sft.train(config, resume=False)
@@ -196,7 +196,7 @@ def test_two_processes_train_what_one_does_with_twice_the_accumulation(
 def test_an_adapter_of_a_4_bit_base_is_served_and_merged_on_the_bf16_one(
     base: Path, set_folder: Path, tmp_path: Path
 ) -> None:
-    config = TrainConfig(
+    config = FineTuneConfig(
         base=str(base),
         set_folder=set_folder,
         out=tmp_path / "a",
@@ -229,7 +229,7 @@ def test_an_adapter_of_a_4_bit_base_is_served_and_merged_on_the_bf16_one(
 
 
 def test_a_base_whose_weights_are_stored_in_4_bits_is_refused(base: Path, set_folder: Path, tmp_path: Path) -> None:
-    config = TrainConfig(base=str(base), set_folder=set_folder, out=tmp_path / "a", quantization="nf4", **SETTINGS)
+    config = FineTuneConfig(base=str(base), set_folder=set_folder, out=tmp_path / "a", quantization="nf4", **SETTINGS)
     folder = tmp_path / "small"
     sft.load_base(config, base, torch.float32).save_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(base)

@@ -26,7 +26,7 @@ from revelator.tasks import TASKS
 from tests.training.toy import write_set
 from training import sft
 from training.checkpoints import find_checkpoint, lock_work
-from training.config import Lora, TrainConfig
+from training.config import FineTuneConfig, Lora
 
 PROGRAM = Path(sys.executable).with_name("revelator")
 WEIGHTS = "adapter_model.safetensors"
@@ -45,7 +45,7 @@ SETTINGS = {
 @dataclass(frozen=True)
 class Trained:
     home: Path
-    config: TrainConfig
+    config: FineTuneConfig
     result: dict
 
 
@@ -62,7 +62,7 @@ def trained(base: Path, set_folder: Path, tmp_path_factory: pytest.TempPathFacto
         patch.setenv("REVELATOR_HOME", str(home))
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         patch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "1")  # the run is shorter than MLflow's own interval
-        config = TrainConfig(base=str(base), set_folder=set_folder, out=home / "adapters" / "toy", **SETTINGS)
+        config = FineTuneConfig(base=str(base), set_folder=set_folder, out=home / "adapters" / "toy", **SETTINGS)
         result = sft.train(config, resume=False)
         assert result
         yield Trained(home, config, result)
@@ -287,7 +287,7 @@ def test_the_adapter_takes_the_place_of_nothing_but_an_adapter(base: Path, set_f
 
 def test_an_empty_set_is_refused(base: Path, tmp_path: Path) -> None:
     empty = write_set(tmp_path / "set", train=0, dev=1)
-    config = TrainConfig(base=str(base), set_folder=empty, out=tmp_path / "out", **SETTINGS)
+    config = FineTuneConfig(base=str(base), set_folder=empty, out=tmp_path / "out", **SETTINGS)
     with pytest.raises(DataError, match="the split is empty"):
         sft.read_inputs(config)
 

@@ -11,7 +11,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from revelator import rows
-from revelator.artifact import base_digest, make_lasting_name, write_manifest
+from revelator.artifact import digest_base, make_lasting_name, write_manifest
 from revelator.files import write_json
 from revelator.plans import logic, parse
 from revelator.plans.art import Art, Relate
@@ -155,7 +155,7 @@ def write_adapter(folder: Path, base: Path, *, seed: int = 0, data_digest: str =
     write_manifest(
         folder,
         base_name=make_lasting_name(str(base)),
-        base_digest=base_digest(base),
+        base_digest=digest_base(base),
         data_digest=data_digest,
         run_id=run_id,
     )

@@ -160,7 +160,7 @@ def _is_counted(words: list[str]) -> bool:
 
 
 def find_unit(name: str, *, squared: bool = False) -> Unit | None:
-    """The unit of a name or sign: "km", "miles", "km2", "km/h", "$"."""
+    """The unit of a name or symbol: "km", "miles", "km2", "km/h", "$"."""
     name, _, per = name.removesuffix(".").partition("/")
     if name.endswith(("2", "²")):
         name, squared = name[:-1], True

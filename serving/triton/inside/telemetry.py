@@ -1,8 +1,8 @@
-"""What a model's process reports of its requests: metrics, a line in the log, and a span that continues the client's.
+"""What a model's process reports of requests: metrics, a line in the events file, a span that continues the client's.
 
 Nothing here may fail a question: an error of telemetry is logged, and the question goes on.
 
-The log holds one JSON line a question or error, without any text of a question unless a switch asks for it.
+The events file holds one JSON line a question or error, without any text of a question unless a switch asks for it.
 
     REVELATOR_EVENTS=/var/log/revelator.jsonl     # `-`: standard error, which a container's platform collects
     REVELATOR_LOG_QUESTIONS=1                     # questions, plans, answers and messages too
@@ -51,6 +51,17 @@ def _never_raise(report: Callable[Parameters, None]) -> Callable[Parameters, Non
     return guarded
 
 
+def _read_object(read: Callable[[], Any]) -> dict[str, Any]:
+    """Returns the object that `read` gives, as JSON or as a mapping. Returns an empty one and logs the error if `read`
+    raises or gives anything else."""
+    try:
+        found = read() or {}
+        return dict(json.loads(found) if isinstance(found, str) else found)
+    except Exception:
+        log.exception("telemetry failed")
+        return {}
+
+
 @dataclass(frozen=True)
 class Arrival:
     """A request as it arrived. `traceparent` names the trace that it belongs to, if the client sent one; `call` is the
@@ -64,12 +75,12 @@ class Arrival:
 
     @classmethod
     def read(cls, request: Any) -> Arrival:
-        """Takes the client's request id, or makes one; takes its trace, or the server's own span inside it. A trace
-        that is not well-formed is dropped."""
-        parameters = json.loads(request.parameters() or "{}")
+        """Takes the client's request id, or makes one. With spans on, `traceparent` is that of the server's own span if
+        there is one, else the client's. What is not well-formed is dropped."""
+        parameters = _read_object(request.parameters)
+        span = _read_object(lambda: request.trace().get_context()) if spans.are_on() else {}
         sent, call, probe = (parameters.get(name) for name in (spans.HEADER, CALL, PROBE))
-        if spans.are_on() and (inside := request.trace().get_context()):
-            sent = json.loads(inside)[spans.HEADER] if isinstance(inside, str) else inside[spans.HEADER]
+        sent = span.get(spans.HEADER, sent)
         named = probe[:PROBE_CHARACTERS].split(",") if isinstance(probe, str) else None
         known = isinstance(sent, str) and _TRACEPARENT.fullmatch(sent)
         return cls(
@@ -104,8 +115,8 @@ class Telemetry:
     def record_trace(self, trace: Trace) -> None:
         """Call it in the context of the request that the trace answers."""
         count_trace(self.model, trace)
-        told = {spans.ROUTE: trace.route or "", spans.VERSION: str(trace.versions.get("revelator", ""))}
-        spans.describe(trace.question, trace.answers, trace.plan or "", told)
+        sent = {spans.ROUTE: trace.route or "", spans.VERSION: str(trace.versions.get("revelator", ""))}
+        spans.describe(trace.question, trace.answers, trace.plan or "", sent)
         spent: dict[str, float] = {}
         for node in trace.nodes:
             for call in node.list_calls():

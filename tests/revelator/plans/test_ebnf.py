@@ -13,7 +13,7 @@ from revelator.tasks import TASKS
 from tests.revelator.plans.vllm_automaton import accepts, draw_text
 
 QUESTIONS = 1_000
-SIGNS = {"bnf": '+*(){}"\\ ', "logic": '"()_\\ANDOR ', "art": '"[]{}123\\: '}
+CHARACTERS = {"bnf": '+*(){}"\\ ', "logic": '"()_\\ANDOR ', "art": '"[]{}123\\: '}
 RUNS_AND_RANKS_NOTHING = {"contradiction", "tautology"}
 
 
@@ -28,7 +28,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
 def test_random_weights_write_what_parses_and_checks_for_a_thousand_questions(name: str) -> None:
     language, written = LANGUAGES[name], 0
     for seed in range(QUESTIONS):
-        text = draw_text(language.ebnf(), SIGNS[name], 2.0 * (1 + seed % 3), 160, seed)
+        text = draw_text(language.ebnf(), CHARACTERS[name], 2.0 * (1 + seed % 3), 160, seed)
         if text is not None:
             written += 1
             found = {fault.code for fault in language.check(language.parse(text))}

@@ -156,8 +156,8 @@ def test_the_grammar_file_alone_accepts_every_canonical_text(plan):
 
 def test_the_grammar_file_accepts_every_short_text_that_is_written_without_quotes():
     for length in range(1, 6):
-        for signs in product('a+() "', repeat=length):
-            if reads_as_itself(text := "".join(signs)):
+        for characters in product('a+() "', repeat=length):
+            if reads_as_itself(text := "".join(characters)):
                 EARLEY.parse(text)
 
 

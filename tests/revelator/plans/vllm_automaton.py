@@ -22,15 +22,15 @@ def accepts(ebnf: str, text: str) -> bool:
     return all(map(matcher.accept_token, text.encode())) and matcher.accept_token(END)
 
 
-def draw_text(ebnf: str, signs: str, bias: float, most: int, seed: int) -> str | None:
-    """What random weights write that like `signs` by `bias` more than others; None where `most` bytes are no end."""
+def draw_text(ebnf: str, characters: str, bias: float, most: int, seed: int) -> str | None:
+    """What random weights write that prefer `characters` by `bias`; None where `most` bytes are no end."""
     matcher, draw = xgrammar.GrammarMatcher(_compile(ebnf)), np.random.default_rng(seed)
     mask, written = xgrammar.allocate_token_bitmask(1, END + 1), bytearray()
     while len(written) < most:
         matcher.fill_next_token_bitmask(mask)
         allowed = np.unpackbits(mask.numpy().view(np.uint8), bitorder="little")[: END + 1].astype(bool)
         weights = draw.normal(size=END + 1) * 2
-        weights[[*signs.encode(), END]] += bias
+        weights[[*characters.encode(), END]] += bias
         token = int(np.where(allowed, weights, -np.inf).argmax())
         matcher.accept_token(token)
         if token == END:

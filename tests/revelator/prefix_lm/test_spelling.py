@@ -18,13 +18,13 @@ from revelator.tasks import TASKS, RefineInput, Step, TranslateInput
 
 LAW = settings(max_examples=300, deadline=None)
 # Letters, marks, digits and punctuation of any script; what bears a meaning in plans and JSON stands elsewhere.
-SIGNS = st.characters(
+CHARACTERS = st.characters(
     categories=["Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Nd", "Nl", "Pd", "Po", "Sm", "So"],
     exclude_characters="{}\\\"+*[]():;'",
 )
 SCRIPTS = ["Ødegård", "東京都", "Łódź", "תל אביב", "القاهرة", "Ελλάδα", "Владивосток", "𝔊𝔬𝔱𝔥", "🜁🜂", "ñandú"]
 PLAIN = ["O'Hara", "Jean-Luc", "C++", "1984", "McX", "iPhone", "İstanbul"]
-WORDS = st.text(SIGNS, min_size=1, max_size=8) | st.sampled_from([*SCRIPTS, *PLAIN])
+WORDS = st.text(CHARACTERS, min_size=1, max_size=8) | st.sampled_from([*SCRIPTS, *PLAIN])
 NAMES = st.lists(WORDS, min_size=1, max_size=4).map(" ".join).filter(lambda name: any(map(str.isalnum, name)))
 
 

@@ -26,8 +26,8 @@ GOOD = Comparison("r", "route", 10.0, 10.0, True, True, True)
     [
         ([GOOD] * 100, None),
         ([GOOD] * 99 + [replace(GOOD, canary_valid=False)], None),
-        ([GOOD] * 97 + [replace(GOOD, canary_valid=False)] * 3, "valid 97.0%, the champion 100.0%"),
-        ([GOOD] * 97 + [replace(GOOD, canary_valid=False, champion_valid=False)] * 3, None),
+        ([GOOD] * 97 + [replace(GOOD, canary_valid=False)] * 3, "valid 97.0%, the released version 100.0%"),
+        ([GOOD] * 97 + [replace(GOOD, canary_valid=False, released_valid=False)] * 3, None),
         ([replace(GOOD, canary_ms=14.9)] * 100, None),
         ([replace(GOOD, canary_ms=15.1)] * 100, "1.51 times"),
         ([GOOD] * 50 + [replace(GOOD, agrees=False)] * 50, None),

@@ -21,7 +21,7 @@ import tritonclient.grpc as grpc_client
 from click.testing import CliRunner
 
 from revelator import registry
-from revelator.artifact import base_digest, verify_files, write_manifest
+from revelator.artifact import digest_base, verify_files, write_manifest
 from revelator.client import Answer, Client
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_folder, try_lock
@@ -112,7 +112,7 @@ def test_old_versions_beyond_the_number_to_keep_go_but_never_the_previous_one(ve
 def test_a_version_whose_base_has_changed_is_refused_and_nothing_is_left(versions, base, tmp_path):
     changed = tmp_path / "base"
     shutil.copytree(base, changed)
-    digest = base_digest(changed)
+    digest = digest_base(changed)
     adapter = write_adapter(tmp_path / "adapter", changed, seed=9)
     write_manifest(adapter, base_name=str(changed), base_digest=digest, data_digest="9", run_id="")
     number = registry.register_adapter(adapter, name="changed")
@@ -327,7 +327,7 @@ def test_a_running_server_changes_versions_without_a_gap_and_refuses_a_damaged_o
     served.endpoint.knowledge[question] = ["Orland"]
     damaged = write_adapter(tmp_path / "damaged", base, seed=3)
     (damaged / "adapter_model.safetensors").write_bytes(b"no weights")
-    write_manifest(damaged, base_name=str(base), base_digest=base_digest(base), data_digest="3", run_id="")
+    write_manifest(damaged, base_name=str(base), base_digest=digest_base(base), data_digest="3", run_id="")
     third = registry.resolve(registry.NAME, registry.register_adapter(damaged))
     with (
         Client(served.url, WAIT) as client,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -108,7 +109,9 @@ async def through_a_canary(home: Path, models: Versions, task: str = "route", te
 async def test_the_canary_answers_and_both_are_compared(tmp_path):
     text, version, [row] = await through_a_canary(tmp_path, Versions(v1="single", v2="complex"))
     assert (text, version) == ("complex", "2")
-    assert (row.task, row.agrees, row.canary_valid, row.champion_valid, row.error) == ("route", False, True, True, "")
+    assert (row.task, row.agrees, row.canary_valid, row.released_valid, row.error) == ("route", False, True, True, "")
+    stored = json.loads((tmp_path / "canary" / "2.jsonl").read_text())
+    assert stored["champion_valid"] is True and stored["champion_ms"] == row.released_ms
 
 
 async def test_a_canary_that_fails_costs_no_question(tmp_path):
@@ -117,7 +120,7 @@ async def test_a_canary_that_fails_costs_no_question(tmp_path):
     assert (row.error, row.canary_valid, row.agrees) == ("Unavailable", False, False)
 
 
-async def test_a_champion_that_fails_beside_the_canary_is_no_comparison(tmp_path):
+async def test_a_released_version_that_fails_beside_the_canary_is_no_comparison(tmp_path):
     assert await through_a_canary(tmp_path, Versions(v1=Unavailable("gone"), v2="single")) == ("single", "2", [])
     with pytest.raises(Unavailable, match="both"):
         await through_a_canary(tmp_path, Versions(v1=Unavailable("both"), v2=Unavailable("gone")))
@@ -129,7 +132,7 @@ async def test_plans_agree_by_their_shape_and_samples_are_not_compared(tmp_path)
     assert row.agrees and row.canary_valid
     broken = Versions(v1="Who wrote it?", v2="Where was {writer} born?")  # parses, and has no producer
     _, _, rows = await through_a_canary(tmp_path, broken, "translate_bnf")
-    assert (rows[-1].canary_valid, rows[-1].champion_valid) == (False, True)
+    assert (rows[-1].canary_valid, rows[-1].released_valid) == (False, True)
     await through_a_canary(tmp_path, plans, "translate_bnf", temperature=0.7)
     assert plans.asked[-1] == "2" and len(read_comparisons(tmp_path, 2)) == 2
 
@@ -147,4 +150,4 @@ async def test_plans_agree_by_their_shape_and_samples_are_not_compared(tmp_path)
 )
 async def test_queries_and_trees_that_do_not_check_are_no_valid_plans(tmp_path, task, sound, unsound):
     _, _, [row] = await through_a_canary(tmp_path, Versions(v1=sound, v2=unsound), task)
-    assert (row.canary_valid, row.champion_valid) == (False, True)
+    assert (row.canary_valid, row.released_valid) == (False, True)

@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 from revelator import registry
-from revelator.artifact import base_digest, base_folder, write_manifest
+from revelator.artifact import digest_base, find_base, write_manifest
 from revelator.client import Client
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.tasks import TASKS, RouteInput
@@ -51,13 +51,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     home = tmp_path_factory.mktemp("registry")
     store = f"sqlite:///{home / 'mlflow.db'}"
     registry.connect(store, home)
-    other, tiny = write_base(home / "base"), base_folder("tiny")
+    other, tiny = write_base(home / "base"), find_base("tiny")
     for seed, rank, base in ((1, 2, tiny), (2, 2, tiny), (3, 64, tiny), (4, 2, tiny), (5, 2, other)):
         adapter = write_adapter(home / str(seed), base, seed, rank, share=0.02)
         if seed == 4:
             settings = json.loads((adapter / "adapter_config.json").read_text())
             (adapter / "adapter_config.json").write_text(json.dumps(settings | {"use_dora": True}))
-            write_manifest(adapter, base_name="tiny", base_digest=base_digest(tiny), data_digest="4", run_id="")
+            write_manifest(adapter, base_name="tiny", base_digest=digest_base(tiny), data_digest="4", run_id="")
         registry.register_adapter(adapter)
     return store
 

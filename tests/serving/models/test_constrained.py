@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from revelator.artifact import base_folder
+from revelator.artifact import find_base
 from revelator.errors import ConfigError
 from revelator.limits import Limits
 from revelator.plans import Atomic, art, check, logic, parse, render
@@ -29,7 +29,7 @@ from serving.models.local import LocalRevelator, complete
 from serving.protocols import GenerateRequest, Reading
 from tests.serving.toy_model import write_base
 
-SIGNS = [*'+*(){}"\\', " ", " +", " *", " (", " {", "}", ")", ' "', "x", "é"]
+PIECES = [*'+*(){}"\\', " ", " +", " *", " (", " {", "}", ")", ' "', "x", "é"]
 LOGIC_SIGNS = [*'"()_\\', " AND", " OR", " (", "NOT", "NOT (", ' "']
 TREE_SIGNS = [*'"[]{}123\\', " ", '"children": [', '"direct"', "[1]", "[2]", "é"]
 seeds = st.integers(0, 2**32 - 1)
@@ -38,7 +38,7 @@ held = settings(suppress_health_check=list(HealthCheck), max_examples=60, derand
 
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
-    tokenizer = AutoTokenizer.from_pretrained(base_folder("tiny"))
+    tokenizer = AutoTokenizer.from_pretrained(find_base("tiny"))
     return Vocabulary(tokenizer, len(tokenizer))
 
 
@@ -48,12 +48,12 @@ def write(
     room: int,
     seed: int,
     bias: float,
-    signs: Sequence[str] = SIGNS,
+    pieces: Sequence[str] = PIECES,
 ) -> tuple[str, bool]:
-    """What a model with random logits writes, as `generate` would call the constraint; `bias` is for signs."""
+    """What a model with random logits writes, as `generate` would call the constraint; `bias` is for pieces."""
     draw = torch.Generator().manual_seed(seed)
     constraint = Constraint(vocabulary, [grammar], room)
-    wanted = [token for sign in signs for token in vocabulary.tokens.tokenize_str(sign)]
+    wanted = [token for piece in pieces for token in vocabulary.tokens.tokenize_str(piece)]
     ids = torch.zeros((1, 1), dtype=torch.long)
     for _ in range(room):
         logits = torch.randn((1, vocabulary.size), generator=draw) * 2
@@ -84,11 +84,11 @@ def test_the_best_token_that_fits_is_taken(vocabulary: Vocabulary, seed: int, bi
         Constraint(vocabulary, [make_plan_grammar()], 96),
         vocabulary.make_matcher(make_plan_grammar()),
     )
-    signs = [token for sign in SIGNS for token in vocabulary.tokens.tokenize_str(sign)]
+    tokens = [token for piece in PIECES for token in vocabulary.tokens.tokenize_str(piece)]
     ids = torch.zeros((1, 1), dtype=torch.long)
     while True:
         logits = torch.randn((1, vocabulary.size), generator=draw)
-        logits[0, signs] += bias
+        logits[0, tokens] += bias
         token = pick_best_tokens(constraint(ids, logits))
         if constraint.rows[0].forced is not None or token == vocabulary.end:
             break
@@ -104,7 +104,7 @@ def test_a_draw_is_one_of_the_softmax_over_what_the_grammar_allows(vocabulary: V
     """Inside a placeholder two tokens fit; the end, which the model likes nearly as much, does not, nor a quote."""
     torch.manual_seed(0)
     rows = 4000
-    fitting = [vocabulary.tokens.tokenize_str(sign)[0] for sign in ("x", "y")]
+    fitting = [vocabulary.tokens.tokenize_str(piece)[0] for piece in ("x", "y")]
     other = [vocabulary.end, vocabulary.tokens.tokenize_str('"')[0]]
     logits = torch.full((1, vocabulary.size), -20.0)
     logits[0, fitting[0]], logits[0, fitting[1]], logits[0, other] = 2.0, 1.5, 1.9
@@ -130,9 +130,9 @@ def test_a_free_draw_is_one_of_the_softmax() -> None:
     assert add_noise(logits, 0) is logits
 
 
-@pytest.mark.parametrize("sign", ["(", " (", "{", '"', '"(', " * (", " + "])
-def test_one_sign_for_ever_still_ends_as_a_plan(vocabulary: Vocabulary, sign: str) -> None:
-    assert check(parse(written_for_ever(vocabulary, make_plan_grammar(), sign))) == ()
+@pytest.mark.parametrize("piece", ["(", " (", "{", '"', '"(', " * (", " + "])
+def test_one_piece_for_ever_still_ends_as_a_plan(vocabulary: Vocabulary, piece: str) -> None:
+    assert check(parse(written_for_ever(vocabulary, make_plan_grammar(), piece))) == ()
 
 
 def written_for_ever(vocabulary: Vocabulary, grammar: Grammar, text: str) -> str:
@@ -163,9 +163,9 @@ def test_any_logits_write_a_logical_query_that_can_be_run(
     assert {fault.code for fault in logic.check(logic.parse(text[1:]))} <= {"contradiction", "tautology"}
 
 
-@pytest.mark.parametrize("signs", [['"', "x", '"', " AND "], ["NOT ("], ['"', "x", '"', " OR (NOT ("]])
-def test_one_sign_for_ever_still_ends_as_a_logical_query(vocabulary: Vocabulary, signs: list[str]) -> None:
-    query = logic.parse(written_for_ever(vocabulary, make_logic_grammar(), "".join(signs)))
+@pytest.mark.parametrize("pieces", [['"', "x", '"', " AND "], ["NOT ("], ['"', "x", '"', " OR (NOT ("]])
+def test_one_piece_for_ever_still_ends_as_a_logical_query(vocabulary: Vocabulary, pieces: list[str]) -> None:
+    query = logic.parse(written_for_ever(vocabulary, make_logic_grammar(), "".join(pieces)))
     assert {fault.code for fault in logic.check(query)} <= {"contradiction", "tautology"}
 
 
@@ -296,7 +296,7 @@ def test_a_trained_plan_is_one_that_the_decoder_can_write(vocabulary: Vocabulary
         assert check(parse(text)) == ()
         matcher = vocabulary.make_matcher(make_plan_grammar())
         assert matcher.consume_tokens(vocabulary.tokens.tokenize_str(f" {text}")) and matcher.is_accepting()
-    assert "Founder" in read_function_words() and Path(base_folder("tiny")).is_dir()
+    assert "Founder" in read_function_words() and Path(find_base("tiny")).is_dir()
 
 
 class _Empty:

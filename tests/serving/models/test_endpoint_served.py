@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from data_gen.world.generate import QUESTIONS, generate
-from revelator.artifact import base_folder, list_learned_tasks
+from revelator.artifact import find_base, list_learned_tasks
 from revelator.tasks import TASKS, Task, TranslateInput
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.engine import Engine
@@ -18,12 +18,12 @@ from serving.models.vllm_server import VllmServer
 from tests.serving.models.test_endpoint_revelator import PROMPTS
 from tests.serving.toy_model import write_adapter
 
-LEARNED = [TASKS[name] for name in sorted(list_learned_tasks(base_folder("tiny")))]
+LEARNED = [TASKS[name] for name in sorted(list_learned_tasks(find_base("tiny")))]
 
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine(base_folder("tiny"), threads=1)
+    return Engine(find_base("tiny"), threads=1)
 
 
 def planner(url: str, model: str, **settings: str) -> EndpointRevelator:

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from revelator import spans
 from revelator.client import AsyncClient, Client
 from revelator.errors import InvalidRequest
-from serving.triton.inside.telemetry import EventLog
+from serving.triton.inside.telemetry import Arrival, EventLog
 from tests.serving.operations.conftest import Operated
 from tests.serving.operations.receiver import Span
 
@@ -137,6 +137,43 @@ def test_a_switch_asks_for_the_words_and_a_rotated_file_is_opened_anew(tmp_path)
     [old], [new] = lines(tmp_path / "events.jsonl.1"), lines(log)
     assert old["question"] == "Wer?\nWo?" and "plan" not in old and new["code"] == "OK"
     EventLog("executor", {}).write("question")
+
+
+class Request:
+    """As much of Triton's request as telemetry reads."""
+
+    def __init__(self, parameters: str, context: object = None) -> None:
+        self._parameters, self._context = parameters, context
+
+    def parameters(self) -> str:
+        return self._parameters
+
+    def request_id(self) -> str:
+        return "q-1"
+
+    def trace(self) -> Request:
+        return self
+
+    def get_context(self) -> object:
+        if isinstance(self._context, Exception):
+            raise self._context
+        return self._context
+
+
+@pytest.mark.parametrize("parameters", ["", "{", "[1]", '{"traceparent": 7, "call": {}, "in_flight": 1}'])
+def test_a_request_with_malformed_parameters_is_read_all_the_same(parameters: str):
+    arrival = Arrival.read(Request(parameters))
+    assert (arrival.id, arrival.traceparent, arrival.call, arrival.probe) == ("q-1", None, None, None)
+
+
+@pytest.mark.parametrize("context", ["{", "[]", "{}", {"other": "x"}, RuntimeError("no trace"), None])
+def test_without_a_span_of_the_server_the_client_s_trace_is_taken(monkeypatch, context: object):
+    monkeypatch.setattr(spans, "_tracer", TracerProvider().get_tracer("test"))
+    sent, own = (f"00-{digit * 32}-{digit * 16}-01" for digit in "12")
+    parameters = json.dumps({"traceparent": sent})
+    assert Arrival.read(Request(parameters, context)).traceparent == sent
+    assert Arrival.read(Request(parameters, json.dumps({"traceparent": own}))).traceparent == own
+    assert Arrival.read(Request(parameters, {"traceparent": own})).traceparent == own
 
 
 def lines(path) -> list[dict]:
