@@ -253,7 +253,7 @@ def _try_canary(
         rollout = Rollout(home, version, share, Rules(comparisons), minutes * 60, keep)
         verdict = rollout.run(lambda compared: progress.update(task, completed=compared))
     if as_json:
-        click.echo(json.dumps({**verdict.to_json(), "deployed": verdict.passes}))
+        click.echo(json.dumps({**asdict(verdict), "deployed": verdict.passes}))
     else:
         click.echo(f"prompts compared  {verdict.comparisons}, the canary failed on {verdict.errors:.1%}")
         click.echo(f"valid             {verdict.validity:.1%}, the released version {verdict.released_validity:.1%}")

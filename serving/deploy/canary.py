@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
 
 from revelator import files
 from revelator.errors import ConfigError, Conflict
@@ -19,7 +18,7 @@ from revelator.registry import Version, tag_version
 from serving.deploy.deploy import apply_release, deploy, deploy_lock, stage, try_version, version_folder
 from serving.deploy.engines import Engine, find_engine
 from serving.models.releases import Canary, Release, format_now, read_release, write_release
-from serving.models.routing import Comparison, comparisons_file, make_stored_key, read_comparisons
+from serving.models.routing import Comparison, comparisons_file, read_comparisons
 from serving.triton.repository import check_version
 
 LOOK_SECONDS = 0.5
@@ -39,7 +38,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The figures, and `reasons` against the canary; without any it is deployed. Stored keys: `make_stored_key`."""
+    """The figures, and `reasons` against the canary; without any it is deployed."""
 
     version: int
     released: int
@@ -55,9 +54,6 @@ class Verdict:
     @property
     def passes(self) -> bool:
         return not self.reasons
-
-    def to_json(self) -> dict[str, Any]:
-        return {make_stored_key(name): value for name, value in asdict(self).items()}
 
 
 def judge(
@@ -155,7 +151,7 @@ class Rollout:
 
     def conclude(self, verdict: Verdict) -> None:
         """Deploys or withdraws the version, and records the verdict below the home folder and in the registry."""
-        files.write_json(self.home / "canary" / f"{verdict.version}.json", verdict.to_json())
+        files.write_json(self.home / "canary" / f"{verdict.version}.json", asdict(verdict))
         if verdict.passes:
             deploy(self.home, self.version, keep=self.keep)
         else:

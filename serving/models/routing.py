@@ -10,10 +10,9 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from revelator.files import append_lines, sha256_text
 from revelator.tasks import TASKS
@@ -78,7 +77,7 @@ class RoutedRevelator:
         times = took, released_took
         rows = [compare(request, task, *pair, times) for pair in zip(given, expected, strict=True)]
         try:
-            append_lines(comparisons_file(self._home, int(choice.version)), [json.dumps(row.to_json()) for row in rows])
+            append_lines(comparisons_file(self._home, int(choice.version)), [json.dumps(asdict(row)) for row in rows])
         except OSError as error:
             log.warning("a comparison with the canary is lost: %s", error)
 
@@ -89,10 +88,7 @@ class RoutedRevelator:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One prompt, put to both versions. `agrees`: the same shape of a plan, else what the task's parser reads.
-
-    The stored keys call the released version `champion` (`make_stored_key`).
-    """
+    """One prompt, put to both versions. `agrees`: the same shape of a plan, else what the task's parser reads."""
 
     request: str  # digest of the question's id
     task: str
@@ -102,18 +98,6 @@ class Comparison:
     released_valid: bool
     agrees: bool
     error: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return {make_stored_key(name): value for name, value in asdict(self).items()}
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Comparison:
-        return cls(**{field.name: stored[make_stored_key(field.name)] for field in fields(cls)})
-
-
-def make_stored_key(name: str) -> str:
-    """Returns the key of a field in stored comparisons and verdicts."""
-    return name.replace("released", "champion")
 
 
 def compare(
@@ -146,4 +130,4 @@ def comparisons_file(home: Path, version: int) -> Path:
 def read_comparisons(home: Path, version: int) -> list[Comparison]:
     path = comparisons_file(home, version)
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [Comparison.from_json(json.loads(line)) for line in lines]
+    return [Comparison(**json.loads(line)) for line in lines]
