@@ -10,7 +10,8 @@ import pytest
 
 from data_gen.world.generate import QUESTIONS, generate
 from revelator.artifact import find_base, list_learned_tasks
-from revelator.tasks import TASKS, Task, TranslateInput
+from revelator.plans import logic
+from revelator.tasks import TASKS, TRANSLATE_LOGIC, Task, TranslateInput
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.engine import Engine
 from serving.models.local import complete
@@ -80,7 +81,8 @@ async def test_vllm_holds_a_chat_to_the_form_of_each_task(vllm_url: str, task: T
 async def test_an_adapter_of_random_weights_writes_plans_that_parse_and_check(
     vllm_url: str, served_base: Path, tmp_path: Path
 ) -> None:
-    """A thousand questions of the world, by turns in each plan language; one that is cut off is asked as it stands."""
+    """A thousand questions of the world, by turns in each plan language; one that is cut off is asked as it stands. No
+    grammar can tell that a logical query matches all or no documents."""
     generate(1000, 5, tmp_path / "world")
     lines = (tmp_path / "world" / QUESTIONS).read_text().splitlines()
     asked = [json.loads(line)["question"] for line in lines]
@@ -89,6 +91,8 @@ async def test_an_adapter_of_random_weights_writes_plans_that_parse_and_check(
     for number, task in enumerate(task for task in TASKS.values() if task.language):
         prompts = [task.render(TranslateInput(question)) for question in asked[number::3]]
         plans = await wild.complete(task.name, prompts)
-        assert all(task.sound(plan.text) is not None for plan in plans)
+        faulty = [plan.text for plan in plans if task.sound(plan.text) is None]
+        codes = {fault.code for text in faulty for fault in logic.check(logic.parse(text))}
+        assert not faulty or (task is TRANSLATE_LOGIC and codes <= {"contradiction", "tautology"})
         written += sum(not plan.degraded for plan in plans)
     assert written > 0
