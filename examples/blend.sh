@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Questions that need two of three sources: a text index, a graph, and a web search; and a model that selects among them.
 #
-#   examples/blend.sh                 90 of the 450 questions
+#   examples/blend.sh                 90 of the 450 questions; training takes some 20 minutes on one core
 #   SAMPLE=450 examples/blend.sh      all of them
 #
 # Each type of thing in the world belongs to one source, so each fact stands in one of them. The base learns from another
