@@ -181,21 +181,23 @@ def _list_answers(parts: list[Part]) -> Merged:
 
 
 async def _answer_by_generator(run: Run, node: Node, steps: tuple[Step, ...]) -> Merged | None:
-    """What the generator makes of the answers of the parts."""
+    """Asks the generator to merge the answers of the parts."""
     request = GenerateRequest("merge", run.question, steps=steps)
     return await _generate(run, node, request, "generator") if steps else None
 
 
 async def _read_again(run: Run, node: Node, plan: PlanRun, parts: Sequence[Part]) -> Merged | None:
-    """What the generator reads for the question itself in the passages that the parts were read from, the best of each
-    first; None where that cannot be the answer."""
+    """Reads the question itself in the passages that its parts were read from, the best of each part first. Returns None
+    where what was read cannot be the answer."""
     calls = [one.node for leaf in range(len(plan.leaves)) for one in plan.list_answered_calls(leaf)]
     kept = [[p for p in call.documents if p.id in call.detail.get("kept", ())] for call in calls]
     node.documents = list({passage.id: passage for passage in take_turns(kept)}.values())[: run.limits.documents]
     request = GenerateRequest("read", run.question, passages=tuple(node.documents))
     read = await _generate(run, node, request, "read from the passages of the parts") if node.documents else None
-    if read and can_be_read(run.question, [part.questions for part in parts], read.answers):
-        return read
+    if read:
+        check = partial(can_be_read, run.question, [part.questions for part in parts], read.answers)
+        if await offload(measure_parts(parts), check):
+            return read
     node.documents, node.sentence = [], ""
     for said in ("document", "probability"):
         node.detail.pop(said, None)
@@ -203,6 +205,7 @@ async def _read_again(run: Run, node: Node, plan: PlanRun, parts: Sequence[Part]
 
 
 async def _generate(run: Run, node: Node, request: GenerateRequest, method: str) -> Merged | None:
+    """Returns None where the generator fails or gives nothing: the answers of the parts are then listed."""
     try:
         await run.models.generate(node, request, run.limits.answer_floor)
     except Exception as error:
@@ -210,7 +213,7 @@ async def _generate(run: Run, node: Node, request: GenerateRequest, method: str)
         node.status, node.error = "failed", f"{type(error).__name__}: {error}"
         return None
     if not node.answers:
-        node.status, node.error = "ok", None  # nothing was lost: the answers of the parts are listed instead
+        node.status, node.error = "ok", None  # nothing was lost
         return None
     return Merged(tuple(node.answers), method)
 

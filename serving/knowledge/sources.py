@@ -229,7 +229,7 @@ def _combine(
 
 
 def take_turns(groups: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
-    """The first passage of each group, then the second of each, and so on."""
+    """Returns the first passage of each group, then the second of each, and so on."""
     return tuple(passage for turn in zip_longest(*groups) for passage in turn if passage is not None)
 
 

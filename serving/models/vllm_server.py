@@ -73,7 +73,8 @@ class VllmServer:
         """Refuses an adapter of another base: vLLM would take it, and answer at random. A base that lies here is
         compared by its digest, one that lies elsewhere by its name."""
         trained = read_manifest(adapter)
-        for base in (Path(model["root"]) for model in self._list_models() if model.get("root") and not model["parent"]):
+        roots = [model["root"] for model in self._list_models() if model.get("root") and not model.get("parent")]
+        for base in map(Path, roots):  # an adapter has a parent, a base has none
             same_name = base.name.lower() == Path(trained.base_name).name.lower()
             if not (digest_base(base) == trained.base_digest if base.is_dir() else same_name):
                 message = f"the server's base is {base}; the adapter was trained on {trained.base_name}"

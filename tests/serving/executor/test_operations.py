@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from revelator.plans import parse
-from serving.executor.operations import find_branches, find_chains_before
+from serving.executor.operations import can_be_read, find_branches, find_chains_before
 
 DIRECTORS = "(Who directed A? + Who directed B?)"
 BIRTHS = "(When was {a} born? + When was {b} born?)"
@@ -233,3 +233,22 @@ async def test_the_loop_and_the_generator_are_told_each_answer_by_itself(toy):
     trace = await world.executor().run("q", strategy="iterate")
     assert [step.answers for step in world.requests[-1].steps] == [("Semi; Colon", "Harrow")]
     assert trace.answers == ["Semi; Colon"]
+
+
+@pytest.mark.parametrize(
+    ("question", "answers", "expected"),
+    [
+        ("Which is longer, the Ouse or the Tay?", ["the Tay"], True),
+        ("Which is longer, the Ouse or the Tay?", ["188 km"], False),
+        ("Do the Ouse and the Tay rise in the same country?", ["no"], True),
+        ("Do the Ouse and the Tay rise in the same country?", ["Scotland"], False),
+        ("Which sea do both the Ouse and the Tay reach?", ["the North Sea"], True),
+        ("How many bridges do the Ouse and the Tay have in total?", ["12"], False),
+        ("How much longer is the Ouse than the Tay?", ["188 km"], False),
+    ],
+)
+def test_a_passage_says_only_what_the_question_can_be_answered_with(
+    question: str, answers: list[str], expected: bool
+) -> None:
+    parts = [["How long is the Ouse?"], ["How long is the Tay?"]]
+    assert can_be_read(question, parts, answers) is expected
