@@ -187,8 +187,8 @@ async def _answer_by_generator(run: Run, node: Node, steps: tuple[Step, ...]) ->
 
 
 async def _read_again(run: Run, node: Node, plan: PlanRun, parts: Sequence[Part]) -> Merged | None:
-    """Reads the question itself in the passages that its parts were read from, the best of each part first. Returns None
-    where what was read cannot be the answer."""
+    """Reads the question itself in the passages that its parts were read from, the best of each part first. Returns
+    None where what was read cannot be the answer."""
     calls = [one.node for leaf in range(len(plan.leaves)) for one in plan.list_answered_calls(leaf)]
     kept = [[p for p in call.documents if p.id in call.detail.get("kept", ())] for call in calls]
     node.documents = list({passage.id: passage for passage in take_turns(kept)}.values())[: run.limits.documents]
