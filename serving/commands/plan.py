@@ -185,7 +185,8 @@ def _read(path: Path) -> str:
     try:
         data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as error:
-        raise DataError(f"the plan cannot be read: {error.strerror}", where=str(path)) from error
+        hint = "a text itself goes to standard input: echo '…' | revelator plan …"
+        raise DataError(f"the file cannot be read: {error.strerror}", where=str(path), hint=hint) from error
     return data.decode(errors="replace")
 
 
