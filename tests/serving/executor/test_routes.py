@@ -94,10 +94,16 @@ async def test_a_complex_question_is_compiled_and_run(toy):
     assert trace.plan == "Who wrote A? * When was {writer} born?"
 
 
+async def test_a_plan_of_one_step_asks_the_question_in_its_own_words(toy):
+    world = toy({"After 1990, who led A?": ["p"]}, {"translate_bnf": "Who led A?"})
+    trace = await world.executor().run("After 1990, who led A?", strategy="compile")
+    assert (trace.answers, world.asked) == (["p"], ["After 1990, who led A?"])
+
+
 async def test_the_first_valid_plan_of_several_temperatures_is_taken(toy):
     outputs = ["A ) B", "Who wrote A? * When was it?", "Who wrote A?", "never asked for"]
     world = toy({"Who wrote A?": ["p"]}, {"translate_bnf": outputs})
-    trace = await world.executor().run("q", strategy="compile")
+    trace = await world.executor().run("Who wrote A?", strategy="compile")
     tried = [temperature for task, _, temperature in world.calls if task == "translate_bnf"]
     assert tried == [0.0, 0.5, 0.8] and trace.answers == ["p"] and not trace.degraded
     assert {d["temperature"] for d in trace.diagnostics} == {0.0, 0.5}
