@@ -1,7 +1,8 @@
 """A language model behind an OpenAI-compatible endpoint: the connection, what its replies hold, and its errors.
 
 Only the configured address is asked: redirects are not followed, and proxies of the environment are not used. The
-package openai comes with the extras `data` and `serve`.
+package openai comes with the extras `data` and `serve`; it takes half a second to import, which only a process that
+asks an endpoint pays.
 """
 
 from __future__ import annotations
@@ -10,15 +11,14 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
-
-import httpx
-import openai
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from typing import TYPE_CHECKING, Any
 
 from revelator.endpoints import check_key, check_url, mask_key
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
 from revelator.tasks.chat_prompts import Message
+
+if TYPE_CHECKING:
+    import httpx
 
 MESSAGE_CHARACTERS = 500  # of a server's own error text
 REPLY_CHARACTERS = 200_000  # of an endpoint's reply; the executor takes half as many of its answers
@@ -55,6 +55,8 @@ class Reply:
 
 def explain_failure(error: Exception, url: str, model: str, key: str | None, *, final: bool) -> ServingError:
     """The error of an endpoint as one of ours, in which the key is blanked. `final`: the client has tried again."""
+    import openai
+
     if isinstance(error, openai.APIConnectionError):
         hint = "is the server running, and is the address its OpenAI-compatible base (often ending in /v1)?"
         message = mask_key(f"no connection: {error.__cause__ or error}", key)
@@ -102,6 +104,8 @@ class Endpoint:
         is_patient: bool = False,
         before_attempt: Callable[[httpx.Request], Awaitable[None]] | None = None,
     ) -> None:
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
         self.base_url = check_url(base_url)
         self.model = model
         self.timeout = timeout
@@ -155,6 +159,8 @@ class Endpoint:
         await self._client.close()
 
     async def _call(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        import openai
+
         try:
             async with asyncio.timeout(self._whole):
                 return await ask()

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-import openai
-from openai import DefaultHttpxClient, OpenAI
 
 from revelator.endpoints import check_url
 from revelator.errors import ServingError, Unavailable
@@ -59,6 +57,8 @@ class EndpointEmbedder:
     """Vectors from `POST {embeddings}/embeddings`. Opening it asks for one vector, which gives the dimensions."""
 
     def __init__(self, settings: IndexSettings) -> None:
+        from openai import DefaultHttpxClient, OpenAI
+
         self.name = settings.model
         self.url = check_url(settings.embeddings)
         self._settings = settings
@@ -89,6 +89,8 @@ class EndpointEmbedder:
 
     def _ask(self, texts: Sequence[str]) -> np.ndarray:
         """One request; a text without a word is asked as a mark, since endpoints refuse an empty one."""
+        import openai
+
         asked = [text.encode(errors="replace").decode() if text.strip() else "." for text in texts]
         try:
             reply = self._client.embeddings.create(model=self.name, input=asked, encoding_format="float")
