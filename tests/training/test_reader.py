@@ -165,6 +165,12 @@ def test_eval_reading_scores_the_reader_as_it_is_served(trained: tuple[ReaderCon
     assert "span_f1" in CliRunner().invoke(reading, arguments, catch_exceptions=False).output
 
 
+def test_eval_reading_takes_the_reader_that_ships_unless_another_is_named(trained: tuple[ReaderConfig, dict]) -> None:
+    config, _ = trained
+    done = CliRunner().invoke(reading, [str(config.rows[0]), "--json"], catch_exceptions=False)
+    assert json.loads(done.output)["f1"] > 0.5
+
+
 def test_a_training_that_is_killed_between_two_checkpoints_ends_in_the_same_reader(
     trained: tuple[ReaderConfig, dict], tmp_path: Path
 ) -> None:

@@ -38,6 +38,11 @@ def test_each_question_gets_its_route_and_a_plan(tmp_path: Path) -> None:
     assert (two["route"], two["plan"]) == ("single", "Who directed UHF?")
 
 
+def test_a_plan_of_one_step_asks_the_question_in_its_own_words_whatever_the_model_made_of_them(tmp_path: Path) -> None:
+    [row] = make("誰が東京タワーを設計しましたか？\n", tmp_path, "--model", "base", code=0)
+    assert (row["plan"], row["letters"]) == ("誰が東京タワーを設計しましたか？", "A")
+
+
 def test_a_question_that_cannot_be_read_is_refused_alone_and_keeps_its_place(tmp_path: Path) -> None:
     rows = make(f"{'x ' * 5000}\n\nWho directed UHF?\n", tmp_path, "--model", "base", code=1)
     assert ["tokens" in rows[0]["error"], rows[1]["error"], rows[2]["error"]] == [True, "the question is empty", ""]
