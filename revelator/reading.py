@@ -148,8 +148,8 @@ class ReadingTokenizer:
         self.stride = stride
 
     def encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """Ids (tokens,) and offsets (tokens, 2). A lone surrogate, which is no character, is read as U+FFFD."""
-        whole = "".join("\ufffd" if 0xD800 <= ord(c) <= 0xDFFF else c for c in text) if _has_surrogates(text) else text
+        """Ids (tokens,) and offsets (tokens, 2). A lone surrogate, which is no character, is read as `?`."""
+        whole = text.encode(errors="replace").decode()
         [found] = self._tokenizer.encode_batch([whole], add_special_tokens=False)  # encode would hold up all threads
         return np.array(found.ids, np.int64), np.array(found.offsets, np.int64).reshape(-1, 2)
 
@@ -170,14 +170,6 @@ class ReadingTokenizer:
             if start + room >= len(ids):
                 break
         return windows
-
-
-def _has_surrogates(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def choose_windows(windows: Sequence[Window], most: int = WINDOWS) -> list[int]:
