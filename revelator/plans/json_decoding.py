@@ -35,9 +35,8 @@ def make_json_grammar(schema: Schema, texts: Iterable[tuple[str, str]] = ()) -> 
         ("VISIBLE", rf'/[^{space}"\\{CONTROLS}]/ | {ESCAPE}'),
         ("CHARACTER", rf'/[^"\\{CONTROLS}]/ | {ESCAPE}'),
     ]
-    ends = dict.fromkeys(
-        end for whole in sorted(_write_texts(schema), key=lambda text: (len(text), text)) for end in _list_ends(whole)
-    )
+    shortest_first = sorted(_write_texts(schema), key=lambda text: (len(text), text))
+    ends = dict.fromkeys(end for text in shortest_first for end in _list_ends(text))
     return Grammar((*rules, *pieces, *texts), tuple(ends), brackets='"]}', opening="[{")
 
 
