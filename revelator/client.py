@@ -78,7 +78,9 @@ class AsyncClient:
         self._client = aio_client.InferenceServerClient(**make_channel_arguments(url, tls))
         self._calls = OpenCalls()
         self._probing: asyncio.Task[None] | None = None
-        _install_tracing(self._client)
+        spans.start("revelator-client")
+        if spans.are_on():
+            self._client.register_plugin(spans.Traced())
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -286,13 +288,6 @@ class Client:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-
-def _install_tracing(client: Any) -> None:
-    """Makes each call carry the current span, if spans are on."""
-    spans.start("revelator-client")
-    if spans.are_on():
-        client.register_plugin(spans.Traced())
 
 
 async def _once(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:

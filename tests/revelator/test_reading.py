@@ -33,7 +33,7 @@ from revelator.reading import (
     load_rows,
     pad_windows,
 )
-from revelator.reading_scores import score_outcomes
+from revelator.scores import score_outcomes
 from revelator.sentences import find_ends
 from tests.mark_reader import TOKENS, read_mark, watch_passes
 
