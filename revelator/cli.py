@@ -206,7 +206,7 @@ def run(command: Callable[[], object]) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         elif not error.filename or not error.strerror:
             raise
-        _exit(ConfigError(error.strerror, where=error.filename and str(error.filename)))
+        _exit(ConfigError(error.strerror or str(error), where=error.filename and str(error.filename)))
     except ModuleNotFoundError as error:
         extra = find_extra(error)
         if extra is None:
