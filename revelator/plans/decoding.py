@@ -52,29 +52,24 @@ def _list_texts() -> Iterator[tuple[str, str]]:
     yield "REST", rf"/[^{space}(){{}}{CONTROLS}]/"
     yield "INSIDE", rf'/[^"\\{{}}{CONTROLS}]/'
     yield "ESCAPED", r'INSIDE | "\\" /["\\bfnrt]/'
-    first, sign = _write_kinds("REST", "FIRST"), _write_kinds("REST", "/[+*×]/", is_name_first=False)
     for kind in ("NONE", "ANY", "SOME"):
-        yield f"WORD_{kind}", f"{first[kind]} | {sign[kind]}"
         yield f"TAIL_{kind}", _write_kinds("REST", "REST")[kind]
+        yield f"WORD_{kind}", f"{_write_kinds('REST', 'FIRST')[kind]} | /[+*×]/ TAIL_{kind}"
         yield f"QUOTATION_{kind}", f"{QUOTE} ({_write_kinds('INSIDE')[kind]}) {QUOTE}"
         yield f"QUOTED_{kind}", f"{QUOTE} ({_write_kinds('ESCAPED')[kind]}) {QUOTE}"
 
 
-def _write_kinds(character: str, first: str = "", is_name_first: bool = True) -> dict[str, str]:
+def _write_kinds(character: str, first: str = "") -> dict[str, str]:
     """A text by kind: NONE (no placeholder), ANY, SOME (at least one).
 
-    `character` and `first` (the first character) are terminals. Unless `is_name_first` the text does not begin with a
-    placeholder, and has more than its first character."""
+    `character` and `first` (the first character, if there must be one) are terminals."""
     either = f"({character} | NAME)"
     if not first:
         return {"NONE": f"{character}*", "ANY": f"{either}*", "SOME": f"{character}* NAME {either}*"}
-    some = f"{first} {character}* NAME {either}*"
-    if not is_name_first:
-        return {"NONE": f"{first} {character}+", "ANY": f"{first} {either}+", "SOME": some}
     return {
         "NONE": f"{first} {character}*",
         "ANY": f"({first} | NAME) {either}*",
-        "SOME": f"NAME {either}* | {some}",
+        "SOME": f"NAME {either}* | {first} {character}* NAME {either}*",
     }
 
 

@@ -1,7 +1,7 @@
 """What a decoder of JSON is held to: the grammar of a schema, and that of trees, derived from `art.schema.json`.
 
 Keys follow the schema's order. A decoder that must end can stand anywhere in an object, before a key, in the middle of
-one, in a text: each end of the shortest text of an object closes it from one of these places.
+one, in a text: each end of the text of an example closes it from one of these places.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from revelator.plans.art import schema
+from revelator.plans.art import Art, Filter, Relate, Search, schema, to_json
 from revelator.plans.decoding import ESCAPE, QUOTE
 from revelator.plans.grammar import CONTROLS, Grammar, character_class
 
 Schema = dict[str, Any]
 
 
-def make_json_grammar(schema: Schema, texts: Iterable[tuple[str, str]] = ()) -> Grammar:
+def make_json_grammar(
+    schema: Schema, texts: Iterable[tuple[str, str]] = (), examples: Iterable[Any] = (["x"],)
+) -> Grammar:
     """The grammar of JSON values of a schema, on one line.
 
     Of a schema it reads `$ref`, `anyOf`, `const`, objects whose first key is required, arrays with `prefixItems`,
     booleans, and strings: with something in them to see, unless `x-text` names the one of `texts` that says what they
-    are; such a string is closed by the first of its `examples`. An array has one item or more, whatever `minItems`
-    says. Raises KeyError for another type.
+    are. An array has one item or more, whatever `minItems` says. Raises KeyError for another type. `examples` are
+    values by whose parts an output can be ended.
     """
     definitions = schema.get("$defs", {})
     rules = [("value", _write_value(schema)), *((name, _write_value(part)) for name, part in definitions.items())]
@@ -35,7 +37,8 @@ def make_json_grammar(schema: Schema, texts: Iterable[tuple[str, str]] = ()) -> 
         ("VISIBLE", rf'/[^{space}"\\{CONTROLS}]/ | {ESCAPE}'),
         ("CHARACTER", rf'/[^"\\{CONTROLS}]/ | {ESCAPE}'),
     ]
-    shortest_first = sorted(_write_texts(schema), key=lambda text: (len(text), text))
+    parts = {json.dumps(part) for example in examples for part in _list_parts(example)}
+    shortest_first = sorted(parts, key=lambda text: (len(text), text))
     ends = dict.fromkeys(end for text in shortest_first for end in _list_ends(text))
     return Grammar((*rules, *pieces, *texts), tuple(ends), brackets='"]}', opening="[{")
 
@@ -77,65 +80,31 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def _list_parts(value: Any) -> Iterator[Any]:
+    """A JSON value and every value inside it."""
+    yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _list_parts(inner)
+
+
 def _list_ends(text: str) -> list[str]:
     """From each place of `text` to its end; not brackets alone, which are closed as they were opened."""
     return [text[at:] for at in range(text.rfind('"') + 1)]
 
 
-def _write_texts(schema: Schema) -> set[str]:
-    """The shortest text of each part of a schema, and of each object with one more of its keys."""
-    definitions, found = schema.get("$defs", {}), set()
-    for part in _list_parts(schema):
-        found.add(_write_shortest(part, definitions))
-        required = part.get("required", [])
-        for key in part.get("properties", {}):
-            found.add(_write_shortest_object(part, {*required, key}, definitions))
-    return {text for text in found if text}
-
-
-def _list_parts(value: Any) -> Iterator[Schema]:
-    if isinstance(value, dict):
-        if isinstance(value.get("type"), str):
-            yield value
-        for inner in value.values():
-            yield from _list_parts(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _list_parts(inner)
-
-
-def _write_shortest(schema: Schema, definitions: Schema, inside: frozenset[str] = frozenset()) -> str | None:
-    """None where every text of `schema` would hold another of it."""
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return None if name in inside else _write_shortest(definitions[name], definitions, inside | {name})
-    if "const" in schema:
-        return json.dumps(schema["const"])
-    if "anyOf" in schema:
-        ways = [_write_shortest(way, definitions, inside) for way in schema["anyOf"]]
-        return min((way for way in ways if way), key=len, default=None)
-    match schema["type"]:
-        case "object":
-            return _write_shortest_object(schema, schema.get("required", []), definitions, inside)
-        case "array":
-            item = _write_shortest([*schema.get("prefixItems", []), schema["items"]][0], definitions, inside)
-            return item and f"[{item}]"
-        case "boolean":
-            return "true"
-    return json.dumps(schema.get("examples", ["x"])[0])
-
-
-def _write_shortest_object(
-    schema: Schema, keys: Any, definitions: Schema, inside: frozenset[str] = frozenset()
-) -> str | None:
-    values = {k: _write_shortest(v, definitions, inside) for k, v in schema.get("properties", {}).items() if k in keys}
-    if None in values.values():
-        return None
-    return f"{{{', '.join(f'{json.dumps(key)}: {text}' for key, text in values.items())}}}"
-
-
 KINDS = 10  # the tenth child of the root and those after it are of one kind, and may name [1] to [9]
 DEEPEST = 4  # nodes from the root to a leaf, as the paper's trees have
+EXAMPLES = (
+    Art("x"),
+    Art("[1]"),
+    Art("x", Search("x")),
+    Art("x", Search("x", "x")),
+    Art("x", Relate("x", "x")),
+    Art("x", Relate("x", "x", inverse=True)),
+    Art("x", Filter(("x",), "x")),
+    Art("x", children=(Art("[1]"),)),
+    Art("x", children=(Art("x", Search("x")),)),
+)
 REFERRED = re.compile(r'"#/\$defs/(\w+)"')
 
 
@@ -157,7 +126,7 @@ def make_art_grammar() -> Grammar:
     for kind in range(1, KINDS + 1):
         for level in range(2, DEEPEST + 1):
             definitions |= _make_definitions(kind, level)
-    return make_json_grammar({"$ref": "#/$defs/node_0_1", "$defs": definitions}, _list_texts())
+    return make_json_grammar({"$ref": "#/$defs/node_0_1", "$defs": definitions}, _list_texts(), map(to_json, EXAMPLES))
 
 
 def _make_definitions(kind: int, level: int) -> dict[str, Any]:
@@ -165,8 +134,7 @@ def _make_definitions(kind: int, level: int) -> dict[str, Any]:
     written = schema()["$defs"]
     written["text"] = {"type": "string", "x-text": f"TEXT_{kind}"}
     if kind:
-        naming = {"type": "string", "x-text": f"NAMING_{kind}", "examples": ["[1]"]}
-        written["direct"]["properties"]["question"] = naming
+        written["direct"]["properties"]["question"] = {"type": "string", "x-text": f"NAMING_{kind}"}
     barred = [*["direct"] * (kind == 1), *["parent"] * (level == DEEPEST)]
     ways = written["node"]["anyOf"]
     written["node"]["anyOf"] = [way for way in ways if way["$ref"].rpartition("/")[2] not in barred]
