@@ -29,7 +29,7 @@ def reading(file: Path, folder: Path | None, only_dev: bool, minilm: str | None,
     """
     from revelator.artifact import EMBEDDED_READER
     from revelator.reading import load_rows
-    from revelator.reading_scores import score_outcomes
+    from revelator.scores import score_outcomes
     from serving.models.reader import load_reader
     from training.reader import read_dev_part
     from training.reading_examples import is_dev

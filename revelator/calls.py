@@ -60,7 +60,8 @@ class Attempts:
 
     def choose_pause(self, error: RevelatorError) -> float:
         """Seconds to wait before the next attempt. Raises `error` if there is no next attempt."""
-        if not is_retryable(error) or self._left <= 0:
+        may_pass = isinstance(error, Overloaded) or (isinstance(error, Unavailable) and not error.final)
+        if not may_pass or self._left <= 0:
             raise error
         self._left -= 1
         pause = self._pause
@@ -71,11 +72,6 @@ class Attempts:
         if wait >= self.seconds:
             raise error
         return wait
-
-
-def is_retryable(error: RevelatorError) -> bool:
-    """Whether the gRPC code is UNAVAILABLE, and the server did not say that another attempt cannot help."""
-    return isinstance(error, Overloaded) or (isinstance(error, Unavailable) and not error.final)
 
 
 @dataclass(eq=False)

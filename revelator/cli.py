@@ -7,6 +7,7 @@ help of a group imports none of its commands. To move a command, change its line
 from __future__ import annotations
 
 import difflib
+import errno
 import gc
 import importlib
 import io
@@ -201,9 +202,11 @@ def run(command: Callable[[], object]) -> None:
     except RevelatorError as error:
         _exit(error)
     except OSError as error:
-        if not error.filename or not error.strerror:
+        if error.errno == errno.ENOSPC and not error.filename:  # standard output: what it still holds goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        elif not error.filename or not error.strerror:
             raise
-        _exit(ConfigError(error.strerror, where=str(error.filename)))
+        _exit(ConfigError(error.strerror or str(error), where=error.filename and str(error.filename)))
     except ModuleNotFoundError as error:
         extra = find_extra(error)
         if extra is None:

@@ -54,7 +54,6 @@ from revelator.wire import (
 
 DEFAULT_URL = "127.0.0.1:8001"
 STREAM_MODEL = "executor_stream"
-LARGE_BYTES = 200_000  # of a trace: beyond it an asynchronous client reads it beside the event loop
 
 Result = TypeVar("Result")
 
@@ -79,7 +78,9 @@ class AsyncClient:
         self._client = aio_client.InferenceServerClient(**make_channel_arguments(url, tls))
         self._calls = OpenCalls()
         self._probing: asyncio.Task[None] | None = None
-        _install_tracing(self._client)
+        spans.start("revelator-client")
+        if spans.are_on():
+            self._client.register_plugin(spans.Traced())
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -94,7 +95,7 @@ class AsyncClient:
 
     async def ask(self, question: str, **options: Unpack[Options]) -> Answer:
         """Answers one question. Raises the errors listed in the module's docstring."""
-        request = await _write_request(question, self.timeout, options)
+        request = build_request(question, self.timeout, **options)
         attempts = Attempts(self.retries, request["client_timeout"])
         while True:
             try:
@@ -108,7 +109,7 @@ class AsyncClient:
 
     async def ask_once(self, request: dict[str, Any]) -> Answer:
         """Sends a request of `revelator.wire.build_request`, without a retry."""
-        return await _read_answer(await self.send(request))
+        return read_answer(await self.send(request))
 
     async def send(self, request: dict[str, Any]) -> Any:
         """Returns the executor's reply to a request, as tensors. Raises what `ask` raises."""
@@ -165,7 +166,7 @@ class AsyncClient:
         server: at once with `contextlib.aclosing`, else when the generator is collected. It is sent again only while no
         event has come.
         """
-        request = await _write_request(question, self.timeout, options)
+        request = build_request(question, self.timeout, **options)
         attempts = Attempts(self.retries, request["client_timeout"])
         begun = False
         while True:
@@ -287,26 +288,6 @@ class Client:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-
-def _install_tracing(client: Any) -> None:
-    """Makes each call carry the current span, if spans are on."""
-    spans.start("revelator-client")
-    if spans.are_on():
-        client.register_plugin(spans.Traced())
-
-
-async def _write_request(question: str, seconds: float, options: Options) -> dict[str, Any]:
-    """The request; one with an earlier trace, which may have megabytes, is written beside the event loop."""
-    if options.get("reuse") is None:
-        return build_request(question, seconds, **options)
-    return await asyncio.to_thread(build_request, question, seconds, **options)
-
-
-async def _read_answer(result: Any) -> Answer:
-    if len(result.as_numpy("trace")[0]) <= LARGE_BYTES:
-        return read_answer(result)
-    return await asyncio.to_thread(read_answer, result)
 
 
 async def _once(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:

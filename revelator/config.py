@@ -18,7 +18,6 @@ REFERENCE = "docs/configuration.md"  # every field with its bounds, generated fr
 DATA_VARIABLE = "REVELATOR_DATA"
 DATA_DEFAULT = "../shared/data"
 VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
-SURROGATE = re.compile("[\ud800-\udfff]")
 SHORT = reprlib.Repr()  # by aliases a short file may hold a value of any size
 SHORT.maxlevel, SHORT.maxstring, SHORT.maxother = 2, 80, 80
 
@@ -74,7 +73,7 @@ def check_config(value: Any, model: type[Config], where: str, *, show_values: bo
 def read_yaml(path: Path, *, show_values: bool = True) -> Any:
     """Reads a YAML file. Raises ConfigError for a file that cannot be read or is not YAML."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), _StrictSafeLoader)
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         hint = "give the path of a YAML file; a relative one starts at the current folder"
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
@@ -83,15 +82,6 @@ def read_yaml(path: Path, *, show_values: bool = True) -> Any:
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         message = f"not YAML: {error}" if show_values else f"not YAML{place}"
         raise ConfigError(message, where=str(path), hint=f"see {REFERENCE} for examples") from error
-
-
-class _StrictSafeLoader(yaml.SafeLoader):
-    def construct_scalar(self, node: Any) -> Any:
-        value = super().construct_scalar(node)
-        if SURROGATE.search(value):
-            reason = "half of a surrogate pair is not a character"
-            raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark)
-        return value
 
 
 def find_first_fault(error: ValidationError) -> tuple[str, str]:
@@ -119,7 +109,7 @@ def _describe_faults(error: ValidationError, show_values: bool) -> Iterator[str]
 def _word_reason(fault: Any) -> str:
     """Words pydantic's reason without the value and without class names."""
     match fault["type"]:
-        case "model_type" | "model_attributes_type" | "dataclass_type":
+        case "model_type" | "model_attributes_type" | "dataclass_type" | "dict_type":
             return "a mapping is needed"
         case "path_type":
             return "a path is needed"
@@ -127,17 +117,13 @@ def _word_reason(fault: Any) -> str:
             return "there is no such field"
         case "missing":
             return "this field is needed"
-        case "string_type":
-            return "a text is needed"
         case "tuple_type" | "list_type":
             return "a list is needed"
-        case "string_pattern_mismatch" if fault["ctx"]["pattern"] == r"\S":
-            return "a text is needed"
-        case "string_pattern_mismatch":
+        case "string_pattern_mismatch" if fault["ctx"]["pattern"] != r"\S":
             choices = fault["ctx"]["pattern"].removeprefix("^(").removesuffix(")$").split("|")
             return f"must be one of {', '.join(filter(None, choices))}"
-        case "dict_type":
-            return "a mapping is needed"
+        case "string_type" | "string_pattern_mismatch":
+            return "a text is needed"
         case "union_tag_invalid" | "union_tag_not_found":
             return f"{fault['ctx']['discriminator']} must be one of {fault['ctx'].get('expected_tags', 'its kinds')}"
     return fault["msg"].removeprefix("Value error, ")

@@ -148,8 +148,8 @@ class ReadingTokenizer:
         self.stride = stride
 
     def encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """Ids (tokens,) and offsets (tokens, 2). A lone surrogate, which is no character, is read as U+FFFD."""
-        whole = "".join("\ufffd" if 0xD800 <= ord(c) <= 0xDFFF else c for c in text) if _has_surrogates(text) else text
+        """Ids (tokens,) and offsets (tokens, 2). A lone surrogate, which is no character, is read as `?`."""
+        whole = text.encode(errors="replace").decode()
         [found] = self._tokenizer.encode_batch([whole], add_special_tokens=False)  # encode would hold up all threads
         return np.array(found.ids, np.int64), np.array(found.offsets, np.int64).reshape(-1, 2)
 
@@ -170,14 +170,6 @@ class ReadingTokenizer:
             if start + room >= len(ids):
                 break
         return windows
-
-
-def _has_surrogates(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def choose_windows(windows: Sequence[Window], most: int = WINDOWS) -> list[int]:
@@ -321,7 +313,7 @@ def decode(
     sentences = np.searchsorted(find_ends(text, begin, stop), window.offsets[:, 0], side="right")
     first, last, best = _find_best_span(starts, ends, sentences)
     span_margin = best - float(scores[0, START] + scores[0, END])
-    kind_margin = float(_log_sum(kinds[:NONE]) - kinds[NONE])
+    kind_margin = float(np.logaddexp.reduce(kinds[:NONE].astype(np.float64)) - kinds[NONE])
     spans = [(first, last)]
     kind = KINDS[int(np.argmax(kinds[:NONE]))]
     if kind == "list":
@@ -381,11 +373,6 @@ def _choose(outcomes: list[Outcome]) -> Outcome:
     lists = [o for o in outcomes if o.kind == "list" and o.spans[0].passage == here and o.probability >= 0.5]
     spans = sorted({span for outcome in [best, *lists] for span in outcome.spans}, key=lambda span: span.start)
     return Outcome("list", _leave_out_parts(spans), best.probability, best.kind_margin, best.span_margin)
-
-
-def _log_sum(values: np.ndarray) -> float:
-    top = float(values.max())
-    return top + math.log(float(np.exp(values.astype(np.float64) - top).sum()))
 
 
 # A trained reader's folder

@@ -104,25 +104,14 @@ class SetWriter:
         for split in SPLITS:
             self._write(split, only_whole_groups=False)
 
-    def total(self, split: str) -> int:
-        return sum(count for key, count in self.counts.items() if key[0] == split)
-
-    def count_by(self, column: str) -> dict[str, dict[str, int]]:
-        """Split → value of `column` → rows."""
-        table: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
+    def count_by(self, outer: str, inner: str) -> dict[str, dict[str, int]]:
+        """Value of the column `outer` → value of `inner` → rows; every split is there, also an empty one."""
+        table: dict[str, dict[str, int]] = {split: {} for split in SPLITS} if outer == "split" else {}
         for key, count in sorted(self.counts.items()):
-            if value := key[COUNTED.index(column)]:
-                table[key[0]][value] = table[key[0]].get(value, 0) + count
-        return table
-
-    def count_labels(self) -> dict[str, dict[str, int]]:
-        """Task → label → rows."""
-        table: dict[str, dict[str, int]] = {}
-        for key, count in sorted(self.counts.items()):
-            task, label = key[COUNTED.index("task")], key[COUNTED.index("label")]
-            if label:
-                row = table.setdefault(task, {})
-                row[label] = row.get(label, 0) + count
+            values = dict(zip(COUNTED, key, strict=True))
+            if values[inner]:
+                row = table.setdefault(values[outer], {})
+                row[values[inner]] = row.get(values[inner], 0) + count
         return table
 
     def _write(self, split: str, *, only_whole_groups: bool) -> None:
@@ -170,14 +159,15 @@ def _explain_missing_rows(about: dict[str, Any]) -> str:
 
 
 def _make_manifest(folder: Path, writer: SetWriter, about: dict[str, Any]) -> dict[str, Any]:
+    tasks = writer.count_by("split", "task")
     files = {f"{split}.parquet": sha256_file(folder / f"{split}.parquet") for split in SPLITS}
     return {
         **about,
         "format": FORMAT,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "counts": {name: writer.count_by(name) for name in ("task", "source", "licence", "shape", "teacher")},
-        "labels": writer.count_labels(),
-        "records": {split: writer.total(split) for split in SPLITS},
+        "counts": {name: writer.count_by("split", name) for name in ("task", "source", "licence", "shape", "teacher")},
+        "labels": writer.count_by("task", "label"),
+        "records": {split: sum(tasks[split].values()) for split in SPLITS},
         "tasks": sorted(TASKS),
         "prompt_hash": prompt_hash(),
         "files": files,

@@ -1,4 +1,5 @@
-"""Compares answers with gold by the rule of their benchmark, and measures how well scores separate two classes.
+"""Compares answers with gold by the rule of their benchmark, and measures how well scores separate two classes: of a
+system's answers, and of what a reader reads. A logistic regression says how likely something is, given its scores.
 
 Every answer metric names its normaliser, because published figures differ in it:
 
@@ -12,13 +13,18 @@ Every answer metric names its normaliser, because published figures differ in it
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from revelator.reading import Outcome, ReadingRow
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -104,3 +110,76 @@ def roc_auc(scores: ArrayLike, positive: ArrayLike) -> float:
     midranks = np.cumsum(counts) - (counts - 1) / 2
     wins = midranks[inverse][truth].sum() - positives * (positives + 1) / 2
     return float(wins / (positives * negatives))
+
+
+def fit_logistic(scores: np.ndarray, targets: np.ndarray, prior: float = 0.0) -> tuple[np.ndarray, float]:
+    """Fits weights (k,) and bias of P(target) = 1 / (1 + exp(-(scores · weights + bias))) by highest likelihood.
+
+    `scores` is (n, k), `targets` (n,) in [0, 1]. No weight is negative: a higher score never makes a target less
+    likely. `prior` weighs the squares of the weights, so that rows which a threshold separates leave them finite.
+    """
+    from scipy.optimize import minimize  # takes 0.4 s to import, and only who calibrates needs it
+
+    def measure_loss(values: np.ndarray) -> tuple[float, np.ndarray]:
+        weights, bias = values[:-1], values[-1]
+        logits = scores @ weights + bias
+        loss = (np.logaddexp(0, logits) - targets * logits).sum() + prior / 2 * (weights**2).sum()
+        beyond = 1 / (1 + np.exp(-np.clip(logits, -60, 60))) - targets
+        return float(loss), np.append(scores.T @ beyond + prior * weights, beyond.sum())
+
+    count = scores.shape[1]
+    start, bounds = np.append(np.full(count, 0.1), 0.0), [(0, None)] * count + [(None, None)]
+    fitted = minimize(measure_loss, start, jac=True, bounds=bounds, tol=1e-12).x
+    return fitted[:-1], float(fitted[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingScores:
+    """`em` and `f1` over the answerable rows, each read as if it had an answer; a list counts as its items joined.
+
+    `no_answer_auc`: of the probability that the passage answers, answerable rows against the others. `span_f1`: of the
+    exact items of list answers, over all of them at once (MultiSpanQA's exact match, Li et al. 2022). nan where no row
+    is of the kind.
+    """
+
+    n: int
+    em: float
+    f1: float
+    no_answer_auc: float
+    span_f1: float
+
+    def to_json(self) -> dict[str, float | None]:
+        """The five figures, None for nan."""
+        return {name: None if math.isnan(value) else value for name, value in asdict(self).items()}
+
+
+def score_outcomes(rows: Sequence[ReadingRow], outcomes: Sequence[Outcome]) -> ReadingScores:
+    answerable = [(row, outcome) for row, outcome in zip(rows, outcomes, strict=True) if row.is_answerable]
+    scores = [score_answer(", ".join(outcome.answers), _list_golds(row)) for row, outcome in answerable]
+    probabilities = [outcome.probability for outcome in outcomes]
+    return ReadingScores(
+        n=len(rows),
+        em=_average([score.em for score in scores]),
+        f1=_average([score.f1 for score in scores]),
+        no_answer_auc=roc_auc(probabilities, [row.is_answerable for row in rows]),
+        span_f1=_score_spans([(row, outcome) for row, outcome in answerable if row.all_of]),
+    )
+
+
+def _list_golds(row: ReadingRow) -> list[str]:
+    if row.verdict:
+        return [row.verdict]
+    texts = [answer.text for answer in row.answers]
+    return [", ".join(texts)] if row.all_of else texts
+
+
+def _score_spans(lists: Sequence[tuple[ReadingRow, Outcome]]) -> float:
+    shared = named = wanted = 0
+    for row, outcome in lists:
+        ours, theirs = {normalise(text) for text in outcome.answers}, {normalise(a.text) for a in row.answers}
+        shared, named, wanted = shared + len(ours & theirs), named + len(ours), wanted + len(theirs)
+    return 2 * shared / (named + wanted) if lists else float("nan")
+
+
+def _average(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")

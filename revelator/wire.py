@@ -11,17 +11,16 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypedDict
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
+from revelator import errors
 from revelator.errors import (
-    ArtifactError,
     Cancelled,
-    ConfigError,
     DeadlineExceeded,
     ExpressionError,
     InvalidRequest,
@@ -29,7 +28,6 @@ from revelator.errors import (
     PlanError,
     RevelatorError,
     ServingError,
-    TaskOutputError,
     Unavailable,
 )
 from revelator.plans import Diagnostic
@@ -73,24 +71,16 @@ class Options(TypedDict, total=False):
     history: Sequence[Step] | None  # of a conversation: what was asked and answered before, the earliest first
 
 
-def build_request(
-    question: str,
-    timeout: float,
-    /,
-    plan: str | None = None,
-    strategy: str = "auto",
-    deadline_ms: float | None = None,
-    limits: Mapping[str, float] | None = None,
-    reuse: Trace | None = None,
-    history: Sequence[Step] | None = None,
-) -> dict[str, Any]:
+def build_request(question: str, timeout: float, /, **options: Unpack[Options]) -> dict[str, Any]:
     """Builds the arguments of `infer`. Raises InvalidRequest for what cannot be sent.
 
     The client waits for the server's deadline and the time that the answer needs to travel.
     """
-    earlier = reuse.to_json() if reuse else None
-    wanted: dict[str, Any] = {"plan": plan, "strategy": strategy, "limits": dict(limits or {}), "reuse": earlier}
-    if history:
+    wanted: dict[str, Any] = {"strategy": "auto", **options}
+    deadline_ms = wanted.pop("deadline_ms", None)
+    if reuse := options.get("reuse"):
+        wanted["reuse"] = reuse.to_json()
+    if history := options.get("history"):
         wanted["history"] = [asdict(step) for step in history]
     return build_request_from_json(question, json.dumps(wanted, ensure_ascii=False), timeout, deadline_ms)
 
@@ -145,18 +135,9 @@ def read_failure(error: InferenceServerException, url: str, timeout: float) -> R
     return found
 
 
-_SENT = (
-    InvalidRequest,
-    Overloaded,
-    Unavailable,
-    DeadlineExceeded,
-    Cancelled,
-    ServingError,
-    TaskOutputError,
-    ArtifactError,
-    ConfigError,
-)
-_BY_NAME = {kind.__name__: kind for kind in _SENT}
+_BY_NAME = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, RevelatorError)
+}
 _BY_CODE: dict[str, type[RevelatorError]] = {
     "INVALID_ARGUMENT": InvalidRequest,
     "UNAVAILABLE": Unavailable,
@@ -225,18 +206,13 @@ def read_error(code: str, message: str) -> RevelatorError:
     """Reads the error behind a gRPC status (`INVALID_ARGUMENT`, …) and message; a foreign message is kept."""
     try:
         value = json.loads(message)
-        kind = value["error"]
+        name = value["error"]
     except (ValueError, KeyError, TypeError):
         if _GONE.match(message):
             return Unavailable(message, hint="ask again: `revelator serve` loads a model anew whose process died")
         return _BY_CODE.get(code, ServingError)(message)
-    own = {name: value[name] for name in ("message", "where", "hint")}
-    if kind == "PlanError":
-        return PlanError(**own, diagnostics=tuple(Diagnostic(**each) for each in value["diagnostics"]))
-    if kind == "ExpressionError":
-        return ExpressionError(**own, **value["place"])
-    if kind == "Unavailable":
-        return Unavailable(**own, final=value.get("final", False))
-    if kind == "Overloaded":
-        return Overloaded(**own, retry_after_ms=value.get("retry_after_ms"))
-    return _BY_NAME.get(kind, ServingError)(**own)
+    kind = _BY_NAME.get(name, ServingError)
+    given = {**value, **value.get("place", {})}
+    if kind is PlanError:
+        given["diagnostics"] = tuple(Diagnostic(**each) for each in value["diagnostics"])
+    return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})

@@ -37,7 +37,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     fuzzer = parser.getgroup("fuzzer", "tests/security/test_fuzzer.py")
-    fuzzer.addoption("--requests", type=int, default=2_000, help="hostile requests")
+    fuzzer.addoption("--requests", type=int, default=1_000, help="hostile requests")
     fuzzer.addoption("--seed", type=int, default=1, help="that they are drawn from")
     fuzzer.addoption("--first", type=int, default=0, help="the number of the first")
     fuzzer.addoption("--deadly", type=float, default=0.0, help="the share of gRPC calls that Triton may not outlive")

@@ -37,7 +37,6 @@ from transformers import BertConfig, BertModel
 
 from revelator import registry
 from revelator.artifact import explain_full_disk
-from revelator.calibration import fit_logistic
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_folder, staged_folder, write_bytes, write_json
 from revelator.minilm import DIGESTS, HUB_ID, REVISION, TOKENIZER, WEIGHTS, fetch_minilm
@@ -60,7 +59,7 @@ from revelator.reading import (
     open_folder,
     pad_windows,
 )
-from revelator.reading_scores import ReadingScores, score_outcomes
+from revelator.scores import ReadingScores, fit_logistic, score_outcomes
 from training.checkpoints import (
     clear_work,
     find_checkpoint,

@@ -18,12 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from types import MappingProxyType
 from typing import NamedTuple
 
 from revelator.plans.bnf import Atomic, Dependent, Expression, blank_placeholders, leaves
 
-NONE: Mapping[str, int] = MappingProxyType({})
 MAX_CANDIDATES = 64  # nearest producers that a placeholder is matched with; keeps binding linear in the plan
 
 
@@ -119,8 +117,7 @@ class _Binder:
         """`scope`: the left operands that this node stands to the right of, nearest first."""
         if type(node) is Atomic:
             index = len(self.sources)
-            sources = {name: bound[name] for name in node.placeholders if name in bound}
-            self.sources.append(MappingProxyType(sources) if sources else NONE)
+            self.sources.append({name: bound[name] for name in node.placeholders if name in bound})
             return _Results([index], [], {})
         if type(node) is Dependent:
             left = self._visit(node.left, scope, bound)

@@ -18,10 +18,10 @@ from typing import Any
 from lark import Token, Transformer, UnexpectedToken
 
 from revelator.errors import ExpressionError
-from revelator.plans.faults import Span, fault
+from revelator.plans.faults import fault
 from revelator.plans.grammar import BREAKS, locate, make_parser, write_string
 from revelator.plans.lexer import reads_as_itself, tokenise
-from revelator.plans.trees import measure_depth, walk
+from revelator.plans.trees import Node, walk
 
 MAX_CHARACTERS = 1_000_000
 NAME = r"\w(?:[\w .'-]{0,62}\w)?"
@@ -29,10 +29,9 @@ _BRACED = re.compile(rf"(?<!\{{)(\{{++)({NAME})(\}}++)")
 _PLACEHOLDER = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})")
 
 
-class _Node:
+@dataclass(frozen=True, slots=True, repr=False)
+class _Question(Node):
     """What the three kinds share."""
-
-    __slots__ = ()
 
     @property
     def has_placeholders(self) -> bool:
@@ -43,36 +42,23 @@ class _Node:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Atomic(_Node):
+class Atomic(_Question):
     """A question for one retrieval step. `{name}` in its text is a placeholder for an earlier result."""
 
     text: str
-    span: Span | None = field(default=None, compare=False)
     placeholders: tuple[str, ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        Node.__post_init__(self)
         object.__setattr__(self, "placeholders", placeholders(self.text))
-
-    @property
-    def children(self) -> tuple[Expression, ...]:
-        return ()
-
-    @property
-    def depth(self) -> int:
-        return 1
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Dependent(_Node):
+class Dependent(_Question):
     """`left * right`: `right` uses results of `left`. `a * b * c` is Dependent(Dependent(a, b), c)."""
 
     left: Expression
     right: Expression
-    span: Span | None = field(default=None, compare=False)
-    depth: int = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", measure_depth(self.children))
 
     @property
     def children(self) -> tuple[Expression, ...]:
@@ -80,20 +66,15 @@ class Dependent(_Node):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sequence(_Node):
+class Sequence(_Question):
     """`a + b + …`: two or more questions in parallel, none of them a sequence itself."""
 
     items: tuple[Expression, ...]
-    span: Span | None = field(default=None, compare=False)
-    depth: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", tuple(self.items))
-        if len(self.items) < 2:
-            raise ValueError("a Sequence has two or more items; one item is that item itself")
-        if any(type(item) is Sequence for item in self.items):
-            raise ValueError("a Sequence does not stand straight inside a Sequence: put its items in its place")
-        object.__setattr__(self, "depth", measure_depth(self.items))
+        self.refuse_other_spellings()
+        Node.__post_init__(self)
 
     @property
     def children(self) -> tuple[Expression, ...]:
@@ -181,7 +162,7 @@ class _Builder(Transformer):
         return parts[0]
 
     def text(self, parts: list[Token]) -> Expression:
-        return Atomic(parts[0].value, locate(parts[0]))
+        return Atomic(parts[0].value, span=locate(parts[0]))
 
     quoted = text
 
@@ -192,14 +173,14 @@ class _Builder(Transformer):
     def dependent(self, parts: list) -> Expression:
         left = parts[0]
         for right in parts[2::2]:
-            left = Dependent(left, right, (left.span[0], right.span[1]))
+            left = Dependent(left, right, span=(left.span[0], right.span[1]))
         return left
 
     def start(self, parts: list) -> Expression:
         if len(parts) == 1:
             return parts[0]
         items = [item for node in parts[::2] for item in (node.items if type(node) is Sequence else (node,))]
-        return Sequence(tuple(items), (parts[0].span[0], parts[-1].span[1]))
+        return Sequence(tuple(items), span=(parts[0].span[0], parts[-1].span[1]))
 
 
 def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionError:

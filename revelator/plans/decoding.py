@@ -10,8 +10,8 @@ grammar. Each rule of the file is written out in up to four kinds:
 
 A symbol right of TIMES is `some`; a sequence of symbols is `some` if one of them is. Of the spellings that the parser
 reads, only those that `render` could write are left: ` * ` and not ` × `, no escape of what needs none, no control
-characters; a brace is always that of a placeholder, and a placeholder outside quotes holds no space. Depth and the
-limits of an executor are no part of it: `Grammar.deepest` tells a decoder when to close.
+characters; a brace is always that of a placeholder. Depth and the limits of an executor are no part of it:
+`Grammar.deepest` tells a decoder when to close.
 
 What `make_logic_grammar` allows parses and can be run.
 """
@@ -26,33 +26,51 @@ from functools import cache
 from lark import Lark
 from lark.lexer import Pattern, PatternRE
 
-from revelator.plans.bnf import NAME
-from revelator.plans.grammar import CONTROLS, Grammar, character_class, expand_classes, read_grammar_file
+from revelator.plans.grammar import CONTROLS, Grammar, character_class, read_grammar_file
 from revelator.plans.logic import MAX_TERMS
 
 TEXTS = ("WORD", "QUOTATION", "TAIL", "QUOTED")  # terminals that hold what a person wrote
 CANONICAL = {"TIMES": " * "}  # of several spellings the one that `render` writes
+QUOTE = r'"\""'
+ESCAPE = r'"\\" /["\\]/'  # a quote or a backslash in a text between quotes
 
 
 @cache
 def make_plan_grammar() -> Grammar:
-    """The grammar of plans, after the one space that a completion begins with."""
+    """The grammar of plans."""
+    rules = [(name, " | ".join(ways)) for name, ways in RulesByKind().rules("start", "unfed")]
     closing = ("x", '"', "}", " {x}", "{x}", "x}", " x")
-    return Grammar(_write_plan_grammar(), closing, brackets=")", opening="(", deepening="(*+")
+    return Grammar((*rules, *_list_texts()), closing, brackets=")", opening="(", deepening="(*+")
 
 
-def _write_plan_grammar() -> str:
-    rules = RulesByKind().rules("start", "unfed")
-    lines = ['start: " " start_unfed', *(f"{name}: {' | '.join(alternatives)}" for name, alternatives in rules)]
-    lines += [f"{name}: /{pattern}/" for name, pattern in _make_pieces().items()]
-    used = set(" ".join(lines).split())
-    for terminal in _open_grammar().terminals:
-        if terminal.name in TEXTS:
-            kinds = _make_text_kinds("IN_QUOTED" if terminal.name == "QUOTED" else "PLAIN")
-            lines.append(f"{terminal.name}: /{expand_classes(terminal.pattern.value)}/")
-            named = {f"{terminal.name}_{kind}": text for kind, text in kinds.items()}
-            lines += [f"{name}: {terminal.name} & {text}" for name, text in named.items() if name in used]
-    return "\n".join(lines) + "\n"
+def _list_texts() -> Iterator[tuple[str, str]]:
+    """The terminals of texts by kind, and what they are made of."""
+    word, space = character_class(r"\w"), character_class(r"\s")
+    yield "LETTER", f"/[{word}]/"
+    yield "NAME", r'"{" LETTER ((LETTER | /[ .\x27\-]/){0,62} LETTER)? "}"'
+    yield "FIRST", rf'/[^{space}(){{}}"+*×{CONTROLS}]/'
+    yield "REST", rf"/[^{space}(){{}}{CONTROLS}]/"
+    yield "INSIDE", rf'/[^"\\{{}}{CONTROLS}]/'
+    yield "ESCAPED", r'INSIDE | "\\" /["\\bfnrt]/'
+    for kind in ("NONE", "ANY", "SOME"):
+        yield f"TAIL_{kind}", _write_kinds("REST", "REST")[kind]
+        yield f"WORD_{kind}", f"{_write_kinds('REST', 'FIRST')[kind]} | /[+*×]/ TAIL_{kind}"
+        yield f"QUOTATION_{kind}", f"{QUOTE} ({_write_kinds('INSIDE')[kind]}) {QUOTE}"
+        yield f"QUOTED_{kind}", f"{QUOTE} ({_write_kinds('ESCAPED')[kind]}) {QUOTE}"
+
+
+def _write_kinds(character: str, first: str = "") -> dict[str, str]:
+    """A text by kind: NONE (no placeholder), ANY, SOME (at least one).
+
+    `character` and `first` (the first character, if there must be one) are terminals."""
+    either = f"({character} | NAME)"
+    if not first:
+        return {"NONE": f"{character}*", "ANY": f"{either}*", "SOME": f"{character}* NAME {either}*"}
+    return {
+        "NONE": f"{first} {character}*",
+        "ANY": f"({first} | NAME) {either}*",
+        "SOME": f"NAME {either}* | {first} {character}* NAME {either}*",
+    }
 
 
 @cache
@@ -124,25 +142,9 @@ def _spell_terminal(name: str, pattern: Pattern) -> str:
     return " ".join(json.dumps(piece) for piece in ([" ", value[1:]] if value[0] == " " < value else [value]))
 
 
-def _make_pieces() -> dict[str, str]:
-    """What texts are made of. To write out which characters a name may have takes a third of a second."""
-    plain = rf"[^{{}}{CONTROLS}]"
-    quoted = rf"{plain[:-1]}\\]|\\[\"\\bfnrt]"
-    return {"PLACEHOLDER": expand_classes(rf"\{{{NAME}\}}"), "PLAIN": plain, "IN_QUOTED": quoted}
-
-
-def _make_text_kinds(plain: str) -> dict[str, str]:
-    """What a terminal is intersected with, by kind."""
-    texts = {"NONE": f"{plain}*", "ANY": f"({plain} | PLACEHOLDER)*"}
-    return texts | {"SOME": f"{texts['ANY']} & /[^{{]*\\{{(.|\\n)*/"}  # a brace is that of a placeholder
-
-
-TERM = re.compile(r"^TERM: /(.*)/$", re.MULTILINE)
-
-
 @cache
 def make_logic_grammar() -> Grammar:
-    """The grammar of logical queries, after the one space that a completion begins with.
+    """The grammar of logical queries.
 
     Of what `logic.check` reports the grammar keeps out terms without a word, and its `deepest` too many terms. That
     nothing or everything matches (`"a" AND NOT "a"`) shows in the whole alone: such a query runs, and ranks nothing.
@@ -151,13 +153,15 @@ def make_logic_grammar() -> Grammar:
     least one character, so that the bound on both keeps to `MAX_TERMS` and to `MAX_DEPTH`.
     """
     file = re.sub(r"\bstart\b", "query", read_grammar_file("logic.lark"))
-    text = TERM.sub(lambda found: f"TERM: {_make_term(found[1])}", file)
+    lines = [line.partition("->")[0] for line in file.splitlines()]
+    rules = re.findall(r"^(\w+): *(.*(?:\n +\|.*)*)", "\n".join(lines), re.MULTILINE)
+    structure = [(name, " ".join(ways.split("\n"))) for name, ways in rules if name != "TERM"]
+    space, letter = character_class(r"\s"), character_class(r"[^\W_]")
+    texts = [
+        ("TERM", f'{QUOTE} " "? VISIBLE* LETTER CHARACTER* {QUOTE}'),
+        ("VISIBLE", rf'/[^{space}"\\{CONTROLS}]/'),
+        ("LETTER", rf"/[{letter}]/"),
+        ("CHARACTER", rf'/[^"\\{CONTROLS}]/ | {ESCAPE}'),
+    ]
     closing = ('"', 'x"', '"x"', ' "x"')
-    return Grammar(f'start: " " query\n{text}', closing, ")", "(", deepening='("', deepest=2 * MAX_TERMS - 8)
-
-
-def _make_term(pattern: str) -> str:
-    """The terminal on one line, without an escape that it does not need, its word one with a letter or a digit."""
-    letters = character_class(r"[^\W_]")
-    worded = expand_classes(pattern.replace(r"\w", f"[{letters}]")).replace('"', '" ?', 1)  # `render_spaced`
-    return rf'/{worded}/ & /"([^"\\{CONTROLS}]|\\["\\])*"/'
+    return Grammar((*structure, *texts), closing, ")", "(", deepening='("', deepest=2 * MAX_TERMS - 8)

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -21,21 +21,45 @@ BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")  # what JSON leaves as it is thou
 CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # inside a character class: what ends a line or cannot be seen
 
 
+_CLASS = re.compile(r"/(\[[^/]*\])/")
+_ESCAPED = re.compile(r"\\u\{(\w+)\}")  # of `character_class`
+
+
 @dataclass(frozen=True)
 class Grammar:
     """The constraint of a decoder, and what it needs to end in time.
 
-    `text` is in llguidance's dialect of Lark. `closing` are the pieces that end an output early, tried from the left;
+    `rules` are names and what they stand for, the first an output after the one space that it begins with. They are in
+    llguidance's dialect of Lark: a name in capitals is a text that is read as a whole, a class of characters stands
+    between slashes, and nothing else does. `closing` are the pieces that end an output early, tried from the left;
     `brackets` are the ones among them that may be repeated, one for each of the `opening` characters written. An output
     is closed when it holds `deepest` characters of `deepening`.
     """
 
-    text: str
+    rules: tuple[tuple[str, str], ...]
     closing: tuple[str, ...]
     brackets: str
     opening: str
     deepening: str = ""
     deepest: int = MAX_DEPTH - 50
+
+    @cached_property
+    def text(self) -> str:
+        """The grammar for llguidance, which holds our own decoder."""
+        return "\n".join(f"{name}: {body}" for name, body in [("start", f'" " {self.rules[0][0]}'), *self.rules]) + "\n"
+
+    @cached_property
+    def ebnf(self) -> str:
+        """The same in the dialect of xgrammar, which holds vLLM; its rule `output` begins without the space. vLLM
+        closes nothing: an output that reaches its budget is cut off, and whoever asked takes the fallback."""
+        text = "\n".join(f"{name} ::= {body}" for name, body in [("output", self.rules[0][0]), *self.rules])
+        return _ESCAPED.sub(_escape_character, _CLASS.sub(r"\1", text))
+
+
+def _escape_character(escape: re.Match[str]) -> str:
+    """Writes a character of a class as xgrammar reads it; letters as they are, for each request carries the grammar."""
+    character = chr(int(escape[1], 16))
+    return character if character.isalnum() else f"\\U{ord(character):08x}"
 
 
 @cache
@@ -81,13 +105,6 @@ def read_string(text: str, start: int, end: int, what: str) -> str:
 def write_string(text: str) -> str:
     """Writes a JSON string on one line."""
     return BREAKS.sub(lambda m: f"\\u{ord(m[0]):04x}", json.dumps(text, ensure_ascii=False))
-
-
-def expand_classes(pattern: str) -> str:
-    r"""Writes out `\s` and `\w` as Python understands them; Rust understands them differently."""
-    words, spaces = character_class(r"\w"), character_class(r"\s")
-    inside = re.sub(r"\[[^]]*\]", lambda m: m[0].replace(r"\w", words).replace(r"\s", spaces), pattern)
-    return inside.replace(r"\w", f"[{words}]")
 
 
 @cache

@@ -1,33 +1,90 @@
 """What a decoder of JSON is held to: the grammar of a schema, and that of trees, derived from `art.schema.json`.
 
-A schema is handed to llguidance's `%json`, in which keys follow the schema's order. A decoder that must end can stand
-anywhere in an object, before a key, in the middle of one, in a text: each end of the shortest text of an object closes
-it from one of these places.
+Keys follow the schema's order. A decoder that must end can stand anywhere in an object, before a key, in the middle of
+one, in a text: each end of the text of an example closes it from one of these places.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from revelator.plans.art import schema
+from revelator.plans.art import Art, Filter, Relate, Search, schema, to_json
+from revelator.plans.decoding import ESCAPE, QUOTE
 from revelator.plans.grammar import CONTROLS, Grammar, character_class
 
 Schema = dict[str, Any]
 
 
-def make_json_grammar(schema: Schema) -> Grammar:
-    """The grammar of JSON values of a schema, after the one space that a completion begins with.
+def make_json_grammar(
+    schema: Schema, texts: Iterable[tuple[str, str]] = (), examples: Iterable[Any] = (["x"],)
+) -> Grammar:
+    """The grammar of JSON values of a schema, on one line.
 
-    A text that has to fit a `pattern` is closed by the first of its `examples`, else by `x`.
+    Of a schema it reads `$ref`, `anyOf`, `const`, objects whose first key is required, arrays with `prefixItems`,
+    booleans, and strings: with something in them to see, unless `x-text` names the one of `texts` that says what they
+    are. An array has one item or more, whatever `minItems` says. Raises KeyError for another type. `examples` are
+    values by whose parts an output can be ended.
     """
-    compact = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
-    text = f'start: " " value\nvalue: %json {json.dumps(schema | {"x-guidance": compact})}\n'
-    ends = dict.fromkeys(end for whole in sorted(_write_texts(schema), key=len) for end in _list_ends(whole))
-    return Grammar(text, (*ends, "0"), brackets='"]}', opening="[{")
+    definitions = schema.get("$defs", {})
+    rules = [("value", _write_value(schema)), *((name, _write_value(part)) for name, part in definitions.items())]
+    space = character_class(r"\s")
+    pieces = [
+        ("TEXT", f"{QUOTE} CHARACTER* VISIBLE CHARACTER* {QUOTE}"),
+        ("VISIBLE", rf'/[^{space}"\\{CONTROLS}]/ | {ESCAPE}'),
+        ("CHARACTER", rf'/[^"\\{CONTROLS}]/ | {ESCAPE}'),
+    ]
+    parts = {json.dumps(part) for example in examples for part in _list_parts(example)}
+    shortest_first = sorted(parts, key=lambda text: (len(text), text))
+    ends = dict.fromkeys(end for text in shortest_first for end in _list_ends(text))
+    return Grammar((*rules, *pieces, *texts), tuple(ends), brackets='"]}', opening="[{")
+
+
+def _write_value(schema: Schema) -> str:
+    if "$ref" in schema:
+        return schema["$ref"].rpartition("/")[2]
+    if "const" in schema:
+        return _quote(json.dumps(schema["const"]))
+    if "anyOf" in schema:
+        return " | ".join(map(_write_value, schema["anyOf"]))
+    write: dict[str, Callable[[Schema], str]] = {
+        "object": _write_object,
+        "array": _write_array,
+        "string": lambda text: text.get("x-text", "TEXT"),
+        "boolean": lambda _: '("true" | "false")',
+    }
+    return write[schema["type"]](schema)
+
+
+def _write_object(schema: Schema) -> str:
+    named = {key: _quote(f"{json.dumps(key)}: ") for key in schema["properties"]}
+    pairs = [(key, f"{named[key]} {_write_value(part)}") for key, part in schema["properties"].items()]
+    (_, first), *later = pairs
+    joined = [f'", " {pair}' if key in schema["required"] else f'(", " {pair})?' for key, pair in later]
+    return f'"{{" {first} {" ".join(joined)} "}}"'
+
+
+def _write_array(schema: Schema) -> str:
+    """One item or more: `prefixItems` first, each but the first only after the one before."""
+    items = f'(", " ({_write_value(schema["items"])}))*'
+    first, *later = [f"({_write_value(item)})" for item in schema.get("prefixItems", [schema["items"]])]
+    for item in reversed(later):
+        items = f'(", " {item} {items})?'
+    return f'"[" {first} {items} "]"'
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _list_parts(value: Any) -> Iterator[Any]:
+    """A JSON value and every value inside it."""
+    yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _list_parts(inner)
 
 
 def _list_ends(text: str) -> list[str]:
@@ -35,68 +92,25 @@ def _list_ends(text: str) -> list[str]:
     return [text[at:] for at in range(text.rfind('"') + 1)]
 
 
-def _write_texts(schema: Schema) -> set[str]:
-    """The shortest text of each part of a schema, and of each object with one more of its keys."""
-    definitions, found = schema.get("$defs", {}), set()
-    for part in _list_parts(schema):
-        found.add(_write_shortest(part, definitions))
-        required = part.get("required", [])
-        for key in part.get("properties", {}):
-            found.add(_write_object(part, {*required, key}, definitions))
-    return {text for text in found if text}
-
-
-def _list_parts(value: Any) -> Iterator[Schema]:
-    if isinstance(value, dict):
-        if isinstance(value.get("type"), str):
-            yield value
-        for inner in value.values():
-            yield from _list_parts(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _list_parts(inner)
-
-
-def _write_shortest(schema: Schema, definitions: Schema, inside: frozenset[str] = frozenset()) -> str | None:
-    """None where every text of `schema` would hold another of it."""
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return None if name in inside else _write_shortest(definitions[name], definitions, inside | {name})
-    if "const" in schema or "enum" in schema:
-        return min((json.dumps(value) for value in schema.get("enum", [schema.get("const")])), key=len)
-    if "anyOf" in schema:
-        ways = [_write_shortest(way, definitions, inside) for way in schema["anyOf"]]
-        return min((way for way in ways if way), key=len, default=None)
-    match schema.get("type"):
-        case "object":
-            return _write_object(schema, schema.get("required", []), definitions, inside)
-        case "array":
-            items = [*schema.get("prefixItems", []), *[schema.get("items", {})] * schema.get("minItems", 0)]
-            texts = [_write_shortest(item, definitions, inside) for item in items[: schema.get("minItems", 0)]]
-            return None if None in texts else f"[{', '.join(map(str, texts))}]"
-        case "string":
-            return json.dumps(schema.get("examples", ["x"])[0])
-        case "boolean":
-            return "true"
-    return "0"
-
-
-def _write_object(schema: Schema, keys: Any, definitions: Schema, inside: frozenset[str] = frozenset()) -> str | None:
-    values = {k: _write_shortest(v, definitions, inside) for k, v in schema.get("properties", {}).items() if k in keys}
-    if None in values.values():
-        return None
-    return f"{{{', '.join(f'{json.dumps(key)}: {text}' for key, text in values.items())}}}"
-
-
 KINDS = 10  # the tenth child of the root and those after it are of one kind, and may name [1] to [9]
 DEEPEST = 4  # nodes from the root to a leaf, as the paper's trees have
+EXAMPLES = (
+    Art("x"),
+    Art("[1]"),
+    Art("x", Search("x")),
+    Art("x", Search("x", "x")),
+    Art("x", Relate("x", "x")),
+    Art("x", Relate("x", "x", inverse=True)),
+    Art("x", Filter(("x",), "x")),
+    Art("x", children=(Art("[1]"),)),
+    Art("x", children=(Art("x", Search("x")),)),
+)
 REFERRED = re.compile(r'"#/\$defs/(\w+)"')
 
 
 @cache
 def make_art_grammar() -> Grammar:
-    """The grammar of trees in JSON, after the one space that a completion begins with: what it allows parses, and
-    `art.check` finds nothing in it.
+    """The grammar of trees in JSON: what it allows parses, and `art.check` finds nothing in it.
 
     Nodes are numbered breadth-first but written depth-first: of what stands to its left, a decoder can be sure of the
     numbers of the root's children alone. So the definitions of the schema are written out in kinds, as the rules of
@@ -108,24 +122,19 @@ def make_art_grammar() -> Grammar:
     Brackets stand nowhere else, texts are on one line, and a tree is at most `DEEPEST` nodes deep. An answer further
     down cannot be named; a flat tree, in which what is needed again is a child of the root, can name all of them.
     """
-    return make_json_grammar(make_art_schema())
-
-
-def make_art_schema() -> Schema:
-    """The schema of trees with its definitions written out in those kinds."""
     definitions = _make_definitions(0, 1)
     for kind in range(1, KINDS + 1):
         for level in range(2, DEEPEST + 1):
             definitions |= _make_definitions(kind, level)
-    return {"$ref": "#/$defs/node_0_1", "$defs": definitions}
+    return make_json_grammar({"$ref": "#/$defs/node_0_1", "$defs": definitions}, _list_texts(), map(to_json, EXAMPLES))
 
 
 def _make_definitions(kind: int, level: int) -> dict[str, Any]:
     """The definitions of the schema for nodes of this kind that stand `level` nodes deep, the root at 1."""
     written = schema()["$defs"]
-    written["text"] = _make_text(kind)
+    written["text"] = {"type": "string", "x-text": f"TEXT_{kind}"}
     if kind:
-        written["direct"]["properties"]["question"] = _make_text(kind, naming=True)
+        written["direct"]["properties"]["question"] = {"type": "string", "x-text": f"NAMING_{kind}"}
     barred = [*["direct"] * (kind == 1), *["parent"] * (level == DEEPEST)]
     ways = written["node"]["anyOf"]
     written["node"]["anyOf"] = [way for way in ways if way["$ref"].rpartition("/")[2] not in barred]
@@ -138,24 +147,13 @@ def _make_definitions(kind: int, level: int) -> dict[str, Any]:
     return definitions
 
 
-def _make_text(kind: int, naming: bool = False) -> dict[str, Any]:
-    """A text on one line with something in it to see; `naming`: with a reference in it."""
-    letter = rf"[^\[\]{CONTROLS}]"
-    spaces = character_class(r"\s")
-    seen = rf"[^\[\]{CONTROLS}{spaces}]"
-    reference = rf"\[[1-{kind - 1}]\]"
-    either = f"(?:{letter}|{reference})" if kind > 1 else letter
-    middle = reference if naming else f"(?:{seen}|{reference})" if kind > 1 else seen
-    pattern = f"^{either}*{middle}{either}*$"
-    written = _write_text(spaces, kind, naming)
-    return {"type": "string", "pattern": pattern, "x-ebnf": written, "examples": ["[1]" if naming else "x"]}
-
-
-def _write_text(spaces: str, kind: int, naming: bool) -> str:
-    """The same in the dialect of xgrammar, quotes and escapes included."""
-    escape = r'"\\" ["\\]'
-    letter, seen = (rf'[^\[\]"\\{CONTROLS}{barred}] | {escape}' for barred in ("", spaces))
-    reference = rf'"[" [1-{kind - 1}] "]"'
-    either = f"({letter} | {reference})" if kind > 1 else f"({letter})"
-    middle = reference if naming else f"({seen} | {reference})" if kind > 1 else f"({seen})"
-    return rf'"\"" {either}* {middle} {either}* "\""'
+def _list_texts() -> Iterator[tuple[str, str]]:
+    """Of each kind the texts on one line with something in them to see, and those with a reference in them."""
+    letter, seen = (rf'/[^\[\]"\\{CONTROLS}{barred}]/ | {ESCAPE}' for barred in ("", character_class(r"\s")))
+    yield from (("LETTER", letter), ("SEEN", seen))
+    for kind in range(KINDS + 1):
+        reference = f'"[" /[1-{kind - 1}]/ "]"'
+        either, some = ("LETTER", "SEEN") if kind < 2 else (f"(LETTER | {reference})", f"(SEEN | {reference})")
+        yield f"TEXT_{kind}", f"{QUOTE} {either}* {some} {either}* {QUOTE}"
+        if kind > 1:
+            yield f"NAMING_{kind}", f"{QUOTE} {either}* {reference} {either}* {QUOTE}"

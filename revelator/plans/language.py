@@ -14,7 +14,6 @@ from typing import Any, Literal
 from revelator.errors import ExpressionError
 from revelator.plans import art, bnf, checking, drawing, logic
 from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
-from revelator.plans.ebnf import make_art_ebnf, make_logic_ebnf, make_plan_ebnf
 from revelator.plans.faults import Diagnostic
 from revelator.plans.grammar import Grammar, read_grammar_file
 from revelator.plans.json_decoding import make_art_grammar
@@ -41,8 +40,7 @@ class PlanLanguage:
     fallback: Callable[[str], Any]  # the plan that asks a question as it stands, where no better one was written
     asked_text: Callable[[Any], str]  # what its parts ask for: no placeholders, and not the question as a whole
     count_leaves: Callable[[Any], int]
-    grammar: Callable[[], Grammar]  # what our own decoder is held to
-    ebnf: Callable[[], str]  # the same for vLLM, in the dialect of xgrammar: its rule `output`
+    grammar: Callable[[], Grammar]  # what a decoder is held to
     most_tokens: int  # that a plan takes, decoded token by token
     beam_tokens: int  # that each beam of a search may take: one that rambles costs all rows of its batch
     spell: Callable[[Any], str]
@@ -117,7 +115,6 @@ BNF = PlanLanguage(
     asked_text=_leaf_texts,
     count_leaves=lambda plan: len(bnf.leaves(plan)),
     grammar=make_plan_grammar,
-    ebnf=make_plan_ebnf,
     most_tokens=256,
     beam_tokens=128,  # the longest gold plan of MuSiQue has 80
     spell=bnf.render,
@@ -136,7 +133,6 @@ LOGIC = PlanLanguage(
     asked_text=_term_texts,
     count_leaves=lambda query: len(logic.list_literals(query)),
     grammar=make_logic_grammar,
-    ebnf=make_logic_ebnf,
     most_tokens=256,
     beam_tokens=128,
     spell=logic.render_spaced,
@@ -152,7 +148,6 @@ ART = PlanLanguage(
     asked_text=_node_texts,
     count_leaves=lambda tree: sum(not node.children for node in art.number_nodes(tree)),
     grammar=make_art_grammar,
-    ebnf=make_art_ebnf,
     most_tokens=448,  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
     beam_tokens=448,
     spell=art.render,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -21,7 +21,7 @@ from revelator.errors import ExpressionError
 from revelator.plans import trees
 from revelator.plans.faults import Diagnostic, Span, fault, sort_faults
 from revelator.plans.grammar import locate, make_parser, read_string, write_string
-from revelator.plans.trees import MAX_DEPTH, measure_depth, walk
+from revelator.plans.trees import MAX_DEPTH, Node, walk
 
 MAX_CHARACTERS = 100_000
 MAX_TERMS = 64
@@ -30,34 +30,21 @@ MAX_TABLED = 16  # distinct terms for which the truth table (65,536 rows) is loo
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class Term(Node):
     """A text of any length that documents are scored against, without the white space around it."""
 
     text: str
-    span: Span | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", self.text.strip())
-
-    @property
-    def children(self) -> tuple[Query, ...]:
-        return ()
-
-    @property
-    def depth(self) -> int:
-        return 1
+        Node.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Not(Node):
     """Documents for which `operand` does not hold."""
 
     operand: Query
-    span: Span | None = field(default=None, compare=False, repr=False)
-    depth: int = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", measure_depth(self.children))
 
     @property
     def children(self) -> tuple[Query, ...]:
@@ -65,18 +52,12 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
-class _Joined:
+class _Joined(Node):
     operands: tuple[Query, ...]
-    span: Span | None = field(default=None, compare=False, repr=False)
-    depth: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        name = type(self).__name__
-        if len(self.operands) < 2:
-            raise ValueError(f"{name} has two or more operands; one operand is that operand itself")
-        if any(type(operand) is type(self) for operand in self.operands):
-            raise ValueError(f"{name} does not stand straight inside {name}: put its operands in its place")
-        object.__setattr__(self, "depth", measure_depth(self.operands))
+        self.refuse_other_spellings()
+        Node.__post_init__(self)
 
     @property
     def children(self) -> tuple[Query, ...]:
@@ -99,7 +80,7 @@ Query = Term | Not | And | Or
 def join_queries(kind: type[And] | type[Or], operands: list[Query], span: Span | None = None) -> Query:
     """`operands` under one `kind`, canonical: a single one is itself, those of the same kind are taken apart."""
     flat = [part for operand in operands for part in (operand.operands if type(operand) is kind else (operand,))]
-    return kind(tuple(flat), span) if len(flat) > 1 else flat[0]
+    return kind(tuple(flat), span=span) if len(flat) > 1 else flat[0]
 
 
 def terms(query: Query) -> tuple[str, ...]:
@@ -122,12 +103,7 @@ def list_literals(query: Query, negated: bool = False) -> tuple[tuple[str, bool]
 
 def holds(query: Query, truth: Mapping[str, bool]) -> bool:
     """Whether the query holds if each term holds as `truth` says. Raises KeyError for a term that `truth` lacks."""
-    if isinstance(query, Term):
-        return truth[query.text]
-    if isinstance(query, Not):
-        return not holds(query.operand, truth)
-    over = all if isinstance(query, And) else any
-    return over([holds(operand, truth) for operand in query.operands])
+    return bool(_truth(query, truth, True))
 
 
 def move_negations_inwards(query: Query, negated: bool = False) -> Query:
@@ -231,14 +207,14 @@ class _Builder(Transformer):
     """One method a rule of the grammar."""
 
     def term(self, parts: list[Token]) -> Query:
-        return Term(str(parts[0]), locate(parts[0]))
+        return Term(str(parts[0]), span=locate(parts[0]))
 
     def group(self, parts: list[Any]) -> Query:
         return parts[1]
 
     def negation(self, parts: list[Any]) -> Query:
         sign, operand = parts
-        return Not(operand, (sign.start_pos, operand.span[1]))
+        return Not(operand, span=(sign.start_pos, operand.span[1]))
 
     def literal(self, parts: list[Query]) -> Query:
         return parts[0]

@@ -3,9 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
+from revelator.plans.faults import Span
+
 MAX_DEPTH = 200  # nodes from the root to the deepest leaf: every walk may recurse; gold plans of public sets have 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node of a plan in `bnf` or `logic`; `span` is where it stands in the text that was parsed. The constructor
+    raises ValueError beyond `MAX_DEPTH`."""
+
+    span: Span | None = field(default=None, compare=False, repr=False)
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        depth = 1 + max((child.depth for child in self.children), default=0)
+        if depth > MAX_DEPTH:
+            raise ValueError(f"a plan is at most {MAX_DEPTH} nodes deep")
+        object.__setattr__(self, "depth", depth)
+
+    @property
+    def children(self) -> tuple[Any, ...]:
+        return ()
+
+    def refuse_other_spellings(self) -> None:
+        """Raises ValueError for a node of parts in a row that has only one, or one of its own kind."""
+        name = type(self).__name__
+        if len(self.children) < 2:
+            raise ValueError(f"{name} has two or more parts; one part is that part itself")
+        if any(type(child) is type(self) for child in self.children):
+            raise ValueError(f"{name} does not stand straight inside {name}: put its parts in its place")
 
 
 def walk(node: Any) -> Iterator[Any]:
@@ -13,14 +43,6 @@ def walk(node: Any) -> Iterator[Any]:
     yield node
     for child in node.children:
         yield from walk(child)
-
-
-def measure_depth(children: Iterable[Any]) -> int:
-    """The depth of a node over these children. Raises ValueError beyond `MAX_DEPTH`."""
-    depth = 1 + max(child.depth for child in children)
-    if depth > MAX_DEPTH:
-        raise ValueError(f"a plan is at most {MAX_DEPTH} nodes deep")
-    return depth
 
 
 def draw(node: Any, label: Callable[[Any], str], children: Callable[[Any], Iterable[Any]]) -> str:

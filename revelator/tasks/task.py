@@ -199,21 +199,10 @@ def _read_question(output: str) -> str:
     return output
 
 
-def _plan_reader(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    def read(output: str) -> Any:
-        try:
-            return parse(output)
-        except ExpressionError as error:
-            error.hint = f"{error.hint} (the text was written by a model)"
-            raise
-
-    return read
-
-
 def _translate_task(language: PlanLanguage) -> Task:
     name = f"translate_{language.name}"
-    read = _plan_reader(language.parse)
-    return Task(name, TranslateInput, read, language.render, language=language, json_schema=language.json_schema)
+    read, write, json_schema = language.parse, language.render, language.json_schema
+    return Task(name, TranslateInput, read, write, language=language, json_schema=json_schema)
 
 
 def _label_task(name: str, input: type, *labels: str) -> Task:

@@ -25,7 +25,7 @@ from revelator.config import Strict
 from revelator.endpoints import Address
 from revelator.errors import DeadlineExceeded, InvalidRequest, ServingError, Unavailable
 from revelator.language_model import Endpoint, RefusedError, Reply
-from revelator.plans.ebnf import make_json_ebnf
+from revelator.plans.json_decoding import make_json_grammar
 from revelator.tasks import TASKS, RouteInput, Task
 from revelator.tasks.chat_prompts import build_chat, read_examples, read_last_line
 from serving.batching import gather_all
@@ -211,9 +211,9 @@ def make_vllm_structure(task: Task, lead: str) -> dict[str, Any]:
     if task.labels:
         return {"choice": [f"{lead}{label}" for label in task.labels]}
     if task.language:
-        written = task.language.ebnf()
+        written = task.language.grammar().ebnf
     elif task.json_schema:
-        written = make_json_ebnf(task.json_schema())
+        written = make_json_grammar(task.json_schema()).ebnf
     else:
         return {"regex": f"{lead}{ONE_LINE}"}
     return {"grammar": f"root ::= {json.dumps(lead)} output\n{written}"}

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, FiniteFloat
 
-from revelator.calibration import fit_logistic
 from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest
 from revelator.plans import logic
 from revelator.plans.faults import fault
 from revelator.plans.logic import Query
+from revelator.scores import fit_logistic
 from revelator.trace import Passage
 from serving.retrieval.dense import compute_products, find_best
 from serving.retrieval.index import Index

@@ -42,10 +42,6 @@ def file(tmp_path: Path) -> Path:
         ("{", "not YAML"),
         ("name: " + "[" * 5000, "not YAML"),
         ("name: 2026-99-99", "not YAML"),
-        # half of a surrogate pair, which no file and no terminal takes
-        (r'name: "\ud800"', "surrogate pair is not a character"),
-        (r'{name: x, sizes: {"\udfff": 1}}', "surrogate pair is not a character"),
-        (r'{name: x, parts: [{path: "a\uD83D"}]}', "surrogate pair is not a character"),
     ],
 )
 def test_what_is_wrong_is_named_with_field_value_and_reason_and_the_reference(text: str, says: str, file: Path) -> None:
@@ -57,7 +53,7 @@ def test_what_is_wrong_is_named_with_field_value_and_reason_and_the_reference(te
 
 
 def test_a_file_that_may_hold_a_key_shows_no_value(file: Path) -> None:
-    for text in ("name: [s3cret]", "{name: x, part: s3cret}", "name: *s3cret", 'name: "s3cret\\ud800"'):
+    for text in ("name: [s3cret]", "{name: x, part: s3cret}", "name: *s3cret"):
         file.write_text(text)
         with pytest.raises(ConfigError) as caught:
             read_config(file, Whole, show_values=False)

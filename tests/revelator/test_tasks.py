@@ -100,7 +100,7 @@ def test_translate_reads_what_it_writes_and_refuses_the_rest():
     task = TASKS["translate_bnf"]
     plan = parse("A * (B {x} + C {x})")
     assert task.parse(task.completion(plan)) == plan
-    with pytest.raises(ExpressionError, match="written by a model"):
+    with pytest.raises(ExpressionError):
         task.parse("A * ")
 
 

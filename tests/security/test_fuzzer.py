@@ -112,7 +112,7 @@ def started(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.communicate(timeout=SECONDS)
 
 
-def test_after_thousands_of_hostile_requests_all_is_as_before(attacked: Home, pytestconfig: pytest.Config) -> None:
+def test_after_a_thousand_hostile_requests_all_is_as_before(attacked: Home, pytestconfig: pytest.Config) -> None:
     requests, seed, first = (pytestconfig.getoption(name) for name in ("--requests", "--seed", "--first"))
     with Client(attacked.running.grpc, timeout=SECONDS) as client:
         before = client.ask(QUESTIONS[0], plan=QUESTIONS[0])

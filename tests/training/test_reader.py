@@ -24,7 +24,7 @@ from evaluation.reading import reading
 from revelator.errors import ConfigError, DataError
 from revelator.minilm import TOKENIZER, fetch_minilm
 from revelator.reading import LIST, NONE, SPAN, YES, Answer, Calibration, ReadingRow, ReadingTokenizer, load_rows
-from revelator.reading_scores import score_outcomes
+from revelator.scores import score_outcomes
 from serving.models.reader import load_reader
 from training import reader
 from training.checkpoints import find_checkpoint

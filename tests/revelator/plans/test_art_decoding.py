@@ -9,7 +9,6 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 from revelator.plans.art import Art, Filter, Relate, Search, check, number_nodes, parse, render
-from revelator.plans.ebnf import make_art_ebnf
 from revelator.plans.json_decoding import make_art_grammar
 from tests.revelator.plans import vllm_automaton
 
@@ -39,7 +38,7 @@ def accepts(start: LLMatcher, text: str) -> bool:
     """Both say the same."""
     matcher = start.deep_copy()
     accepted = matcher.consume_tokens(LLTokenizer("byte").tokenize_str(text)) and matcher.is_accepting()
-    assert vllm_automaton.accepts(make_art_ebnf(), text) == accepted
+    assert vllm_automaton.accepts(make_art_grammar().ebnf, text) == accepted
     return accepted
 
 

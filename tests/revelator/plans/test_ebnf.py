@@ -7,7 +7,7 @@ import json
 import pytest
 
 from data_gen.world.generate import generate
-from revelator.plans.ebnf import make_json_ebnf
+from revelator.plans.json_decoding import make_json_grammar
 from revelator.plans.language import LANGUAGES
 from revelator.tasks import TASKS
 from tests.revelator.plans.vllm_automaton import accepts, draw_text
@@ -28,7 +28,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
 def test_random_weights_write_what_parses_and_checks_for_a_thousand_questions(name: str) -> None:
     language, written = LANGUAGES[name], 0
     for seed in range(QUESTIONS):
-        text = draw_text(language.ebnf(), CHARACTERS[name], 2.0 * (1 + seed % 3), 160, seed)
+        text = draw_text(language.grammar().ebnf, CHARACTERS[name], 2.0 * (1 + seed % 3), 160, seed)
         if text is not None:
             written += 1
             found = {fault.code for fault in language.check(language.parse(text))}
@@ -41,10 +41,10 @@ def test_the_plans_and_trees_of_a_thousand_questions_of_the_world_can_be_written
         for name, text in (("bnf", row["expression"]), ("logic", row["query"]), ("art", row["tree"])):
             if text:
                 language = LANGUAGES[name]
-                assert accepts(language.ebnf(), language.spell(language.parse(text))), text
+                assert accepts(language.grammar().ebnf, language.spell(language.parse(text))), text
 
 
 @pytest.mark.parametrize(("text", "is_one"), [('["a", "b \\" c"]', True), ("[]", False), ('[" "]', False)])
 def test_a_list_of_parts_is_held_to_its_schema(text: str, is_one: bool) -> None:
     schema = TASKS["decompose"].json_schema
-    assert schema and accepts(make_json_ebnf(schema()), text) is is_one
+    assert schema and accepts(make_json_grammar(schema()).ebnf, text) is is_one

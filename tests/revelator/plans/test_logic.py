@@ -12,18 +12,13 @@ from hypothesis import strategies as st
 
 from revelator.errors import ExpressionError
 from revelator.plans import logic
-from revelator.plans.logic import And, Not, Or, Query, Term, join_queries
+from revelator.plans.logic import And, Not, Or, Query, Term, holds
+from tests.revelator.plans.queries import extend, few_terms
 
 texts = st.text(min_size=1, max_size=12) | st.sampled_from(['a "b" c', "a\\b", "NOT", " AND ", "(", "é\n\u2028"])
 
 
-def _extend(inner: st.SearchStrategy[Query]) -> st.SearchStrategy[Query]:
-    several = st.lists(inner, min_size=2, max_size=4)
-    return inner.map(Not) | several.map(lambda q: join_queries(And, q)) | several.map(lambda q: join_queries(Or, q))
-
-
-queries: st.SearchStrategy[Query] = st.recursive(texts.map(Term), _extend, max_leaves=8)
-few = st.recursive(st.sampled_from("abcd").map(Term), _extend, max_leaves=8)
+queries: st.SearchStrategy[Query] = st.recursive(texts.map(Term), extend, max_leaves=8)
 
 
 @given(queries)
@@ -37,7 +32,7 @@ def test_the_spelling_that_is_learnt_reads_as_the_same_query(query: Query) -> No
     assert all(term == term.strip() for term in logic.terms(query))
 
 
-@given(few)
+@given(few_terms)
 def test_a_query_is_equivalent_to_its_normal_form_and_not_to_its_negation(query: Query) -> None:
     assert logic.are_equivalent(query, logic.move_negations_inwards(query))
     assert not logic.are_equivalent(query, Not(query)) and not logic.are_equivalent(query, Term("e"))
@@ -50,12 +45,12 @@ def test_rendered_text_is_canonical_and_one_line(query: Query) -> None:
     assert len(text.splitlines()) == 1
 
 
-@given(few)
+@given(few_terms)
 def test_normal_form_means_the_same_and_negates_terms_alone(query: Query) -> None:
     normal = logic.move_negations_inwards(query)
     for values in itertools.product((False, True), repeat=4):
         truth = dict(zip("abcd", values, strict=True))
-        assert logic.holds(normal, truth) == logic.holds(query, truth)
+        assert holds(normal, truth) == holds(query, truth)
     assert all(isinstance(node.operand, Term) for node in logic.walk(normal) if isinstance(node, Not))
     assert logic.negations(normal) == logic.negations(query)
 

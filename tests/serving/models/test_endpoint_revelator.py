@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import ConfigError, DeadlineExceeded, InvalidRequest, RevelatorError, ServingError, Unavailable
-from revelator.plans.ebnf import make_plan_ebnf
+from revelator.plans.decoding import make_plan_grammar
 from revelator.tasks import TASKS, EndInput, RefineInput, RelevanceInput, SelectInput, Step
 from revelator.tasks.chat_prompts import build_chat, read_examples
 from serving.executor.executor import Executor
@@ -104,7 +104,7 @@ async def test_a_served_adapter_is_asked_with_its_training_prompt_and_no_chat(se
     [request] = server.requests
     assert (request["path"], request["model"], request["key"]) == ("/v1/completions", "mine", f"Bearer {KEY}")
     assert (request["prompt"], request["temperature"]) == (PROMPTS["translate_bnf"], 0.5)
-    assert request["structured_outputs"] == {"grammar": f'root ::= " " output\n{make_plan_ebnf()}'}
+    assert request["structured_outputs"] == {"grammar": f'root ::= " " output\n{make_plan_grammar().ebnf}'}
 
 
 @pytest.mark.parametrize(("owner", "field"), [("vllm", "structured_outputs"), ("me", "response_format")])

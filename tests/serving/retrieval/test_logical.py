@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import DataError
-from revelator.plans.logic import And, Not, Or, Query, Term, holds, join_queries, move_negations_inwards, parse
+from revelator.plans.logic import And, Not, Query, Term, holds, move_negations_inwards, parse
 from serving.retrieval.dense import find_best
 from serving.retrieval.index import fuse_ranks
 from serving.retrieval.logic import SMALLEST, Operators, compose
 from serving.retrieval.logical_search import Calibration, calibrate_unlabelled, fit_calibration
+from tests.revelator.plans.queries import few_terms
 
 ALL = [
     Operators(*c) for c in itertools.product(("product", "sum", "min"), ("sum", "max"), ("complement", "reciprocal"))
@@ -24,16 +25,8 @@ ALL = [
 TRUTHFUL = [o for o in ALL if o.conjunction != "sum" and o.negation == "complement"]
 
 
-def _extend(inner: st.SearchStrategy[Query]) -> st.SearchStrategy[Query]:
-    several = st.lists(inner, min_size=2, max_size=3)
-    return inner.map(Not) | several.map(lambda q: join_queries(And, q)) | several.map(lambda q: join_queries(Or, q))
-
-
-queries = st.recursive(st.sampled_from("abcd").map(Term), _extend, max_leaves=7)
-
-
 @pytest.mark.parametrize("operators", TRUTHFUL, ids=str)
-@given(query=queries)
+@given(query=few_terms)
 def test_at_scores_of_0_and_1_a_document_scores_above_0_exactly_where_the_query_holds(
     operators: Operators, query: Query
 ) -> None:
@@ -46,7 +39,7 @@ def test_at_scores_of_0_and_1_a_document_scores_above_0_exactly_where_the_query_
 
 
 @pytest.mark.parametrize("operators", ALL, ids=str)
-@given(query=queries, seed=st.integers(0, 1000))
+@given(query=few_terms, seed=st.integers(0, 1000))
 def test_arrays_compose_as_numbers_do_one_document_at_a_time(operators: Operators, query: Query, seed: int) -> None:
     scores = dict(zip("abcd", np.random.default_rng(seed).random((4, 5)), strict=True))
     composed = compose(query, scores, operators)
@@ -68,7 +61,7 @@ def brute_force(query: Query, scores: dict[str, float], operators: Operators) ->
     return {"product": math.prod, "sum": sum, "min": min, "max": max}[kind](values)
 
 
-@given(query=queries, seed=st.integers(0, 1000))
+@given(query=few_terms, seed=st.integers(0, 1000))
 def test_a_term_that_is_asked_for_never_lowers_a_score_and_one_that_is_excluded_never_raises_it(
     query: Query, seed: int
 ) -> None:
