@@ -20,9 +20,9 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from data_gen.annotate.plan import GoldStep, UnplannableError, plan
+from data_gen.annotate.plan import GoldStep, plan
 from data_gen.annotate.wording import list_relation_questions, name_answer, tidy
 from data_gen.augment.clauses import UNREADABLE, Clause, read_clause
 from data_gen.augment.substitution import load_names
@@ -30,11 +30,10 @@ from data_gen.config import QuestionSource
 from data_gen.everyday.questions import Asker
 from data_gen.joining import Joiner
 from data_gen.leakage import Admission
-from data_gen.questions import QUESTIONS, AnnotatedQuestion, check_place, write_questions
-from data_gen.sources.formats import READERS
-from data_gen.sources.rows import count_outcome
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, DroppedError, check_place, write_questions
+from data_gen.sources.formats import read_questions
 from revelator import plans
-from revelator.config import FilePath
+from revelator.config import FilePath, Share, Strict
 from revelator.errors import DataError
 from revelator.files import sha256_file, staged_folder, write_json
 from revelator.plans import doubts, parse
@@ -43,27 +42,15 @@ KIND = "set of composed questions"
 PATIENCE = 100  # draws for each question wanted
 
 
-class SingleSource(QuestionSource):
-    """A source of single questions; what only a set asks of its sources is refused."""
-
-    @model_validator(mode="after")
-    def _is_no_part_of_a_set(self) -> SingleSource:
-        if unused := self.model_fields_set & {"tasks", "sub_questions", "size"}:
-            raise ValueError(f"composing takes no {', '.join(sorted(unused))} of a source")
-        return self
-
-
-class ComposeConfig(BaseModel):
+class ComposeConfig(Strict):
     """What to compose. Of the sources the questions of route single are taken; `names` is as in a set's `augment`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     seed: int = 13
     size: Annotated[int, Field(ge=1)] = 20_000  # questions to write
-    sources: tuple[SingleSource, ...] = ()
-    joined: Annotated[float, Field(ge=0, le=1)] = 0.0  # the share of compound ones (data_gen.joining)
-    everyday: Annotated[float, Field(ge=0, le=1)] = 0.0  # the share of those that need no source (data_gen.everyday)
+    sources: tuple[QuestionSource, ...] = ()
+    joined: Share = 0.0  # the share of compound ones (data_gen.joining)
+    everyday: Share = 0.0  # the share of those that need no source (data_gen.everyday)
     names: FilePath
     held_out: FilePath | None = None
 
@@ -87,8 +74,9 @@ def compose(
     ConfigError for a folder that holds something else, unless `force` is given.
     """
     check_place(out, force, KIND)
-    dropped, licences = Counter[str](), dict[str, None]()
-    singles = list(_read_singles(config, dropped, licences))
+    dropped = Counter[str]()
+    singles = list(_read_singles(config, dropped))
+    licence = ", ".join(dict.fromkeys(single.licence for single in singles)) or "Apache-2.0"
     clauses = list(_read_clauses(singles, dropped))
     random = Random(config.seed)
     names = load_names(Path(config.names))
@@ -113,8 +101,8 @@ def compose(
                     break
                 [kind] = random.choices(list(drawn_by), [shares[kind] for kind in drawn_by])
                 identity = f"{config.name}:{config.seed}-{draw}"
-                question = drawn_by[kind].draw(identity, config.name, ", ".join(licences) or "Apache-2.0")
-                if question is None or admission.find_fault(question):
+                question = drawn_by[kind].draw(identity, config.name, licence)
+                if question is None or not admission.admits(question, Counter()):
                     continue
                 write(question)
                 graphs[plans.to_letters(plans.parse(question.expression))] += 1
@@ -136,26 +124,13 @@ def list_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
-def _read_singles(
-    config: ComposeConfig, dropped: Counter[str], licences: dict[str, None]
-) -> Iterator[AnnotatedQuestion]:
+def _read_singles(config: ComposeConfig, dropped: Counter[str]) -> Iterator[AnnotatedQuestion]:
     """The questions of route single of all sources, each once, without those that are held out."""
-    admission = Admission(config.held_out)
-    for source in config.sources:
-        read = 0
-        for row in READERS[source.format](source.path):
-            if read == source.limit:
-                break
-            if not isinstance(row, AnnotatedQuestion):
-                count_outcome(row, dropped)
-                continue
-            if row.route != "single":
-                dropped["no single question"] += 1
-                continue
-            read += 1
-            licences[source.licence or row.licence] = None
-            if admission.admits(row, dropped):
-                yield row
+    for question in read_questions(config.sources, config.held_out, dropped):
+        if question.route == "single":
+            yield question
+        else:
+            dropped["no single question"] += 1
 
 
 def _read_clauses(singles: Sequence[AnnotatedQuestion], dropped: Counter[str]) -> Iterator[Clause]:
@@ -222,7 +197,7 @@ class Composer:
             return None
         try:
             planned = plan(question, [replace(step, text=f"{step.text}?") for step in steps], identity)
-        except UnplannableError:
+        except DroppedError:
             return None
         if doubts(parse(planned.expression)):
             return None

@@ -16,8 +16,7 @@ import heapq
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
@@ -71,6 +70,7 @@ def _list_operators(tree: str) -> Iterator[str]:
 
 
 KINDS = ("added", "removed", "changed")
+SHOWN = 3  # questions in another split that are shown
 
 
 class Mark(NamedTuple):
@@ -87,8 +87,8 @@ class Mark(NamedTuple):
 Marks = dict[str, Mark]  # by the id of the record
 
 
-def compare_sets(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
-    """The differences as plain values; `same` says whether there are none. Of each kind `samples` records are shown.
+def compare_sets(old: Path, new: Path) -> dict[str, Any]:
+    """The differences as plain values; `same` says whether there are none.
 
     Raises DataError for a folder that is no finished set.
     """
@@ -100,27 +100,22 @@ def compare_sets(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
         "changed": [id for id, mark in a.items() if id in b and mark.content != b[id].content],
     }
     moved = _find_moved(a, b)
-    found: dict[str, Any] = {
+    shown = dict(heapq.nsmallest(SHOWN, moved, key=lambda pair: digest_text(pair[0])))
+    manifest = _list_changes(_summarise(before), _summarise(after))
+    return {
+        "same": not (manifest or any(ids.values())),
         "old": {"folder": str(old), "name": before["config"]["name"], "digest": before["digest"]},
         "new": {"folder": str(new), "name": after["config"]["name"], "digest": after["digest"]},
-        "manifest": _list_changes(_summarise(before), _summarise(after)),
+        "manifest": manifest,
         "records": {name: _count_by(name, ids, a | b) for name in ("task", "source")},
         "questions": {"added": _count_missing(b, a), "removed": _count_missing(a, b)},
-        "moved": dict(sorted(Counter(f"{was} → {now}" for _, was, now in moved).items())),
+        "moved": dict(sorted(Counter(name for _, name in moved).items())),
+        "moved_questions": [f"{shown[row.id]}: {row.question}" for row in _stream_all(new) if row.id in shown],
     }
-    found["same"] = not (found["manifest"] or any(ids.values()))
-    chosen = {kind: heapq.nsmallest(samples, own, key=digest_text) for kind, own in ids.items()}
-    shown = heapq.nsmallest(samples, moved, key=lambda question: digest_text(question[0]))
-    wanted = {id for own in chosen.values() for id in own} | {id for id, _, _ in shown}
-    rows = [_read_values(folder, wanted) for folder in (old, new)]
-    found["samples"] = {
-        kind: [{"id": id, "fields": _list_changes(*(side.get(id, {}) for side in rows))} for id in own]
-        for kind, own in chosen.items()
-    }
-    found["samples"]["moved"] = [
-        {"question": rows[1][id]["question"], "old": was, "new": now} for id, was, now in shown
-    ]
-    return found
+
+
+def _stream_all(folder: Path) -> Iterator[Row]:
+    return (row for split in SPLITS for row in stream_rows(folder, split))
 
 
 def _mark_records(folder: Path) -> Marks:
@@ -134,23 +129,22 @@ def _mark_records(folder: Path) -> Marks:
             mark_question(row.question),
             digest_text(row.group),
         )
-        for split in SPLITS
-        for row in stream_rows(folder, split)
+        for row in _stream_all(folder)
     }
 
 
-def _find_moved(a: Marks, b: Marks) -> list[tuple[str, str, str]]:
-    """Questions of the new set whose text or group stood in another split of the old one: the id of a record, the split
-    where it stood, and the one where it stands."""
+def _find_moved(a: Marks, b: Marks) -> list[tuple[str, str]]:
+    """Questions of the new set whose text or group stood in another split of the old one: the id of a record, and both
+    splits ("train → dev")."""
     before: dict[tuple[str, int], str] = {}
     for mark in a.values():
         before.setdefault(("question", mark.question), mark.split)
         before.setdefault(("group", mark.group), mark.split)
-    moved: dict[int, tuple[str, str, str]] = {}
+    moved: dict[int, tuple[str, str]] = {}
     for id, mark in b.items():
         stood = before.get(("question", mark.question)), before.get(("group", mark.group))
         if other := next((split for split in stood if split not in (None, mark.split)), None):
-            moved.setdefault(mark.question, (id, other, mark.split))
+            moved.setdefault(mark.question, (id, f"{other} → {mark.split}"))
     return list(moved.values())
 
 
@@ -166,12 +160,6 @@ def _count_by(name: str, ids: Mapping[str, Sequence[str]], marks: Marks) -> dict
         for id in own:
             counts.setdefault(getattr(marks[id], name), dict.fromkeys(KINDS, 0))[kind] += 1
     return dict(sorted(counts.items()))
-
-
-def _read_values(folder: Path, ids: Collection[str]) -> dict[str, dict[str, str]]:
-    """All columns of the records with these ids."""
-    rows = (row for split in SPLITS for row in stream_rows(folder, split))
-    return {row.id: asdict(row) for row in rows if row.id in ids}
 
 
 def _summarise(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,9 +235,5 @@ def read_place(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], int | 
         hint = "name a set, a world, a teacher's folder, or a file of rows"
         raise DataError(f"neither {MANIFEST} of a set nor {QUESTIONS} of a world", where=str(place), hint=hint)
     manifest = read_manifest(place)
-    records = (
-        (row.id, list_texts([row.question, row.prompt, row.completion]))
-        for split in SPLITS
-        for row in stream_rows(place, split)
-    )
+    records = ((row.id, list_texts([row.question, row.prompt, row.completion])) for row in _stream_all(place))
     return records, sum(manifest["records"].values())

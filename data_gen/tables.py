@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,6 @@ from revelator.tasks import TASKS
 from revelator.terminal import mask_controls, to_markup
 
 SHOWN = 300  # characters of a field's value
-ESSENCE = ("split", "prompt", "completion")  # what is shown of a record that stands on one side alone
-COLOURS = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
 def show_set(console: Console, folder: Path, chosen: dict[str, list[Row]], measured: Mapping[str, Any]) -> None:
@@ -51,12 +49,12 @@ def tabulate_counts(manifest: dict[str, Any]) -> Table:
     return table
 
 
-def tabulate_dropped(manifest: dict[str, Any]) -> Table:
+def tabulate_dropped(dropped: Mapping[str, int], refused_rows: Iterable[Mapping[str, Any]] = ()) -> Table:
     """What was left out: reasons with counts, then the malformed rows that are listed."""
     table = Table("left out because", "questions", title="Left out")
-    for reason, count in manifest["dropped"].items():
+    for reason, count in sorted(dropped.items()):
         table.add_row(to_markup(reason), f"{count:,}")
-    for row in manifest["refused_rows"]:
+    for row in refused_rows:
         table.add_row(to_markup(f"{row['file']}, line {row['line']}: {row['reason']}"), "")
     return table
 
@@ -80,32 +78,12 @@ def show_diff(console: Console, found: Mapping[str, Any]) -> None:
                 table.add_row(to_markup(value), *(f"{row[kind]:,}" for kind in KINDS))
             console.print(table)
     console.print("questions: {added:,} added, {removed:,} removed".format(**found["questions"]))
-    for kind in KINDS:
-        for sample in found["samples"][kind]:
-            console.print(_show_sample(kind, sample))
-    _warn(console, found)
-
-
-def _warn(console: Console, found: Mapping[str, Any]) -> None:
-    """Questions in another split than before: what was trained on the one set was not measured on the other fairly."""
-    if not found["moved"]:
-        return
-    counted = ", ".join(f"{moved} {count:,}" for moved, count in found["moved"].items())
-    console.print(f"[bold yellow]warning: questions stand in another split than before: {counted}[/]")
-    console.print("An adapter trained on one of the sets may have learnt what the other one measures it on.")
-    for sample in found["samples"]["moved"]:
-        console.print(f"  {sample['old']} → {sample['new']}  {to_markup(sample['question'])}")
-
-
-def _show_sample(kind: str, sample: Mapping[str, Any]) -> Panel:
-    lines = []
-    for name, (old, new) in sample["fields"].items():
-        if kind != "changed" and name not in ESSENCE:
-            continue
-        lines += [f"[red]− {name}: {to_markup(_shorten(old))}[/]"] if old else []
-        lines += [f"[green]+ {name}: {to_markup(_shorten(new))}[/]"] if new else []
-    title = f"[{COLOURS[kind]}]{kind}[/] {to_markup(sample['id'])}"
-    return Panel("\n".join(lines), title=title, title_align="left")
+    if found["moved"]:
+        counted = ", ".join(f"{moved} {count:,}" for moved, count in found["moved"].items())
+        console.print(f"[bold yellow]warning: questions stand in another split than before: {counted}[/]")
+        console.print("An adapter trained on one of the sets may have learnt what the other one measures it on.")
+        for question in found["moved_questions"]:
+            console.print(f"  {to_markup(question)}")
 
 
 def _shorten(value: Any) -> str:

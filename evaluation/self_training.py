@@ -169,7 +169,7 @@ def self_train(
         click.echo(record)
         return
     if manifest["dropped"]:
-        Console(stderr=True).print(tabulate_dropped(manifest))
+        Console(stderr=True).print(tabulate_dropped(manifest["dropped"], manifest["refused_rows"]))
     known = json.loads(record)
     table = Table("round", "count", title=f"{out}: questions, samples and plans that each test left")
     for name, count in [*known["counts"].items(), *((f"dropped: {why}", n) for why, n in known["dropped"].items())]:

@@ -216,12 +216,12 @@ def test_the_command_writes_a_source_and_nothing_of_what_is_held_out(config: Pat
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("format: pairs", "format: logic", "makes questions of its own"),
+        ("format: pairs", "format: logic", "sources.0.format"),
         ("size: 60", "size: 0", "size = 0"),
         ("single.jsonl", "absent.jsonl", "absent.jsonl"),
         ("names.txt", "absent.txt", "names cannot be read"),
         ("name: composed", "named: composed", "named"),
-        ("single.jsonl}", "single.jsonl, tasks: [route]}", "takes no tasks"),
+        ("single.jsonl}", "single.jsonl, tasks: [route]}", "sources.0.tasks"),
         ("size: 60", "joined: 0.6\neveryday: 0.6", "together at most 1"),
         ("sources: [{", "sources: []  # [{", "name their files"),
     ],
