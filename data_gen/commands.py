@@ -23,9 +23,17 @@ from data_gen.compose import ComposeConfig, list_counts
 from data_gen.compose import compose as compose_questions
 from data_gen.config import load_config
 from data_gen.engines import choose_engine
-from data_gen.inspection import choose_samples, compare_sets, measure_set, read_place
+from data_gen.inspection import (
+    choose_samples,
+    compare_sets,
+    measure_set,
+    read_place,
+    show_diff,
+    show_set,
+    tabulate_counts,
+    tabulate_dropped,
+)
 from data_gen.leakage import find_leak, load_held_out
-from data_gen.tables import show_diff, show_set, tabulate_counts, tabulate_dropped
 from data_gen.world.blend import blend as divide
 from data_gen.world.generate import generate
 from data_gen.world.questions import ROUTES

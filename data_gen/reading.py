@@ -111,7 +111,7 @@ def _read_annotated(row: Mapping[str, Any]) -> Iterator[ReadingRow]:
         title, identity = step["title"], f"{row['id']}-{number}"
         found = [find_answers(passages[title], [answer])[:1] for answer in step["answers"]] if title in passages else []
         if found and all(found):
-            answers = tuple(sorted({one for each in found for one in each}, key=lambda answer: answer.start))
+            answers = tuple(sorted({one for each in found for one in each}, key=lambda a: (a.start, a.text)))
             yield ReadingRow(identity, step["question"], passages[title], title, answers, all_of=len(answers) > 1)
             others = [each for each in passages.items() if each[0] != title]
             yield from _without_answer(identity, step["question"], step["answers"], others)
@@ -137,7 +137,7 @@ def _read_qed(row: Mapping[str, Any]) -> ReadingRow:
         question=row["question_text"],
         passage=text,
         title=row["title_text"],
-        answers=tuple(sorted((answer for answer in answers if answer.text), key=lambda answer: answer.start)),
+        answers=tuple(sorted((answer for answer in answers if answer.text), key=lambda a: (a.start, a.text))),
         all_of=len(sets[-1]) > 1,
     )
 

@@ -215,25 +215,23 @@ def _read_csv(file: IO[str], path: str, delimiter: str) -> Iterator[tuple[int, A
     header = next(reader, [])
     if twice := sorted({name for name in header if header.count(name) > 1}):
         raise DataError(f"two columns are called {twice[0]!r}", where=f"{path}, line 1", hint="rename or remove one")
-    before = reader.line_num
     while True:
+        line = reader.line_num + 1
         try:
-            values = next(reader)
-        except StopIteration:
-            return
+            values = next(reader, None)
         except csv.Error as error:
             if "expected after" not in str(error):  # the file ends, or a field, within a quote that nothing closes
                 raise
-            yield before + 1, MalformedRow(f"not CSV: {error}")
-            before = reader.line_num
+            yield line, MalformedRow(f"not CSV: {error}")
             continue
+        if values is None:
+            return
         if reason := find_encoding_fault("".join(values)):
-            yield before + 1, MalformedRow(reason)
+            yield line, MalformedRow(reason)
         elif len(values) == len(header):
-            yield before + 1, dict(zip(header, values, strict=True))
+            yield line, dict(zip(header, values, strict=True))
         elif values:
-            yield before + 1, MalformedRow(f"the header has {len(header)} columns, the row {len(values)}")
-        before = reader.line_num
+            yield line, MalformedRow(f"the header has {len(header)} columns, the row {len(values)}")
 
 
 def _read_parquet(path: str) -> Iterator[tuple[int, Any]]:

@@ -103,8 +103,8 @@ def _choose_ways(path: Path | str, edges: Edges) -> dict[str, list[Way]]:
     return {wording: [way for way, _ in ways.most_common()] for wording, ways in counted.items()}
 
 
-def _list_steps(names: Set[str], edges: Edges) -> Set[Step]:
-    return {step for name in names for step in edges[name]}
+def _list_steps(names: Set[str], edges: Edges) -> list[Step]:
+    return sorted({step for name in names for step in edges[name]})
 
 
 def _follow(edges: Edges, topic: str, way: Way) -> Set[str]:

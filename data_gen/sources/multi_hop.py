@@ -175,13 +175,13 @@ def _find_subject(fact: _Fact, supporting: list[str], question: str) -> str:
     raise DroppedError("the question does not name the subject of its first triple")
 
 
-def read_hotpot(path: Path | str, source: str = "hotpotqa", licence: str = "CC-BY-SA-4.0") -> Iterator[Outcome]:
-    """Complex questions without a plan; where there is context, each paragraph with its relevance. Other data sets are
-    published in the same format."""
-    return read_annotated(path, lambda row: annotate_hotpot(row, source, licence))
+def read_hotpot(path: Path | str) -> Iterator[Outcome]:
+    """Complex questions without a plan; where there is context, each paragraph with its relevance."""
+    return read_annotated(path, lambda row: annotate_hotpot(row, "hotpotqa", "CC-BY-SA-4.0"))
 
 
 def annotate_hotpot(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
+    """A row of HotpotQA, in whose format other data sets are published, too."""
     asked = fields.read_question(row)
     supporting = {title for title, _ in fields.list_pairs(fields.read_nested(row, "supporting_facts", []))}
     return AnnotatedQuestion(
