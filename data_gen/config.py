@@ -36,13 +36,9 @@ Format = Literal[Published, "logic"]
 
 
 class Source(Strict):
-    """What to read.
+    """What to read."""
 
-    `path` is a file, its address (`https://…`, `hf://datasets/OWNER/NAME/FILE`), or a data set on the Hub
-    (`hf://datasets/OWNER/NAME?split=train&subset=…`).
-    """
-
-    path: FilePath
+    path: FilePath  # a file, an address, or a Hub id: `hf://datasets/OWNER/NAME?split=train&subset=…`, or with `/FILE`
     name: str = ""  # what records carry as their source; the format's own name if empty
     licence: str = ""  # likewise
     limit: Annotated[int, Field(ge=1, le=sys.maxsize)] | None = None  # questions read, for a trial
