@@ -27,6 +27,7 @@ from data_gen.questions import (
     AnnotatedPassage,
     AnnotatedQuestion,
     AnnotatedStep,
+    DroppedError,
     check_place,
     write_questions,
 )
@@ -69,17 +70,17 @@ def collect(
     left: Counter[str] = Counter()
     found: dict[str, AnnotatedQuestion] = {}
     for trace in _read_traces(experiment, since):
-        made = read_judged(trace)
-        if rules and not isinstance(made, str):
-            made = redact(made, rules)
-        if isinstance(made, str):
-            left[made] += 1
-        elif wanted and wanted != ("corrected" if made.teacher.startswith(PERSON) else "good"):
+        try:
+            made = redact(read_judged(trace), rules) if rules else read_judged(trace)
+        except DroppedError as reason:
+            left[reason.message] += 1
+            continue
+        if wanted and wanted != ("corrected" if made.teacher.startswith(PERSON) else "good"):
             left[f"not {wanted}"] += 1
-        else:
-            earlier = found.pop(normalise(made.question), None)
-            left["asked again later"] += earlier is not None
-            found[normalise(made.question)] = _join(earlier, made) if earlier else made
+            continue
+        earlier = found.pop(normalise(made.question), None)
+        left["asked again later"] += earlier is not None
+        found[normalise(made.question)] = _join(earlier, made) if earlier else made
     if not found:
         reasons = ", ".join(f"{reason}: {n:,}" for reason, n in left.items()) or "there is no trace"
         raise DataError(f"nothing to collect; {reasons}", where=experiment, hint="judge traces on MLflow's page Traces")
@@ -93,9 +94,7 @@ def collect(
             "since": since.isoformat() if since else None,
             "redacted": rules.model_dump(mode="json") if rules else None,
             "questions": len(found),
-            "versions": dict(
-                sorted(Counter(question.teacher.partition(":")[2] for question in found.values()).items())
-            ),
+            "versions": dict(sorted(Counter(q.teacher.partition(":")[2] for q in found.values()).items())),
             "teachers": dict(Counter(question.teacher for question in found.values())),
             "left_out": {reason: n for reason, n in sorted(left.items()) if n},
             "sha256": sha256_file(folder / QUESTIONS),
@@ -121,8 +120,8 @@ def _read_traces(experiment: str, since: datetime | None) -> Iterator[Any]:
                 return
 
 
-def read_judged(trace: Any) -> AnnotatedQuestion | str:
-    """The question of one of MLflow's traces, or the reason why nothing can be learnt from it.
+def read_judged(trace: Any) -> AnnotatedQuestion:
+    """The question of one of MLflow's traces. Raises DroppedError with the reason why nothing can be learnt from it.
 
     The latest word of a person counts; feedback of models does not. Steps are the answered leaves of a plan that is
     right; those of a corrected one are not known. A corrected plan of one leaf makes the question a single one; another
@@ -132,7 +131,7 @@ def read_judged(trace: Any) -> AnnotatedQuestion | str:
     spans = sorted(trace.data.spans, key=lambda span: span.start_time_ns)
     served = next((span for span in spans if ROUTE in span.attributes), None)
     if served is None or not served.inputs:
-        return "without texts: serve with --log-questions"
+        raise DroppedError("without texts: serve with --log-questions")
     words = sorted(trace.info.assessments, key=lambda word: word.create_time_ms or 0)
     said = [word for word in words if word.source.source_type == "HUMAN"]
     corrected = [word.value for word in said if word.expectation and word.name == "plan"]
@@ -140,7 +139,7 @@ def read_judged(trace: Any) -> AnnotatedQuestion | str:
     try:
         passages = _read_passages([word.value for word in said if word.expectation and word.name == "relevance"])
     except (TypeError, KeyError):
-        return f"an expectation `relevance` of {trace.info.trace_id} has another form"
+        raise DroppedError(f"an expectation `relevance` of {trace.info.trace_id} has another form") from None
     version, plan = served.attributes.get(VERSION, ""), served.attributes.get(PLAN) or ""
     if corrected:
         made = _annotate(trace, served, str(corrected[-1]), (), f"{PERSON}{version}")
@@ -149,11 +148,10 @@ def read_judged(trace: Any) -> AnnotatedQuestion | str:
         known = dict.fromkeys(AnnotatedStep(span.inputs, tuple(span.outputs)) for span in steps)  # some are sent twice
         made = _annotate(trace, served, plan, tuple(known), f"served:{version}")
     elif passages:
-        made = _annotate(trace, served, plan, (), f"{PERSON}{version}")
-        made = made if isinstance(made, str) else replace(made, tasks=("relevance",))
+        made = replace(_annotate(trace, served, plan, (), f"{PERSON}{version}"), tasks=("relevance",))
     else:
-        return "not judged by a person" if not verdicts else "judged wrong, and not corrected"
-    return made if isinstance(made, str) else replace(made, passages=passages)
+        raise DroppedError("judged wrong, and not corrected" if verdicts else "not judged by a person")
+    return replace(made, passages=passages)
 
 
 def _read_passages(judged: Sequence[Any]) -> tuple[AnnotatedPassage, ...]:
@@ -174,22 +172,20 @@ def _join(earlier: AnnotatedQuestion, later: AnnotatedQuestion) -> AnnotatedQues
     return replace(kept, passages=(*passages, *later.passages))
 
 
-def _annotate(
-    trace: Any, served: Any, plan: str, steps: Sequence[AnnotatedStep], teacher: str
-) -> AnnotatedQuestion | str:
+def _annotate(trace: Any, served: Any, plan: str, steps: Sequence[AnnotatedStep], teacher: str) -> AnnotatedQuestion:
     try:
         expression = parse(plan) if plan else None
     except ExpressionError:
-        return f"the plan of {trace.info.trace_id} does not parse"
+        raise DroppedError(f"the plan of {trace.info.trace_id} does not parse") from None
     if expression is not None and check(expression):
-        return f"the plan of {trace.info.trace_id} cannot be run"
+        raise DroppedError(f"the plan of {trace.info.trace_id} cannot be run")
     route = served.attributes[ROUTE]
     if isinstance(expression, Atomic):
         route = "single"
     elif expression is not None and route not in ("compound", "complex"):
         route = "complex"
     elif not route:
-        return "asked without a route, and without a plan"
+        raise DroppedError("asked without a route, and without a plan")
     return AnnotatedQuestion.from_json(
         AnnotatedQuestion(
             id=f"collected:{trace.info.trace_id}",

@@ -14,10 +14,33 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn, track
 
+from data_gen.build import build as build_set
+from data_gen.compose import ComposeConfig, list_counts
+from data_gen.compose import compose as compose_questions
+from data_gen.config import load_config
+from data_gen.engines import choose_engine
+from data_gen.inspection import (
+    choose_samples,
+    compare_sets,
+    measure_set,
+    read_place,
+    show_diff,
+    show_set,
+    tabulate_counts,
+    tabulate_dropped,
+)
+from data_gen.leakage import find_leak, load_held_out
+from data_gen.world.blend import blend as divide
+from data_gen.world.generate import generate
 from data_gen.world.questions import ROUTES
+from revelator.config import check_config, read_config, read_yaml
 from revelator.errors import DataError
 from revelator.options import AS_JSON, FOLDER
+from revelator.rows import read_manifest
 from revelator.tasks import TASKS
 from revelator.terminal import mask_controls
 
@@ -28,33 +51,28 @@ from revelator.terminal import mask_controls
 @click.option(
     "--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where it runs."
 )
-@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes of the local engine.")
 @click.option("--allow-single", is_flag=True, help="Build also a set whose plans all have one shape.")
 @AS_JSON
-def build(config: Path, out: Path, engine: str, workers: int, allow_single: bool, as_json: bool) -> None:
+def build(config: Path, out: Path, engine: str, allow_single: bool, as_json: bool) -> None:
     """Build an instruction set from annotated questions.
 
     CONFIG names sources, splits and bounds. Malformed rows are listed and counted; a broken file stops the build and
     leaves OUT as it was. So does a set whose plans all have one shape, because a model that learns it writes no other
-    (--allow-single builds it). After a kill, the same command resumes the build. The engine and its workers change
-    how long a build takes, never the set. The engine `ray` runs on the cluster that RAY_ADDRESS names, on one that was
-    started on this machine, or on one made for the build.
+    (--allow-single builds it). After a kill, the same command resumes the build. The engine changes how long a build
+    takes, never the set: `local` is one process, `ray` the cluster that RAY_ADDRESS names, one that was started on this
+    machine, or one made for the build, with all of its CPUs.
 
     \b
     Examples:
       revelator data build data_gen/configs/real.yaml --out runs/sets/real
       REVELATOR_WORLD=runs/world revelator data build data_gen/configs/world.yaml --out runs/sets/world
-      revelator data build large.yaml --out runs/sets/large --workers 2
+      revelator data build large.yaml --out runs/sets/large --engine ray
       RAY_ADDRESS=10.0.0.1:6379 revelator data build large.yaml --out runs/sets/large --engine ray
       REVELATOR_DATA=~/data revelator data build real.yaml --out sets/real --json
     """
-    from data_gen.build import build as build_set
-    from data_gen.config import load_config
-    from data_gen.engines import choose_engine
-
     if find_spec("pyarrow") is None:  # which rows are written with, after minutes of work
         raise ModuleNotFoundError(name="pyarrow")
-    settings, chosen = load_config(config), choose_engine(engine, workers)
+    settings, chosen = load_config(config), choose_engine(engine)
     with _explain_write_errors(out), _show_progress() as show:
         manifest = build_set(settings, out, show, engine=chosen, allow_single=allow_single)
     _show_set(manifest, as_json)
@@ -76,12 +94,6 @@ def inspect(folder: Path, task: str | None, split: str, count: int, as_json: boo
       revelator data inspect runs/sets/real
       revelator data inspect runs/sets/real --task translate_bnf --split dev --n 20
     """
-    from rich.console import Console
-
-    from data_gen.inspection import choose_samples, measure_set
-    from data_gen.tables import show_set
-    from revelator.rows import read_manifest
-
     manifest = read_manifest(folder)
     chosen, measured = choose_samples(folder, split, task, count), measure_set(folder, split)
     if as_json:
@@ -97,9 +109,8 @@ def inspect(folder: Path, task: str | None, split: str, count: int, as_json: boo
 @click.command()
 @click.argument("old", type=FOLDER)
 @click.argument("new", type=FOLDER)
-@click.option("--n", "count", type=click.IntRange(0), default=3, show_default=True, help="Records shown of each kind.")
 @AS_JSON
-def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
+def diff(old: Path, new: Path, as_json: bool) -> None:
     """Say what changed from the set OLD to the set NEW.
 
     Configuration, hashes of prompts, grammar and inputs, records added, removed and changed, and, as a warning,
@@ -109,16 +120,10 @@ def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
     \b
     Examples:
       revelator data diff runs/sets/old runs/sets/new
-      revelator data diff runs/sets/old runs/sets/new --n 20
       revelator data diff runs/sets/old runs/sets/new --json | jq .records.task
     """
-    from rich.console import Console
-
-    from data_gen.inspection import compare_sets
-    from data_gen.tables import show_diff
-
     try:
-        found = compare_sets(old, new, count)
+        found = compare_sets(old, new)
     except DataError as error:
         error.exit_status = 2
         raise
@@ -165,9 +170,6 @@ def world(
       revelator data world --size 8000 --route complex --out runs/world --blend runs/blend
       revelator data world --size 8000 --operators --out runs/operators
     """
-    from data_gen.world.blend import blend as divide
-    from data_gen.world.generate import generate
-
     with _explain_write_errors(out), _show_progress() as show:
         manifest = generate(
             size,
@@ -209,12 +211,6 @@ def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
       revelator data leaks runs/sets/world runs/world --held-out held_out.sha256
       revelator data leaks runs/sets/* corpus.jsonl.gz --held-out held_out.sha256 --json
     """
-    from rich.console import Console
-    from rich.progress import track
-
-    from data_gen.inspection import read_place
-    from data_gen.leakage import find_leak, load_held_out
-
     held, looked, console = load_held_out(held_out), Counter(records=0, texts=0), Console(stderr=True)
     if not held:
         raise DataError("no hashes stand there", where=str(held_out), hint="`sha256  name` a line: docs/sources.md")
@@ -252,10 +248,6 @@ def compose(config: Path, out: Path, force: bool, as_json: bool) -> None:
       revelator data compose data_gen/configs/compose/single-step.yaml --out runs/composed
       revelator data build data_gen/configs/pretrain-composed.yaml --out runs/sets/composed
     """
-    from data_gen.compose import ComposeConfig, list_counts
-    from data_gen.compose import compose as compose_questions
-    from revelator.config import read_config
-
     settings = read_config(config, ComposeConfig)
     with _explain_write_errors(out), _show_progress() as show:
         progress = partial(show, "questions", total=settings.size)
@@ -292,15 +284,10 @@ def teach(config: Path, out: Path, as_json: bool) -> None:
       OPENAI_API_KEY=… revelator data teach mine.yaml --out runs/mine --json
       revelator data inspect runs/taught/set
     """
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
     from data_gen.teacher.compound import write_compound
     from data_gen.teacher.config import CompoundConfig, TeachConfig
     from data_gen.teacher.teach import count_questions
     from data_gen.teacher.teach import teach as annotate
-    from revelator.config import check_config, read_yaml
 
     value, sizes = read_yaml(config), dict[str, int]()
     with _show_progress() as show:
@@ -320,11 +307,9 @@ def teach(config: Path, out: Path, as_json: bool) -> None:
         except KeyboardInterrupt:
             click.echo("stopped: the answers so far are kept, and the same command goes on", err=True)
             raise
-    console, table = Console(stderr=True), Table("not kept because", "questions")
-    for reason, count in sorted(work.dropped.items()):
-        table.add_row(escape(reason), f"{count:,}")
+    console = Console(stderr=True)
     if work.dropped:
-        console.print(table)
+        console.print(tabulate_dropped(work.dropped))
     if work.stopped:
         console.print("The budget is spent: the set is what was done. A larger one goes on from here.", style="yellow")
     _show_set(manifest, as_json)
@@ -337,12 +322,8 @@ def teach(config: Path, out: Path, as_json: bool) -> None:
 
 def _show_set(manifest: dict[str, Any], as_json: bool) -> None:
     """What a set holds, and, on standard error, what was left out of it."""
-    from rich.console import Console
-
-    from data_gen.tables import tabulate_counts, tabulate_dropped
-
     if manifest["dropped"]:
-        Console(stderr=True).print(tabulate_dropped(manifest))
+        Console(stderr=True).print(tabulate_dropped(manifest["dropped"], manifest["refused_rows"]))
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
     else:
@@ -353,10 +334,6 @@ def _show_set(manifest: dict[str, Any], as_json: bool) -> None:
 def _show_progress() -> Iterator[Callable[..., None]]:
     """Yields a function that shows how far something is. Its first call draws the bars, so that an error before it
     stands alone."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     bars = Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True))
     tasks: dict[str, Any] = {}

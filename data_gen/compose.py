@@ -6,6 +6,10 @@ many. What a composed question asks is mostly nonsense, and nobody knows its ans
 and that its words are copied, which other names alone (`data_gen.augment.substitution`) do not. A question has one of
 the six graphs of MuSiQue (Trivedi et al. 2022, table 1).
 
+Joined questions are compound ones about one thing: "Who wrote Ost, and when did Ost appear?" What two questions are
+about is the title of the page that answers them, or a name that both mention (`data_gen.augment.clauses`). Each part
+stays as it was asked, so its answer is known to be found alone.
+
 OUT/questions.jsonl   annotated questions, a source of format `world`
 OUT/manifest.json     the configuration, what was read and drawn, and the digest of the questions; written last
 """
@@ -13,28 +17,27 @@ OUT/manifest.json     the configuration, what was read and drawn, and the digest
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from data_gen.annotate.plan import GoldStep, UnplannableError, plan
+from data_gen.annotate.plan import GoldStep, plan
 from data_gen.annotate.wording import list_relation_questions, name_answer, tidy
 from data_gen.augment.clauses import UNREADABLE, Clause, read_clause
 from data_gen.augment.substitution import load_names
 from data_gen.config import QuestionSource
 from data_gen.everyday.questions import Asker
-from data_gen.joining import Joiner
 from data_gen.leakage import Admission
-from data_gen.questions import QUESTIONS, AnnotatedQuestion, check_place, write_questions
-from data_gen.sources.formats import READERS
-from data_gen.sources.rows import count_outcome
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, DroppedError, check_place, write_questions
+from data_gen.records import hash_fraction
+from data_gen.sources.formats import read_questions
 from revelator import plans
-from revelator.config import FilePath
+from revelator.config import FilePath, Share, Strict
 from revelator.errors import DataError
 from revelator.files import sha256_file, staged_folder, write_json
 from revelator.plans import doubts, parse
@@ -43,27 +46,15 @@ KIND = "set of composed questions"
 PATIENCE = 100  # draws for each question wanted
 
 
-class SingleSource(QuestionSource):
-    """A source of single questions; what only a set asks of its sources is refused."""
-
-    @model_validator(mode="after")
-    def _is_no_part_of_a_set(self) -> SingleSource:
-        if unused := self.model_fields_set & {"tasks", "sub_questions", "size"}:
-            raise ValueError(f"composing takes no {', '.join(sorted(unused))} of a source")
-        return self
-
-
-class ComposeConfig(BaseModel):
+class ComposeConfig(Strict):
     """What to compose. Of the sources the questions of route single are taken; `names` is as in a set's `augment`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     seed: int = 13
     size: Annotated[int, Field(ge=1)] = 20_000  # questions to write
-    sources: tuple[SingleSource, ...] = ()
-    joined: Annotated[float, Field(ge=0, le=1)] = 0.0  # the share of compound ones (data_gen.joining)
-    everyday: Annotated[float, Field(ge=0, le=1)] = 0.0  # the share of those that need no source (data_gen.everyday)
+    sources: tuple[QuestionSource, ...] = ()
+    joined: Share = 0.0  # the share of compound ones
+    everyday: Share = 0.0  # the share of those that need no source (data_gen.everyday)
     names: FilePath
     held_out: FilePath | None = None
 
@@ -87,8 +78,9 @@ def compose(
     ConfigError for a folder that holds something else, unless `force` is given.
     """
     check_place(out, force, KIND)
-    dropped, licences = Counter[str](), dict[str, None]()
-    singles = list(_read_singles(config, dropped, licences))
+    dropped = Counter[str]()
+    singles = list(_read_singles(config, dropped))
+    licence = ", ".join(dict.fromkeys(single.licence for single in singles)) or "Apache-2.0"
     clauses = list(_read_clauses(singles, dropped))
     random = Random(config.seed)
     names = load_names(Path(config.names))
@@ -113,8 +105,8 @@ def compose(
                     break
                 [kind] = random.choices(list(drawn_by), [shares[kind] for kind in drawn_by])
                 identity = f"{config.name}:{config.seed}-{draw}"
-                question = drawn_by[kind].draw(identity, config.name, ", ".join(licences) or "Apache-2.0")
-                if question is None or admission.find_fault(question):
+                question = drawn_by[kind].draw(identity, config.name, licence)
+                if question is None or not admission.admits(question, Counter()):
                     continue
                 write(question)
                 graphs[plans.to_letters(plans.parse(question.expression))] += 1
@@ -136,26 +128,13 @@ def list_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
-def _read_singles(
-    config: ComposeConfig, dropped: Counter[str], licences: dict[str, None]
-) -> Iterator[AnnotatedQuestion]:
+def _read_singles(config: ComposeConfig, dropped: Counter[str]) -> Iterator[AnnotatedQuestion]:
     """The questions of route single of all sources, each once, without those that are held out."""
-    admission = Admission(config.held_out)
-    for source in config.sources:
-        read = 0
-        for row in READERS[source.format](source.path):
-            if read == source.limit:
-                break
-            if not isinstance(row, AnnotatedQuestion):
-                count_outcome(row, dropped)
-                continue
-            if row.route != "single":
-                dropped["no single question"] += 1
-                continue
-            read += 1
-            licences[source.licence or row.licence] = None
-            if admission.admits(row, dropped):
-                yield row
+    for question in read_questions(config.sources, config.held_out, dropped):
+        if question.route == "single":
+            yield question
+        else:
+            dropped["no single question"] += 1
 
 
 def _read_clauses(singles: Sequence[AnnotatedQuestion], dropped: Counter[str]) -> Iterator[Clause]:
@@ -181,7 +160,7 @@ GRAPHS: dict[tuple[tuple[int, ...], bool], float] = {
 RELATIONS = 0.3  # of the questions of a chain ask for a relation, in the words that plans have for it
 RENAMED = 0.5  # of the spans that stay get another name
 AT_THE_END = 0.75  # of the phrases take the place of the last span
-LONGEST = 44  # words of a composed question
+LONGEST = 44  # words of a question
 
 
 @dataclass(frozen=True)
@@ -222,7 +201,7 @@ class Composer:
             return None
         try:
             planned = plan(question, [replace(step, text=f"{step.text}?") for step in steps], identity)
-        except UnplannableError:
+        except DroppedError:
             return None
         if doubts(parse(planned.expression)):
             return None
@@ -290,3 +269,71 @@ def _replace_spans(text: str, values: Mapping[str, str]) -> str:
 
 def _shift_references(step: GoldStep, by: int) -> GoldStep:
     return GoldStep(re.sub(r"#(\d+)", lambda match: f"#{int(match[1]) + by}", step.text), names=step.names)
+
+
+# Joining
+
+SIZES = {2: 0.8, 3: 0.2}  # parts of a question, and how often
+LINKS = (" and ", ", and ", "? And ", "? ")  # before the last part
+DEV = 0.05  # of the things; their questions are of split dev
+OPENINGS = {
+    "who", "whose", "what", "which", "where", "when", "why", "how", "is", "are", "was", "were", "do", "does",
+    "did", "can", "has", "have", "in", "on", "at",
+}  # fmt: skip
+
+
+class Joiner:
+    """Draws compound questions from single ones. Those about one thing are of one split."""
+
+    def __init__(self, singles: Iterable[AnnotatedQuestion], random: Random) -> None:
+        self._random = random
+        about: dict[str, dict[str, str]] = defaultdict(dict)
+        for single in singles:
+            asked = " ".join(single.question.split()).rstrip("?. ")
+            for thing in sorted(_name_things(single)):
+                about[thing][asked.casefold()] = asked
+        self._groups = [(thing, list(asked.values())) for thing, asked in about.items() if len(asked) > 1]
+        if not self._groups:
+            raise DataError("no two single questions about one thing", hint="give more single questions")
+
+    def draw(self, identity: str, source: str, licence: str) -> AnnotatedQuestion | None:
+        """A compound question with its parts and its plan; None where it came out too long or its plan is doubtful."""
+        thing, group = self._random.choice(self._groups)
+        [size] = self._random.choices(list(SIZES), list(SIZES.values()))
+        parts = self._random.sample(group, min(size, len(group)))
+        expression = plans.Sequence(tuple(plans.Atomic(f"{part}?") for part in parts))
+        question = self._join(parts)
+        if len(question.split()) > LONGEST or doubts(expression):
+            return None
+        return AnnotatedQuestion(
+            id=identity,
+            source=source,
+            licence=licence,
+            split="dev" if hash_fraction(f"joined:{thing}") < DEV else "train",
+            question=question,
+            route="compound",
+            expression=plans.render(expression),
+            parts=tuple(f"{part}?" for part in parts),
+            teacher="joined",
+        )
+
+    def _join(self, parts: list[str]) -> str:
+        link = self._random.choice(LINKS)
+        first, *others = parts
+        if link != "? ":
+            others = [_continue(part) for part in others]
+        *middle, last = others
+        between = link if link == "? " else ", "
+        return between.join([first, *middle]) + link + last + "?"
+
+
+def _name_things(single: AnnotatedQuestion) -> set[str]:
+    titles = {passage.title.casefold() for passage in single.passages if passage.relevant and passage.title}
+    clause = read_clause(single.question)
+    return titles or {span.casefold() for span in clause.spans if len(span) > 4} if clause else titles
+
+
+def _continue(part: str) -> str:
+    """A question as it goes on within a sentence: a name keeps its capital."""
+    opening = part.split()[0].casefold()
+    return part[:1].lower() + part[1:] if opening in OPENINGS else part

@@ -15,13 +15,12 @@ from pydantic import Field, model_validator
 from revelator.config import FilePath, Share, Strict, read_config
 from revelator.tasks import TASKS
 
-Format = Literal[
+Published = Literal[
     "2wiki",
     "break",
     "commonsenseqa",
     "fanoutqa",
     "hotpotqa",
-    "logic",
     "metaqa",
     "musique",
     "nq",
@@ -33,35 +32,36 @@ Format = Literal[
     "webquestions",
     "world",
 ]
+Format = Literal[Published, "logic"]
 
 
-class SourceConfig(Strict):
-    """What to read. `sub_questions` is how many steps of a complex question also become single questions.
+class Source(Strict):
+    """What to read."""
 
-    `path` is a file, its address (`https://…`, `hf://datasets/OWNER/NAME/FILE`), or a data set on the Hub
-    (`hf://datasets/OWNER/NAME?split=train&subset=…`); `pairs` is the format of `question, answer` rows of one's own.
-    `logic` makes logical questions over a corpus of `title, text` rows, or over the folder of a world.
+    path: FilePath  # a file, an address, or a Hub id: `hf://datasets/OWNER/NAME?split=train&subset=…`, or with `/FILE`
+    name: str = ""  # what records carry as their source; the format's own name if empty
+    licence: str = ""  # likewise
+    limit: Annotated[int, Field(ge=1, le=sys.maxsize)] | None = None  # questions read, for a trial
+
+
+class QuestionSource(Source):
+    """Questions to read. `pairs` is the format of `question, answer` rows of one's own."""
+
+    format: Published
+
+
+class SourceConfig(Source):
+    """Questions of a set. `sub_questions` is how many steps of a complex question also become single questions.
+
+    `pairs` is the format of `question, answer` rows of one's own. `logic` makes logical questions over a corpus of
+    `title, text` rows, or over the folder of a world.
     """
 
     format: Format
-    path: FilePath
-    name: str = ""  # what records carry as their source; the format's own name if empty
-    licence: str = ""  # likewise
     sub_questions: Annotated[int, Field(ge=0)] = 1
     tasks: tuple[str, ...] = ()  # the tasks that it gives records for; all if empty
     size: Annotated[int, Field(ge=1)] = 10_000  # questions to make; `logic` alone
-    limit: Annotated[int, Field(ge=1, le=sys.maxsize)] | None = None  # questions read, for a trial
     copies: Annotated[int, Field(ge=0)] | None = None  # in place of those of `augment`: a few rows may count for many
-
-
-class QuestionSource(SourceConfig):
-    """A source whose questions stand in it already."""
-
-    @model_validator(mode="after")
-    def _has_questions(self) -> QuestionSource:
-        if self.format == "logic":
-            raise ValueError("format logic makes questions of its own: use it in the configuration of a set")
-        return self
 
 
 class SplitConfig(Strict):

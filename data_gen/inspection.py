@@ -16,14 +16,17 @@ import heapq
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
-import numpy as np
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.panel import Panel
+from rich.table import Table
 
 from data_gen.leakage import digest_question, digest_text
 from data_gen.questions import QUESTIONS
@@ -33,6 +36,7 @@ from revelator.files import sha256_text
 from revelator.plans.art import number_nodes, parse
 from revelator.rows import COLUMNS, MANIFEST, SPLITS, Row, read_manifest, stream_rows
 from revelator.tasks import TASKS, TRANSLATE_ART
+from revelator.terminal import mask_controls, to_markup
 
 
 def choose_samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Row]]:
@@ -46,21 +50,21 @@ def choose_samples(folder: Path, split: str, task: str | None, count: int) -> di
 def measure_set(folder: Path, split: str) -> dict[str, Any]:
     """Routes of a split by how many questions have them, operators of its trees by how many nodes have them, and of
     each task the median and longest prompt and completion in characters."""
-    found: dict[str, Any] = {"routes": Counter[str](), "operators": Counter[str](), "lengths": {}}
-    sizes: dict[str, list[tuple[int, int]]] = {}
+    routes, operators = Counter[str](), Counter[str]()
+    sizes: dict[str, dict[str, list[int]]] = {}
     for row in stream_rows(folder, split):
-        sizes.setdefault(row.task, []).append((len(row.prompt), len(row.completion)))
+        own = sizes.setdefault(row.task, {"prompt": [], "completion": []})
+        own["prompt"].append(len(row.prompt))
+        own["completion"].append(len(row.completion))
         if row.task == "route":
-            found["routes"][row.label] += 1
+            routes[row.label] += 1
         elif row.task == TRANSLATE_ART.name:
-            found["operators"].update(_list_operators(json.loads(row.gold)))
-    for task in filter(sizes.get, TASKS):
-        middle, longest = np.median(sizes[task], axis=0), np.max(sizes[task], axis=0)
-        names = ("prompt", "completion")
-        found["lengths"][task] = {
-            name: {"median": int(middle[i]), "longest": int(longest[i])} for i, name in enumerate(names)
-        }
-    return found | {name: dict(found[name].most_common()) for name in ("routes", "operators")}
+            operators.update(_list_operators(json.loads(row.gold)))
+    lengths = {
+        task: {part: {"median": int(median(found)), "longest": max(found)} for part, found in sizes[task].items()}
+        for task in filter(sizes.get, TASKS)
+    }
+    return {"routes": dict(routes.most_common()), "operators": dict(operators.most_common()), "lengths": lengths}
 
 
 def _list_operators(tree: str) -> Iterator[str]:
@@ -71,6 +75,7 @@ def _list_operators(tree: str) -> Iterator[str]:
 
 
 KINDS = ("added", "removed", "changed")
+SHOWN = 3  # questions in another split that are shown
 
 
 class Mark(NamedTuple):
@@ -87,8 +92,8 @@ class Mark(NamedTuple):
 Marks = dict[str, Mark]  # by the id of the record
 
 
-def compare_sets(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
-    """The differences as plain values; `same` says whether there are none. Of each kind `samples` records are shown.
+def compare_sets(old: Path, new: Path) -> dict[str, Any]:
+    """The differences as plain values; `same` says whether there are none.
 
     Raises DataError for a folder that is no finished set.
     """
@@ -100,27 +105,22 @@ def compare_sets(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
         "changed": [id for id, mark in a.items() if id in b and mark.content != b[id].content],
     }
     moved = _find_moved(a, b)
-    found: dict[str, Any] = {
+    shown = dict(heapq.nsmallest(SHOWN, moved, key=lambda pair: digest_text(pair[0])))
+    manifest = _list_changes(_summarise(before), _summarise(after))
+    return {
+        "same": not (manifest or any(ids.values())),
         "old": {"folder": str(old), "name": before["config"]["name"], "digest": before["digest"]},
         "new": {"folder": str(new), "name": after["config"]["name"], "digest": after["digest"]},
-        "manifest": _list_changes(_summarise(before), _summarise(after)),
+        "manifest": manifest,
         "records": {name: _count_by(name, ids, a | b) for name in ("task", "source")},
         "questions": {"added": _count_missing(b, a), "removed": _count_missing(a, b)},
-        "moved": dict(sorted(Counter(f"{was} → {now}" for _, was, now in moved).items())),
+        "moved": dict(sorted(Counter(name for _, name in moved).items())),
+        "moved_questions": [f"{shown[row.id]}: {row.question}" for row in _stream_all(new) if row.id in shown],
     }
-    found["same"] = not (found["manifest"] or any(ids.values()))
-    chosen = {kind: heapq.nsmallest(samples, own, key=digest_text) for kind, own in ids.items()}
-    shown = heapq.nsmallest(samples, moved, key=lambda question: digest_text(question[0]))
-    wanted = {id for own in chosen.values() for id in own} | {id for id, _, _ in shown}
-    rows = [_read_values(folder, wanted) for folder in (old, new)]
-    found["samples"] = {
-        kind: [{"id": id, "fields": _list_changes(*(side.get(id, {}) for side in rows))} for id in own]
-        for kind, own in chosen.items()
-    }
-    found["samples"]["moved"] = [
-        {"question": rows[1][id]["question"], "old": was, "new": now} for id, was, now in shown
-    ]
-    return found
+
+
+def _stream_all(folder: Path) -> Iterator[Row]:
+    return (row for split in SPLITS for row in stream_rows(folder, split))
 
 
 def _mark_records(folder: Path) -> Marks:
@@ -134,23 +134,22 @@ def _mark_records(folder: Path) -> Marks:
             mark_question(row.question),
             digest_text(row.group),
         )
-        for split in SPLITS
-        for row in stream_rows(folder, split)
+        for row in _stream_all(folder)
     }
 
 
-def _find_moved(a: Marks, b: Marks) -> list[tuple[str, str, str]]:
-    """Questions of the new set whose text or group stood in another split of the old one: the id of a record, the split
-    where it stood, and the one where it stands."""
+def _find_moved(a: Marks, b: Marks) -> list[tuple[str, str]]:
+    """Questions of the new set whose text or group stood in another split of the old one: the id of a record, and both
+    splits ("train → dev")."""
     before: dict[tuple[str, int], str] = {}
     for mark in a.values():
         before.setdefault(("question", mark.question), mark.split)
         before.setdefault(("group", mark.group), mark.split)
-    moved: dict[int, tuple[str, str, str]] = {}
+    moved: dict[int, tuple[str, str]] = {}
     for id, mark in b.items():
         stood = before.get(("question", mark.question)), before.get(("group", mark.group))
         if other := next((split for split in stood if split not in (None, mark.split)), None):
-            moved.setdefault(mark.question, (id, other, mark.split))
+            moved.setdefault(mark.question, (id, f"{other} → {mark.split}"))
     return list(moved.values())
 
 
@@ -166,12 +165,6 @@ def _count_by(name: str, ids: Mapping[str, Sequence[str]], marks: Marks) -> dict
         for id in own:
             counts.setdefault(getattr(marks[id], name), dict.fromkeys(KINDS, 0))[kind] += 1
     return dict(sorted(counts.items()))
-
-
-def _read_values(folder: Path, ids: Collection[str]) -> dict[str, dict[str, str]]:
-    """All columns of the records with these ids."""
-    rows = (row for split in SPLITS for row in stream_rows(folder, split))
-    return {row.id: asdict(row) for row in rows if row.id in ids}
 
 
 def _summarise(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,9 +240,82 @@ def read_place(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], int | 
         hint = "name a set, a world, a teacher's folder, or a file of rows"
         raise DataError(f"neither {MANIFEST} of a set nor {QUESTIONS} of a world", where=str(place), hint=hint)
     manifest = read_manifest(place)
-    records = (
-        (row.id, list_texts([row.question, row.prompt, row.completion]))
-        for split in SPLITS
-        for row in stream_rows(place, split)
-    )
+    records = ((row.id, list_texts([row.question, row.prompt, row.completion])) for row in _stream_all(place))
     return records, sum(manifest["records"].values())
+
+
+# On a terminal
+
+LONGEST_VALUE = 300  # characters of a field's value
+
+
+def show_set(console: Console, folder: Path, chosen: dict[str, list[Row]], measured: Mapping[str, Any]) -> None:
+    """The data card of a set, what `measure_set` says of it, then the chosen records."""
+    console.print(Markdown(mask_controls((folder / "README.md").read_text(encoding="utf-8"))))
+    routes = ", ".join(f"{route} {count:,}" for route, count in measured["routes"].items())
+    console.print(f"routes: {routes or 'none'}")
+    if nodes := sum(measured["operators"].values()):
+        shares = ", ".join(f"{name} {count / nodes:.3f}" for name, count in measured["operators"].items())
+        console.print(f"operators of {nodes:,} nodes: {shares}")
+    table = Table("task", "prompt: median", "longest", "completion: median", "longest", title="Lengths in characters")
+    for task, each in measured["lengths"].items():
+        cells = [f"{each[part][name]:,}" for part in ("prompt", "completion") for name in ("median", "longest")]
+        table.add_row(task, *cells)
+    console.print(table)
+    for task, records in chosen.items():
+        for record in records:
+            about = " · ".join(x for x in (task, record.source, record.shape, record.id) if x)
+            text = f"{to_markup(record.prompt)}[bold green]{to_markup(record.completion)}[/]"
+            console.print(Panel(text, title=to_markup(about), title_align="left"))
+
+
+def tabulate_counts(manifest: dict[str, Any]) -> Table:
+    """Records by task and split, as the manifest counts them."""
+    by_split = manifest["counts"]["task"]
+    table = Table("task", *by_split, title=f"{to_markup(manifest['config']['name'])}  digest {manifest['digest'][:12]}")
+    for task in TASKS:
+        table.add_row(task, *(f"{counts.get(task, 0):,}" for counts in by_split.values()))
+    table.add_row("all", *(f"{manifest['records'][split]:,}" for split in by_split), style="bold")
+    return table
+
+
+def tabulate_dropped(dropped: Mapping[str, int], refused_rows: Iterable[Mapping[str, Any]] = ()) -> Table:
+    """What was left out: reasons with counts, then the malformed rows that are listed."""
+    table = Table("left out because", "questions", title="Left out")
+    for reason, count in sorted(dropped.items()):
+        table.add_row(to_markup(reason), f"{count:,}")
+    for row in refused_rows:
+        table.add_row(to_markup(f"{row['file']}, line {row['line']}: {row['reason']}"), "")
+    return table
+
+
+def show_diff(console: Console, found: Mapping[str, Any]) -> None:
+    """Prints what `compare_sets` found."""
+    sides = [f"{found[side]['folder']} ({found[side]['digest'][:12]})" for side in ("old", "new")]
+    if found["same"]:
+        console.print(f"{to_markup(sides[0])} and {to_markup(sides[1])} hold the same")
+        return
+    console.print(f"[bold]{to_markup(sides[0])} → {to_markup(sides[1])}[/]")
+    if found["manifest"]:
+        table = Table("manifest", "old", "new", title_justify="left")
+        for name, values in found["manifest"].items():
+            table.add_row(to_markup(name), *("–" if value is None else to_markup(_shorten(value)) for value in values))
+        console.print(table)
+    for name, counts in found["records"].items():
+        if counts:
+            table = Table(f"records by {name}", *KINDS)
+            for value, row in counts.items():
+                table.add_row(to_markup(value), *(f"{row[kind]:,}" for kind in KINDS))
+            console.print(table)
+    console.print("questions: {added:,} added, {removed:,} removed".format(**found["questions"]))
+    if found["moved"]:
+        counted = ", ".join(f"{moved} {count:,}" for moved, count in found["moved"].items())
+        console.print(f"[bold yellow]warning: questions stand in another split than before: {counted}[/]")
+        console.print("An adapter trained on one of the sets may have learnt what the other one measures it on.")
+        for question in found["moved_questions"]:
+            console.print(f"  {to_markup(question)}")
+
+
+def _shorten(value: Any) -> str:
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"

@@ -103,15 +103,11 @@ class Admission:
         self._held_out = load_held_out(Path(held_out)) if held_out else {}
         self._gate = Gate()
 
-    def find_fault(self, question: AnnotatedQuestion) -> str | None:
-        """The reason against a question that is held out or came before; None for a new one, which is remembered."""
-        return find_held_out(self._held_out, question) or self._gate.find_repeat(
-            digest_text(question.id), digest_question(question.question)
-        )
-
     def admits(self, question: AnnotatedQuestion, dropped: Counter[str]) -> bool:
         """Whether a question is let through; a reason against it is counted."""
-        reason = self.find_fault(question)
+        reason = find_held_out(self._held_out, question) or self._gate.find_repeat(
+            digest_text(question.id), digest_question(question.question)
+        )
         if reason:
             dropped[reason] += 1
         return reason is None

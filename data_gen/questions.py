@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
 from revelator import plans
 from revelator.config import find_first_fault
-from revelator.errors import ConfigError, DataError, ExpressionError
+from revelator.errors import ConfigError, DataError, ExpressionError, RevelatorError
 from revelator.files import replace_file
 from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
 from revelator.rows import SPLITS
@@ -48,6 +48,10 @@ CHECKED = ConfigDict(extra="forbid", revalidate_instances="always")  # what a re
 Text = Annotated[str, Field(pattern=r"\S")]
 Route = Annotated[str, Field(pattern=f"^({'|'.join(TASKS['route'].labels or ())})$")]
 Split = Annotated[str, Field(pattern=f"^({'|'.join(SPLITS)}|)$")]
+
+
+class DroppedError(RevelatorError):
+    """A question that nothing can be learnt from; the message is the reason under which it is counted."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,6 @@ PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 class Example:
     """A task's typed input and gold value; `key` tells examples of one question and task apart."""
 
-    task: str
     key: str
     input: Any
     gold: Any
@@ -68,32 +67,30 @@ def make_records(
     """
     letters = plans.to_letters(plans.parse(question.expression)) if question.expression else ""
     names = json.dumps(find_planned_names(question), ensure_ascii=False)
-    for name in (name for name in tasks if not question.tasks or name in question.tasks):
-        bounds = config.task(name)
-        for example in make_examples(question, name, config.seed)[: bounds.per_question]:
-            identity = f"{question.id}/{name}/{example.key}"
+    for task in (TASKS[name] for name in tasks if not question.tasks or name in question.tasks):
+        bounds = config.task(task.name)
+        for example in make_examples(question, task.name, config.seed)[: bounds.per_question]:
+            identity = f"{question.id}/{task.name}/{example.key}"
             if hash_fraction(f"share:{config.seed}:{identity}") < bounds.share:
-                yield _make_record(question, example, identity, letters, names, group)
+                yield _make_record(question, task, example, identity, letters, names, group)
 
 
 def _make_record(
-    question: AnnotatedQuestion, example: Example, identity: str, letters: str, names: str, group: str
+    question: AnnotatedQuestion, task: Task, example: Example, identity: str, letters: str, names: str, group: str
 ) -> Row:
-    task = TASKS[example.task]
-    completion = task.completion(example.gold)
     gold = task.write(example.gold) if task.language else example.gold
-    agreement = question.agreement.get(example.task)
+    agreement = question.agreement.get(task.name)
     return Row(
         id=identity,
         split=question.split,
-        task=example.task,
+        task=task.name,
         source=question.source,
         licence=question.licence,
         teacher=question.teacher,
         group=group,
         question=question.question,
         prompt=task.render(example.input),
-        completion=completion,
+        completion=task.completion(example.gold),
         prompt_hash=task.prompt_hash,
         label=example.gold if task.labels else "",
         shape=letters,
@@ -109,21 +106,21 @@ def make_examples(question: AnnotatedQuestion, task: str, seed: int) -> list[Exa
 
 
 def _make_routes(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
-    yield Example("route", "0", RouteInput(question.question), question.route)
+    yield Example("0", RouteInput(question.question), question.route)
 
 
 def _make_decompositions(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     parts = {"compound": list(question.parts), "single": [question.question]}.get(question.route)
     if parts:
-        yield Example("decompose", "0", DecomposeInput(question.question), parts)
+        yield Example("0", DecomposeInput(question.question), parts)
 
 
 def _make_refinements(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     if question.route == "single":
-        yield Example("refine", "0", RefineInput(question.question), question.question)
+        yield Example("0", RefineInput(question.question), question.question)
     elif question.route == "complex":
         made = [
-            Example("refine", str(i), RefineInput(question.question, _as_known(question.steps[:i])), step.question)
+            Example(str(i), RefineInput(question.question, _as_known(question.steps[:i])), step.question)
             for i, step in enumerate(question.steps)
         ]
         yield from shuffle_by_hash(made, f"{seed}:{question.id}:refine", lambda example: example.key)
@@ -134,9 +131,9 @@ def _make_ends(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     steps = question.steps
     if question.route == "straightforward" or not steps:
         return
-    yield Example("end", "all", EndInput(question.question, _as_known(steps)), "yes")
+    yield Example("all", EndInput(question.question, _as_known(steps)), "yes")
     short = int(hash_fraction(f"{seed}:{question.id}:end") * len(steps))
-    yield Example("end", str(short), EndInput(question.question, _as_known(steps[:short])), "no")
+    yield Example(str(short), EndInput(question.question, _as_known(steps[:short])), "no")
 
 
 def _make_judgements(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
@@ -148,18 +145,13 @@ def _make_judgements(question: AnnotatedQuestion, seed: int) -> Iterator[Example
     for number, passage in enumerate(question.passages):
         if passage.asked:
             shown = RelevanceInput(passage.asked, passage.title, passage.text)
-            yield Example("relevance", f"judged.{number}", shown, "yes" if passage.relevant else "no")
+            yield Example(f"judged.{number}", shown, "yes" if passage.relevant else "no")
     pairs: dict[str, list[Example]] = {"yes": [], "no": []}
     for step, number, shown, helps in pair_passages(question):
         label = "yes" if helps else "no"
         key = f"whole.{number}" if step is None else f"{step}.{number}"
-        pairs[label].append(Example("relevance", key, shown, label))
-    drawn = [
-        shuffle_by_hash(pairs[label], f"{seed}:{question.id}:relevance", lambda e: e.key) for label in ("yes", "no")
-    ]
-    for yes, no in zip(*drawn, strict=False):
-        yield yes
-        yield no
+        pairs[label].append(Example(key, shown, label))
+    yield from _alternate(pairs, f"{seed}:{question.id}:relevance")
 
 
 def pair_passages(question: AnnotatedQuestion) -> Iterator[tuple[int | None, int, RelevanceInput, bool]]:
@@ -178,7 +170,7 @@ def pair_passages(question: AnnotatedQuestion) -> Iterator[tuple[int | None, int
 def _make_translations(task: Task, question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     assert task.language is not None
     if text := question.plan_text(task.language):
-        yield Example(task.name, "0", TranslateInput(question.question), task.language.parse(text))
+        yield Example("0", TranslateInput(question.question), task.language.parse(text))
 
 
 def _make_bnf_translations(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
@@ -197,8 +189,13 @@ def _make_selections(question: AnnotatedQuestion, seed: int) -> Iterator[Example
             for source in question.sources if step.sources else ():
                 shown = SelectInput(asked, source.name, source.kind, source.about)
                 label = "yes" if source.name in step.sources else "no"
-                pairs[label].append(Example("select", f"{number}.{place}.{source.name}", shown, label))
-    drawn = [shuffle_by_hash(pairs[label], f"{seed}:{question.id}:select", lambda e: e.key) for label in ("yes", "no")]
+                pairs[label].append(Example(f"{number}.{place}.{source.name}", shown, label))
+    yield from _alternate(pairs, f"{seed}:{question.id}:select")
+
+
+def _alternate(pairs: dict[str, list[Example]], seed: str) -> Iterator[Example]:
+    """A yes and a no by turns, each drawn by hash, as many of each."""
+    drawn = [shuffle_by_hash(pairs[label], seed, lambda example: example.key) for label in ("yes", "no")]
     for examples in zip(*drawn, strict=False):
         yield from examples
 

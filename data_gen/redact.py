@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from data_gen.questions import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion, DroppedError
 from revelator.config import Strict
 from revelator.errors import ExpressionError
 from revelator.plans import check, parse, render
@@ -39,21 +39,40 @@ class RedactRules(Strict):
     phone_regions: tuple[str, ...]  # ISO 3166 codes; numbers that begin with + are found whatever stands here
 
 
-def redact(question: AnnotatedQuestion, rules: RedactRules) -> AnnotatedQuestion | str:
-    """The question under the rules, or the reason why it is left out; the reason quotes nothing that was found."""
+def redact(question: AnnotatedQuestion, rules: RedactRules) -> AnnotatedQuestion:
+    """The question under the rules. Raises DroppedError with the reason why it is left out, which quotes nothing that
+    was found."""
     row = question.to_json()
-    texts = [text for name in TEXTS for text in _list_texts(row[name])]
-    if rules.secret == "drop" and any(_holds_secret(text) for text in texts):
-        return "holds a secret"
+    texts = list(_list_texts([row[name] for name in TEXTS]))
+    if rules.secret == "drop" and any(map(_holds_secret, texts)):
+        raise DroppedError("holds a secret")
     for kind, recognizer in _open_recognizers(rules.phone_regions).items():
         action: Action = getattr(rules, kind)
         if action == "drop" and any(_find(recognizer, text) for text in texts):
-            return f"holds personal data ({kind})"
+            raise DroppedError(f"holds personal data ({kind})")
         if action == "replace":
-            change = partial(_replace, kind, recognizer)
-            row |= {name: _map_texts(row[name], change) for name in TEXTS}
+            row |= {name: _rewrite_texts(row[name], partial(_replace, kind, recognizer)) for name in TEXTS}
     redacted = AnnotatedQuestion.from_json(row)
-    return redacted if redacted == question or _can_be_run(redacted) else "its plan cannot be run without personal data"
+    if redacted != question and not _can_be_run(redacted):
+        raise DroppedError("its plan cannot be run without personal data")
+    return redacted
+
+
+def _list_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _list_texts(part)
+
+
+def _rewrite_texts(value: Any, rewrite: Callable[[str], str]) -> Any:
+    """The value with every text in it rewritten."""
+    if isinstance(value, str):
+        return rewrite(value)
+    if isinstance(value, dict):
+        return {name: _rewrite_texts(part, rewrite) for name, part in value.items()}
+    return [_rewrite_texts(part, rewrite) for part in value] if isinstance(value, list) else value
 
 
 def _can_be_run(question: AnnotatedQuestion) -> bool:
@@ -114,19 +133,3 @@ def _open_secret_detectors() -> list[Any]:
 
 def _holds_secret(text: str) -> bool:
     return any(next(iter(detector.analyze_string(text)), None) for detector in _open_secret_detectors())
-
-
-def _list_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _list_texts(part)
-
-
-def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {name: _map_texts(part, change) for name, part in value.items()}
-    return [_map_texts(part, change) for part in value] if isinstance(value, list) else value

@@ -49,7 +49,7 @@ def choose_agreed(
     must be more than half of all samples and at least the part `least`. Of its plans the most frequent one is taken,
     the first of equals.
     """
-    plans = _choose_valid(question, samples, coverage)
+    plans = [plan for sample in samples if (plan := _parse_valid(question, sample, coverage))]
     if not plans:
         return "no sample holds"
     letters, count = Counter(map(letters_key, plans)).most_common(1)[0]
@@ -57,10 +57,6 @@ def choose_agreed(
         return "the samples do not agree"
     texts = Counter(render(plan) for plan in plans if letters_key(plan) == letters)
     return AgreedPlan(texts.most_common(1)[0][0], count / len(samples), len(plans))
-
-
-def _choose_valid(question: AnnotatedQuestion, texts: Sequence[str], coverage: float) -> list[Expression]:
-    return [plan for text in texts if (plan := _parse_valid(question, text, coverage))]
 
 
 def _parse_valid(question: AnnotatedQuestion, sample: str, coverage: float) -> Expression | None:
@@ -92,14 +88,10 @@ def check_support(plan: str, asked: Sequence[AskedLeaf]) -> str | None:
     A leaf whose earlier answers are missing is not asked, and finds nothing. What the reader makes of the passages of
     the last leaf does not matter: the embedded one misses many answers that stand there.
     """
-    if any(leaf.is_supported for leaf in _list_answering_leaves(parse(plan), asked)):
+    answering = asked if isinstance(parse(plan), Parallel) else asked[-1:]  # any of those side by side
+    if any(leaf.is_supported for leaf in answering):
         return None
     return "the leaf that answers finds no passage with the known answer"
-
-
-def _list_answering_leaves(plan: Expression, asked: Sequence[AskedLeaf]) -> Sequence[AskedLeaf]:
-    """The leaves that give the answer: any of those side by side, the last of a chain."""
-    return asked if isinstance(plan, Parallel) else asked[-1:]
 
 
 def annotate(

@@ -25,6 +25,7 @@ from rich.table import Table
 
 from data_gen.build import build
 from data_gen.config import SetConfig
+from data_gen.inspection import tabulate_counts, tabulate_dropped
 from data_gen.leakage import Admission
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, write_questions
 from data_gen.records import shuffle_by_hash
@@ -38,7 +39,6 @@ from data_gen.self_training import (
 )
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import count_outcome
-from data_gen.tables import tabulate_counts, tabulate_dropped
 from evaluation.rows import append_rows, progress_bar, read_rows
 from revelator.artifact import DEFAULT_BASE, read_manifest
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
@@ -169,7 +169,7 @@ def self_train(
         click.echo(record)
         return
     if manifest["dropped"]:
-        Console(stderr=True).print(tabulate_dropped(manifest))
+        Console(stderr=True).print(tabulate_dropped(manifest["dropped"], manifest["refused_rows"]))
     known = json.loads(record)
     table = Table("round", "count", title=f"{out}: questions, samples and plans that each test left")
     for name, count in [*known["counts"].items(), *((f"dropped: {why}", n) for why, n in known["dropped"].items())]:

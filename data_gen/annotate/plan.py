@@ -17,18 +17,13 @@ from itertools import islice
 from data_gen.annotate import trees
 from data_gen.annotate.names import find_mention, fold, introduce, recase
 from data_gen.annotate.wording import WordedStep, ask, name_answer, tidy, to_plural
-from data_gen.questions import AnnotatedStep
+from data_gen.questions import AnnotatedStep, DroppedError
 from revelator import plans
-from revelator.errors import RevelatorError
 from revelator.plans.art import Art, Call, Filter, Relate
 from revelator.trace import join_answers
 
 REFERENCE = re.compile(r"#(\d+)(s?)")  # `#n` is the value of step n, `#ns` all its values
 MAX_NAMINGS = 64  # combinations of placeholder names tried before a decomposition is given up
-
-
-class UnplannableError(RevelatorError):
-    """A decomposition that gives no valid expression; the message is the reason under which it is counted."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +70,11 @@ class GoldPlan:
 def plan(question: str, steps: Sequence[GoldStep], seed: str) -> GoldPlan:
     """The expression of a gold decomposition. `seed` (the question's id) decides between equal wordings.
 
-    Raises UnplannableError when references point forward or nowhere, or when no naming binds as annotated.
+    Raises DroppedError when references point forward or nowhere, or when no naming binds as annotated.
     """
     for index, step in enumerate(steps):
         if any(not 0 <= earlier < index for earlier in step.needs):
-            raise UnplannableError("a step refers to a later step or to none")
+            raise DroppedError("a step refers to a later step or to none")
     mentioned = [_spell_names(step, question) for step in steps]
     entities = tuple(dict.fromkeys(s.subject for s in mentioned if s.subject and find_mention(s.subject, question)))
     worded = _word_steps(_introduce_subjects(mentioned, question), question, seed)
@@ -95,7 +90,7 @@ def plan(question: str, steps: Sequence[GoldStep], seed: str) -> GoldPlan:
     )
     tree, expression = next(((tree, found) for tree, found in tries if found), (written, None))
     if expression is None:
-        raise UnplannableError("no naming of the placeholders binds as annotated")
+        raise DroppedError("no naming of the placeholders binds as annotated")
     order = list_leaves(tree)
     known = all(any(step.answers) for step in steps)
     answered = tuple(_answer_step(steps, worded, index) for index in order) if known else ()

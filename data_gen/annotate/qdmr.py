@@ -25,8 +25,9 @@ from data_gen.annotate.phrases import (
     name_attribute,
     word_condition,
 )
-from data_gen.annotate.plan import REFERENCE, GoldStep, UnplannableError
+from data_gen.annotate.plan import REFERENCE, GoldStep
 from data_gen.annotate.wording import is_plural, name_answer, tidy, to_plural, to_singular
+from data_gen.questions import DroppedError
 from revelator.plans.art import Filter
 
 SHORT_FILTER = 4  # words; a longer one is a fact of its own, and so a leaf of its own
@@ -99,7 +100,7 @@ def select(writer: Writer, k: int, text: str) -> StepWords:
     timed = bool(users) and all(TIMED.fullmatch(user) for user in users)
     if is_statement(text) or (timed and re.search(r"\b[a-z]{3,}ed\b", text) and not QUESTION.match(text)):
         if not timed:
-            raise UnplannableError("a step that states something")
+            raise DroppedError("a step that states something")
         return StepWords("event", ask_statement(text), text, folded=True, attribute="event")
     question = ask_phrase(text)
     if question == tidy(text):
@@ -224,7 +225,7 @@ def _write_comparative(writer: Writer, k: int, match: re.Match[str]) -> StepWord
 def _require_name(writer: Writer, number: str) -> tuple[int, ...]:
     by = writer.words[int(number)]
     if by.folded or by.attribute in ("", "answer"):
-        raise UnplannableError("a comparison of something that has no name")
+        raise DroppedError("a comparison of something that has no name")
     return (int(number),)
 
 
@@ -234,7 +235,7 @@ def _write_arithmetic(writer: Writer, k: int, match: re.Match[str]) -> StepWords
     values = [part.strip() for part in re.split(r",|\band\b", operands)]
     values = sorted(values, key=_read_place) if word in ("difference", "sum") else values
     if len(values) < 2:
-        raise UnplannableError("arithmetic of one value")
+        raise DroppedError("arithmetic of one value")
     listed = f"{', '.join(values[:-1])} and {values[-1]}"
     said = {
         "difference": f"what is the difference between {listed}{unit}",
@@ -267,7 +268,7 @@ def _write_intersection(writer: Writer, k: int, match: re.Match[str]) -> StepWor
             many=True,
         )
     if REFERRED.search(what) or not re.fullmatch(r"(?:the )?[^#]+", what):
-        raise UnplannableError("what two things share is not named")
+        raise DroppedError("what two things share is not named")
     noun = what.removeprefix("the ")
     question = tidy(f"which {noun} do {writer.spell('#' + match[2])} and {writer.spell('#' + match[3])} have in common")
     return StepWords(to_singular(find_head(noun)), question, many=is_plural(find_head(noun)), attribute=noun)
@@ -308,7 +309,7 @@ def _write_union(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
 
 
 def _refuse_inner_comparison(writer: Writer, k: int, match: re.Match[str]) -> StepWords:
-    raise UnplannableError("a comparison that is not the last step")
+    raise DroppedError("a comparison that is not the last step")
 
 
 Rule = tuple[str, Callable[[Writer, int, re.Match[str]], StepWords]]
@@ -342,21 +343,21 @@ PARTS = re.compile(
 
 
 def split_steps(decomposition: str) -> list[str]:
-    """The steps of `return …; return …` without that word. Raises UnplannableError where one refers to a later one."""
+    """The steps of `return …; return …` without that word. Raises DroppedError where one refers to a later one."""
     steps = [re.sub(r"^return\s+", "", " ".join(step.split()), flags=re.I) for step in decomposition.split(";")]
     steps = [re.sub(r"(?<!\s)\s+(,|'s\b)|^the (?=#)|(?<!\w)'(?=\w)(?![^']*')", r"\1", step) for step in steps if step]
     steps = [re.sub(r"(?<=\()\s+|(?<!\s)\s+(?=\))", "", step) for step in steps]
     for index, step in enumerate(steps, start=1):
         if any(not 0 < int(number) < index for number in REFERRED_STEP.findall(step)):
-            raise UnplannableError("a step refers to a later step or to none")
+            raise DroppedError("a step refers to a later step or to none")
     return steps
 
 
 def read_gold_steps(decomposition: str) -> list[GoldStep]:
-    """The leaves of a decomposition, `#n` counting leaves from 1. Raises UnplannableError: its message is counted."""
+    """The leaves of a decomposition, `#n` counting leaves from 1. Raises DroppedError: its message is counted."""
     steps = split_steps(decomposition)
     if not steps:
-        raise UnplannableError("a decomposition without steps")
+        raise DroppedError("a decomposition without steps")
     parts = PARTS.fullmatch(steps[-1])
     results = [int(number) for number in REFERRED_STEP.findall(parts[1])] if parts else [len(steps)]
     writer = Writer(steps)
@@ -387,18 +388,12 @@ def _find_needed(said: dict[int, StepWords], results: list[int]) -> set[int]:
 
 
 def _make_gold_step(one: StepWords, place: dict[int, int]) -> GoldStep:
-    text = REFERENCE.sub(lambda match: f"#{place[int(match[1])]}{match[2]}", one.question)
-    names = tuple(dict.fromkeys([one.noun, modify_noun(one.phrase, one.filters, one.noun)]))
-    after = tuple(place[k] for k in one.after)
-    return GoldStep(
-        text, names=names, after=after, call=one.call and _place_call(one.call, place), is_found=one.is_found
-    )
-
-
-def _place_call(call: Filter, place: dict[int, int]) -> Filter:
-    """The call with its references to leaves."""
+    """The step with its references to leaves."""
 
     def move(text: str) -> str:
-        return REFERENCE.sub(lambda match: f"#{place[int(match[1])]}", text)
+        return REFERENCE.sub(lambda match: f"#{place[int(match[1])]}{match[2]}", text)
 
-    return Filter(tuple(map(move, call.entities)), move(call.condition))
+    names = tuple(dict.fromkeys([one.noun, modify_noun(one.phrase, one.filters, one.noun)]))
+    after = tuple(place[k] for k in one.after)
+    call = one.call and Filter(tuple(map(move, one.call.entities)), move(one.call.condition))
+    return GoldStep(move(one.question), names=names, after=after, call=call, is_found=one.is_found)

@@ -6,7 +6,6 @@ Each validator gives None or the reason for which the question is dropped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from data_gen.annotate.names import find_capitalised
 from data_gen.annotate.trees import is_writable
@@ -106,30 +105,18 @@ def check_sources(question: AnnotatedQuestion) -> str | None:
     return None if all(there.issuperset(step.sources) for step in question.steps) else "a step's source is not listed"
 
 
-def measure_coverage(question: AnnotatedQuestion) -> float:
-    """Part of the question's names whose words all occur in its plan or parts; 1.0 if it names nothing."""
+def check_coverage(threshold: float, question: AnnotatedQuestion) -> str | None:
+    """The plan or the parts keep the part `threshold` of the question's names, each with all of its words."""
     planned = normalise(" ".join([question.expression, *question.parts])).split()
     names = question.entities or find_capitalised(question.question)
     covered = [name for name in names if set(normalise(name).split()) <= set(planned)]
-    return len(covered) / len(names) if names else 1.0
-
-
-def check_coverage(threshold: float, question: AnnotatedQuestion) -> str | None:
-    """The plan or the parts keep the names of the question."""
-    if (question.expression or question.parts) and measure_coverage(question) < threshold:
+    if planned and names and len(covered) / len(names) < threshold:
         return f"plan covers less than {threshold:.0%} of the names"
     return None
 
 
 def find_fault(question: AnnotatedQuestion, threshold: float) -> str | None:
     """The first reason against a question, or None."""
-    checks = (
-        check_plan,
-        check_query,
-        check_tree,
-        check_replay,
-        check_relevance,
-        check_sources,
-        partial(check_coverage, threshold),
-    )
-    return next((reason for check in checks if (reason := check(question))), None)
+    checks = (check_plan, check_query, check_tree, check_replay, check_relevance, check_sources)
+    found = next((reason for check in checks if (reason := check(question))), None)
+    return found or check_coverage(threshold, question)

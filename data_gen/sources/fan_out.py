@@ -15,10 +15,10 @@ from typing import Any
 
 from data_gen.annotate.names import find_capitalised, find_mention
 from data_gen.annotate.phrases import find_head
-from data_gen.annotate.plan import GoldPlan, GoldStep, UnplannableError, plan
+from data_gen.annotate.plan import GoldPlan, GoldStep, plan
 from data_gen.annotate.wording import name_answer, to_singular
 from data_gen.leakage import normalise
-from data_gen.questions import AnnotatedQuestion, AnnotatedStep
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep, DroppedError
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
 from revelator import plans
@@ -62,7 +62,7 @@ def _annotate(row: dict[str, Any]) -> AnnotatedQuestion:
     found: list[_Leaf] = []
     _collect(row["decomposition"], found)
     if any(_names_answer_early(leaf.text, question, found[:place]) for place, leaf in enumerate(found)):
-        raise UnplannableError("a step names what only an earlier answer tells")
+        raise DroppedError("a step names what only an earlier answer tells")
     gold = [GoldStep(leaf.text, answers=leaf.values, names=_list_names(leaf.text)) for leaf in found]
     planned = plan(question, gold, identity)
     single = len(found) == 1
@@ -147,10 +147,10 @@ def _mark_values(question: str, found: list[_Leaf], over: int | None) -> tuple[s
 
 
 def _gather_calls(asked: list[tuple[str, _Call]]) -> _Leaf:
-    """One leaf for questions that ask the same of each member. Raises UnplannableError where they do not."""
+    """One leaf for questions that ask the same of each member. Raises DroppedError where they do not."""
     text, alike = Counter(OWN.sub("its", text) for text, _ in asked).most_common(1)[0]
     if alike < 2 or alike < MOSTLY * len(asked):
-        raise UnplannableError("the questions about the members of a list differ")
+        raise DroppedError("the questions about the members of a list differ")
     return _Leaf(text, tuple(call for _, call in asked))
 
 

@@ -29,12 +29,17 @@ def read_question(row: dict[str, Any], *names: str) -> str:
 
 
 def read_texts(row: dict[str, Any], *names: str) -> tuple[str, ...]:
-    """A field that holds a text or a list of texts, each once; a list may also be written out as a text."""
+    """The texts in the first of the fields that the row has."""
     name = next((name for name in names if name in row), names[0])
-    value = _split_items(row[name]) if isinstance(row[name], str) else row[name]
-    if not isinstance(value, list) or not value or not all(isinstance(item, str) and item.strip() for item in value):
-        raise DataError(f"field {name!r} must be a text or a list of texts, found {show(row[name])}")
-    return tuple(dict.fromkeys(" ".join(item.split()) for item in value))
+    return check_texts(name, row[name])
+
+
+def check_texts(name: str, value: Any) -> tuple[str, ...]:
+    """A text or a list of texts, each once; a list may also be written out as a text. `name` is that of the field."""
+    items = _split_items(value) if isinstance(value, str) else value
+    if not isinstance(items, list) or not items or not all(isinstance(item, str) and item.strip() for item in items):
+        raise DataError(f"field {name!r} must be a text or a list of texts, found {show(value)}")
+    return tuple(dict.fromkeys(" ".join(item.split()) for item in items))
 
 
 def _split_items(value: str) -> list[str]:

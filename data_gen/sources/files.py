@@ -1,14 +1,13 @@
 """Rows of a published file or data set, one in memory at a time.
 
-A file holds JSON lines, a JSON array, CSV or parquet, compressed (gzip, bzip2) or not. It is a path, or an address that
-fsspec opens (`https://…`, `hf://datasets/OWNER/NAME/FILE`). A data set of the Hugging Face Hub, or a folder in its
-layout, streams through `datasets`. A line that holds no row, or a row that is not UTF-8, is handed on as
+A file holds JSON lines, a JSON array, CSV or parquet, gzipped or not. It is a path, or an address that
+fsspec opens (`https://…`, `hf://datasets/OWNER/NAME/FILE`). A data set of the Hugging Face Hub streams through
+`datasets`. A line that holds no row, or a row that is not UTF-8, is handed on as
 `MalformedRow`; a file that cannot be read raises DataError.
 """
 
 from __future__ import annotations
 
-import bz2
 import csv
 import gzip
 import io
@@ -29,7 +28,6 @@ from revelator.files import find_delimiter
 CHUNK = 1 << 16
 CELL = 1 << 27  # characters of a cell of CSV
 MEMBER_WITHIN = 1 << 20  # characters in which the named member of an object has to begin
-KEY = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*")\s*:\s*')
 DECODER = json.JSONDecoder()
 
 
@@ -89,24 +87,14 @@ def _decode(text: str) -> Any:
 
 
 def _find_member(text: str, file: IO[str], name: str) -> tuple[str, int | None]:
-    """What has been read, and where in it the elements of the array `name` begin; None if the object has none."""
-    place = 1
-    while True:
-        key = KEY.match(text, place)
-        if key and json.loads(key[1]) == name and text[key.end() : key.end() + 1] == "[":
-            return text, key.end() + 1
-        try:
-            end = DECODER.raw_decode(text, key.end())[1] if key else len(text)
-        except json.JSONDecodeError:
-            end = len(text)
-        if end < len(text):
-            place = end
-        elif re.compile(r"\s*}").match(text, place) or len(text) > MEMBER_WITHIN:
+    """What has been read, and where in it the elements of the array `name` begin, before which the object has plain
+    values alone; None if it has no such array."""
+    start = re.compile(rf'\{{[^\[\]{{}}]*"{name}"\s*:\s*\[')
+    while not (found := start.match(text)):
+        if len(text) > MEMBER_WITHIN or not (more := file.read(CHUNK)):
             return text, None
-        elif more := file.read(CHUNK):
-            text += more
-        else:
-            return text, None
+        text += more
+    return text, found.end()
 
 
 def _read_array(text: str, file: IO[str], path: str, line: int) -> Generator[tuple[int, Any], None, str]:
@@ -169,17 +157,28 @@ def read_file_rows(path: str, member: str = "") -> Iterator[tuple[int, Any]]:
         raise DataError("the file has no row", where=path, hint="give rows below a header, or JSON lines")
 
 
+def read_objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line and fields of each row, every one of which must be an object. Raises DataError for one that is not."""
+    for line, row in read_file_rows(path):
+        if not isinstance(row, dict):
+            reason = row.reason if isinstance(row, MalformedRow) else "not an object"
+            raise DataError(
+                reason, where=f"{path}, line {line}", hint="give rows of named fields, as they were published"
+            )
+        yield line, row
+
+
 def make_unreadable_error(place: str, error: Exception) -> DataError:
-    """Makes one clear error for a file, folder or Hub data set, whichever library tried to read it."""
+    """Makes one clear error for a file or Hub data set, whichever library tried to read it."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
     hint = "check the address and the network, or fetch the data and give its path" if "://" in place else None
-    if Path(place.partition("?")[0]).is_dir():
-        hint = "give one of its files, or a folder that holds nothing but the files of one data set"
+    if Path(place).is_dir():
+        hint = "give one of its files"
     return DataError(f"cannot be read: {(reason or type(error).__name__)[:240]}", where=place, hint=hint)
 
 
 def _read_rows(path: str, member: str) -> Iterator[tuple[int, Any]]:
-    name = path.removesuffix(".gz").removesuffix(".bz2")
+    name = path.removesuffix(".gz")
     if name.endswith(".parquet"):
         yield from _read_parquet(path)
         return
@@ -194,11 +193,7 @@ def _read_rows(path: str, member: str) -> Iterator[tuple[int, Any]]:
 def _open_text(path: str) -> IO[str]:
     raw: Any = _open_binary(path)
     buffered = io.BufferedReader(raw)
-    bytes_read: Any = buffered
-    if buffered.peek(2)[:2] == b"\x1f\x8b":
-        bytes_read = gzip.GzipFile(fileobj=buffered)
-    elif buffered.peek(3)[:3] == b"BZh":
-        bytes_read = bz2.BZ2File(buffered)
+    bytes_read: Any = gzip.GzipFile(fileobj=buffered) if buffered.peek(2)[:2] == b"\x1f\x8b" else buffered
     # a byte that is not UTF-8 goes through as a surrogate: `find_encoding_fault` then finds it in its own line
     return io.TextIOWrapper(bytes_read, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
@@ -220,25 +215,23 @@ def _read_csv(file: IO[str], path: str, delimiter: str) -> Iterator[tuple[int, A
     header = next(reader, [])
     if twice := sorted({name for name in header if header.count(name) > 1}):
         raise DataError(f"two columns are called {twice[0]!r}", where=f"{path}, line 1", hint="rename or remove one")
-    before = reader.line_num
     while True:
+        line = reader.line_num + 1
         try:
-            values = next(reader)
-        except StopIteration:
-            return
+            values = next(reader, None)
         except csv.Error as error:
             if "expected after" not in str(error):  # the file ends, or a field, within a quote that nothing closes
                 raise
-            yield before + 1, MalformedRow(f"not CSV: {error}")
-            before = reader.line_num
+            yield line, MalformedRow(f"not CSV: {error}")
             continue
+        if values is None:
+            return
         if reason := find_encoding_fault("".join(values)):
-            yield before + 1, MalformedRow(reason)
+            yield line, MalformedRow(reason)
         elif len(values) == len(header):
-            yield before + 1, dict(zip(header, values, strict=True))
+            yield line, dict(zip(header, values, strict=True))
         elif values:
-            yield before + 1, MalformedRow(f"the header has {len(header)} columns, the row {len(values)}")
-        before = reader.line_num
+            yield line, MalformedRow(f"the header has {len(header)} columns, the row {len(values)}")
 
 
 def _read_parquet(path: str) -> Iterator[tuple[int, Any]]:
@@ -256,13 +249,13 @@ HUB = re.compile(r"hf://datasets/[^/?]+/[^/?]+(?:\?.*)?")
 
 
 def is_dataset(place: str) -> bool:
-    """Whether `place` is `hf://datasets/OWNER/NAME`, or a folder; `?split=…&subset=…` may follow either."""
-    return HUB.fullmatch(place) is not None or Path(place.partition("?")[0]).is_dir()
+    """Whether `place` is `hf://datasets/OWNER/NAME`; `?split=…&subset=…` may follow."""
+    return HUB.fullmatch(place) is not None
 
 
 def read_dataset_rows(place: str) -> Iterator[tuple[int, Any]]:
     """Number and value of each row of one split (`train` unless named). Raises DataError if it cannot be read."""
-    name, _, query = place.partition("?")  # of the Hub with `hf://`: no folder of that name is read in its stead
+    name, _, query = place.partition("?")  # with `hf://`: no folder of that name is read in its stead
     wanted = parse_qs(query)
     if unknown := sorted(set(wanted) - {"split", "subset"}):
         raise DataError(f"unknown {', '.join(unknown)}", where=place, hint="write NAME?split=train&subset=default")

@@ -14,9 +14,8 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
 
-from data_gen.annotate.plan import UnplannableError
 from data_gen.annotate.trees import render_tree
-from data_gen.questions import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion, DroppedError
 from data_gen.sources import fields
 from data_gen.sources.files import read_file_rows
 from data_gen.sources.rows import FAULTS, Outcome, read_annotated
@@ -51,7 +50,7 @@ def read_metaqa(path: Path | str) -> Iterator[Outcome]:
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         asked, wording, topic, answers = _read_question(row)
         if not ways[wording]:
-            raise UnplannableError("no path of the graph answers a question of this wording")
+            raise DroppedError("no path of the graph answers a question of this wording")
         exact = (way for way in ways[wording] if _follow(edges, topic, way) == answers)
         way = next(exact, ways[wording][0])  # the graph lacks some facts
         return AnnotatedQuestion(
@@ -104,8 +103,8 @@ def _choose_ways(path: Path | str, edges: Edges) -> dict[str, list[Way]]:
     return {wording: [way for way, _ in ways.most_common()] for wording, ways in counted.items()}
 
 
-def _list_steps(names: Set[str], edges: Edges) -> Set[Step]:
-    return {step for name in names for step in edges[name]}
+def _list_steps(names: Set[str], edges: Edges) -> list[Step]:
+    return sorted({step for name in names for step in edges[name]})
 
 
 def _follow(edges: Edges, topic: str, way: Way) -> Set[str]:

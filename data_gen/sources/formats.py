@@ -1,11 +1,19 @@
-"""The published formats by name."""
+"""The published formats by name, and the questions of several sources as one stream."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+from data_gen.config import QuestionSource
+from data_gen.leakage import Admission
+from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.fan_out import read_fan_out
 from data_gen.sources.film_graph import read_metaqa
 from data_gen.sources.multi_hop import read_break, read_hotpot, read_musique, read_strategy, read_two_wiki
-from data_gen.sources.rows import read_world
+from data_gen.sources.rows import count_outcome, read_world
 from data_gen.sources.single_step import (
     read_commonsense,
     read_natural_questions,
@@ -33,3 +41,18 @@ READERS = {
     "webquestions": read_web_questions,
     "world": read_world,
 }
+
+
+def read_questions(
+    sources: Iterable[QuestionSource], held_out: str | None, dropped: Counter[str]
+) -> Iterator[AnnotatedQuestion]:
+    """Each question of the sources once, under the name and licence that its source is given, without those that are
+    held out. What is left out is counted by reason. Raises DataError for a source that cannot be read."""
+    admission = Admission(held_out)
+    for source in sources:
+        for outcome in islice(READERS[source.format](source.path), source.limit):
+            if not isinstance(outcome, AnnotatedQuestion):
+                count_outcome(outcome, dropped)
+            elif admission.admits(outcome, dropped):
+                name, licence = source.name or outcome.source, source.licence or outcome.licence
+                yield replace(outcome, source=name, licence=licence)

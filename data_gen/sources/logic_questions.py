@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +25,7 @@ from data_gen.sources.logic_topics import LITTLE, Topic, read_topics
 from data_gen.sources.logic_wording import list_phrases, word_query
 from data_gen.sources.rows import Outcome
 from revelator.errors import DataError
+from revelator.plans.grammar import write_string
 from revelator.plans.logic import And, Not, Or, Query, Term, holds, parse, render, terms
 
 NEGATED = 0.35  # chance of NOT before a term of a drawn shape
@@ -47,21 +47,7 @@ def list_templates(size: int = 3) -> list[str]:
 
 def fill_template(template: str, texts: Sequence[str]) -> Query:
     """The query of a template for its terms."""
-    return _fill_terms(_parse_template(template), texts)
-
-
-@cache
-def _parse_template(template: str) -> Query:
-    return parse(re.sub(r"\{(\d+)\}", r'"\1"', template))
-
-
-def _fill_terms(query: Query, texts: Sequence[str]) -> Query:
-    """The query with `texts` for the terms, whose texts are their numbers."""
-    if isinstance(query, Term):
-        return Term(texts[int(query.text)])
-    if isinstance(query, Not):
-        return Not(_fill_terms(query.operand, texts))
-    return type(query)(tuple(_fill_terms(part, texts) for part in query.operands))
+    return parse(template.format(*map(write_string, texts)))
 
 
 def draw_query(texts: Sequence[str], rng: random.Random) -> Query:
@@ -125,7 +111,9 @@ def make_logical_questions(
         split = splits.choose(rng.random())
         free = split != "train" and rng.random() < 0.5
         chosen = _draw_topics(pools[split], rng.choices(list(SIZES), list(SIZES.values()))[0], rng, free)
-        query = _make_query([topic.text for topic in chosen], rng)
+        texts = [topic.text for topic in chosen]
+        short = len(texts) <= 3
+        query = fill_template(rng.choice(list_templates(len(texts))), texts) if short else draw_query(texts, rng)
         worded = word_query(query, rng, free)
         spelt = dict(zip(map(str.lower, terms(query)), chosen, strict=True))
         ordered = [spelt[text.lower()] for text in terms(worded.query)]
@@ -197,10 +185,6 @@ def _draw_aspect(topic: Topic, rng: random.Random, free: bool) -> Topic:
 
 def _find_content_words(text: str) -> list[str]:
     return list({word for word in normalise(text).split() if word not in LITTLE})
-
-
-def _make_query(texts: Sequence[str], rng: random.Random) -> Query:
-    return fill_template(rng.choice(list_templates(len(texts))), texts) if len(texts) <= 3 else draw_query(texts, rng)
 
 
 def _write_documents(

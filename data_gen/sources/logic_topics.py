@@ -16,7 +16,7 @@ from typing import Any
 from data_gen.annotate.names import MAX_NAME, SAFE_NAME
 from data_gen.annotate.wording import STOP_WORDS
 from data_gen.leakage import normalise
-from data_gen.sources.files import MalformedRow, read_file_rows
+from data_gen.sources.files import read_objects
 from revelator.errors import DataError
 
 FEWEST = 300  # topics that a corpus must give
@@ -56,13 +56,10 @@ def read_topics(path: Path) -> list[Topic]:
     """
     path = path / "passages.jsonl" if path.is_dir() else path
     found: dict[str, Topic] = {}
-    for line, row in read_file_rows(str(path)):
-        if not isinstance(row, dict) or not isinstance(row.get("title"), str):
-            raise DataError(
-                row.reason if isinstance(row, MalformedRow) else "not a document with a `title`",
-                where=f"{path}, line {line}",
-                hint="give JSON lines with title and text, or the folder of a world",
-            )
+    for line, row in read_objects(str(path)):
+        if not isinstance(row.get("title"), str):
+            hint = "give JSON lines with title and text, or the folder of a world"
+            raise DataError("not a document with a `title`", where=f"{path}, line {line}", hint=hint)
         for topic in _read_row(row):
             found.setdefault(normalise(topic.text), topic)
     if len(found) < FEWEST:

@@ -140,25 +140,20 @@ class _Question:
         return self._word_or(plain, denied, groups, level)
 
     def _word_and(self, plain: Sequence[Query], denied: Sequence[Query], groups: Sequence[Query], level: int) -> str:
+        if not groups and not plain:
+            if level == 0 and self.rng.random() < 0.3:
+                return " and ".join(self._word(part, 1) for part in denied)
+            return self._fill_style("pos", self._join_topics("none", denied))
         if not groups:
+            allowed = self._is_closed_and if level and self.bare else None
+            said = self._fill_style("pos", self._join_topics("all", plain, allowed))
             if not denied:
-                return self._fill_style(
-                    "pos", self._join_topics("all", plain, self._is_closed_and if level and self.bare else None)
-                )
-            if not plain:
-                if level == 0 and self.rng.random() < 0.3:
-                    return " and ".join(self._word(part, 1) for part in denied)
-                return self._fill_style("pos", self._join_topics("none", denied))
-            said = self._fill_style(
-                "pos", self._join_topics("all", plain, self._is_closed_and if level and self.bare else None)
-            )
+                return said
             return said + self._word_exclusion("whole" if level == 0 and self.rng.random() < 0.5 else "without", denied)
         closed = [self._word(group, level + 1) for group in groups]
         if not plain and len(groups) == 1 and level == 0 and self.rng.random() < 0.5:
             return closed[0] + self._word_exclusion("whole", denied) if denied else closed[0]
-        cores = (
-            [self._word_and(plain, denied, [], 1)] if plain else [self._word_and([], denied, [], 1)] if denied else []
-        )
+        cores = [self._word_and(plain, denied, [], 1)] if plain or denied else []
         return self._join_phrases("and" if level == 0 else "and_inner", [*cores, *closed], " and also ")
 
     def _word_or(self, plain: Sequence[Query], denied: Sequence[Query], groups: Sequence[Query], level: int) -> str:

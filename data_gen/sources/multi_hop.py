@@ -9,9 +9,9 @@ from typing import Any
 
 from data_gen.annotate import qdmr
 from data_gen.annotate.names import find_mention
-from data_gen.annotate.plan import GoldPlan, GoldStep, UnplannableError, plan
+from data_gen.annotate.plan import GoldPlan, GoldStep, plan
 from data_gen.annotate.trees import compare_answers, render_tree
-from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, DroppedError
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
 from revelator import plans
@@ -151,7 +151,7 @@ def _order_steps(row: dict[str, Any], question: str, supporting: list[str]) -> l
     hops = {"comparison": len(facts), "bridge_comparison": len(facts) // 2}.get(row["type"], 1)
     first, second = facts[:hops], facts[hops:]
     if len(second) not in (0, hops) or (not second and row["type"] != "comparison"):
-        raise UnplannableError(f"the evidences of a {row['type']} question do not pair up")
+        raise DroppedError(f"the evidences of a {row['type']} question do not pair up")
     names = [_find_subject(fact, supporting, question) for fact in first]
     order = sorted(range(hops), key=lambda index: question.find(names[index]))
     steps = [first[index].to_step(names[index]) for index in order]
@@ -172,16 +172,16 @@ def _find_subject(fact: _Fact, supporting: list[str], question: str) -> str:
     for name in (fact.title, fact.subject, *supporting):
         if name and (found := find_mention(name, question)):
             return found
-    raise UnplannableError("the question does not name the subject of its first triple")
+    raise DroppedError("the question does not name the subject of its first triple")
 
 
-def read_hotpot(path: Path | str, source: str = "hotpotqa", licence: str = "CC-BY-SA-4.0") -> Iterator[Outcome]:
-    """Complex questions without a plan; where there is context, each paragraph with its relevance. Other data sets are
-    published in the same format."""
-    return read_annotated(path, lambda row: annotate_hotpot(row, source, licence))
+def read_hotpot(path: Path | str) -> Iterator[Outcome]:
+    """Complex questions without a plan; where there is context, each paragraph with its relevance."""
+    return read_annotated(path, lambda row: annotate_hotpot(row, "hotpotqa", "CC-BY-SA-4.0"))
 
 
 def annotate_hotpot(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
+    """A row of HotpotQA, in whose format other data sets are published, too."""
     asked = fields.read_question(row)
     supporting = {title for title, _ in fields.list_pairs(fields.read_nested(row, "supporting_facts", []))}
     return AnnotatedQuestion(
@@ -209,7 +209,7 @@ def _annotate_strategy(row: dict[str, Any]) -> AnnotatedQuestion:
     if not isinstance(row["answer"], bool):
         raise DataError(f"field 'answer' must be true or false, found {row['answer']!r:.60}")
     if len(steps) == 1:
-        raise UnplannableError("a decomposition of one step, which says the question again")
+        raise DroppedError("a decomposition of one step, which says the question again")
     identity = fields.make_id(row, "strategyqa", asked, "qid", "id")
     planned = plan(asked, [GoldStep(" ".join(step.split())) for step in steps], identity)
     return AnnotatedQuestion(
@@ -238,7 +238,7 @@ def _annotate_break(row: dict[str, Any]) -> AnnotatedQuestion:
     asked = fields.read_question(row, "question_text")
     identity = fields.make_id(row, "break", asked, "question_id")
     if identity.split(":")[1].startswith(ABOUT_PICTURES):
-        raise UnplannableError("a statement about two pictures, no question")
+        raise DroppedError("a statement about two pictures, no question")
     steps = qdmr.read_gold_steps(fields.read_text(row, "decomposition"))
     planned = plan(asked, steps, identity)
     many, listed = len(steps) > 1, isinstance(parse(planned.expression), plans.Sequence)

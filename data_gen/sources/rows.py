@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_gen.annotate.plan import UnplannableError
-from data_gen.questions import QUESTIONS, AnnotatedQuestion, show
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, DroppedError, show
 from data_gen.sources.files import MalformedRow, is_dataset, read_dataset_rows, read_file_rows
 from revelator.errors import DataError
 
@@ -45,16 +44,12 @@ Annotate = Callable[[dict[str, Any]], Any]  # an annotated question, or a row of
 Unfold = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
 
 
-def _keep_whole(row: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    return (row,)
-
-
 def read_annotated(
-    path: Path | str, annotate: Annotate, unfold: Unfold = _keep_whole, member: str = ""
+    path: Path | str, annotate: Annotate, unfold: Unfold = lambda row: (row,), member: str = ""
 ) -> Iterator[Outcome]:
     """Each row of `path` through `annotate`. Raises DataError when the file itself is broken.
 
-    `path` is a file or its address, or a data set of the Hub or a folder (`data_gen.sources.files`). `unfold` gives the
+    `path` is a file or its address, or a data set of the Hub (`data_gen.sources.files`). `unfold` gives the
     questions of a row that holds several. `member` names the list of rows in a file that is one object.
     """
     place, usable = str(path), False
@@ -82,7 +77,7 @@ def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: 
     for question in questions:
         try:
             yield AnnotatedQuestion.from_json(annotate(question))
-        except UnplannableError as reason:
+        except DroppedError as reason:
             yield SkippedRow(str(next((question[key] for key in IDS if question.get(key)), "")), reason.message)
         except FAULTS as error:
             yield RefusedRow(place, line, _describe_fault(error, question))

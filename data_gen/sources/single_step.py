@@ -13,9 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from data_gen.annotate.plan import UnplannableError
 from data_gen.leakage import normalise
-from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep, DroppedError
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
 from revelator import plans
@@ -67,7 +66,7 @@ def _read_web_answers(row: dict[str, Any]) -> tuple[str, ...]:
     if "targetValue" not in row:
         return fields.read_texts(row, "answer", "answers")
     found = [quoted or plain for quoted, plain in DESCRIPTION.findall(fields.read_text(row, "targetValue"))]
-    return fields.read_texts({"targetValue": [re.sub(r"\\(.)", r"\1", value) for value in found]}, "targetValue")
+    return fields.check_texts("targetValue", [re.sub(r"\\(.)", r"\1", value) for value in found])
 
 
 def _make_reader(
@@ -101,23 +100,12 @@ def read_squad(path: Path | str) -> Iterator[Outcome]:
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         asked = fields.read_question(row)
         if not row["answers"]:
-            raise UnplannableError("the passage does not say the answer")
-        answers = fields.read_texts(
-            {"answers": [answer["text"] for answer in fields.list_objects(row["answers"])]}, "answers"
-        )
-        title = fields.read_text(row, "title").replace("_", " ")
-        return make_single(
-            fields.make_id(row, "squad", asked, "id"),
-            "squad",
-            "CC-BY-SA-4.0",
-            asked,
-            answers,
-            _add_distractor(
-                AnnotatedPassage(title, fields.read_text(row, "passage" if "passage" in row else "context"), True),
-                row.get("others", ()),
-                answers,
-            ),
-        )
+            raise DroppedError("the passage does not say the answer")
+        answers = fields.check_texts("answers", [answer["text"] for answer in fields.list_objects(row["answers"])])
+        title, text = fields.read_text(row, "title").replace("_", " "), fields.read_text(row, "passage", "context")
+        passages = _add_distractor(AnnotatedPassage(title, text, True), row.get("others", ()), answers)
+        identity = fields.make_id(row, "squad", asked, "id")
+        return make_single(identity, "squad", "CC-BY-SA-4.0", asked, answers, passages)
 
     return read_annotated(path, annotate, _list_questions, member="data")
 
@@ -143,7 +131,7 @@ def read_qed(path: Path | str) -> Iterator[Outcome]:
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         asked = fields.read_question(row, "question_text")
         spans = chain.from_iterable(row["original_nq_answers"])
-        answers = fields.read_texts({"original_nq_answers": [span["string"] for span in spans]}, "original_nq_answers")
+        answers = fields.check_texts("original_nq_answers", [span["string"] for span in spans])
         passage = AnnotatedPassage(fields.read_text(row, "title_text"), fields.read_text(row, "paragraph_text"), True)
         others = [AnnotatedPassage(other.title, other.text, False) for other in before if other.title != passage.title]
         before[:] = [passage]

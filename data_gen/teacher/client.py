@@ -54,10 +54,6 @@ class Cache:
         with self._explain_errors():
             self._store.execute("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", values)
 
-    def __len__(self) -> int:
-        with self._explain_errors():
-            return int(self._store.execute("SELECT count(*) FROM calls").fetchone()[0])
-
     def close(self) -> None:
         self._store.close()
 

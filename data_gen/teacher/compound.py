@@ -18,13 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.leakage import Admission, normalise
-from data_gen.questions import QUESTIONS, AnnotatedPassage, AnnotatedQuestion, AnnotatedStep, write_questions
+from data_gen.questions import (
+    QUESTIONS,
+    AnnotatedPassage,
+    AnnotatedQuestion,
+    AnnotatedStep,
+    DroppedError,
+    write_questions,
+)
 from data_gen.records import hash_fraction
-from data_gen.sources.files import MalformedRow, read_file_rows
+from data_gen.sources.files import read_objects
 from data_gen.teacher import replies
-from data_gen.teacher.chats import Prompts
+from data_gen.teacher.chats import Asker, Decision
 from data_gen.teacher.config import CompoundConfig
-from data_gen.teacher.replies import Asker, Decision, DroppedError, SimpleQuestion
+from data_gen.teacher.replies import SimpleQuestion
 from data_gen.teacher.work import Progress, Work, build_set, open_work
 from revelator.errors import DataError
 from revelator.files import sha256_text
@@ -59,15 +66,11 @@ async def _write(config: CompoundConfig, out: Path, work: Work) -> None:
     with write_questions(out / QUESTIONS) as write:
         for split, size in config.sizes:
             own = (topic for topic in topics if topic.split == split)
-            async for question in work.make_each(own, writer.write, partial(_count_wanted, work, work.kept + size)):
+            async for question in work.make_each(own, writer.write, partial(work.count_missing, work.kept + size)):
                 if question is not None and admission.admits(question, work.dropped):
                     write(question)
                     work.kept += 1
     await work.client.close()
-
-
-def _count_wanted(work: Work, enough: int) -> int:
-    return enough - work.kept
 
 
 def _choose_topics(config: CompoundConfig) -> list[Topic]:
@@ -100,15 +103,12 @@ def _choose_split(config: CompoundConfig, title: str) -> str:
 
 
 def _read_documents(config: CompoundConfig) -> Iterator[tuple[str, str]]:
-    for line, row in read_file_rows(config.corpus):
-        if isinstance(row, MalformedRow):
-            raise DataError(row.reason, where=f"{config.corpus}, line {line}")
+    for line, row in read_objects(config.corpus):
         try:
             title, text = " ".join(row["title"].split()), " ".join(row["text"].split())
-        except (TypeError, KeyError, AttributeError) as error:
-            raise DataError(
-                "expected an object with the texts `title` and `text`", where=f"{config.corpus}, line {line}"
-            ) from error
+        except (KeyError, AttributeError) as error:
+            where = f"{config.corpus}, line {line}"
+            raise DataError("expected the texts `title` and `text`", where=where) from error
         if normalise(title) and text:
             yield title, text
 
@@ -116,7 +116,7 @@ def _read_documents(config: CompoundConfig) -> Iterator[tuple[str, str]]:
 class _Writer:
     def __init__(self, config: CompoundConfig, work: Work) -> None:
         self.config = config
-        self.asker = Asker(work.client, Prompts(config.examples, config.seed), config.sampling)
+        self.asker = Asker(work.client, config.sampling)
 
     async def write(self, topic: Topic) -> AnnotatedQuestion:
         """Raises DroppedError with the reason why there is none."""
@@ -128,7 +128,7 @@ class _Writer:
         chosen = sorted(rng.sample(range(len(simple)), min(count, len(simple))))
         parts = [simple[i] for i in chosen]
         data = {"title": topic.title, "questions": [part.question for _, part in parts]}
-        read = replies.expect_combined(topic.title, [part for _, part in parts])
+        read = partial(replies.read_combined, topic.title, [part for _, part in parts])
         written = await self._ask("combine", data, read)
         return self._annotate(topic, written, parts)
 
@@ -144,7 +144,9 @@ class _Writer:
     async def _ask_of_document(self, topic: Topic, text: str, most: int) -> list[SimpleQuestion]:
         data = {"title": topic.title, "text": text, "at_most": most}
         try:
-            return (await self._ask("simple", data, replies.expect_simple_questions(topic.title, text, most))).value
+            return (
+                await self._ask("simple", data, partial(replies.read_simple_questions, topic.title, text, most))
+            ).value
         except DroppedError:
             if len(topic.documents) == 1:
                 raise

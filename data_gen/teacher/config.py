@@ -58,14 +58,13 @@ class BudgetConfig(Strict):
 
 
 class TeacherConfig(Strict):
-    """What teaching and writing compound questions share. `examples` are drawn from the synthetic world, by task."""
+    """What teaching and writing compound questions share."""
 
     name: str
     seed: int = 13
     endpoint: EndpointConfig
     sampling: SamplingConfig = Field(default_factory=lambda: SamplingConfig.model_validate({}))
     budget: BudgetConfig = Field(default_factory=lambda: BudgetConfig.model_validate({}))
-    examples: int = Field(4, ge=0, le=32)
     held_out: FilePath | None = None
     entity_coverage: Share = 0.5
     records: dict[str, TaskConfig] = Field(default_factory=dict)  # bounds of its records, as a set's `tasks`
@@ -78,7 +77,6 @@ class TeachConfig(TeacherConfig):
     tasks: tuple[Teachable, ...] = DEFAULT
     route: Literal["", "straightforward", "single", "compound", "complex"] = ""
     passages: int = Field(6, ge=0)  # judged for each question
-    steps: int = Field(6, ge=1)  # of a chain that is written without a plan
     split: SplitConfig = SplitConfig()
 
 

@@ -1,39 +1,36 @@
 """Questions of any source are annotated by an endpoint, and become an instruction set.
 
-A question gets its route, its plan or parts, and, where there are passages, its steps. With a plan, or parts, the steps
-are their questions, filled in and answered from the passages. Without one (when `translate_bnf` is not among the tasks)
-`refine`, `answer` and `end` write a chain. Either way the last answer must be the known one, where there is one, and
-what the supporting facts say of a passage is never overruled.
+A question gets its route, its plan or parts, and, where there are passages, its steps: the questions of the plan, each
+answered from the passages. The last answer must be the known one, where there is one, and what the supporting facts say
+of a passage is never overruled.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from data_gen.annotate.validation import check_coverage, check_plan, check_query, check_tree, share_answer
 from data_gen.config import TaskConfig
-from data_gen.leakage import Admission, normalise
+from data_gen.leakage import normalise
 from data_gen.questions import (
     QUESTIONS,
     AnnotatedPassage,
     AnnotatedQuestion,
     AnnotatedStep,
+    DroppedError,
     write_questions,
 )
-from data_gen.sources.formats import READERS
-from data_gen.sources.rows import count_outcome
+from data_gen.sources.formats import read_questions
 from data_gen.teacher import replies
-from data_gen.teacher.chats import Prompts
+from data_gen.teacher.chats import Asker, Decision
 from data_gen.teacher.client import Client
 from data_gen.teacher.config import TeachConfig
-from data_gen.teacher.replies import Asker, Check, Decision, DroppedError, check_hops
+from data_gen.teacher.replies import Check, check_hops
 from data_gen.teacher.work import Progress, Work, build_set, open_work
 from revelator.plans import Atomic, Expression, Sequence, bind, leaves, parse, render, substitute
 from revelator.tasks import (
@@ -42,11 +39,8 @@ from revelator.tasks import (
     TRANSLATE_BNF,
     TRANSLATE_LOGIC,
     DecomposeInput,
-    EndInput,
-    RefineInput,
     RelevanceInput,
     RouteInput,
-    Step,
     Task,
     TranslateInput,
 )
@@ -58,7 +52,7 @@ class Annotator:
 
     def __init__(self, client: Client, config: TeachConfig) -> None:
         self.config = config
-        self.ask = Asker(client, Prompts(config.examples, config.seed), config.sampling).ask
+        self.asker = Asker(client, config.sampling)
 
     async def annotate(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
         """Raises DroppedError with the reason why the question is not kept."""
@@ -66,12 +60,15 @@ class Annotator:
         bare = replace(bare, teacher=f"endpoint:{self.config.endpoint.model}")
         route, agreement = self.config.route, {}
         if not route:
-            decision = await self.ask("route", asdict(RouteInput(bare.question)), replies.expect_label("route"))
+            decision = await self._ask_label("route", RouteInput(bare.question))
             route, agreement["route"] = decision.value, decision.agreement
         bare = replace(bare, route=route, agreement=agreement)
         planned = await self._plan(bare)
         judged = await self._judge_passages(planned)
         return await self._add_steps(judged, question)
+
+    async def _ask_label(self, task: str, given: Any) -> Decision:
+        return await self.asker.ask_task(task, given, partial(replies.read_label, task))
 
     async def _plan(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
         """The question with its parts and with a plan in each language that is taught."""
@@ -92,14 +89,14 @@ class Annotator:
         language = task.language
         if language is None or task.name not in self.config.tasks:
             return question
-        read = replies.expect_plan(language, question, checks)
-        made = await self.ask(task.name, asdict(TranslateInput(question.question)), read, language.shape)
+        read = partial(replies.read_plan, language, question, checks)
+        made = await self.asker.ask_task(task.name, TranslateInput(question.question), read, language.shape)
         agreement = {**question.agreement, task.name: made.agreement}
         return replace(question.with_plan(language, made.value), agreement=agreement)
 
     async def _decompose(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
-        read = replies.expect_parts(question, self.config.entity_coverage)
-        made = await self.ask("decompose", asdict(DecomposeInput(question.question)), read)
+        read = partial(replies.read_parts, question, self.config.entity_coverage)
+        made = await self.asker.ask_task("decompose", DecomposeInput(question.question), read)
         agreement = {**question.agreement, "decompose": made.agreement}
         expression = render(Sequence(tuple(Atomic(part) for part in made.value)))
         return replace(question, parts=tuple(made.value), expression=expression, agreement=agreement)
@@ -119,9 +116,9 @@ class Annotator:
     async def _judge(
         self, question: AnnotatedQuestion, passage: AnnotatedPassage, supported: bool
     ) -> tuple[AnnotatedPassage, Decision] | None:
-        data = asdict(RelevanceInput(question.question, passage.title, passage.text))
+        given = RelevanceInput(question.question, passage.title, passage.text)
         try:
-            judged = await self.ask("relevance", data, replies.expect_label("relevance"))
+            judged = await self._ask_label("relevance", given)
         except DroppedError:
             return None
         relevant = judged.value == "yes"
@@ -130,18 +127,16 @@ class Annotator:
         return replace(passage, relevant=relevant), judged
 
     async def _add_steps(self, question: AnnotatedQuestion, source: AnnotatedQuestion) -> AnnotatedQuestion:
-        if not source.passages or question.route == "straightforward":
-            return question
         documents = source.passages
-        if question.expression:
-            steps = await self._run_plan(parse(question.expression), documents)
-        elif "refine" in self.config.tasks:
-            question, steps = await self._write_chain(question, documents)
-        else:
+        if not documents or not question.expression:
             return question
+        steps = await self._run_plan(parse(question.expression), documents)
         if question.route == "compound":
             return replace(question, steps=steps, answers=tuple(answer for step in steps for answer in step.answers))
-        if source.answers and not share_answer(steps[-1].answers, source.answers) and not _is_comparison(question):
+        ends_in_one_leaf = not isinstance(
+            parse(question.expression), Sequence
+        )  # else its answer is compared or counted
+        if source.answers and ends_in_one_leaf and not share_answer(steps[-1].answers, source.answers):
             raise DroppedError("the steps do not reach the known answer")
         answers = source.answers or steps[-1].answers
         return replace(question, steps=steps, passages=_join_passages(question, steps, documents), answers=answers)
@@ -156,29 +151,10 @@ class Annotator:
             steps.append(await self._answer(substitute(leaf.text, known), documents))
         return tuple(steps)
 
-    async def _write_chain(
-        self, question: AnnotatedQuestion, documents: tuple[AnnotatedPassage, ...]
-    ) -> tuple[AnnotatedQuestion, tuple[AnnotatedStep, ...]]:
-        steps: list[AnnotatedStep] = []
-        shares: dict[str, list[float]] = {"refine": [], "end": []}
-        while len(steps) < self.config.steps:
-            known = tuple(Step(step.question, step.answers) for step in steps)
-            data = asdict(RefineInput(question.question, known))
-            asked = await self.ask("refine", data, replies.expect_next_question(steps))
-            steps.append(await self._answer(asked.value, documents))
-            known = (*known, Step(steps[-1].question, steps[-1].answers))
-            end = await self.ask("end", asdict(EndInput(question.question, known)), replies.expect_label("end"))
-            shares["refine"].append(asked.agreement)
-            shares["end"].append(end.agreement)
-            if end.value == "yes":
-                agreement = {task: sum(own) / len(own) for task, own in shares.items()}
-                return replace(question, agreement={**question.agreement, **agreement}), tuple(steps)
-        raise DroppedError(f"end: no end after {self.config.steps} steps")
-
     async def _answer(self, asked: str, documents: tuple[AnnotatedPassage, ...]) -> AnnotatedStep:
         shown = [{"title": document.title, "text": document.text} for document in documents]
         data = {"question": asked, "documents": shown}
-        found = (await self.ask("answer", data, replies.expect_answers(documents))).value
+        found = (await self.asker.ask("answer", data, partial(replies.read_answers, documents))).value
         said = f" {normalise(found[0])} "
         pages = [d for d in documents if d.relevant] or documents  # where the source tells, the supporting ones
         return AnnotatedStep(asked, found, next((d.title for d in pages if said in f" {normalise(d.text)} "), ""))
@@ -192,11 +168,6 @@ def _join_passages(
     judged = {p.title for p in question.passages}
     own = [replace(p, relevant=p.relevant or p.title in pages) for p in question.passages]
     return (*own, *(replace(d, relevant=True) for d in documents if d.title in pages - judged))
-
-
-def _is_comparison(question: AnnotatedQuestion) -> bool:
-    """Whether the plan does not end in one leaf: its answer is compared or counted out of several."""
-    return isinstance(parse(question.expression), Sequence) if question.expression else False
 
 
 def teach(config: TeachConfig, out: Path, progress: Progress) -> tuple[dict[str, Any], Work]:
@@ -216,7 +187,8 @@ def teach(config: TeachConfig, out: Path, progress: Progress) -> tuple[dict[str,
 async def _annotate(config: TeachConfig, out: Path, work: Work) -> None:
     annotator = Annotator(work.client, config)
     with write_questions(out / QUESTIONS) as write:
-        async for annotated in work.make_each(read_questions(config, work.dropped), annotator.annotate):
+        questions = read_questions(config.sources, config.held_out, work.dropped)
+        async for annotated in work.make_each(questions, annotator.annotate):
             if annotated is not None:
                 work.kept += 1
                 write(annotated)
@@ -227,18 +199,4 @@ def count_questions(config: TeachConfig) -> int | None:
     """How many questions will be asked about: what a first reading of the sources gives, where that fetches nothing."""
     if any("://" in source.path for source in config.sources):
         return None
-    return sum(1 for _ in read_questions(config, Counter()))
-
-
-def read_questions(config: TeachConfig, dropped: Counter[str]) -> Iterator[AnnotatedQuestion]:
-    """Each question of the sources once, under the name and licence of its source."""
-    admission = Admission(config.held_out)
-    for source in config.sources:
-        for outcome in islice(READERS[source.format](source.path), source.limit):
-            if not isinstance(outcome, AnnotatedQuestion):
-                count_outcome(outcome, dropped)
-                continue
-            name, licence = source.name or outcome.source, source.licence or outcome.licence
-            question = replace(outcome, parts=(), source=name, licence=licence)
-            if admission.admits(question, dropped):
-                yield question
+    return sum(1 for _ in read_questions(config.sources, config.held_out, Counter()))

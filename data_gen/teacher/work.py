@@ -20,10 +20,9 @@ from typing import Any, TypeVar
 
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.questions import QUESTIONS
+from data_gen.questions import QUESTIONS, DroppedError
 from data_gen.teacher.client import Budget, BudgetSpentError, Cache, Client
 from data_gen.teacher.config import TeacherConfig
-from data_gen.teacher.replies import DroppedError
 from revelator.errors import ConfigError, DataError, RevelatorError
 from revelator.files import hold_lock
 from revelator.language_model import RefusedError
@@ -52,6 +51,10 @@ class Work:
         spent = f" {budget.money:.2f}" if budget.config.price_in or budget.config.price_out else ""
         calls = f"kept {self.kept}  calls {self.client.calls} (+{self.client.cached} known)"
         return f"{calls}  tokens {budget.tokens_in + budget.tokens_out:,}{spent}"
+
+    def count_missing(self, enough: int) -> int:
+        """How many more have to be kept."""
+        return enough - self.kept
 
     async def make_each(
         self, items: Iterable[T], make: Callable[[T], Awaitable[R]], wanted: Callable[[], float] = lambda: math.inf

@@ -120,6 +120,20 @@ ROWS: dict[str, dict[str, Any]] = {
     },
 }
 
+ANNOTATED: dict[str, Any] = {
+    "id": "w:1",
+    "source": "mine",
+    "licence": "CC0-1.0",
+    "split": "train",
+    "question": "Who leads Orn?",
+    "route": "single",
+    "expression": "Who leads Orn?",
+    "steps": [{"question": "Who leads Orn?", "answers": ["Una"], "title": "Orn"}],
+    "answers": ["Una"],
+    "passages": [{"title": "Orn", "text": "Una leads Orn.", "relevant": True}],
+    "entities": ["Orn"],
+}
+
 VALUES = st.none() | st.booleans() | st.integers(-9, 9) | st.text(st.characters(), max_size=4)
 VALUES |= st.lists(VALUES, max_size=3) | st.dictionaries(st.text(max_size=3), VALUES, max_size=2)
 

@@ -1,4 +1,4 @@
-"""Reads sources as a process of its own: `FORMAT PLACE…`, a line of JSON for every row, as soon as it is read."""
+"""Reads sources as a process of its own: `FORMAT PLACE…`, a line of JSON (place and row) for each, at once."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ if __name__ == "__main__":
     for place in sys.argv[2:]:
         try:
             for outcome in READERS[sys.argv[1]](place):
-                print(json.dumps(told(outcome)), flush=True)
+                print(json.dumps([place, told(outcome)]), flush=True)
         except DataError as error:
-            print(json.dumps({"error": error.message, "where": error.where, "hint": error.hint}), flush=True)
+            print(json.dumps([place, {"error": error.message, "where": error.where, "hint": error.hint}]), flush=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from data_gen.config import SetConfig
-from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, write_questions
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, DroppedError, write_questions
 from data_gen.records import make_records, make_sub_questions
 from data_gen.sources.multi_hop import read_musique
 from data_gen.sources.rows import read_world
-from data_gen.teacher.replies import DroppedError, expect_answers
+from data_gen.teacher.replies import read_answers as read_reply
 from revelator.rows import Row
 from training.rewards import Execution, execute, parse, read_answers
 
@@ -58,7 +58,7 @@ def test_an_answer_with_a_semicolon_is_one_answer_from_the_annotation_to_the_rew
 
 @pytest.mark.parametrize("refused", [TITLE, "[]", "[1]", '["Another play"]', '{"answer": "x"}'])
 def test_a_teacher_answers_with_a_list_of_texts_that_stand_in_a_document(refused: str) -> None:
-    read = expect_answers([AnnotatedPassage("Harrow House", f"In 1931 it staged {TITLE}.", True)])
-    assert read(json.dumps([TITLE, "Harrow House"])) == (TITLE, "Harrow House")
+    documents = [AnnotatedPassage("Harrow House", f"In 1931 it staged {TITLE}.", True)]
+    assert read_reply(documents, json.dumps([TITLE, "Harrow House"])) == (TITLE, "Harrow House")
     with pytest.raises(DroppedError):
-        read(refused)
+        read_reply(documents, refused)

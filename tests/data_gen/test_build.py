@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -373,7 +371,7 @@ def test_a_fault_within_a_source_is_the_only_one_that_is_said(config: Path) -> N
     config.write_text(yaml.safe_dump({"name": "t", "sources": sources}))
     with pytest.raises(ConfigError) as caught:
         load_config(config)
-    first, second = caught.value.message.split("\n")
+    first, second = sorted(line.strip() for line in caught.value.message.split("\n"))
     assert first.startswith("sources.0.format = 'bogus': ")
     assert second.endswith(": environment variable NOT_SET_ANYWHERE is not set") and "Value error" not in second
     config.write_text(yaml.safe_dump({"name": "t", "sources": []}))
@@ -390,17 +388,6 @@ def test_a_configuration_that_cannot_be_read_gets_a_hint(tmp_path: Path) -> None
         with pytest.raises(ConfigError, match=message) as caught:
             load_config(tmp_path / name)
         assert caught.value.hint
-
-
-def test_a_folder_that_is_no_data_set_is_refused_by_the_error_alone(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/rows.json").write_text('{"a": 1}\n{oops\n')
-    (tmp_path / "set.yaml").write_text(f"name: t\nsources: [{{format: musique, path: {tmp_path / 'in'}}}]\n")
-    command = [sys.executable, "-c", "from revelator.cli import main; main()", "data", "build"]
-    command += [str(tmp_path / "set.yaml"), "--out", str(tmp_path / "set")]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert ran.stderr.strip().startswith(f"error: {tmp_path / 'in'}: cannot be read: ")
-    assert "hint: give one of its files" in ran.stderr
 
 
 def test_every_shipped_configuration_loads(monkeypatch: pytest.MonkeyPatch) -> None:

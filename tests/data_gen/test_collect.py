@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -205,30 +206,27 @@ def test_an_instruction_in_a_document_gets_no_further_than_a_person_lets_it(
 SECRET = "AKIA" + "QYLPMN5HHHFPZAM2"  # the form of a key, and none
 
 
-@pytest.mark.parametrize(
-    ("question", "plan", "kept", "reason"),
-    [
-        ("Who manages ana@example.org?", "Who is ana@example.org? * Who manages {person}?", "Who manages EMAIL?", ""),
-        ("Whose number is +49 30 901820?", "Whose number is +49 30 901820?", "Whose number is PHONE?", ""),
-        ("Who runs 8.8.8.8?", "Who runs 8.8.8.8?", "Who runs IP?", ""),
-        (f"Who owns {SECRET}?", "Who owns it?", "", "holds a secret"),
-        (f"Who set api_key = '{SECRET[4:]}'?", "Who set it?", "", "holds a secret"),
-        ("Who pays with 4111 1111 1111 1111?", "Who pays?", "", "holds personal data (card)"),
-        ("Where was the director of UHF born in 1943?", "Who directed UHF? * Where was {director} born?", "same", ""),
-    ],
-)
-def test_redacting_replaces_or_leaves_out_by_the_rules(
-    ask: Ask, tmp_path: Path, tracking_server: str, question: str, plan: str, kept: str, reason: str
-) -> None:
-    mlflow.log_expectation(trace_id=ask(question), name="plan", value=plan, source=PERSON)
-    mlflow.log_expectation(trace_id=ask("Another?"), name="plan", value="Who made it?", source=PERSON)
+UHF = "Where was the director of UHF born in 1943?"
+REDACTED = [  # question, plan, the question as it is kept, or the reason why it is left out
+    ("Who manages ana@example.org?", "Who is ana@example.org? * Who manages {person}?", "Who manages EMAIL?", ""),
+    ("Whose number is +49 30 901820?", "Whose number is +49 30 901820?", "Whose number is PHONE?", ""),
+    ("Who runs 8.8.8.8?", "Who runs 8.8.8.8?", "Who runs IP?", ""),
+    (f"Who owns {SECRET}?", "Who owns it?", "", "holds a secret"),
+    (f"Who set api_key = '{SECRET[4:]}'?", "Who set it?", "", "holds a secret"),
+    ("Who pays with 4111 1111 1111 1111?", "Who pays?", "", "holds personal data (card)"),
+    (UHF, "Who directed UHF? * Where was {director} born?", UHF, ""),
+]
+
+
+def test_redacting_replaces_or_leaves_out_by_the_rules(ask: Ask, tmp_path: Path, tracking_server: str) -> None:
+    for question, plan, _, _ in REDACTED:
+        mlflow.log_expectation(trace_id=ask(question), name="plan", value=plan, source=PERSON)
     manifest = collect(tmp_path, tracking_server, "--redact")
-    found = set(read_questions(tmp_path)) - {"Another?"}
-    assert found == ({question if kept == "same" else kept} if kept else set())
-    assert manifest["left_out"] == ({reason: 1} if reason else {}) and manifest["redacted"]["secret"] == "drop"
-    if not kept or kept != "same":
-        written = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir())
-        assert not any(told in written for told in ("ana@", "901820", "8.8.8.8", SECRET[4:], "4111 1111"))
+    assert set(read_questions(tmp_path)) == {kept for _, _, kept, _ in REDACTED if kept}
+    assert manifest["left_out"] == Counter(reason for _, _, _, reason in REDACTED if reason)
+    assert manifest["redacted"]["secret"] == "drop"
+    written = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir())
+    assert not any(told in written for told in ("ana@", "901820", "8.8.8.8", SECRET[4:], "4111 1111"))
 
 
 def test_personal_data_in_a_judged_document_is_redacted_too_and_rules_are_a_file(

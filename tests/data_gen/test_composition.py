@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -16,9 +19,8 @@ from hypothesis import strategies as st
 from data_gen.annotate.validation import find_fault
 from data_gen.annotate.wording import DOERS, list_relation_questions, split_words
 from data_gen.augment.clauses import DID, DOES, read_clause
-from data_gen.compose import ComposeConfig, Composer
+from data_gen.compose import ComposeConfig, Composer, Joiner
 from data_gen.everyday.questions import Asker
-from data_gen.joining import Joiner
 from data_gen.leakage import hash_question
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.sources.rows import read_world
@@ -144,6 +146,29 @@ def test_questions_about_different_things_are_not_joined() -> None:
         Joiner([make_single(1, *ABOUT[0]), make_single(2, *ABOUT[5])], Random(1))
 
 
+JOIN = """
+from random import Random
+from data_gen.compose import Joiner
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
+asked = ["When was the bridge of Orn built?", "Who leads the town of Orn?", "Who met Ada Quill in Marn?"]
+asked += ["Where did Ada Quill live?", "Which river flows through Marn?"]
+pages = tuple(AnnotatedPassage(title, "", True) for title in ("Orn", "Marn", "Ada Quill"))
+singles = [AnnotatedQuestion(q, "own", "own", "train", q, "single", passages=pages) for q in asked]
+joiner = Joiner(singles, Random(1))
+print(*(joiner.draw(str(n), "joined", "own") for n in range(20)))
+"""
+
+
+def test_joined_questions_do_not_depend_on_the_hashes_of_a_process() -> None:
+    drawn = [
+        subprocess.run(
+            [sys.executable, "-c", JOIN], env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE, check=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    ]
+    assert drawn[0] == drawn[1] == drawn[2] != b""
+
+
 @given(st.integers(0, 2**32))
 def test_an_everyday_question_and_its_plan_name_the_same_things(seed: int) -> None:
     drawn = Asker(NAMES, Random(seed)).draw("everyday:1", "everyday", "own")
@@ -216,12 +241,12 @@ def test_the_command_writes_a_source_and_nothing_of_what_is_held_out(config: Pat
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("format: pairs", "format: logic", "makes questions of its own"),
+        ("format: pairs", "format: logic", "sources.0.format"),
         ("size: 60", "size: 0", "size = 0"),
         ("single.jsonl", "absent.jsonl", "absent.jsonl"),
         ("names.txt", "absent.txt", "names cannot be read"),
         ("name: composed", "named: composed", "named"),
-        ("single.jsonl}", "single.jsonl, tasks: [route]}", "takes no tasks"),
+        ("single.jsonl}", "single.jsonl, tasks: [route]}", "sources.0.tasks"),
         ("size: 60", "joined: 0.6\neveryday: 0.6", "together at most 1"),
         ("sources: [{", "sources: []  # [{", "name their files"),
     ],

@@ -29,11 +29,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def make(tmp_path: Path) -> Make:
     """A set of the given rows."""
 
-    def _make(name: str, rows: list[dict[str, Any]], **fields: Any) -> Path:
+    def _make(folder: str, rows: list[dict[str, Any]], **fields: Any) -> Path:
         (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         source = {"format": "world", "path": str(tmp_path / "rows.jsonl"), "sub_questions": 0}
-        build(SetConfig.model_validate({"name": "t", "sources": [source], **fields}), tmp_path / name)
-        return tmp_path / name
+        build(SetConfig.model_validate({"name": "t", "sources": [source], **fields}), tmp_path / folder)
+        return tmp_path / folder
 
     return _make
 
@@ -55,17 +55,13 @@ def test_records_are_counted_by_task_and_source(make: Make, world: list[dict[str
     before = {**changed, "route": "straightforward", "expression": "", "tree": "", "steps": [], "passages": []}
     old = make("old", [before if row is changed else row for row in world if row is not came])
     new = make("new", [row for row in world if row is not gone])
-    found = compare_sets(old, new, 1000)
+    found = compare_sets(old, new)
     assert found["records"]["task"]["route"] == {"added": 1, "removed": 1, "changed": 1}
     assert found["questions"] == {"added": 1, "removed": 1} and not found["moved"]
     assert {name.partition(".")[0] for name in found["manifest"]} <= {"inputs", "shape", "licence"}
     for kind in ("added", "removed", "changed"):
         by_task = sum(row[kind] for row in found["records"]["task"].values())
-        assert by_task == sum(row[kind] for row in found["records"]["source"].values()) == len(found["samples"][kind])
-    (sample,) = [sample for sample in found["samples"]["changed"] if sample["id"] == f"{changed['id']}/route/0"]
-    assert sample["fields"]["completion"] == [" straightforward", " single"]
-    ids = {kind: {sample["id"].split("/")[0] for sample in found["samples"][kind]} for kind in ("added", "removed")}
-    assert ids == {"added": {came["id"], changed["id"]}, "removed": {gone["id"]}}
+        assert by_task == sum(row[kind] for row in found["records"]["source"].values()) > 0
 
 
 def test_the_difference_the_other_way_round_is_the_inverse(make: Make, world: list[dict[str, Any]]) -> None:
@@ -88,7 +84,8 @@ def test_a_question_in_another_split_is_a_warning_under_any_id(make: Make, world
     old, new = make("old", world), make("new", moved)
     found = compare_sets(old, new)
     assert found["moved"] == {"train → dev": 1, "train → test": 1}
-    assert {sample["question"] for sample in found["samples"]["moved"]} == {train[0]["question"], train[1]["question"]}
+    shown = {f"train → dev: {train[0]['question']}", f"train → test: {train[1]['question']}"}
+    assert set(found["moved_questions"]) == shown
     ran = run(old, new)
     said = " ".join(ran.stdout.split())
     assert ran.exit_code == 1
@@ -101,7 +98,7 @@ def test_the_command_prints_tables_or_json_and_ends_as_diff_does(make: Make, wor
     assert ran.exit_code == 1
     for part in ("records by task", "seed", "13", "14", "removed", "shape."):
         assert part in ran.stdout
-    machine = run(old, new, "--json", "--n", 1)
+    machine = run(old, new, "--json")
     assert machine.exit_code == 1 and json.loads(machine.stdout)["manifest"]["config.seed"] == [13, 14]
     trouble = run(old, old.parent)
     assert isinstance(trouble.exception, DataError) and trouble.exception.exit_status == 2
@@ -109,8 +106,9 @@ def test_the_command_prints_tables_or_json_and_ends_as_diff_does(make: Make, wor
 
 def test_control_characters_of_the_data_are_shown_and_never_obeyed(make: Make, world: list[dict[str, Any]]) -> None:
     hostile = [row | {"id": f"{row['id']}\x1b]0;owned\x07", "question": "\x1b[2J" + row["question"]} for row in world]
-    old, new = make("old", world), make("new", hostile)
+    moved = [row | {"split": {"train": "dev"}.get(row["split"], "train")} for row in hostile]
+    old, new = make("old", hostile), make("new", moved, name="\x1b]0;owned\x07")
     looked = CliRunner().invoke(revelator, ["data", "inspect", str(new), "--n", "2"])
-    for ran in (looked, run(old, new, "--n", 20), run(new, old, "--n", 20)):
+    for ran in (looked, run(old, new)):
         assert "·[2J" in ran.stdout and "·]0;owned·" in ran.stdout
         assert all(line.isprintable() for line in ran.stdout.splitlines())

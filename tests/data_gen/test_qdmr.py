@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen.annotate.plan import UnplannableError, plan
+from data_gen.annotate.plan import plan
 from data_gen.annotate.qdmr import read_gold_steps
 from data_gen.annotate.wording import to_plural, to_singular
+from data_gen.questions import DroppedError
 from revelator.plans import bind, check, leaves, parse, render
 
 
@@ -123,7 +124,7 @@ def test_each_operator_asks_in_natural_words(operator: str, decomposition: str, 
     ],
 )
 def test_what_cannot_be_said_is_given_up_with_its_reason(decomposition: str, reason: str) -> None:
-    with pytest.raises(UnplannableError, match=reason):
+    with pytest.raises(DroppedError, match=reason):
         expression(decomposition)
 
 
@@ -149,7 +150,7 @@ def decompositions(draw: st.DrawFn) -> str:
 def test_whatever_is_planned_checks_and_binds_and_leaves_no_mark_behind(decomposition: str) -> None:
     try:
         text = expression(decomposition)
-    except UnplannableError as reason:
+    except DroppedError as reason:
         assert reason.message
         return
     parsed = parse(text)

@@ -46,7 +46,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 def test_a_cluster_that_loses_a_node_builds_the_set_of_the_local_engine(cluster: Cluster, tmp_path: Path) -> None:
     generate(3 * CHUNK, 1, tmp_path / "world")
     source = {"format": "world", "path": str(tmp_path / "world")}
-    config = SetConfig.model_validate({"name": "t", "sources": [source] * 6})
+    config = SetConfig.model_validate({"name": "t", "sources": [source] * 3})
     alone = build(config, tmp_path / "alone")
     arrived: list[int] = []
 
@@ -67,7 +67,7 @@ def test_a_cluster_that_loses_a_node_builds_the_set_of_the_local_engine(cluster:
     together = build(config, tmp_path / "together", lose_a_node, engine=choose_engine("ray"))
     assert [node["Alive"] for node in ray.nodes()].count(False) == 1
     assert {**together, "created": ""} == {**alone, "created": ""}
-    assert sorted(arrived) == sorted(6 * [*range(CHUNK, 3 * CHUNK + 1, CHUNK)])
+    assert sorted(arrived) == sorted(3 * [*range(CHUNK, 3 * CHUNK + 1, CHUNK)])
 
     absent = config.sources[0].model_copy(update={"path": str(tmp_path / "absent.jsonl")})
     broken = config.model_copy(update={"sources": (config.sources[0], absent)})

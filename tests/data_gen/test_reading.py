@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from data_gen.everyday.passages import Teller
 from data_gen.leakage import hash_question
-from data_gen.reading import Bm25, reading
-from data_gen.sources.reading import convert, find_answers, word_step
+from data_gen.reading import Bm25, convert, find_answers, reading, word_step
 from revelator.errors import DataError
 from revelator.reading import Answer, ReadingRow, load_rows
 

@@ -6,8 +6,6 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from data_gen.sources.files import MalformedRow, read_file_rows
@@ -15,7 +13,7 @@ from data_gen.sources.multi_hop import read_musique, read_two_wiki
 from data_gen.sources.rows import RefusedRow, SkippedRow, read_world
 from revelator.errors import DataError
 from revelator.plans import parse, to_letters
-from tests.data_gen.published import VALUES, places, put
+from tests.data_gen.published import ANNOTATED
 
 
 def questions(outcomes) -> dict[str, AnnotatedQuestion]:
@@ -70,13 +68,6 @@ def test_steps_of_evidences_carry_answers_and_the_titles_that_support_them(two_w
     ]
 
 
-def test_lines_arrays_and_gzip_read_the_same(write, two_wiki_rows) -> None:
-    read = [
-        list(read_two_wiki(write(name, two_wiki_rows))) for name in ("a.jsonl", "a.jsonl.gz", "a.json", "a.json.gz")
-    ]
-    assert len(read[0]) == 4 and all(other == read[0] for other in read)
-
-
 def test_a_malformed_row_is_handed_on_with_file_line_and_reason(write) -> None:
     good = {"id": "q", "question": "Who made X?", "question_decomposition": [], "answer": "Y"}
     path = write("m.jsonl", [json.dumps({"id": "a"}), "{oops", json.dumps([1]), json.dumps(good)])
@@ -122,21 +113,6 @@ def test_aliases_that_are_one_text_are_refused_and_not_read_letter_by_letter(wri
     assert outcome.reason == "field 'answer_aliases' must be a list of texts, found 'A. Quill'"
 
 
-ANNOTATED = {
-    "id": "w:1",
-    "source": "mine",
-    "licence": "CC0-1.0",
-    "split": "train",
-    "question": "Who leads Orn?",
-    "route": "single",
-    "expression": "Who leads Orn?",
-    "steps": [{"question": "Who leads Orn?", "answers": ["Una"], "title": "Orn"}],
-    "answers": ["Una"],
-    "passages": [{"title": "Orn", "text": "Una leads Orn.", "relevant": True}],
-    "entities": ["Orn"],
-}
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -157,18 +133,6 @@ def test_a_field_of_the_wrong_kind_is_named(write, change: dict, reason: str) ->
     good, bad = read_world(write("w.jsonl", [ANNOTATED, {**ANNOTATED, **change}]))
     assert isinstance(good, AnnotatedQuestion)
     assert isinstance(bad, RefusedRow) and bad.line == 2 and reason in bad.reason
-
-
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_no_value_in_any_field_stops_the_reading(write, musique_rows, two_wiki_rows, data: st.DataObject) -> None:
-    samples = [(read_world, ANNOTATED), (read_musique, musique_rows[0]), (read_two_wiki, two_wiki_rows[0])]
-    reader, row = data.draw(st.sampled_from(samples))
-    changed = put(row, data.draw(st.sampled_from(places(row))), data.draw(VALUES))
-    _, outcome = reader(write("rows.jsonl", [row, changed]))
-    if isinstance(outcome, AnnotatedQuestion):
-        json.dumps(outcome.to_json(), ensure_ascii=False).encode()
-        assert outcome.question.strip() and all(isinstance(answer, str) for answer in outcome.answers)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path: Path) -> None:

@@ -30,10 +30,10 @@ def lines(rows: list[Any]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """Data sets `owner/plain` with splits in three forms, `owner/subsets` with a card, and `owner/broken`."""
-    root = tmp_path / "hub"
+    root = tmp_path_factory.mktemp("hub")
     for name in ("plain", "subsets", "broken"):
         (root / "owner" / name).mkdir(parents=True)
     plain, subsets, broken = (root / "owner" / name for name in ("plain", "subsets", "broken"))
@@ -58,11 +58,11 @@ def start(hub: Hub, tmp_path: Path) -> Iterator[Start]:
     """Starts a Python module that takes the server for the Hub."""
     started: list[subprocess.Popen[str]] = []
 
-    def _start(*arguments: str, at: Path = ROOT) -> subprocess.Popen[str]:
+    def _start(*arguments: str) -> subprocess.Popen[str]:
         environment = {**hub.environment(tmp_path / "hub-home"), "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", *arguments]
         piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        started.append(subprocess.Popen(command, cwd=at, env=environment, text=True, **piped))
+        started.append(subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **piped))
         return started[-1]
 
     yield _start
@@ -71,42 +71,63 @@ def start(hub: Hub, tmp_path: Path) -> Iterator[Start]:
         process.communicate()
 
 
-def read(start: Start, *places: str, at: Path = ROOT) -> list[dict[str, Any]]:
-    output, said = start("tests.data_gen.read_main", "pairs", *places, at=at).communicate(timeout=280)
-    assert output, said
-    return [json.loads(line) for line in output.splitlines()]
+FILES = {
+    "plain?split=train": "plain/train.jsonl",
+    "plain?split=validation": "plain/validation.jsonl.gz",
+    "plain": "plain/train.jsonl",  # the split is train unless named
+    "subsets?subset=few&split=train": "subsets/few.jsonl",
+    "subsets?subset=all": "subsets/all.jsonl",
+    "plain/train.jsonl": "plain/train.jsonl",
+    "plain/validation.jsonl.gz": "plain/validation.jsonl.gz",
+    "plain/other.parquet": "plain/other.parquet",
+}
+BROKEN_FILES = ("broken/lines.jsonl", "broken/lines.jsonl.gz")
+ABSENT = ("none?split=train", "plain?split=dev", "plain/none.jsonl")
 
 
-def test_data_sets_and_files_of_the_hub_plain_gzipped_or_parquet_read_as_files_of_ones_own(
-    hub: Hub, start: Start
+@pytest.fixture(scope="module")
+def found(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """What one process reads of every place, in a folder that holds another data set of the same name."""
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / "owner/plain").mkdir(parents=True)
+    (folder / "owner/plain/train.jsonl").write_text(lines([{"question": "whose is this", "answer": "mine"}]))
+    places = [f"hf://datasets/owner/{place}" for place in (*FILES, *BROKEN_FILES, *ABSENT)]
+    command = [sys.executable, "-m", "tests.data_gen.read_main", "pairs", *places]
+    environment = {**hub.environment(folder / "hub-home"), "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280)
+    assert ran.stdout, ran.stderr
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for place, row in map(json.loads, ran.stdout.splitlines()):
+        rows.setdefault(place.removeprefix("hf://datasets/owner/"), []).append(row)
+    return rows
+
+
+def test_data_sets_and_files_of_the_hub_plain_gzipped_or_parquet_read_as_files_of_ones_own_and_no_folder_of_the_name(
+    hub: Hub, found: dict[str, list[dict[str, Any]]]
 ) -> None:
-    files = {
-        "plain?split=train": "plain/train.jsonl",
-        "plain?split=validation": "plain/validation.jsonl.gz",
-        "plain": "plain/train.jsonl",  # the split is train unless named
-        "subsets?subset=few&split=train": "subsets/few.jsonl",
-        "subsets?subset=all": "subsets/all.jsonl",
-        "plain/train.jsonl": "plain/train.jsonl",
-        "plain/validation.jsonl.gz": "plain/validation.jsonl.gz",
-        "plain/other.parquet": "plain/other.parquet",
-    }
-    found = read(start, *(f"hf://datasets/owner/{place}" for place in files))
-    own = [told(outcome) for name in files.values() for outcome in READERS["pairs"](hub.root / "owner" / name)]
-    assert len(own) == 20 + 15 + 20 + 3 + 20 + 20 + 15 + 11
-    assert found == own
+    own = {place: list(map(told, READERS["pairs"](hub.root / "owner" / name))) for place, name in FILES.items()}
+    assert [len(rows) for rows in own.values()] == [20, 15, 20, 3, 20, 20, 15, 11]
+    assert {place: found[place] for place in FILES} == own
 
 
-def test_a_row_of_the_hub_that_cannot_be_read_is_refused_with_place_and_reason(start: Start) -> None:
-    places = [f"hf://datasets/owner/broken{which}" for which in ("/lines.jsonl", "/lines.jsonl.gz")]
-    of_file = read(start, *places)
-    for place, rows in zip(places, (of_file[:5], of_file[5:]), strict=True):
+def test_a_row_of_the_hub_that_cannot_be_read_is_refused_with_place_and_reason(
+    found: dict[str, list[dict[str, Any]]],
+) -> None:
+    for place in BROKEN_FILES:
+        rows = found[place]
         assert [row.get("question") for row in rows] == ["who leads orn 0", "who leads orn 1", None, None,
                                                          "who leads orn 3"]  # fmt: skip
-        assert [(row["file"], row["line"]) for row in rows[2:4]] == [(place, 3), (place, 4)]
-        assert (
-            rows[2]["reason"].startswith("not JSON")
-            and rows[3]["reason"] == "field 'answer' is missing; there are question"
-        )
+        where = f"hf://datasets/owner/{place}"
+        assert [(row["file"], row["line"]) for row in rows[2:4]] == [(where, 3), (where, 4)]
+        assert rows[2]["reason"].startswith("not JSON")
+        assert rows[3]["reason"] == "field 'answer' is missing; there are question"
+
+
+def test_what_the_hub_does_not_have_is_named(found: dict[str, list[dict[str, Any]]]) -> None:
+    for place in ABSENT:
+        [error] = found[place]
+        assert error["where"] == f"hf://datasets/owner/{place}"
+        assert "cannot be read: " in error["error"] and error["hint"]
 
 
 def test_a_set_is_built_from_the_hub_and_lists_the_row_that_was_refused(start: Start, tmp_path: Path) -> None:
@@ -127,26 +148,13 @@ def test_a_set_is_built_from_the_hub_and_lists_the_row_that_was_refused(start: S
 @pytest.mark.parametrize("place", ["large?split=train", "large/train.jsonl"])
 def test_rows_are_read_while_the_rest_of_the_file_is_still_to_come(hub: Hub, start: Start, place: str) -> None:
     rows = [{**row, "question": f"who leads orn {n}", "note": "x" * 20_000} for n, row in enumerate(ROWS * 60)]
-    (hub.root / "owner/large").mkdir()
+    (hub.root / "owner/large").mkdir(exist_ok=True)
     (hub.root / "owner/large/train.jsonl").write_text(lines(rows))
+    hub.released.clear()
     hub.held_from = 18 << 20  # of 24 MB; `datasets` asks for 15 at first
     process = start("tests.data_gen.read_main", "pairs", f"hf://datasets/owner/{place}")
     assert process.stdout
     first = process.stdout.readline()
     hub.released.set()
-    assert json.loads(first)["question"] == "who leads orn 0"
+    assert json.loads(first)[1]["question"] == "who leads orn 0"
     assert 1 + len(process.stdout.readlines()) == len(rows) == 1200
-
-
-def test_a_folder_of_the_same_name_is_not_taken_for_the_data_set_on_the_hub(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "owner/plain").mkdir(parents=True)
-    (tmp_path / "owner/plain/train.jsonl").write_text(lines([{"question": "whose is this", "answer": "mine"}]))
-    found = read(start, "hf://datasets/owner/plain?split=train", at=tmp_path)
-    assert len(found) == 20 and found[0]["question"] == "who leads orn 0"
-
-
-def test_what_the_hub_does_not_have_is_named(start: Start) -> None:
-    places = [f"hf://datasets/owner/{what}" for what in ("none?split=train", "plain?split=dev", "plain/none.jsonl")]
-    found = read(start, *places)
-    assert [error["where"] for error in found] == places
-    assert all("cannot be read: " in error["error"] and error["hint"] for error in found)

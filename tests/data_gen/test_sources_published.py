@@ -24,7 +24,8 @@ from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import Outcome, RefusedRow, SkippedRow
 from revelator.errors import DataError
-from tests.data_gen.published import ROWS, VALUES, places, put
+from tests.data_gen.conftest import MUSIQUE, TWO_WIKI
+from tests.data_gen.published import ANNOTATED, ROWS, VALUES, places, put
 from tests.loopback import serving
 
 HOTPOT = ROWS["hotpotqa"]
@@ -233,15 +234,13 @@ def test_one_own_pairs_are_read_from_csv_too_and_a_bad_row_is_named(tmp_path: Pa
     assert isinstance(empty, RefusedRow) and (empty.line, "'answer' must be" in empty.reason) == (5, True)
 
 
-def test_lines_arrays_csv_parquet_gzip_and_folders_read_the_same(write, tmp_path: Path) -> None:
+def test_lines_arrays_csv_parquet_and_gzip_read_the_same(write, tmp_path: Path) -> None:
     rows = [{"question": f"who leads orn {i}", "answer": f"Una {i}"} for i in range(300)]
-    (tmp_path / "folder").mkdir()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "rows.parquet")
     with (tmp_path / "rows.csv").open("w", newline="") as file:
         csv.DictWriter(file, ["question", "answer"]).writerows([{"question": "question", "answer": "answer"}, *rows])
-    (tmp_path / "folder" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     files = [write(name, rows) for name in ("a.jsonl", "a.jsonl.gz", "a.json", "a.json.gz")]
-    files += [tmp_path / "rows.csv", tmp_path / "rows.parquet", f"{tmp_path / 'folder'}?split=train"]
+    files += [tmp_path / "rows.csv", tmp_path / "rows.parquet"]
     read = [list(READERS["pairs"](path)) for path in files]
     assert len(read[0]) == 300 and all(other == read[0] for other in read)
 
@@ -270,9 +269,15 @@ def test_a_data_set_on_the_hub_that_cannot_be_reached_is_named(monkeypatch: pyte
     assert caught.value.where == place and "fetch the data and give its path" in caught.value.hint
 
 
-def test_an_unknown_word_after_the_question_mark_is_named(tmp_path: Path) -> None:
+def test_an_unknown_word_after_the_question_mark_is_named() -> None:
     with pytest.raises(DataError, match="unknown part"):
-        list(READERS["nq"](f"{tmp_path}?part=train"))
+        list(READERS["nq"]("hf://datasets/owner/name?part=train"))
+
+
+def test_a_folder_is_no_file_of_questions(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="Is a directory") as caught:
+        list(READERS["nq"](tmp_path))
+    assert caught.value.where == str(tmp_path) and caught.value.hint == "give one of its files"
 
 
 def test_a_file_of_any_length_is_read_in_flat_memory(tmp_path: Path) -> None:
@@ -290,11 +295,13 @@ def test_a_file_of_any_length_is_read_in_flat_memory(tmp_path: Path) -> None:
     assert peak(1_500) < 1.5 * peak(500)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SPOILED = {**ROWS, "musique": MUSIQUE[0], "2wiki": TWO_WIKI[0], "world": ANNOTATED}
+
+
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_value_in_any_field_stops_the_reading(write, data: st.DataObject) -> None:
-    format = data.draw(st.sampled_from(sorted(ROWS)))
-    row = ROWS[format]
+    format, row = data.draw(st.sampled_from(sorted(SPOILED.items(), key=str)))
     changed = put(row, data.draw(st.sampled_from(places(row))), data.draw(VALUES))
     outcomes: list[Outcome] = list(READERS[format](write("rows.jsonl", [row, changed])))
     for outcome in outcomes:

@@ -37,7 +37,6 @@ def taught(folder: Path, endpoint: dict[str, Any], temperatures: tuple[float, ..
         "endpoint": {"concurrency": 2, "timeout": 120, **endpoint},
         "sampling": {"samples": 2, "temperatures": list(temperatures), "max_tokens": 64},
         "budget": {"tokens": 100_000, "price_in": 1.0, "price_out": 2.0},
-        "examples": 1,
         "route": "complex",
         "tasks": ["translate_bnf"],
         "sources": [{"format": "pairs", "path": str(folder / "mine.jsonl")}],

@@ -13,10 +13,12 @@ import yaml
 from click.testing import CliRunner
 
 from data_gen.annotate.validation import find_fault
-from data_gen.questions import AnnotatedQuestion, AnnotatedStep
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
 from data_gen.sources.rows import read_world
-from data_gen.teacher.chats import Prompts
+from data_gen.teacher import replies
+from data_gen.teacher.chats import build_chat
 from data_gen.teacher.config import CompoundConfig, TeachConfig
+from data_gen.teacher.replies import SimpleQuestion
 from revelator.cli import revelator
 from revelator.config import read_config
 from revelator.rows import SPLITS, Row, stream_rows
@@ -46,7 +48,6 @@ def endpoint(server: Server) -> dict[str, Any]:
         "name": "taught",
         "endpoint": {"url": server.url, "model": "m", "concurrency": 3, "retries": 0},
         "sampling": {"samples": 1, "temperatures": [0.0]},
-        "examples": 0,
     }
 
 
@@ -82,7 +83,7 @@ PLAIN = {
     "route": lambda data, body: ROUTES[data["question"]],
     "translate_bnf": lambda data, body: "Who distributed Tin Comet? * Who founded {distributor}?",
     "decompose": lambda data, body: '["When was Tin Comet shown?", "Who wrote Tin Comet?"]',
-    "relevance": lambda data, body: "No." if data["title"] == "Quill" else "Yes.",
+    "relevance": lambda data, body: "No." if data["document"].startswith("Quill:") else "Yes.",
     "answer": lambda data, body: json.dumps([ANSWERS[data["question"]]] if data["question"] in ANSWERS else []),
 }
 
@@ -135,24 +136,6 @@ def test_queries_and_trees_are_written_in_canonical_text_or_dropped(server: Serv
     assert manifest["teaching"]["not kept, translate_logic: a term is not in the question"] == "1"
 
 
-def test_without_a_plan_refine_and_end_write_a_chain_that_must_reach_the_known_answer(
-    server: Server, tmp_path: Path
-) -> None:
-    chain = {
-        "refine": lambda data, body: list(ANSWERS)[len(data["steps"])],
-        "end": lambda data, body: "yes" if len(data["steps"]) == 2 else "no",
-    }
-    Teacher(server, {**PLAIN, **chain})
-    tasks = ["refine", "end", "relevance"]
-    manifest = taught(server, tmp_path, [row(WHO, "Ada Quill"), row(f"{WHO} Now?", "Bo")], tasks=tasks, route="complex")
-    [question] = annotated(tmp_path)
-    assert [step.question for step in question.steps] == list(ANSWERS)
-    assert manifest["teaching"]["not kept, the steps do not reach the known answer"] == "1"
-    ends = {(r.prompt.count("Harrow Pictures?"), r.label) for r in records(tmp_path) if r.task == "end"}
-    assert {label for _, label in ends} == {"yes", "no"}
-    assert {r.task for r in records(tmp_path)} == set(tasks)
-
-
 def test_supporting_facts_are_never_overruled(server: Server, tmp_path: Path) -> None:
     Teacher(server, {**PLAIN, "relevance": lambda data, body: "yes"})
     passages = [{"title": t, "text": d, "relevant": t != "Quill"} for t, d in DOCUMENTS.items()]
@@ -161,15 +144,28 @@ def test_supporting_facts_are_never_overruled(server: Server, tmp_path: Path) ->
     assert {p.title: p.relevant for p in question.passages} == {"Tin Comet": True, "Harrow Pictures": True}
 
 
-def test_each_prompt_shows_examples_of_the_world_in_its_own_form() -> None:
-    prompts = Prompts(4, 13)
+def test_each_prompt_shows_examples_in_its_own_form() -> None:
     for name in PROMPTS:
-        chat = prompts.chat(name, {"question": "x"})
-        outputs = [message["content"] for message in chat if message["role"] == "assistant"]
-        assert len(outputs) == 4 and all(read_last_line(output) == output for output in outputs), name
+        outputs = [message["content"] for message in build_chat(name, {}) if message["role"] == "assistant"]
+        assert len(outputs) > 1 and all(read_last_line(output) == output for output in outputs), name
         for output in outputs if name in TASKS else ():
             TASKS[name].parse(output)
-        assert chat == Prompts(4, 13).chat(name, {"question": "x"})
+
+
+def test_the_examples_of_our_own_prompts_would_be_kept() -> None:
+    for prompt in ("answer", "simple", "combine"):
+        *chat, _ = build_chat(prompt, {})
+        for asked, replied in zip(chat[1::2], chat[2::2], strict=True):
+            data = json.loads(asked["content"].removeprefix("<data>\n").removesuffix("\n</data>"))
+            line = replied["content"]
+            match prompt:
+                case "answer" if line != "[]":
+                    replies.read_answers([AnnotatedPassage(relevant=True, **d) for d in data["documents"]], line)
+                case "simple":
+                    made = replies.read_simple_questions(data["title"], data["text"], data["at_most"], line)
+                    assert len(made) == data["at_most"]
+                case "combine":
+                    replies.read_combined(data["title"], [SimpleQuestion(q, "?") for q in data["questions"]], line)
 
 
 TOPICS = 40

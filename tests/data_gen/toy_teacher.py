@@ -12,8 +12,8 @@ from typing import Any
 from data_gen.teacher.chats import load_prompt
 from tests.chat_server import Handler, Server, says
 
-PROMPTS = ("route", "translate_bnf", "decompose", "refine", "end", "relevance", "answer", "simple", "combine")
-PROMPTS += ("translate_logic", "translate_art")
+PROMPTS = ("route", "translate_bnf", "decompose", "relevance", "translate_logic", "translate_art")  # and our own:
+PROMPTS += ("answer", "simple", "combine")
 Answer = Callable[[dict[str, Any], dict[str, Any]], str]
 
 
@@ -75,7 +75,6 @@ def teaching(url: str, folder: Path, questions: int = 6) -> dict[str, Any]:
         "name": "taught",
         "endpoint": {"url": url, "model": "m", "concurrency": 2, "retries": 2},
         "sampling": {"samples": 2, "temperatures": [0.0, 0.7], "max_tokens": 100},
-        "examples": 0,
         "route": "complex",
         "tasks": ["translate_bnf"],
         "sources": [{"format": "pairs", "path": str(folder / "mine.jsonl"), "name": "mine", "licence": "CC0-1.0"}],
