@@ -257,7 +257,7 @@ def serve_http(
     """Serves in a thread until the end of the block; yields the port. Raises ConfigError with the hint for a port that
     cannot be listened on."""
     with listen(host, port, hint) as listening:
-        server = uvicorn.Server(_make_config(application, tls, mutual))
+        server = uvicorn.Server(make_config(application, tls, mutual))
         thread = threading.Thread(target=server.run, args=([listening],), name="http", daemon=True)
         thread.start()
         try:
@@ -275,7 +275,8 @@ def listen(host: str, port: int, hint: str) -> socket.socket:
         raise ConfigError(f"cannot listen there: {error.strerror}", where=f"{host}:{port}", hint=hint) from error
 
 
-def _make_config(application: ASGIApp, tls: Tls | None, mutual: bool) -> uvicorn.Config:
+def make_config(application: ASGIApp, tls: Tls | None = None, mutual: bool = False) -> uvicorn.Config:
+    """How every application of ours is served; with `mutual` clients must show a certificate of `tls.ca`, too."""
     files: dict[str, Any] = {}
     if tls:
         files = {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key, "ssl_ca_certs": str(tls.ca)}
