@@ -7,7 +7,6 @@
     GET  /api/runs                  the stored runs, newest first
     GET  /api/runs/{id}             one of them
     POST /api/runs/{id}/judgement   `judging.Judgement`, kept in MLflow; gives the run
-    GET  /api/runs/{id}/trace.json  its trace alone, as `revelator ask --reuse` takes it
     POST /v1/chat/completions, GET /v1/models       OpenAI's (`serving.inspector.chat`)
 
 An error is {"error": {…}} with the fields of `revelator.wire.write_error`; of a stream that has begun it is the last
@@ -78,7 +77,6 @@ def create_app(
         Route("/api/runs", pages.ask, methods=["POST"]),
         Route("/api/runs/{id}", pages.read_run),
         Route("/api/runs/{id}/judgement", pages.judge, methods=["POST"]),
-        Route("/api/runs/{id}/trace.json", pages.download_trace),
         Route("/v1/models", chat.models),
         Route("/v1/chat/completions", chat.complete, methods=["POST"]),
     ]
@@ -101,7 +99,13 @@ class Pages:
         return FileResponse(WEB / "index.html")
 
     async def list_servers(self, request: Request) -> Response:
-        return JSONResponse(await asyncio.gather(*[server.describe() for server in self._servers.values()]))
+        async def describe(server: Server) -> dict[str, Any]:
+            try:
+                return {"name": server.name, "models": await server.list_models(), "error": None}
+            except RevelatorError as error:
+                return {"name": server.name, "models": {}, "error": str(error)}
+
+        return JSONResponse(await asyncio.gather(*map(describe, self._servers.values())))
 
     async def check(self, request: Request) -> Response:
         plan = await read_body(request, Plan)
@@ -138,12 +142,6 @@ class Pages:
         judged = replace(run, judged=said.add_to(run.judged))
         await asyncio.to_thread(self._runs.save, judged)
         return JSONResponse(judged.to_json())
-
-    async def download_trace(self, request: Request) -> Response:
-        run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
-        text = json.dumps(run.trace.to_json(), ensure_ascii=False, indent=2)
-        named = {"Content-Disposition": f'attachment; filename="trace-{run.id}.json"'}
-        return Response(text + "\n", media_type="application/json", headers=named)
 
 
 def _format_line(value: dict[str, Any]) -> str:

@@ -38,13 +38,6 @@ class Server:
     stream: Stream
     list_models: Callable[[], Awaitable[dict[str, str]]]
 
-    async def describe(self) -> dict[str, Any]:
-        """What the page shows of it."""
-        try:
-            return {"name": self.name, "models": await self.list_models(), "error": None}
-        except RevelatorError as error:
-            return {"name": self.name, "models": {}, "error": str(error)}
-
 
 class QuestionBody(BaseModel):
     """The body of `POST /api/runs`. `reuse` is the id of an earlier run, `server` one of `GET /api/servers`."""
@@ -61,11 +54,15 @@ class QuestionBody(BaseModel):
 
 
 class Inquiry:
-    """One question: `events` gives what happens, and `run` is there when they have ended."""
+    """One question: `events` gives what happens, and `run` is there when they have ended. Raises InvalidRequest for a
+    server that there is not; without a name the first is asked."""
 
     def __init__(self, servers: Mapping[str, Server], runs: Runs, wanted: QuestionBody) -> None:
+        name = wanted.server or next(iter(servers))
+        if name not in servers:
+            raise InvalidRequest(f"there is no server {name!r}", hint=f"one of {', '.join(servers)}")
         self.wanted = wanted
-        self.server = choose_server(servers, wanted.server)
+        self.server = servers[name]
         self.id = runs.new_id()
         self.run: Run | None = None
         self.saved = False
@@ -114,15 +111,6 @@ class Inquiry:
             self.saved = True
         except OSError as failure:
             log.warning("run %s is not stored: %s", self.id, failure)
-
-
-def choose_server(servers: Mapping[str, Server], name: str | None) -> Server:
-    """The server of this name, or the first. Raises InvalidRequest."""
-    if name is None:
-        return next(iter(servers.values()))
-    if name not in servers:
-        raise InvalidRequest(f"there is no server {name!r}", hint=f"one of {', '.join(servers)}")
-    return servers[name]
 
 
 async def await_first_event(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:

@@ -10,6 +10,7 @@ from contextlib import closing
 
 import pytest
 
+from revelator.trace import Trace
 from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
@@ -299,7 +300,7 @@ def test_the_export_is_the_trace(page):
     with page.expect_download() as download:
         page.get_by_role("button", name="Export JSON").click()
     trace = json.loads(download.value.path().read_text())
-    assert trace["answer"] == "Detroit" and download.value.suggested_filename.startswith("trace-")
+    assert Trace.from_json(trace).answer == "Detroit" and download.value.suggested_filename.startswith("trace-")
 
 
 def test_the_page_asks_for_a_token_once(browser, tmp_path):
