@@ -9,18 +9,14 @@ from typing import TypedDict, Unpack
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.limits import STRATEGIES, Limits, Strategy
-from revelator.plans import Expression
 from revelator.tasks import Step
 from revelator.trace import Event, Trace
 from serving.executor import routes, trees
-from serving.executor.answer_text import write_text
 from serving.executor.evidence import Models, find_reusable_nodes
 from serving.executor.recording import Recorder
-from serving.executor.run import Run, merge_at_deadline
-from serving.executor.writing import Writing
-from serving.guard import Guard
+from serving.executor.run import Run, merge_at_deadline, write_text
 from serving.knowledge.sources import Sources, TextSource
-from serving.protocols import Generator, Retriever, Revelator
+from serving.protocols import Generator, Retriever, Revelator, Writing
 
 ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
     "straightforward": routes.answer_straightforward,
@@ -70,8 +66,6 @@ class Executor:
         generator: Generator,
         limits: Limits | None = None,
         *,
-        search_guard: Guard | None = None,
-        reading_guard: Guard | None = None,
         sources: Sources | None = None,
         logical: Retriever | None = None,
         share_leaves: bool = True,
@@ -79,8 +73,7 @@ class Executor:
         on_finish: Callable[[Trace], object] = lambda trace: None,
         turn: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> None:
-        guards = search_guard or Guard("the retriever"), reading_guard or Guard("the generator")
-        self.models = Models(revelator, retriever, generator, *guards, logical)
+        self.models = Models(revelator, retriever, generator, logical=logical)
         self.limits = limits or Limits()
         self.sources = sources
         self._tree_sources = sources or Sources([TextSource(retriever)])
@@ -134,7 +127,7 @@ class Executor:
         limits.check_question(question)
         limits.check_size(plan)
         self._check_options(strategy, deadline_ms)
-        run, expression = None, None
+        run = expression = None
         deadline = min(deadline_ms or limits.deadline_ms, limits.deadline_ms)
         try:
             async with asyncio.timeout(deadline / 1000) as scope:
@@ -148,13 +141,14 @@ class Executor:
                     sources=self._tree_sources,
                     leaf_sources=self.sources,
                     given_plan=plan,
+                    expression=expression,
                     earlier_nodes=find_reusable_nodes(reuse) if reuse else {},
                     share_leaves=self.share_leaves,
                     writing=self.writing,
                 )
                 async with self._turn():
                     if plan is not None or not history or await routes.read_in_conversation(run, history):
-                        await _take_route(run, expression, strategy)
+                        await _take_route(run, strategy)
                         if self.writing.text:
                             await write_text(run)
         except TimeoutError:
@@ -177,15 +171,12 @@ class Executor:
             raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r:.60}")
 
 
-async def _take_route(run: Run, expression: Expression | None, strategy: str) -> None:
-    if expression is not None:
-        await routes.run_plan(run, expression, "given")
-        return
-    if run.continuation is not None:
-        await routes.run_plan(run, run.continuation, "model")
-        return
-    run.route = await routes.choose_route(run) if strategy == "auto" else strategy
-    await ROUTES[run.route](run)
+async def _take_route(run: Run, strategy: str) -> None:
+    if run.expression is not None:
+        await routes.run_plan(run, run.expression, "model" if run.given_plan is None else "given")
+    else:
+        run.route = await routes.choose_route(run) if strategy == "auto" else strategy
+        await ROUTES[run.route](run)
 
 
 async def _answer_at_deadline(run: Run | None, deadline_ms: float, limit_ms: float) -> Run:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from revelator import spans
 from revelator.plans import Atomic, Dependent, Expression
@@ -31,7 +29,6 @@ class Recorder:
         self._after: dict[str, Sequence[str]] = {}
         self._enclosing: set[str] = set()
         self._last = 0
-        self._has_members = False
         self.report("begun", self.trace)
 
     def now_ms(self) -> float:
@@ -53,13 +50,11 @@ class Recorder:
         node = self._nodes[id] = Node(id, kind, question, parent, status="waiting", started_ms=now, ended_ms=now)
         if after:
             self._after[id] = after
-        if self._sender:
-            self.report("opened", node)
+        self.report("opened", node)
         return node
 
     def open_members(self, node: Node, count: int) -> list[Node]:
         """Opens the nodes of a fan-out, numbered below `node`."""
-        self._has_members = True
         ids = [f"{node.id}.{n}" for n in range(1, count + 1)]
         return [self.open(node.kind, node.question, parent=node.id, id=id) for id in ids]
 
@@ -74,9 +69,29 @@ class Recorder:
         node.started_ms = min([inner.started_ms for inner in ran], default=node.started_ms)
         node.ended_ms = max([inner.ended_ms for inner in ran], default=node.started_ms)
 
-    def record(self, node: Node) -> NodeTimer:
-        """A context manager that times the work on `node`; an error marks the node failed and is raised again."""
-        return NodeTimer(self, node)
+    @contextmanager
+    def record(self, node: Node) -> Iterator[Node]:
+        """Times the work on `node`; an error marks the node failed and is raised again."""
+        node.started_ms = node.ended_ms = self.now_ms()
+        node.status, node.error = "running", None
+        self.report("started", node)
+        try:
+            with spans.span(node.kind, node=node.id):
+                try:
+                    yield node
+                finally:
+                    spans.describe(node.asked or node.question, node.answers)
+            if node.status == "running":
+                node.status = "ok"
+        except asyncio.CancelledError:
+            node.status, node.error = "failed", "stopped before it was done"
+            raise
+        except Exception as error:
+            node.status, node.error = "failed", f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            node.ended_ms = self.now_ms()
+            self.report_end(node)
 
     def report_end(self, node: Node) -> None:
         """Reports by its status how `node` ended."""
@@ -89,8 +104,6 @@ class Recorder:
 
     def nodes(self) -> list[Node]:
         """All nodes by number; the members of a fan-out follow the node that they stand below."""
-        if not self._has_members:
-            return list(self._nodes.values())
         return [self._nodes[id] for id in sort_ids(self._nodes)]
 
     def finish(self) -> Trace:
@@ -154,40 +167,6 @@ def _find_reason(trace: Trace) -> str | None:
         if _is_unsupported(node):
             return str(node.detail["unsupported"])
     return None
-
-
-@dataclass(slots=True)
-class NodeTimer:
-    """Work on a node: a context manager that records its times and its error."""
-
-    recorder: Recorder
-    node: Node
-    span: AbstractContextManager[Any] | None = None
-
-    def __enter__(self) -> Node:
-        node = self.node
-        if spans.are_on():
-            self.span = spans.span(node.kind, node=node.id)
-            self.span.__enter__()
-        node.started_ms = node.ended_ms = self.recorder.now_ms()
-        node.status, node.error = "running", None
-        self.recorder.report("started", node)
-        return node
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        node = self.node
-        if self.span:
-            spans.describe(node.asked or node.question, node.answers)
-            self.span.__exit__(kind, error, traceback)
-        node.ended_ms = self.recorder.now_ms()
-        if error is None:
-            if node.status == "running":
-                node.status = "ok"
-        elif isinstance(error, asyncio.CancelledError):
-            node.status, node.error = "failed", "stopped before it was done"
-        elif isinstance(error, Exception):
-            node.status, node.error = "failed", f"{type(error).__name__}: {error}"
-        self.recorder.report_end(node)
 
 
 class PlanNodes:

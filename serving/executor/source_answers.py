@@ -53,7 +53,7 @@ async def answer_from_sources(models: Models, sources: Sources, node: Node, limi
         query = replace(query, logical=await _write_logical_query(models, node, asked))
     gathered = await sources.gather(query, limits.documents)
     write_reports(node, gathered)
-    node.documents = _drop_copies(gathered.passages[0])
+    node.documents = drop_copies(gathered.passages[0])
     report("retrieved", node)
     if all(one.error for one in gathered.reports):
         raise Unavailable(f"no source answered ({gathered.describe_reports()})")
@@ -149,7 +149,7 @@ def write_answer(node: Node, answers: Sequence[str], method: str, *, decided: bo
         node.status, node.error = "unanswered", "no answer was found"
 
 
-def _drop_copies(passages: Sequence[Passage]) -> list[Passage]:
+def drop_copies(passages: Sequence[Passage]) -> list[Passage]:
     """Two sources may hold the same passage: the first stays."""
     distinct: dict[tuple[str, str], Passage] = {}
     for passage in passages:

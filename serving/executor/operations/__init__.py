@@ -3,50 +3,26 @@
 A generator need not be asked which of two dates is earlier. What code is not sure of is None and left to the generator.
 """
 
-from serving.executor.operations.compute import compute, compute_leaf, is_operation
-from serving.executor.operations.parts import (
-    Member,
-    Merged,
-    Part,
-    find_branches,
-    find_chains_before,
-    find_chains_through,
-    make_parts,
-    measure_parts,
-)
-from serving.executor.operations.values import (
-    Date,
-    is_value,
-    normalise,
-    normalise_country,
-    parse_date,
-    parse_quantity,
-    write_number,
-)
+from serving.executor.operations.compute import compute, compute_within, is_operation
+from serving.executor.operations.parts import Member, Merged, Part, find_branches, find_chains_before, measure_parts
+from serving.executor.operations.values import parse_date, parse_quantity
 from serving.executor.operations.wording import OF_SEVERAL, asks_count, can_be_read, needs_judgement, says_neither
 
 __all__ = [
     "OF_SEVERAL",
-    "Date",
     "Member",
     "Merged",
     "Part",
     "asks_count",
     "can_be_read",
     "compute",
-    "compute_leaf",
+    "compute_within",
     "find_branches",
     "find_chains_before",
-    "find_chains_through",
     "is_operation",
-    "is_value",
-    "make_parts",
     "measure_parts",
     "needs_judgement",
-    "normalise",
-    "normalise_country",
     "parse_date",
     "parse_quantity",
     "says_neither",
-    "write_number",
 ]

@@ -4,16 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.executor.operations import (
+from serving.executor.operations.values import (
+    UNITS,
     Date,
     is_value,
     normalise,
     normalise_country,
+    parse_clock,
     parse_date,
     parse_quantity,
     write_number,
+    write_quantity,
 )
-from serving.executor.operations.values import UNITS, parse_clock, write_quantity
 
 
 @pytest.mark.parametrize(

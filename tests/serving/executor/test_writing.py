@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from revelator.errors import Unavailable
 from revelator.limits import Limits
 from revelator.plans.art import Art, Search, render
-from serving.executor.answer_text import CITATION, drop_unknown_citations
 from serving.executor.executor import Executor
-from serving.executor.writing import Writing
+from serving.executor.run import CITATION, drop_unknown_citations
+from serving.protocols import Writing
 
 PLAN = "Who wrote A? * Where was {author} born?"
 CHAIN = {"Who wrote A?": ["Ann"], "Where was Ann born?": ["Ayr"]}
