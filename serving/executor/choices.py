@@ -64,7 +64,10 @@ class EndedCall(NamedTuple):
 
     node: Node
     choice: Choice
-    answers: tuple[str, ...] = ()
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        return tuple(self.node.answers) if self.node.status == "ok" else ()
 
 
 def choose(

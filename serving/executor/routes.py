@@ -216,7 +216,7 @@ async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None
     await run.plan.run()
     if error := run.plan.find_outage():
         raise error
-    run.last_nodes = (run.plan.nodes.root.id,)
+    run.last_nodes = (run.plan.root.id,)
     await merge_plan(run, run.plan)
 
 

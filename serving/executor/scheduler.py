@@ -32,7 +32,7 @@ from serving.executor.operations import (
     is_operation,
     measure_parts,
 )
-from serving.executor.recording import PlanNodes, Recorder
+from serving.executor.recording import Recorder
 from serving.pauses import offload
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class PlanRun:
         self._tasks: list[asyncio.Task[EndedCall | Fan]] = []  # one a leaf, in the plan's order
         self._cut_leaves: set[int] = set()  # leaves that had more values than the limit lets through
         self._first: dict[str, tuple[Node, asyncio.Event]] = {}  # by text: who asked first, and whether that has ended
-        self.nodes = PlanNodes(expression, recorder, after)
+        self.root, self._nodes = recorder.open_plan(expression, self._after)
 
     async def run(self) -> None:
         """Runs every leaf to its end. A leaf's error stands in its node and in `errors`, and is not raised."""
@@ -85,7 +85,7 @@ class PlanRun:
             async with self._group as group:
                 self._tasks += [group.create_task(self._run_leaf(leaf)) for leaf in range(len(self.leaves))]
         finally:
-            self.nodes.close()
+            self._recorder.close_plan(self.root)
 
     def list_answered_calls(self, leaf: int) -> list[EndedCall]:
         """The calls of a leaf that gave answers, in the order of the values that they asked about."""
@@ -112,7 +112,7 @@ class PlanRun:
         return down[0] if down and len(down) == self._calls else None
 
     async def _run_leaf(self, leaf: int) -> EndedCall | Fan:
-        node, sources = self.nodes.leaves[leaf], self._sources[leaf]
+        node, sources = self._nodes[leaf], self._sources[leaf]
         if not sources:
             return await self._ask(leaf, node, NOTHING_CHOSEN)
         producers = sorted(set(sources.values()))
@@ -132,7 +132,7 @@ class PlanRun:
         if isinstance(outcome, EndedCall):
             return await self._fan_out(leaf, node, {producer: [outcome]}, width)
         share = max(1, width // len(outcome.members))
-        nodes = self.nodes.open_members(node, len(outcome.members))
+        nodes = self._recorder.open_members(node, len(outcome.members))
 
         async def follow(member: asyncio.Task[EndedCall | Fan], member_node: Node) -> EndedCall | Fan:
             return await self._follow(leaf, member_node, producer, await member, share)
@@ -143,7 +143,7 @@ class PlanRun:
     async def _fan_out(
         self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[EndedCall]], width: int
     ) -> EndedCall | Fan:
-        frames = {producer: self.nodes.leaves[producer].id for producer in outcomes}
+        frames = {producer: self._nodes[producer].id for producer in outcomes}
         choices, is_cut = choose(self.leaves[leaf].text, self._sources[leaf], outcomes, frames, width)
         if not choices:
             reason = "no values that belong together were found" if is_cut else "a question before it gave no answer"
@@ -159,7 +159,7 @@ class PlanRun:
             return EndedCall(node, NOTHING_CHOSEN)
         if len(choices) == 1:
             return await self._compute(leaf, node, choices[0]) or await self._ask(leaf, node, choices[0])
-        pairs = zip(self.nodes.open_members(node, len(choices)), choices, strict=True)
+        pairs = zip(self._recorder.open_members(node, len(choices)), choices, strict=True)
         return Fan(tuple(self._group.create_task(self._ask(leaf, member, choice)) for member, choice in pairs))
 
     def _find_chains(self, leaf: int) -> list[list[int]]:
@@ -186,10 +186,10 @@ class PlanRun:
         if computed is None:
             return None
         node.asked, node.inputs, node.answers = asked, dict(choice.inputs), list(computed.answers)
-        before = [self.nodes.leaves[earlier].id for earlier in self._find_leaves_before(leaf)]
+        before = [self._nodes[earlier].id for earlier in self._find_leaves_before(leaf)]
         self._recorder.set_predecessors(node, before)
         with self._recorder.record(node):
-            return EndedCall(node, choice, computed.answers)
+            return EndedCall(node, choice)
 
     async def _try_operation(self, leaf: int, choice: Choice, asked: str) -> Merged | None:
         text = self.leaves[leaf].text
@@ -239,7 +239,7 @@ class PlanRun:
                 self.errors.append(error)
             finally:
                 ended.set()
-        return EndedCall(node, choice, tuple(node.answers) if node.status == "ok" else ())
+        return EndedCall(node, choice)
 
 
 async def _await_calls(task: asyncio.Task[EndedCall | Fan]) -> list[EndedCall]:

@@ -74,10 +74,14 @@ class Inquiry:
         """Raises what the server raises; a run that had begun is stored, one that its client abandoned is not."""
         wanted = self.wanted
         earlier = await asyncio.to_thread(self._runs.read, wanted.reuse) if wanted.reuse else None
-        options = Options(plan=wanted.plan, strategy=wanted.strategy, deadline_ms=wanted.deadline_ms)
-        options["reuse"] = earlier.trace if earlier else None
-        options["history"] = wanted.history
-        asked = self.server.stream(wanted.question, **options)
+        asked = self.server.stream(
+            wanted.question,
+            plan=wanted.plan,
+            strategy=wanted.strategy,
+            deadline_ms=wanted.deadline_ms,
+            reuse=earlier.trace if earlier else None,
+            history=wanted.history,
+        )
         begun = False
         span: Any = None
         try:
