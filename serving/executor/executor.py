@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TypedDict, Unpack
+from typing import Any
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.limits import STRATEGIES, Limits, Strategy
@@ -29,24 +29,6 @@ ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
     "logic": routes.answer_by_query,
     "iterate": routes.answer_by_loop,
 }
-
-
-class Options(TypedDict, total=False):
-    """What a question may be asked with.
-
-    `plan`: an expression to run instead of the model's own, for "atomic" a tree as JSON, for "logic" a logical query.
-    `strategy`: "auto" asks the revelator for the route. `deadline_ms` bounds the question end to end, up to the limit
-    of the same name. `limits` replace the executor's own. `reuse`: an earlier trace; a leaf that asks, after
-    substitution, what a leaf there was asked and answered takes over its documents and answers. `history`: what was
-    asked and answered before in the conversation, the earliest first.
-    """
-
-    plan: str | None
-    strategy: Strategy
-    deadline_ms: float | None
-    limits: Limits | None
-    reuse: Trace | None
-    history: Sequence[Step] | None
 
 
 class Executor:
@@ -82,39 +64,9 @@ class Executor:
         self._on_finish = on_finish
         self._turn = turn
 
-    async def run(self, question: str, **options: Unpack[Options]) -> Trace:
-        """Answers one question and returns its trace.
-
-        What fails inside is in the trace: outcome "partial", "unanswered" or "failed". Cancelling it cancels every call
-        under way.
-        Raises ExpressionError and PlanError for a plan that cannot be run, InvalidRequest, Unavailable when nothing
-        could be answered because a service is down, and DeadlineExceeded when time ran out before a leaf had an answer.
-        """
-        return await self._run(question, None, **options)
-
-    async def stream(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
-        """Answers one question and yields its events as they happen; the last is `finished`. Raises what `run` raises.
-
-        `revelator.trace.replay` makes the trace of them. Closing the iterator cancels the question:
-
-            async with contextlib.aclosing(executor.stream(question)) as events:
-                async for event in events: ...
-        """
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
-        work = asyncio.create_task(self._run(question, events.put_nowait, **options))
-        work.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
-                yield event
-            await work
-        finally:
-            work.cancel()
-            await asyncio.wait([work])
-
-    async def _run(
+    async def run(
         self,
         question: str,
-        listener: Callable[[Event], None] | None,
         *,
         plan: str | None = None,
         strategy: Strategy = "auto",
@@ -122,7 +74,22 @@ class Executor:
         limits: Limits | None = None,
         reuse: Trace | None = None,
         history: Sequence[Step] | None = None,
+        listener: Callable[[Event], None] | None = None,
     ) -> Trace:
+        """Answers one question and returns its trace.
+
+        `plan`: an expression to run instead of the model's own, for "atomic" a tree as JSON, for "logic" a logical
+        query. `strategy`: "auto" asks the revelator for the route. `deadline_ms` bounds the question end to end, up to
+        the limit of the same name. `limits` replace the executor's own. `reuse`: an earlier trace; a leaf that asks,
+        after substitution, what a leaf there was asked and answered takes over its documents and answers. `history`:
+        what was asked and answered before in the conversation, the earliest first. `listener` gets each event as it
+        happens, the last is `finished`; `revelator.trace.replay` makes the trace of them.
+
+        What fails inside is in the trace: outcome "partial", "unanswered" or "failed". Cancelling it cancels every call
+        under way.
+        Raises ExpressionError and PlanError for a plan that cannot be run, InvalidRequest, Unavailable when nothing
+        could be answered because a service is down, and DeadlineExceeded when time ran out before a leaf had an answer.
+        """
         limits = limits or self.limits
         limits.check_question(question)
         limits.check_size(plan)
@@ -159,6 +126,25 @@ class Executor:
         trace = run.recorder.finish()
         self._on_finish(trace)
         return trace
+
+    async def stream(self, question: str, **options: Any) -> AsyncGenerator[Event, None]:
+        """Answers one question as `run` does, and yields its events as they happen. Raises what `run` raises.
+
+        Closing the iterator cancels the question:
+
+            async with contextlib.aclosing(executor.stream(question)) as events:
+                async for event in events: ...
+        """
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        work = asyncio.create_task(self.run(question, listener=events.put_nowait, **options))
+        work.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            await work
+        finally:
+            work.cancel()
+            await asyncio.wait([work])
 
     def _check_options(self, strategy: str, deadline_ms: float | None) -> None:
         """Raises InvalidRequest for a strategy that is unknown or not configured, and for a deadline that is none."""

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
 from revelator.limits import Limits
@@ -118,11 +118,16 @@ def _ask_the_same(plan: Expression, other: Expression) -> bool:
 
 
 async def choose_route(run: Run) -> str:
-    node = run.open("route")
+    route = await _choose_label(run, "route", RouteInput(run.question))
+    run.recorder.trace.route = route
+    return route
+
+
+async def _choose_label(run: Run, task: Literal["route", "end"], value: RouteInput | EndInput) -> str:
+    node = run.open(task)
     with run.recorder.record(node):
-        [label] = await run.models.complete(node, "route", [RouteInput(run.question)])
-        node.answers = [TASKS["route"].parse(label)]
-    run.recorder.trace.route = label
+        [label] = await run.models.complete(node, task, [value])
+        node.answers = [TASKS[task].parse(label)]
     return label
 
 
@@ -203,7 +208,9 @@ async def answer_by_loop(run: Run) -> None:
         asked.add(question)
         node = await _answer_step(run, question)
         run.steps.append(Step(question, tuple(node.answers)))
-        if node.status == "unanswered" or await _is_enough_known(run):
+        if node.status == "unanswered":
+            break
+        if await _choose_label(run, "end", EndInput(run.question, tuple(run.steps))) == "yes":
             break
     await merge_steps(run)
 
@@ -300,14 +307,6 @@ async def _refine(run: Run) -> str | None:
             node.status, node.error, node.detail["output"] = "failed", str(error), output
             return None
     return node.answers[0]
-
-
-async def _is_enough_known(run: Run) -> bool:
-    node = run.open("end")
-    with run.recorder.record(node):
-        [label] = await run.models.complete(node, "end", [EndInput(run.question, tuple(run.steps))])
-        node.answers = [TASKS["end"].parse(label)]
-    return label == "yes"
 
 
 def find_last_fault(run: Run) -> str:

@@ -45,7 +45,9 @@ def told(world: Toy, question: str, **options) -> tuple[list[Event], Trace]:
 
     async def main():
         held: list[Event] = []
-        trace = await Executor(world, world, world, Limits(leaves=64, fan_out=3))._run(question, held.append, **options)
+        trace = await Executor(world, world, world, Limits(leaves=64, fan_out=3)).run(
+            question, listener=held.append, **options
+        )
         return [Event.from_json(json.loads(json.dumps(event.to_json()))) for event in held], trace
 
     return asyncio.run(main())
