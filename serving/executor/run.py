@@ -15,16 +15,9 @@ from revelator.plans import Expression
 from revelator.tasks import Step
 from revelator.trace import Kind, Node, list_evidence
 from serving.executor.evidence import Models, answer_from_documents, answer_from_own_knowledge, copy_answer
-from serving.executor.operations import (
-    Member,
-    Merged,
-    Part,
-    can_be_read,
-    compute,
-    measure_parts,
-    needs_judgement,
-    says_neither,
-)
+from serving.executor.operations.compute import compute
+from serving.executor.operations.parts import Member, Merged, Part, measure_parts
+from serving.executor.operations.wording import can_be_read, needs_judgement, says_neither
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 from serving.executor.source_answers import answer_from_sources

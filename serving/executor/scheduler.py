@@ -22,16 +22,8 @@ from revelator.plans.bnf import substituted_size
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose, wants_all
 from serving.executor.evidence import copy_answer
-from serving.executor.operations import (
-    Member,
-    Merged,
-    Part,
-    compute_within,
-    find_branches,
-    find_chains_before,
-    is_operation,
-    measure_parts,
-)
+from serving.executor.operations.compute import compute_within, is_operation
+from serving.executor.operations.parts import Member, Merged, Part, find_branches, find_chains_before, measure_parts
 from serving.executor.recording import Recorder
 from serving.pauses import offload
 

@@ -32,7 +32,8 @@ from revelator.plans.art import Call, spell_call
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_LOGIC, Task, TranslateInput
 from revelator.trace import Node, Passage, Usage
 from serving.executor.evidence import Models, Report, judge_documents, read_documents
-from serving.executor.operations import asks_count, parse_quantity
+from serving.executor.operations.values import parse_quantity
+from serving.executor.operations.wording import asks_count
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import Found, asks_graph, build_leaf_query
 from serving.knowledge.sources import Gathered, Sources

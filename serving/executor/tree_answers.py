@@ -18,7 +18,9 @@ from revelator.plans.art import Filter, spell_call
 from revelator.tasks import Step
 from revelator.trace import Node, Passage
 from serving.executor.evidence import Models, find_missing_name
-from serving.executor.operations import Member, Part, asks_count, compute, measure_parts, needs_judgement
+from serving.executor.operations.compute import compute
+from serving.executor.operations.parts import Member, Part, measure_parts
+from serving.executor.operations.wording import asks_count, needs_judgement
 from serving.executor.source_answers import drop_copies, weigh_list, write_answer, write_reports
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import fold_label
