@@ -86,13 +86,6 @@ class Inference(BaseModel):
     outputs: list[Output] | None = Field(None, max_length=2)
     parameters: Parameters = Parameters(deadline_ms=None)
 
-    def text(self, name: str) -> str | None:
-        """Raises InvalidRequest where the input is given twice."""
-        found = [tensor.data[0] for tensor in self.inputs if tensor.name == name]
-        if len(found) > 1:
-            raise InvalidRequest(f"the input {name} is given twice", where="inputs")
-        return found[0] if found else None
-
 
 def create_gateway(url: str, seconds: float, ready: Ready, hosts: Collection[str]) -> Starlette:
     """The ASGI application that puts questions to the executor at `url` (gRPC) and waits `seconds` for each; `ready`
@@ -192,11 +185,13 @@ class Gateway:
 
     async def infer(self, request: Request) -> Response:
         asked = await read_body(request, Inference, BODY_BYTES)
-        question = asked.text("question")
-        if question is None:
+        inputs = {tensor.name: tensor.data[0] for tensor in asked.inputs}
+        if "question" not in inputs:
             raise InvalidRequest("the input question is missing", where="inputs")
-        options, deadline_ms = asked.text("options") or "", asked.parameters.deadline_ms
-        reply = await self.client.send(build_request_from_json(question, options, self.client.timeout, deadline_ms))
+        request = build_request_from_json(
+            inputs["question"], inputs.get("options", ""), self.client.timeout, asked.parameters.deadline_ms
+        )
+        reply = await self.client.send(request)
         wanted = [output.name for output in asked.outputs or ()] or OUTPUTS
         texts = {name: reply.as_numpy(name)[0].decode() for name in wanted}
         tensors = [{"name": n, "datatype": "BYTES", "shape": [1], "data": [texts[n]]} for n in wanted]

@@ -153,14 +153,12 @@ async def _error_response(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": json.loads(write_error(described))}, status, make_retry_headers(described))
 
 
-def check_text(text: str, language: LanguageName = "bnf") -> dict[str, Any]:
+def check_text(text: str, language: LanguageName) -> dict[str, Any]:
     """What `PlanLanguage.verdict` says about a text, each diagnostic and doubt with its `excerpt`.
 
     Offsets count characters (code points) from the start of the text; `excerpt` is the line with carets under it.
     """
     found = LANGUAGES[language].verdict(text)
-    return found | {name: _with_excerpts(text, found[name]) for name in ("diagnostics", "doubts")}
-
-
-def _with_excerpts(text: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found]
+    for name in ("diagnostics", "doubts"):
+        found[name] = [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found[name]]
+    return found

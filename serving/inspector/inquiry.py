@@ -8,12 +8,11 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol, Unpack
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from revelator import spans
-from revelator.client import Options
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.tasks import Step
 from revelator.trace import Event, Replay
@@ -23,19 +22,13 @@ from serving.inspector.runs import Run, Runs
 log = logging.getLogger(__name__)
 
 
-class Stream(Protocol):
-    """`revelator.client.AsyncClient.stream` and `serving.executor.executor.Executor.stream`."""
-
-    def __call__(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]: ...
-
-
 @dataclass(frozen=True)
 class Server:
-    """One that questions can be put to. `list_models` returns the version of each model that it serves, or raises
-    Unavailable."""
+    """One that questions can be put to. `stream` is that of `revelator.client.AsyncClient`, `list_models` returns the
+    version of each model that it serves, or raises Unavailable."""
 
     name: str
-    stream: Stream
+    stream: Callable[..., AsyncGenerator[Event, None]]
     list_models: Callable[[], Awaitable[dict[str, str]]]
 
 
