@@ -40,7 +40,7 @@ from revelator.client import AsyncClient
 from revelator.endpoints import Tls
 from revelator.errors import ConfigError, InvalidRequest, RevelatorError
 from revelator.wire import build_request_from_json, write_error
-from serving.http.protection import Protection, describe_error, make_retry_headers, read_body
+from serving.http.protection import Body, Protection, describe_error, make_retry_headers, read_body
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped
 SMALL_BYTES = 1 << 16  # bodies up to this size always have room: there are no more than the connections
@@ -51,10 +51,8 @@ INPUTS, OUTPUTS = ("question", "options"), ("answer", "trace")
 Ready = Callable[[], Awaitable[bool]]
 
 
-class Tensor(BaseModel):
+class Tensor(Body):
     """One string."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     name: Literal["question", "options"]
     datatype: Literal["BYTES"]
@@ -70,16 +68,12 @@ class Output(BaseModel):
     name: Literal["answer", "trace"]
 
 
-class Parameters(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class Parameters(Body):
     deadline_ms: float | None = Field(None, gt=0, allow_inf_nan=False)
 
 
-class Inference(BaseModel):
+class Inference(Body):
     """The body of `POST …/infer`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     id: str = Field("", max_length=256)
     inputs: list[Tensor] = Field(min_length=1, max_length=2)

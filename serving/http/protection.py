@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -115,10 +115,17 @@ def _split_url(url: str) -> SplitResult | None:
 BODY_BYTES = 1 << 18  # a question and a plan, or a conversation
 APART = 1 << 16  # bytes beyond which a body is read beside the event loop
 
-Body = TypeVar("Body", bound=BaseModel)
+
+class Body(BaseModel):
+    """A body of JSON, or a part of one: no field is unknown, and no value is converted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
-async def read_body(request: Request, kind: type[Body], most: int = BODY_BYTES) -> Body:
+Read = TypeVar("Read", bound=BaseModel)
+
+
+async def read_body(request: Request, kind: type[Read], most: int = BODY_BYTES) -> Read:
     """Raises InvalidRequest, whose `where` names the field, and HTTPException for a body that is too large."""
     body = bytearray()
     async for chunk in request.stream():

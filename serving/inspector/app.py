@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -35,7 +35,7 @@ from revelator.errors import RevelatorError
 from revelator.plans.faults import excerpt
 from revelator.plans.language import LANGUAGES, LanguageName
 from revelator.wire import write_error
-from serving.http.protection import LOOPBACK, Protection, describe_error, make_retry_headers, read_body
+from serving.http.protection import LOOPBACK, Body, Protection, describe_error, make_retry_headers, read_body
 from serving.inspector.chat import Chat
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.judging import Judgement, judge
@@ -46,10 +46,8 @@ WEB = Path(__file__).with_name("web")
 MOST = 8_000  # characters: 32 leaves, which a plan may have, of 250 each
 
 
-class Plan(BaseModel):
+class Plan(Body):
     """The body of `POST /api/check`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     text: str = Field(max_length=MOST)
     language: LanguageName = "bnf"

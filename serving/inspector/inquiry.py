@@ -10,13 +10,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from revelator import spans
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.tasks import Step
 from revelator.trace import Event, Replay
 from revelator.wire import write_error
+from serving.http.protection import Body
 from serving.inspector.runs import Run, Runs
 
 log = logging.getLogger(__name__)
@@ -32,10 +31,8 @@ class Server:
     list_models: Callable[[], Awaitable[dict[str, str]]]
 
 
-class QuestionBody(BaseModel):
+class QuestionBody(Body):
     """The body of `POST /api/runs`. `reuse` is the id of an earlier run, `server` one of `GET /api/servers`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     question: str
     plan: str | None = None
