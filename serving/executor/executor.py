@@ -94,7 +94,7 @@ class Executor:
         limits.check_question(question)
         limits.check_size(plan)
         self._check_options(strategy, deadline_ms)
-        run = expression = None
+        run, expression = None, None
         deadline = min(deadline_ms or limits.deadline_ms, limits.deadline_ms)
         try:
             async with asyncio.timeout(deadline / 1000) as scope:
