@@ -182,10 +182,9 @@ class Gateway:
         inputs = {tensor.name: tensor.data[0] for tensor in asked.inputs}
         if "question" not in inputs:
             raise InvalidRequest("the input question is missing", where="inputs")
-        request = build_request_from_json(
-            inputs["question"], inputs.get("options", ""), self.client.timeout, asked.parameters.deadline_ms
-        )
-        reply = await self.client.send(request)
+        options, deadline_ms = inputs.get("options", ""), asked.parameters.deadline_ms
+        sent = build_request_from_json(inputs["question"], options, self.client.timeout, deadline_ms)
+        reply = await self.client.send(sent)
         wanted = [output.name for output in asked.outputs or ()] or OUTPUTS
         texts = {name: reply.as_numpy(name)[0].decode() for name in wanted}
         tensors = [{"name": n, "datatype": "BYTES", "shape": [1], "data": [texts[n]]} for n in wanted]
