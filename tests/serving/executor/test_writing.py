@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revelator.errors import Unavailable
@@ -74,6 +74,7 @@ async def test_an_answer_whose_text_comes_too_late_stays_whole(toy, monkeypatch)
 
 
 @given(st.text(alphabet="[]0123456789 ab", max_size=60), st.integers(0, 30))
+@settings(max_examples=50)
 def test_no_citation_is_left_that_names_no_passage(text, count):
     left = drop_unknown_citations(text, count)
     assert all(1 <= int(number) <= count for number in CITATION.findall(left))
