@@ -67,9 +67,6 @@ class Batcher(Generic[Key, Row, Result]):
         for call in calls:
             call.done.add_done_callback(cancel_unless_awaited)
         await asyncio.wait([work])
-        for call in calls:
-            call.done.remove_done_callback(cancel_unless_awaited)
-        waiting = [call for call in calls if not call.done.done()]
         error: BaseException | None
         if work.cancelled():
             hint = "see whether the model was closed, and ask again"
@@ -78,15 +75,16 @@ class Batcher(Generic[Key, Row, Result]):
             error = ServingError(f"the model gave {len(work.result())} results for {len(calls)} rows")
         if error is None:
             for call, result in zip(calls, work.result(), strict=True):
-                if call in waiting:
-                    call.done.set_result(result)
-        elif len(calls) == 1 or isinstance(error, OF_THE_MODEL):
-            for call in waiting:
-                call.done.set_exception(error)
-        else:
-            for call in waiting:
                 if not call.done.done():
-                    await self._run_batch(key, [call])
+                    call.done.set_result(result)
+            return
+        for call in calls:
+            if call.done.done():
+                continue
+            if len(calls) == 1 or isinstance(error, OF_THE_MODEL):
+                call.done.set_exception(error)
+            else:
+                await self._run_batch(key, [call])
 
 
 async def gather_all(calls: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:

@@ -35,45 +35,12 @@ class Patience:
     rest_seconds: float = 2.0
 
 
-class Breaker:
-    """A circuit breaker. Closed: every call passes. Open: none until `rest_seconds` are over, then one at a time until
-    one succeeds."""
-
-    def __init__(self, patience: Patience, clock: Callable[[], float]) -> None:
-        self._patience = patience
-        self._clock = clock
-        self._failures = 0
-        self._open_until = 0.0
-        self._trial: object | None = None
-
-    def request_entry(self, call: object) -> float:
-        """Returns 0 if `call` may be made, otherwise the seconds to wait. Call `record_outcome` after each call."""
-        if not self.is_open:
-            return 0.0
-        left = self._open_until - self._clock()
-        if left > 0 or self._trial is not None:
-            return max(left, self._patience.pause_seconds)
-        self._trial = call
-        return 0.0
-
-    @property
-    def is_open(self) -> bool:
-        return self._failures >= self._patience.failures
-
-    def record_outcome(self, call: object, succeeded: bool | None) -> None:
-        """`succeeded` is None for a call that was cancelled: it says nothing about the source."""
-        if call is self._trial:  # a call from before the rest may end while another tries the source
-            self._trial = None
-        if succeeded:
-            self._failures = 0
-        elif succeeded is False:
-            self._failures += 1
-            if self.is_open:
-                self._open_until = self._clock() + self._patience.rest_seconds
-
-
 class Guard:
-    """Stands before one source; shared by all questions. Tests hand in `clock`, `sleep` and `random`."""
+    """Stands before one source; shared by all questions. Tests hand in `clock`, `sleep` and `random`.
+
+    It is a circuit breaker. Closed: every call passes. Open: none until `rest_seconds` are over, then one at a time
+    until one succeeds.
+    """
 
     def __init__(
         self,
@@ -86,9 +53,12 @@ class Guard:
     ) -> None:
         self.name = name
         self.patience = patience or Patience()
-        self._breaker = Breaker(self.patience, clock)
+        self._clock = clock
         self._sleep = sleep
         self._random = random
+        self._failures = 0
+        self._open_until = 0.0
+        self._trial: object | None = None  # the call that tries the source after a rest
 
     async def call(
         self, attempt: Callable[[], Awaitable[Result]], on_retry: Callable[[], object] = lambda: None
@@ -96,37 +66,45 @@ class Guard:
         """Returns what `attempt()` gives. Raises its error when it is of another kind, is `final`, or was met in every
         attempt; raises Unavailable at once while the source rests. `on_retry` is called before each new attempt."""
         this = object()
-        if wait := self._breaker.request_entry(this):
-            message = f"failed {self.patience.failures} times in a row and is left alone for {wait:.1f} s"
-            raise Unavailable(message, where=self.name, hint="see why it fails, or ask again later", final=True)
-        succeeded: bool | None = None
+        if self._is_open:
+            left = self._open_until - self._clock()
+            if left > 0 or self._trial is not None:
+                wait = max(left, self.patience.pause_seconds)
+                message = f"failed {self.patience.failures} times in a row and is left alone for {wait:.1f} s"
+                raise Unavailable(message, where=self.name, hint="see why it fails, or ask again later", final=True)
+            self._trial = this
         try:
             result = await self._try_repeatedly(attempt, on_retry)
-            succeeded = True
-            return result
         except (Unavailable, DeadlineExceeded, OSError):
-            succeeded = False
+            self._failures += 1
+            if self._is_open:
+                self._open_until = self._clock() + self.patience.rest_seconds
             raise
         except Exception:
-            succeeded = True  # it answered, if only that it will not do this
+            self._failures = 0  # it answered, if only that it will not do this
             raise
+        else:
+            self._failures = 0
+            return result
         finally:
-            self._breaker.record_outcome(this, succeeded)
+            if self._trial is this:  # a call from before the rest may end while another tries the source
+                self._trial = None
+
+    @property
+    def _is_open(self) -> bool:
+        return self._failures >= self.patience.failures
 
     async def _try_repeatedly(self, attempt: Callable[[], Awaitable[Result]], on_retry: Callable[[], object]) -> Result:
         for number in range(1, self.patience.attempts):
             try:
                 return await attempt()
             except (Unavailable, Overloaded, OSError) as error:
-                if self._breaker.is_open or _is_final(error):
+                if self._is_open or _is_final(error):
                     raise
             on_retry()
-            await self._sleep(self._choose_pause(number))
+            bound = min(self.patience.pause_seconds * 2 ** (number - 1), self.patience.longest_pause_seconds)
+            await self._sleep(self._random() * bound)
         return await attempt()
-
-    def _choose_pause(self, number: int) -> float:
-        bound = self.patience.pause_seconds * 2 ** (number - 1)
-        return self._random() * min(bound, self.patience.longest_pause_seconds)
 
 
 def _is_final(error: Exception) -> bool:

@@ -15,10 +15,9 @@ from pydantic import Field, RootModel, field_validator, model_validator
 from revelator.config import FilePath, Strict, check_config, read_yaml
 from revelator.errors import ConfigError
 from revelator.limits import Strategy
-from serving.executor.writing import MergePolicy
 from serving.knowledge.selection import Select
 from serving.models.endpoint_revelator import PlannerConfig
-from serving.protocols import Decoding
+from serving.protocols import Decoding, MergePolicy
 from serving.retrieval.logic import Conjunction, Disjunction, Negation
 
 Count = Annotated[int, Field(ge=1)]

@@ -28,14 +28,13 @@ from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
 from serving.executor.trees import NoModel
-from serving.executor.writing import Writing
 from serving.knowledge.config import open_sources, read_sources
 from serving.models.adapters import find_adapter
 from serving.models.embedded import EmbeddedGenerator
 from serving.models.endpoint_revelator import EndpointRevelator
 from serving.models.generators import EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
-from serving.protocols import Generator, Retriever, Revelator
+from serving.protocols import Generator, Retriever, Revelator, Writing
 from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.index_folder import INDEX
 from serving.retrieval.logic import Operators

@@ -81,6 +81,7 @@ async def _serve(
 ) -> None:
     import uvicorn
 
+    from serving.http.gateway import make_config
     from serving.inspector import Runs, create_app
     from serving.inspector.judging import find_tracking_server
 
@@ -90,8 +91,7 @@ async def _serve(
         host, port = listening.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         click.echo(f"page    {address}/\nOpenAI  {address}/v1\nruns    {folder}\nstop: Ctrl-C")
-        config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=2)
-        await uvicorn.Server(config).serve(sockets=[listening])
+        await uvicorn.Server(make_config(app)).serve(sockets=[listening])
 
 
 async def _connect(url: str, patience: float, stack: AsyncExitStack) -> Server:

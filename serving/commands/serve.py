@@ -17,8 +17,7 @@ from revelator.errors import ConfigError, RevelatorError
 from revelator.options import FOLDER, HOME
 from revelator.registry import require_existing
 from serving.commands.planner import planner_options, read_planner_options
-from serving.executor.writing import MERGE_POLICIES
-from serving.protocols import DECODINGS, PlannerPrompt
+from serving.protocols import DECODINGS, MERGE_POLICIES, PlannerPrompt
 
 if TYPE_CHECKING:
     from serving.models.endpoint_revelator import PlannerConfig

@@ -64,14 +64,10 @@ class EndedCall(NamedTuple):
 
     node: Node
     choice: Choice
-    answers: tuple[str, ...] = ()
 
-
-class Choices(NamedTuple):
-    """The first choices for a leaf; `is_cut`: there may be more."""
-
-    choices: list[Choice]
-    is_cut: bool
+    @property
+    def answers(self) -> tuple[str, ...]:
+        return tuple(self.node.answers) if self.node.status == "ok" else ()
 
 
 def choose(
@@ -80,9 +76,10 @@ def choose(
     outcomes: Mapping[int, Sequence[EndedCall]],
     frames: Mapping[int, str],
     width: int,
-) -> Choices:
-    """At most `width` choices for a leaf with this text, in the order of the whole product. `sources`: producer of each
-    placeholder; `outcomes`: what each producer gave; `frames`: the node id that stands for all values of a producer.
+) -> tuple[list[Choice], bool]:
+    """At most `width` choices for a leaf with this text, in the order of the whole product, and whether there may be
+    more. `sources`: producer of each placeholder; `outcomes`: what each producer gave; `frames`: the node id that
+    stands for all values of a producer.
 
     The search ends after `MOST_STEPS`, however many combinations there are.
     """
@@ -91,7 +88,7 @@ def choose(
         names[producer].append(name)
     calls = {producer: [one for one in outcomes[producer] if one.answers] for producer in names}
     if not all(calls.values()):
-        return Choices([], False)
+        return [], False
     lists = {producer for producer in names if all(wants_all(text, name) for name in names[producer])}
     whole = {producer: _make_list_choice(names[producer], calls[producer], frames[producer]) for producer in lists}
     order = list(names)
@@ -116,12 +113,12 @@ def choose(
                 if steps > MOST_STEPS:
                     return False
                 option = _make_choice(names[producer], one, number, producer)
-                if not extend(choice.combine(option) if position else option, position + 1):
+                if not extend(choice.combine(option), position + 1):
                     return False
         return steps <= MOST_STEPS
 
     is_whole = extend(NOTHING_CHOSEN, 0)
-    return Choices(found[:width], not is_whole)
+    return found[:width], not is_whole
 
 
 def _make_choice(names: Sequence[str], one: EndedCall, number: int, producer: int) -> Choice:

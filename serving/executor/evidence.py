@@ -180,9 +180,11 @@ async def judge_documents(
     yes = [p["yes"] for p in node.detail.pop("probabilities")]
     judged = [Passage(p.id, p.title, p.text, p.score, y) for p, y in zip(found, yes, strict=True)]
     node.documents = judged
-    kept = _select_relevant(judged, limits)
+    possible = [p for p in judged if (p.relevance or 0.0) >= limits.relevance_floor]
+    relevant = [p for p in possible if (p.relevance or 0.0) >= limits.relevance_threshold]
+    kept = (relevant or possible)[: limits.kept]
     node.detail["kept"] = [p.id for p in kept]
-    if kept and (kept[0].relevance or 0.0) < limits.relevance_threshold:
+    if kept and not relevant:
         node.detail["relevance"] = "none of the documents reaches the threshold: those above the floor were read"
     report("judged", node)
     if not kept:
@@ -233,12 +235,6 @@ def _split_title(title: str) -> tuple[str, str]:
     """A title's name and what tells it from others of the name, folded."""
     name, _, addition = title.replace(" (", ", ", 1).partition(", ")
     return _fold(name), _fold(addition)
-
-
-def _select_relevant(passages: list[Passage], limits: Limits) -> list[Passage]:
-    possible = [p for p in passages if (p.relevance or 0.0) >= limits.relevance_floor]
-    relevant = [p for p in possible if (p.relevance or 0.0) >= limits.relevance_threshold]
-    return (relevant or possible)[: limits.kept]
 
 
 async def find_missing_name(

@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TypedDict, Unpack
+from typing import Any
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.limits import STRATEGIES, Limits, Strategy
-from revelator.plans import Expression
 from revelator.tasks import Step
 from revelator.trace import Event, Trace
 from serving.executor import routes, trees
-from serving.executor.answer_text import write_text
 from serving.executor.evidence import Models, find_reusable_nodes
 from serving.executor.recording import Recorder
-from serving.executor.run import Run, merge_at_deadline
-from serving.executor.writing import Writing
-from serving.guard import Guard
+from serving.executor.run import Run, merge_at_deadline, write_text
 from serving.knowledge.sources import Sources, TextSource
-from serving.protocols import Generator, Retriever, Revelator
+from serving.protocols import Generator, Retriever, Revelator, Writing
 
 ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
     "straightforward": routes.answer_straightforward,
@@ -33,24 +29,6 @@ ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
     "logic": routes.answer_by_query,
     "iterate": routes.answer_by_loop,
 }
-
-
-class Options(TypedDict, total=False):
-    """What a question may be asked with.
-
-    `plan`: an expression to run instead of the model's own, for "atomic" a tree as JSON, for "logic" a logical query.
-    `strategy`: "auto" asks the revelator for the route. `deadline_ms` bounds the question end to end, up to the limit
-    of the same name. `limits` replace the executor's own. `reuse`: an earlier trace; a leaf that asks, after
-    substitution, what a leaf there was asked and answered takes over its documents and answers. `history`: what was
-    asked and answered before in the conversation, the earliest first.
-    """
-
-    plan: str | None
-    strategy: Strategy
-    deadline_ms: float | None
-    limits: Limits | None
-    reuse: Trace | None
-    history: Sequence[Step] | None
 
 
 class Executor:
@@ -70,8 +48,6 @@ class Executor:
         generator: Generator,
         limits: Limits | None = None,
         *,
-        search_guard: Guard | None = None,
-        reading_guard: Guard | None = None,
         sources: Sources | None = None,
         logical: Retriever | None = None,
         share_leaves: bool = True,
@@ -79,8 +55,7 @@ class Executor:
         on_finish: Callable[[Trace], object] = lambda trace: None,
         turn: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> None:
-        guards = search_guard or Guard("the retriever"), reading_guard or Guard("the generator")
-        self.models = Models(revelator, retriever, generator, *guards, logical)
+        self.models = Models(revelator, retriever, generator, logical=logical)
         self.limits = limits or Limits()
         self.sources = sources
         self._tree_sources = sources or Sources([TextSource(retriever)])
@@ -89,39 +64,9 @@ class Executor:
         self._on_finish = on_finish
         self._turn = turn
 
-    async def run(self, question: str, **options: Unpack[Options]) -> Trace:
-        """Answers one question and returns its trace.
-
-        What fails inside is in the trace: outcome "partial", "unanswered" or "failed". Cancelling it cancels every call
-        under way.
-        Raises ExpressionError and PlanError for a plan that cannot be run, InvalidRequest, Unavailable when nothing
-        could be answered because a service is down, and DeadlineExceeded when time ran out before a leaf had an answer.
-        """
-        return await self._run(question, None, **options)
-
-    async def stream(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
-        """Answers one question and yields its events as they happen; the last is `finished`. Raises what `run` raises.
-
-        `revelator.trace.replay` makes the trace of them. Closing the iterator cancels the question:
-
-            async with contextlib.aclosing(executor.stream(question)) as events:
-                async for event in events: ...
-        """
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
-        work = asyncio.create_task(self._run(question, events.put_nowait, **options))
-        work.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
-                yield event
-            await work
-        finally:
-            work.cancel()
-            await asyncio.wait([work])
-
-    async def _run(
+    async def run(
         self,
         question: str,
-        listener: Callable[[Event], None] | None,
         *,
         plan: str | None = None,
         strategy: Strategy = "auto",
@@ -129,7 +74,22 @@ class Executor:
         limits: Limits | None = None,
         reuse: Trace | None = None,
         history: Sequence[Step] | None = None,
+        listener: Callable[[Event], None] | None = None,
     ) -> Trace:
+        """Answers one question and returns its trace.
+
+        `plan`: an expression to run instead of the model's own, for "atomic" a tree as JSON, for "logic" a logical
+        query. `strategy`: "auto" asks the revelator for the route. `deadline_ms` bounds the question end to end, up to
+        the limit of the same name. `limits` replace the executor's own. `reuse`: an earlier trace; a leaf that asks,
+        after substitution, what a leaf there was asked and answered takes over its documents and answers. `history`:
+        what was asked and answered before in the conversation, the earliest first. `listener` gets each event as it
+        happens, the last is `finished`; `revelator.trace.replay` makes the trace of them.
+
+        What fails inside is in the trace: outcome "partial", "unanswered" or "failed". Cancelling it cancels every call
+        under way.
+        Raises ExpressionError and PlanError for a plan that cannot be run, InvalidRequest, Unavailable when nothing
+        could be answered because a service is down, and DeadlineExceeded when time ran out before a leaf had an answer.
+        """
         limits = limits or self.limits
         limits.check_question(question)
         limits.check_size(plan)
@@ -148,13 +108,14 @@ class Executor:
                     sources=self._tree_sources,
                     leaf_sources=self.sources,
                     given_plan=plan,
+                    expression=expression,
                     earlier_nodes=find_reusable_nodes(reuse) if reuse else {},
                     share_leaves=self.share_leaves,
                     writing=self.writing,
                 )
                 async with self._turn():
                     if plan is not None or not history or await routes.read_in_conversation(run, history):
-                        await _take_route(run, expression, strategy)
+                        await _take_route(run, strategy)
                         if self.writing.text:
                             await write_text(run)
         except TimeoutError:
@@ -165,6 +126,25 @@ class Executor:
         trace = run.recorder.finish()
         self._on_finish(trace)
         return trace
+
+    async def stream(self, question: str, **options: Any) -> AsyncGenerator[Event, None]:
+        """Answers one question as `run` does, and yields its events as they happen. Raises what `run` raises.
+
+        Closing the iterator cancels the question:
+
+            async with contextlib.aclosing(executor.stream(question)) as events:
+                async for event in events: ...
+        """
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        work = asyncio.create_task(self.run(question, listener=events.put_nowait, **options))
+        work.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            await work
+        finally:
+            work.cancel()
+            await asyncio.wait([work])
 
     def _check_options(self, strategy: str, deadline_ms: float | None) -> None:
         """Raises InvalidRequest for a strategy that is unknown or not configured, and for a deadline that is none."""
@@ -177,15 +157,12 @@ class Executor:
             raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r:.60}")
 
 
-async def _take_route(run: Run, expression: Expression | None, strategy: str) -> None:
-    if expression is not None:
-        await routes.run_plan(run, expression, "given")
-        return
-    if run.continuation is not None:
-        await routes.run_plan(run, run.continuation, "model")
-        return
-    run.route = await routes.choose_route(run) if strategy == "auto" else strategy
-    await ROUTES[run.route](run)
+async def _take_route(run: Run, strategy: str) -> None:
+    if run.expression is not None:
+        await routes.run_plan(run, run.expression, "model" if run.given_plan is None else "given")
+    else:
+        run.route = await routes.choose_route(run) if strategy == "auto" else strategy
+        await ROUTES[run.route](run)
 
 
 async def _answer_at_deadline(run: Run | None, deadline_ms: float, limit_ms: float) -> Run:

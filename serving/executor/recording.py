@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from revelator import spans
 from revelator.plans import Atomic, Dependent, Expression
@@ -29,9 +27,8 @@ class Recorder:
         self._sender = EventSender(listener) if listener else None
         self._nodes: dict[str, Node] = {}
         self._after: dict[str, Sequence[str]] = {}
-        self._enclosing: set[str] = set()
+        self._enclosing: set[str] = set()  # frames, which take no time of their own
         self._last = 0
-        self._has_members = False
         self.report("begun", self.trace)
 
     def now_ms(self) -> float:
@@ -53,30 +50,87 @@ class Recorder:
         node = self._nodes[id] = Node(id, kind, question, parent, status="waiting", started_ms=now, ended_ms=now)
         if after:
             self._after[id] = after
-        if self._sender:
-            self.report("opened", node)
+        self.report("opened", node)
         return node
 
     def open_members(self, node: Node, count: int) -> list[Node]:
         """Opens the nodes of a fan-out, numbered below `node`."""
-        self._has_members = True
         ids = [f"{node.id}.{n}" for n in range(1, count + 1)]
         return [self.open(node.kind, node.question, parent=node.id, id=id) for id in ids]
 
     def set_predecessors(self, node: Node, after: Sequence[str]) -> None:
         self._after[node.id] = after
 
-    def enclose(self, node: Node, held: Sequence[Node]) -> None:
-        """Makes `node` a frame around other nodes: its times are theirs, and it takes no time of its own."""
+    def open_plan(
+        self, expression: Expression, after: Sequence[str], parent: str | None = None
+    ) -> tuple[Node, list[Node]]:
+        """Opens the nodes of a plan before it runs, so that their numbers follow the plan: one a leaf, and a frame
+        around each operator. Returns the outermost one and the leaves."""
+        if isinstance(expression, Atomic):
+            leaf = self.open("atomic", expression.text, parent=parent, after=after)
+            return leaf, [leaf]
+        frame = self.open("dependent" if isinstance(expression, Dependent) else "sequence", "", parent=parent)
+        inside = [self.open_plan(item, after, frame.id) for item in expression.children]
+        return frame, [leaf for _, leaves in inside for leaf in leaves]
+
+    def close_plan(self, root: Node) -> None:
+        """Gives each frame, and each leaf that fans out, the times, answers and status of the nodes inside; nodes that
+        still wait are skipped."""
+        inside: dict[str, list[Node]] = {}
+        for node in self.nodes():
+            inside.setdefault(node.parent or "", []).append(node)
+        self._close(root, inside)
+
+    def _close(self, node: Node, inside: Mapping[str, Sequence[Node]]) -> None:
+        held = inside.get(node.id, ())
+        if not held:
+            if node.status == "waiting":
+                self.skip(node, NOT_REACHED)
+            return
+        for inner in held:
+            self._close(inner, inside)
         self._enclosing.add(node.id)
         self._after[node.id] = [inner.id for inner in held]
         ran = [inner for inner in held if inner.status != "skipped"]
         node.started_ms = min([inner.started_ms for inner in ran], default=node.started_ms)
         node.ended_ms = max([inner.ended_ms for inner in ran], default=node.started_ms)
+        giving = held[-1:] if node.kind == "dependent" else held
+        node.answers = list(dict.fromkeys([answer for inner in giving for answer in inner.answers]))
+        faulty = [inner.id for inner in held if inner.status != "ok"]
+        if faulty:
+            node.detail["without_answer"] = faulty
+        if node.answers:
+            node.status, node.error = "ok", None
+        elif not ran:
+            node.status, node.error = "skipped", NOT_REACHED
+        else:
+            node.status = "failed" if any(inner.status == "failed" for inner in held) else "unanswered"
+            node.error = f"no answer from {', '.join(faulty)}"
+        self.report_end(node)
 
-    def record(self, node: Node) -> NodeTimer:
-        """A context manager that times the work on `node`; an error marks the node failed and is raised again."""
-        return NodeTimer(self, node)
+    @contextmanager
+    def record(self, node: Node) -> Iterator[Node]:
+        """Times the work on `node`; an error marks the node failed and is raised again."""
+        node.started_ms = node.ended_ms = self.now_ms()
+        node.status, node.error = "running", None
+        self.report("started", node)
+        try:
+            with spans.span(node.kind, node=node.id):
+                try:
+                    yield node
+                finally:
+                    spans.describe(node.asked or node.question, node.answers)
+            if node.status == "running":
+                node.status = "ok"
+        except asyncio.CancelledError:
+            node.status, node.error = "failed", "stopped before it was done"
+            raise
+        except Exception as error:
+            node.status, node.error = "failed", f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            node.ended_ms = self.now_ms()
+            self.report_end(node)
 
     def report_end(self, node: Node) -> None:
         """Reports by its status how `node` ended."""
@@ -89,8 +143,6 @@ class Recorder:
 
     def nodes(self) -> list[Node]:
         """All nodes by number; the members of a fan-out follow the node that they stand below."""
-        if not self._has_members:
-            return list(self._nodes.values())
         return [self._nodes[id] for id in sort_ids(self._nodes)]
 
     def finish(self) -> Trace:
@@ -154,97 +206,3 @@ def _find_reason(trace: Trace) -> str | None:
         if _is_unsupported(node):
             return str(node.detail["unsupported"])
     return None
-
-
-@dataclass(slots=True)
-class NodeTimer:
-    """Work on a node: a context manager that records its times and its error."""
-
-    recorder: Recorder
-    node: Node
-    span: AbstractContextManager[Any] | None = None
-
-    def __enter__(self) -> Node:
-        node = self.node
-        if spans.are_on():
-            self.span = spans.span(node.kind, node=node.id)
-            self.span.__enter__()
-        node.started_ms = node.ended_ms = self.recorder.now_ms()
-        node.status, node.error = "running", None
-        self.recorder.report("started", node)
-        return node
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        node = self.node
-        if self.span:
-            spans.describe(node.asked or node.question, node.answers)
-            self.span.__exit__(kind, error, traceback)
-        node.ended_ms = self.recorder.now_ms()
-        if error is None:
-            if node.status == "running":
-                node.status = "ok"
-        elif isinstance(error, asyncio.CancelledError):
-            node.status, node.error = "failed", "stopped before it was done"
-        elif isinstance(error, Exception):
-            node.status, node.error = "failed", f"{type(error).__name__}: {error}"
-        self.recorder.report_end(node)
-
-
-class PlanNodes:
-    """The nodes of a plan: one a leaf, a frame around each operator, members below a leaf that fans out.
-
-    They are opened before the plan runs, so that their numbers follow the plan, and closed when it ended or stopped.
-    """
-
-    def __init__(self, expression: Expression, recorder: Recorder, after: Sequence[str]) -> None:
-        self.leaves: list[Node] = []
-        self._recorder = recorder
-        self._after = tuple(after)
-        self._frames: list[tuple[Node, list[Node]]] = []
-        self._fans: list[tuple[Node, list[Node]]] = []
-        self.root = self._open(expression, None)
-
-    def open_members(self, node: Node, count: int) -> list[Node]:
-        members = self._recorder.open_members(node, count)
-        self._fans.append((node, members))
-        return members
-
-    def close(self) -> None:
-        """Gives each frame the times, answers and status of the nodes inside, the innermost frame first."""
-        fanned = {node.id for node, _ in self._fans}
-        for node in [*self.leaves, *(member for _, members in self._fans for member in members)]:
-            if node.status == "waiting" and node.id not in fanned:
-                self._recorder.skip(node, NOT_REACHED)
-        for node, held in reversed(self._fans):
-            self._close_frame(node, held, held)
-        for node, held in reversed(self._frames):
-            self._close_frame(node, held, held[-1:] if node.kind == "dependent" else held)
-
-    def _open(self, expression: Expression, parent: str | None) -> Node:
-        if isinstance(expression, Atomic):
-            node = self._recorder.open("atomic", expression.text, parent=parent, after=self._after)
-            self.leaves.append(node)
-            return node
-        kind: Kind = "dependent" if isinstance(expression, Dependent) else "sequence"
-        inside = (expression.left, expression.right) if isinstance(expression, Dependent) else expression.items
-        node = self._recorder.open(kind, "", parent=parent)
-        held: list[Node] = []
-        self._frames.append((node, held))
-        held += [self._open(item, node.id) for item in inside]
-        return node
-
-    def _close_frame(self, node: Node, held: Sequence[Node], giving: Sequence[Node]) -> None:
-        self._recorder.enclose(node, held)
-        node.answers = list(dict.fromkeys([answer for inner in giving for answer in inner.answers]))
-        faulty = [inner.id for inner in held if inner.status != "ok"]
-        if faulty:
-            node.detail["without_answer"] = faulty
-        if node.answers:
-            node.status, node.error = "ok", None
-        elif all(inner.status == "skipped" for inner in held):
-            node.status, node.error = "skipped", NOT_REACHED
-        else:
-            is_fault = any(inner.status == "failed" for inner in held)
-            node.status = "failed" if is_fault else "unanswered"
-            node.error = f"no answer from {', '.join(faulty)}"
-        self._recorder.report_end(node)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
 from revelator.limits import Limits
@@ -61,28 +61,27 @@ async def read_in_conversation(run: Run, history: Sequence[Step]) -> bool:
     with run.recorder.record(node):
         await run.models.generate(node, GenerateRequest("rewrite", run.question, steps=steps))
         written = " ".join(node.answers[0].split()) if len(node.answers) == 1 else ""
+        asked = run.question
         if 0 < len(written) <= run.limits.question_characters:
-            node.answers = [written]
-            if written != run.question:
-                run.question = node.detail["rewritten"] = written
-            return True
-        reason = node.error or "the language model gave no question"
-        asked, added = run.question, await _read_with_earlier_question(run, node, steps)
-        if len(added) == 2 and _ask_the_same(*added):
-            written = render(added[0])
-            if isinstance(added[0], Atomic):
-                run.question = added[0].text
-            else:
-                run.continuation = added[0]
-            node.answers, node.status, node.error = [written], "ok", None
-            if added[0] != Atomic(asked):
-                node.detail["rewritten"] = written
-        elif find_name_words(asked) or Atomic(asked) in added:
-            node.answers, node.status, node.error = [asked], "ok", None
+            run.question = written
         else:
-            run.recorder.trace.reason = UNCLEAR.format(reason=reason)
-            node.answers, node.status, node.error = [], "unanswered", reason
-            return False
+            reason = node.error or "the language model gave no question"
+            added = await _read_with_earlier_question(run, node, steps)
+            if len(added) == 2 and _ask_the_same(*added):
+                written = render(added[0])
+                if isinstance(added[0], Atomic):
+                    run.question = added[0].text
+                else:
+                    run.expression = added[0]
+            elif find_name_words(asked) or Atomic(asked) in added:
+                written = asked
+            else:
+                run.recorder.trace.reason = UNCLEAR.format(reason=reason)
+                node.answers, node.status, node.error = [], "unanswered", reason
+                return False
+        node.answers, node.status, node.error = [written], "ok", None
+        if run.question != asked or run.expression:
+            node.detail["rewritten"] = written
     return True
 
 
@@ -119,11 +118,16 @@ def _ask_the_same(plan: Expression, other: Expression) -> bool:
 
 
 async def choose_route(run: Run) -> str:
-    node = run.open("route")
+    route = await _choose_label(run, "route", RouteInput(run.question))
+    run.recorder.trace.route = route
+    return route
+
+
+async def _choose_label(run: Run, task: Literal["route", "end"], value: RouteInput | EndInput) -> str:
+    node = run.open(task)
     with run.recorder.record(node):
-        [label] = await run.models.complete(node, "route", [RouteInput(run.question)])
-        node.answers = [TASKS["route"].parse(label)]
-    run.recorder.trace.route = label
+        [label] = await run.models.complete(node, task, [value])
+        node.answers = [TASKS[task].parse(label)]
     return label
 
 
@@ -204,7 +208,9 @@ async def answer_by_loop(run: Run) -> None:
         asked.add(question)
         node = await _answer_step(run, question)
         run.steps.append(Step(question, tuple(node.answers)))
-        if node.status == "unanswered" or await _is_enough_known(run):
+        if node.status == "unanswered":
+            break
+        if await _choose_label(run, "end", EndInput(run.question, tuple(run.steps))) == "yes":
             break
     await merge_steps(run)
 
@@ -221,7 +227,7 @@ async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None
     await run.plan.run()
     if error := run.plan.find_outage():
         raise error
-    run.last_nodes = (run.plan.nodes.root.id,)
+    run.last_nodes = (run.plan.root.id,)
     await merge_plan(run, run.plan)
 
 
@@ -232,8 +238,7 @@ async def read_plan(text: str, limits: Limits) -> Expression:
     def read() -> Expression:
         expression = parse(text)
         require_valid(expression, limits)
-        if lone := [doubt for doubt in doubts(expression) if doubt.code == "lone-brace"]:
-            raise _make_plan_error(lone)
+        _refuse([doubt for doubt in doubts(expression) if doubt.code == "lone-brace"])
         return expression
 
     return await offload(len(text), read)
@@ -288,15 +293,12 @@ async def translate(run: Run, task: Task, require: Callable[[Any], None]) -> Any
 
 
 def _describe_faults(error: ExpressionError | PlanError, output: str, temperature: float) -> list[dict[str, object]]:
-    attempt: dict[str, object] = {"expression": output, "temperature": temperature}
     if isinstance(error, ExpressionError):
-        place = {"start": error.start, "end": error.end}
-        return [attempt | {"code": error.code, "message": error.message, "hint": error.hint} | place]
-    if not error.diagnostics:
-        return [
-            attempt | {"code": "limit", "message": error.message, "hint": error.hint, "start": 0, "end": len(output)}
-        ]
-    return [attempt | asdict(diagnostic) for diagnostic in error.diagnostics]
+        faults: Sequence[Diagnostic] = [Diagnostic.of_error(error)]
+    else:
+        limit = Diagnostic("limit", error.message, 0, len(output), error.hint or "")
+        faults = error.diagnostics or [limit]
+    return [{"expression": output, "temperature": temperature, **asdict(fault)} for fault in faults]
 
 
 async def _refine(run: Run) -> str | None:
@@ -311,14 +313,6 @@ async def _refine(run: Run) -> str | None:
     return node.answers[0]
 
 
-async def _is_enough_known(run: Run) -> bool:
-    node = run.open("end")
-    with run.recorder.record(node):
-        [label] = await run.models.complete(node, "end", [EndInput(run.question, tuple(run.steps))])
-        node.answers = [TASKS["end"].parse(label)]
-    return label == "yes"
-
-
 def find_last_fault(run: Run) -> str:
     """The message of the last fault in a plan of the model."""
     return str(run.recorder.trace.diagnostics[-1]["message"])
@@ -331,15 +325,15 @@ def _join_parts(questions: Sequence[str]) -> Expression:
 
 def require_valid(expression: Expression, limits: Limits) -> None:
     limits.check_plan(expression)
-    if diagnostics := check(expression):
-        raise _make_plan_error(diagnostics)
+    _refuse(check(expression))
 
 
 def _require_answerable(query: logic.Query) -> None:
-    if diagnostics := logic.check(query):
-        raise _make_plan_error(diagnostics)
+    _refuse(logic.check(query))
 
 
-def _make_plan_error(diagnostics: Sequence[Diagnostic]) -> PlanError:
-    first = diagnostics[0]
-    return PlanError(f"the plan cannot be run: {first.message}", diagnostics=tuple(diagnostics), hint=first.hint)
+def _refuse(diagnostics: Sequence[Diagnostic]) -> None:
+    """Raises PlanError for a plan with faults."""
+    if diagnostics:
+        first = diagnostics[0]
+        raise PlanError(f"the plan cannot be run: {first.message}", diagnostics=tuple(diagnostics), hint=first.hint)

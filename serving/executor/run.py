@@ -5,6 +5,7 @@ sure, else by the generator.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,31 +13,22 @@ from functools import partial
 from revelator.limits import Limits
 from revelator.plans import Expression
 from revelator.tasks import Step
-from revelator.trace import Kind, Node
+from revelator.trace import Kind, Node, list_evidence
 from serving.executor.evidence import Models, answer_from_documents, answer_from_own_knowledge, copy_answer
-from serving.executor.operations import (
-    Member,
-    Merged,
-    Part,
-    can_be_read,
-    compute,
-    find_branches,
-    make_parts,
-    measure_parts,
-    needs_judgement,
-    says_neither,
-)
+from serving.executor.operations.compute import compute
+from serving.executor.operations.parts import Member, Merged, Part, measure_parts
+from serving.executor.operations.wording import can_be_read, needs_judgement, says_neither
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 from serving.executor.source_answers import answer_from_sources
-from serving.executor.writing import Writing
 from serving.knowledge.sources import Sources, take_turns
 from serving.pauses import offload
-from serving.protocols import GenerateRequest
+from serving.protocols import GenerateRequest, Writing
 
 log = logging.getLogger(__name__)
 
 LAST = "last stage"  # the method of an answer that is a chain's last value
+CITATION = re.compile(r" ?\[(\d{1,4})\]")
 
 
 @dataclass
@@ -54,7 +46,7 @@ class Run:
     sources: Sources | None = None  # those of the strategy `atomic`
     leaf_sources: Sources | None = None  # those that leaves ask, too; None: leaves search the retriever
     given_plan: str | None = None  # the caller's own plan
-    continuation: Expression | None = None  # a question of a conversation, as the planner reads it with an earlier one
+    expression: Expression | None = None  # the caller's plan, or that of a question read with the one before it
     earlier_nodes: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
     share_leaves: bool = True  # whether leaves that ask the same are asked once
     writing: Writing = field(default_factory=Writing)
@@ -104,7 +96,7 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
     """
     node = run.open("merge")
     with run.recorder.record(node):
-        parts = make_parts(plan, find_branches(plan.expression))
+        parts = plan.make_parts()
         by_code, written = await _answer_by_code(run.question, parts), None
         is_open = by_code is None and run.route != "compound" and needs_judgement(run.question)
         if run.writing.merge == "generator" or (run.writing.merge == "auto" and is_open):
@@ -152,7 +144,7 @@ async def merge_at_deadline(run: Run) -> None:
     if run.plan is not None:
         node = run.open("merge")
         with run.recorder.record(node):
-            parts = make_parts(run.plan, find_branches(run.plan.expression))
+            parts = run.plan.make_parts()
             _write_answer(run, node, await _answer_by_code(run.question, parts) or _list_answers(parts))
 
 
@@ -228,3 +220,38 @@ def _write_answer(run: Run, node: Node, merged: Merged) -> None:
     node.answers = list(merged.answers)
     node.detail["method"] = merged.method
     run.answer(merged.answers)
+
+
+async def write_text(run: Run) -> None:
+    """Writes the text of an answer that stands on passages, with citations; without passages, nothing is written.
+
+    One step's sentence is the text, else a language model writes it from what the steps have found (QCompiler, section
+    3; HANRAG, algorithm 2). The text says the values, and never changes them. Where the language model fails, the
+    answer stays without a text.
+    """
+    trace, nodes = run.recorder.trace, run.recorder.nodes()
+    evidence = list_evidence(nodes)
+    if not trace.answers or not evidence:
+        return
+    steps = [node for node in nodes if node.kind == "atomic" and node.asked and node.answers]  # no frame of a fan-out
+    if len(steps) == 1 and steps[0].sentence and steps[0].answers == trace.answers:
+        trace.text = f"{steps[0].sentence} [1]"
+        return
+    node = run.open("write")
+    known = tuple(Step(step.asked or "", tuple(step.answers)) for step in steps)
+    values = Step(run.question, tuple(trace.answers))
+    request = GenerateRequest(
+        "compose", run.question, passages=tuple(one.passage for one in evidence), steps=(*known, values)
+    )
+    try:
+        with run.recorder.record(node):
+            await run.models.generate(node, request)
+            trace.text = drop_unknown_citations(node.sentence, len(evidence))
+            node.sentence, node.answers = trace.text, []
+    except Exception as error:
+        log.warning("the text of the answer failed: %s: %s", type(error).__name__, error)
+
+
+def drop_unknown_citations(text: str, count: int) -> str:
+    """The text without citations of passages that there are not; `count` is the number of the last."""
+    return CITATION.sub(lambda found: found[0] if 1 <= int(found[1]) <= count else "", text)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from revelator.errors import Unavailable
 from revelator.limits import Limits
@@ -22,8 +22,10 @@ from revelator.plans.bnf import substituted_size
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose, wants_all
 from serving.executor.evidence import copy_answer
-from serving.executor.operations import compute_leaf, find_chains_through, is_operation
-from serving.executor.recording import PlanNodes, Recorder
+from serving.executor.operations.compute import compute_within, is_operation
+from serving.executor.operations.parts import Member, Merged, Part, find_branches, find_chains_before, measure_parts
+from serving.executor.recording import Recorder
+from serving.pauses import offload
 
 log = logging.getLogger(__name__)
 
@@ -61,71 +63,54 @@ class PlanRun:
         self._limits = limits
         self._after = tuple(after)
         self._share_leaves = share_leaves  # False, for a measurement: what is asked twice is answered twice
-        self._loop = asyncio.get_running_loop()
+        self._sources = bind(expression).sources
         self._slots = asyncio.Semaphore(limits.concurrency)
+        self._group = asyncio.TaskGroup()  # of the leaves and of the members of every fan
         self._tasks: list[asyncio.Task[EndedCall | Fan]] = []  # one a leaf, in the plan's order
-        self._all_tasks: list[asyncio.Task[EndedCall | Fan]] = []  # these and the members of every fan
         self._cut_leaves: set[int] = set()  # leaves that had more values than the limit lets through
-        self._first_nodes: dict[str, Node] = {}  # by text: who asked first
-        self._first_ended: dict[str, asyncio.Event] = {}  # by text that others wait for: whether the first has ended
-        self.nodes = PlanNodes(expression, recorder, after)
+        self._first: dict[str, tuple[Node, asyncio.Event]] = {}  # by text: who asked first, and whether that has ended
+        self.root, self._nodes = recorder.open_plan(expression, self._after)
 
     async def run(self) -> None:
-        """Runs every leaf to its end. A leaf's error stands in its node and in `errors`, and is not raised.
-
-        Leaves without placeholders go first: the plan is bound while they are answered.
-        """
-        started: dict[int, asyncio.Task[EndedCall | Fan]] = {}
+        """Runs every leaf to its end. A leaf's error stands in its node and in `errors`, and is not raised."""
         try:
-            for leaf in sorted(range(len(self.leaves)), key=lambda leaf: self.leaves[leaf].has_placeholders):
-                started[leaf] = self._create_task(self._run_leaf(leaf))
-                if len(started) == 1:
-                    await asyncio.sleep(0)  # the first leaf is on its way while the others are made
-            self._tasks = [started[leaf] for leaf in range(len(self.leaves))]
-            for task in self._tasks:
-                if isinstance(await task, Fan):
-                    await _await_calls(task)
+            async with self._group as group:
+                self._tasks += [group.create_task(self._run_leaf(leaf)) for leaf in range(len(self.leaves))]
         finally:
-            try:
-                await _stop([task for task in self._all_tasks if not task.done()])
-            finally:
-                self.nodes.close()
-
-    @cached_property
-    def _sources(self) -> tuple[Mapping[str, int], ...]:
-        return bind(self.expression).sources
+            self._recorder.close_plan(self.root)
 
     def list_answered_calls(self, leaf: int) -> list[EndedCall]:
         """The calls of a leaf that gave answers, in the order of the values that they asked about."""
-        return [one for one in _list_calls(self._tasks[leaf]) if one and one.answers] if self._tasks else []
+        return [one for one in _list_calls(self._tasks[leaf]) if one and one.answers]
 
     def is_whole(self, leaf: int) -> bool:
         """Whether a leaf was asked for every value that there was, and each call gave an answer."""
-        asked = self._tasks and leaf not in self._cut_leaves
-        return bool(asked) and all(one and one.answers for one in _list_calls(self._tasks[leaf]))
+        return leaf not in self._cut_leaves and all(one and one.answers for one in _list_calls(self._tasks[leaf]))
+
+    def make_parts(self) -> list[Part]:
+        """The parts whose answers make up the result: one of a chain, several of a list."""
+        return [self.make_part(chain) for chain in find_branches(self.expression)]
+
+    def make_part(self, chain: Sequence[int], questions: Sequence[str] | None = None) -> Part:
+        """The part of a chain: its questions, as planned where none are given, and a member for each call of its
+        last."""
+        members = tuple(Member(one.choice.lineage, one.answers) for one in self.list_answered_calls(chain[-1]))
+        texts = questions or [self.leaves[leaf].text for leaf in chain]
+        return Part(tuple(texts), members, whole=all(map(self.is_whole, chain)))
 
     def find_outage(self) -> Unavailable | None:
         """The error to raise if every call met a service that is down."""
         down = [error for error in self.errors if isinstance(error, Unavailable)]
         return down[0] if down and len(down) == self._calls else None
 
-    def _create_task(self, work: Coroutine[None, None, EndedCall | Fan]) -> asyncio.Task[EndedCall | Fan]:
-        """Starts a task that `run` waits for. Made by hand: a task group would cost each leaf 3 µs more."""
-        task = asyncio.Task(work, loop=self._loop, name="leaf")
-        self._all_tasks.append(task)
-        return task
-
-    def _run_leaf(self, leaf: int) -> Coroutine[None, None, EndedCall | Fan]:
-        node = self.nodes.leaves[leaf]
-        if self.leaves[leaf].has_placeholders:
-            return self._run_dependent(leaf, node)
-        return self._ask(leaf, node, NOTHING_CHOSEN)
-
-    async def _run_dependent(self, leaf: int, node: Node) -> EndedCall | Fan:
-        sources = self._sources[leaf]
+    async def _run_leaf(self, leaf: int) -> EndedCall | Fan:
+        node, sources = self._nodes[leaf], self._sources[leaf]
+        if not sources:
+            return await self._ask(leaf, node, NOTHING_CHOSEN)
         producers = sorted(set(sources.values()))
         if is_operation(self.leaves[leaf].text, len(sources) > 1):
-            await asyncio.gather(*(_await_calls(self._tasks[before]) for before in self._find_leaves_before(leaf)))
+            for before in self._find_leaves_before(leaf):
+                await _await_calls(self._tasks[before])
         width = self._limits.fan_out
         if len(producers) == 1 and not any(wants_all(self.leaves[leaf].text, name) for name in sources):
             return await self._follow(leaf, node, producers[0], await self._tasks[producers[0]], width)
@@ -139,18 +124,18 @@ class PlanRun:
         if isinstance(outcome, EndedCall):
             return await self._fan_out(leaf, node, {producer: [outcome]}, width)
         share = max(1, width // len(outcome.members))
-        nodes = self.nodes.open_members(node, len(outcome.members))
+        nodes = self._recorder.open_members(node, len(outcome.members))
 
         async def follow(member: asyncio.Task[EndedCall | Fan], member_node: Node) -> EndedCall | Fan:
             return await self._follow(leaf, member_node, producer, await member, share)
 
         pairs = zip(outcome.members, nodes, strict=True)
-        return Fan(tuple(self._create_task(follow(member, member_node)) for member, member_node in pairs))
+        return Fan(tuple(self._group.create_task(follow(member, member_node)) for member, member_node in pairs))
 
     async def _fan_out(
         self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[EndedCall]], width: int
     ) -> EndedCall | Fan:
-        frames = {producer: self.nodes.leaves[producer].id for producer in outcomes}
+        frames = {producer: self._nodes[producer].id for producer in outcomes}
         choices, is_cut = choose(self.leaves[leaf].text, self._sources[leaf], outcomes, frames, width)
         if not choices:
             reason = "no values that belong together were found" if is_cut else "a question before it gave no answer"
@@ -166,22 +151,26 @@ class PlanRun:
             return EndedCall(node, NOTHING_CHOSEN)
         if len(choices) == 1:
             return await self._compute(leaf, node, choices[0]) or await self._ask(leaf, node, choices[0])
-        pairs = zip(self.nodes.open_members(node, len(choices)), choices, strict=True)
-        return Fan(tuple(self._create_task(self._ask(leaf, member, choice)) for member, choice in pairs))
+        pairs = zip(self._recorder.open_members(node, len(choices)), choices, strict=True)
+        return Fan(tuple(self._group.create_task(self._ask(leaf, member, choice)) for member, choice in pairs))
+
+    def _find_chains(self, leaf: int) -> list[list[int]]:
+        """The chains before a leaf that contain one of its producers."""
+        producers = set(self._sources[leaf].values())
+        return [chain for chain in find_chains_before(self.expression, leaf) if not producers.isdisjoint(chain)]
 
     def _find_leaves_before(self, leaf: int) -> list[int]:
         """The leaves of the chains that produce the values of an operation."""
-        chains = find_chains_through(self.expression, leaf, self._sources[leaf].values())
-        return sorted({before for chain in chains for before in chain})
+        return sorted({before for chain in self._find_chains(leaf) for before in chain})
 
     async def _compute(self, leaf: int, node: Node, choice: Choice) -> EndedCall | None:
         """Answers by code where the leaf is an operation over earlier answers and code is sure; else returns None."""
-        text, sources = self.leaves[leaf].text, self._sources[leaf]
-        if not sources or not is_operation(text, len(sources) > 1):
+        text = self.leaves[leaf].text
+        if not is_operation(text, len(self._sources[leaf]) > 1):
             return None
         asked = substitute(text, choice.values)
         try:
-            computed = await compute_leaf(self, leaf, sources, choice, asked)
+            computed = await self._try_operation(leaf, choice, asked)
         except Exception:  # values come from documents: what no operation is ready for is asked as any leaf is
             log.exception("operation of node %s", node.id)
             computed = None
@@ -189,10 +178,33 @@ class PlanRun:
         if computed is None:
             return None
         node.asked, node.inputs, node.answers = asked, dict(choice.inputs), list(computed.answers)
-        before = [self.nodes.leaves[earlier].id for earlier in self._find_leaves_before(leaf)]
+        before = [self._nodes[earlier].id for earlier in self._find_leaves_before(leaf)]
         self._recorder.set_predecessors(node, before)
         with self._recorder.record(node):
-            return EndedCall(node, choice, computed.answers)
+            return EndedCall(node, choice)
+
+    async def _try_operation(self, leaf: int, choice: Choice, asked: str) -> Merged | None:
+        text = self.leaves[leaf].text
+        values = {
+            name: self._gather_values(producer)
+            if wants_all(text, name)
+            else Part((self._find_question(producer),), (Member({}, (choice.values[name],)),))
+            for name, producer in self._sources[leaf].items()
+        }
+        ends = [self.make_part(chain, [self._find_question(i) for i in chain]) for chain in self._find_chains(leaf)]
+        size = len(text) + len(asked) + measure_parts([*values.values(), *ends])
+        return await offload(size, partial(compute_within, text, asked, values, ends))
+
+    def _gather_values(self, producer: int) -> Part:
+        """The part that a whole list of values stands for."""
+        behind = {leaf for chain in find_chains_before(self.expression, producer) for leaf in chain}
+        part = self.make_part([producer], [self._find_question(producer)])
+        return replace(part, whole=part.whole and all(map(self.is_whole, behind)))
+
+    def _find_question(self, leaf: int) -> str:
+        """The question that a leaf was asked, or its planned text where it was asked for several values."""
+        calls = self.list_answered_calls(leaf)
+        return (calls[0].node.asked if len(calls) == 1 else None) or self.leaves[leaf].text
 
     async def _ask(self, leaf: int, node: Node, choice: Choice) -> EndedCall:
         node.asked = substitute(self.leaves[leaf].text, choice.values)
@@ -200,35 +212,26 @@ class PlanRun:
         if choice.inputs:
             node.inputs, after = dict(choice.inputs), tuple(choice.inputs.values())
             self._recorder.set_predecessors(node, after)
-        first = self._first_nodes.setdefault(node.asked, node) if self._share_leaves else node
+        first, ended = node, asyncio.Event()
+        if self._share_leaves:
+            first, ended = self._first.setdefault(node.asked, (node, ended))
         if first is not node:
             self._recorder.set_predecessors(node, (*after, first.id))
-            if first.status in ("waiting", "running"):
-                await self._first_ended.setdefault(node.asked, asyncio.Event()).wait()
+            await ended.wait()
             with self._recorder.record(node):
                 copy_answer(node, first, "shared_from")
-            return EndedCall(node, choice, tuple(node.answers) if node.status == "ok" else ())
-        await self._slots.acquire()
-        try:
-            self._calls += 1
-            with self._recorder.record(node):
-                await self._answer(node)
-        except Exception as error:
-            log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
-            self.errors.append(error)
-        finally:
-            self._slots.release()
-            if node.asked in self._first_ended:
-                self._first_ended[node.asked].set()
-        return EndedCall(node, choice, tuple(node.answers) if node.status == "ok" else ())
-
-
-async def _stop(tasks: Sequence[asyncio.Task[EndedCall | Fan]]) -> None:
-    """Cancels the tasks and waits until each has ended."""
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
+        else:
+            try:
+                async with self._slots:
+                    self._calls += 1
+                    with self._recorder.record(node):
+                        await self._answer(node)
+            except Exception as error:
+                log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
+                self.errors.append(error)
+            finally:
+                ended.set()
+        return EndedCall(node, choice)
 
 
 async def _await_calls(task: asyncio.Task[EndedCall | Fan]) -> list[EndedCall]:

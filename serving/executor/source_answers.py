@@ -32,7 +32,8 @@ from revelator.plans.art import Call, spell_call
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_LOGIC, Task, TranslateInput
 from revelator.trace import Node, Passage, Usage
 from serving.executor.evidence import Models, Report, judge_documents, read_documents
-from serving.executor.operations import asks_count, parse_quantity
+from serving.executor.operations.values import parse_quantity
+from serving.executor.operations.wording import asks_count
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import Found, asks_graph, build_leaf_query
 from serving.knowledge.sources import Gathered, Sources
@@ -53,7 +54,7 @@ async def answer_from_sources(models: Models, sources: Sources, node: Node, limi
         query = replace(query, logical=await _write_logical_query(models, node, asked))
     gathered = await sources.gather(query, limits.documents)
     write_reports(node, gathered)
-    node.documents = _drop_copies(gathered.passages[0])
+    node.documents = drop_copies(gathered.passages[0])
     report("retrieved", node)
     if all(one.error for one in gathered.reports):
         raise Unavailable(f"no source answered ({gathered.describe_reports()})")
@@ -149,7 +150,7 @@ def write_answer(node: Node, answers: Sequence[str], method: str, *, decided: bo
         node.status, node.error = "unanswered", "no answer was found"
 
 
-def _drop_copies(passages: Sequence[Passage]) -> list[Passage]:
+def drop_copies(passages: Sequence[Passage]) -> list[Passage]:
     """Two sources may hold the same passage: the first stays."""
     distinct: dict[tuple[str, str], Passage] = {}
     for passage in passages:

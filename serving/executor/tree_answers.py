@@ -18,12 +18,14 @@ from revelator.plans.art import Filter, spell_call
 from revelator.tasks import Step
 from revelator.trace import Node, Passage
 from serving.executor.evidence import Models, find_missing_name
-from serving.executor.operations import Member, Part, asks_count, compute, measure_parts, needs_judgement
-from serving.executor.source_answers import weigh_list, write_answer, write_reports
+from serving.executor.operations.compute import compute
+from serving.executor.operations.parts import Member, Part, measure_parts
+from serving.executor.operations.wording import asks_count, needs_judgement
+from serving.executor.source_answers import drop_copies, weigh_list, write_answer, write_reports
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import PASSAGES, Query, compute_overlap
-from serving.knowledge.sources import Gathered, Sources
+from serving.knowledge.sources import Gathered, Sources, take_turns
 from serving.pauses import offload
 from serving.protocols import GenerateRequest
 
@@ -129,11 +131,7 @@ def _select_passages(node: Node, query: Query, gathered: Gathered, overlap: floa
         node.detail["overlap"] = {e: round(o, 3) for e, o in zip(query.call.entities, shared, strict=False)}
         groups = tuple(group for group, o in zip(groups, shared, strict=True) if o >= overlap)
     limit = max(PASSAGES_READ, sum(map(bool, groups)))
-    turns = [
-        group[place] for place in range(max(map(len, groups), default=0)) for group in groups if place < len(group)
-    ]
-    distinct = {(p.title, p.text): p for p in turns}
-    return list(distinct.values())[:limit]
+    return drop_copies(take_turns(groups))[:limit]
 
 
 def _keep_entities(node: Node, call: Filter) -> None:

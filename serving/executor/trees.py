@@ -112,9 +112,8 @@ class TreeRun:
 
     def __init__(self, run: Run, art: Art) -> None:
         assert run.sources is not None
-        self.models, self.recorder, self.first = run.models, run.recorder, run.last_nodes
-        self.sources = run.sources
-        self.writing = run.writing
+        self.sources, self.models, self.limits = run.sources, run.models, run.limits
+        self.recorder = run.recorder
         self.numbered = number_nodes(art)
         self.trace_nodes: list[Node] = []
         for at in self.numbered:
@@ -122,10 +121,9 @@ class TreeRun:
             parent = None if at.parent is None else self.trace_nodes[at.parent].id
             self.trace_nodes.append(self.recorder.open(kind, at.node.question, parent=parent))
         self.outage: Unavailable | None = None
+        self._run = run
         self._called: dict[str, int] = {}  # by key: who called an operator first
-        self._earlier = run.earlier_nodes
         self._tasks: list[asyncio.Task[None]] = []
-        self.limits = run.limits
         self._slots = asyncio.Semaphore(run.limits.concurrency)
 
     async def run(self) -> Node:
@@ -140,7 +138,7 @@ class TreeRun:
         node.detail["art"] = at.number
         if before:
             await asyncio.wait([self._tasks[i] for i in before])
-        self.recorder.set_predecessors(node, [self.trace_nodes[i].id for i in before] or self.first)
+        self.recorder.set_predecessors(node, [self.trace_nodes[i].id for i in before] or self._run.last_nodes)
         answers = {i: tuple(self.trace_nodes[i].answers) for i in at.needs}
         node.inputs = {f"[{i}]": self.trace_nodes[i].id for i in at.needs}
         if self._is_over_none(at.needs):
@@ -181,7 +179,7 @@ class TreeRun:
             "key": await offload(query.characters, partial(digest_query, query)),
         }
         first = self._called.setdefault(node.detail["key"], at.number)
-        other, how = self._earlier.get(node.detail["key"]), "reused_from"
+        other, how = self._run.earlier_nodes.get(node.detail["key"]), "reused_from"
         if first != at.number:
             await asyncio.wait([self._tasks[first]])
             other, how = self.trace_nodes[first], "shared_from"
@@ -246,7 +244,7 @@ class TreeRun:
         with self.recorder.record(below):
             query = build_direct_query(node.asked or node.question, node.question)
             await self._record_failure(below, run_operator(self.models, self.sources, below, query, self.limits))
-            if self.writing.own_knowledge and below.status == "unanswered":
+            if self._run.writing.own_knowledge and below.status == "unanswered":
                 await self._record_failure(below, answer_from_own_knowledge(self.models, below))
         node.detail["fallback"] = {"node": below.id, "because": node.error}
         if below.answers:

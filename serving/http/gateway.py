@@ -40,7 +40,7 @@ from revelator.client import AsyncClient
 from revelator.endpoints import Tls
 from revelator.errors import ConfigError, InvalidRequest, RevelatorError
 from revelator.wire import build_request_from_json, write_error
-from serving.http.protection import Protection, describe_error, make_retry_headers, read_body
+from serving.http.protection import Body, Protection, describe_error, make_retry_headers, read_body
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped
 SMALL_BYTES = 1 << 16  # bodies up to this size always have room: there are no more than the connections
@@ -51,10 +51,8 @@ INPUTS, OUTPUTS = ("question", "options"), ("answer", "trace")
 Ready = Callable[[], Awaitable[bool]]
 
 
-class Tensor(BaseModel):
+class Tensor(Body):
     """One string."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     name: Literal["question", "options"]
     datatype: Literal["BYTES"]
@@ -70,28 +68,17 @@ class Output(BaseModel):
     name: Literal["answer", "trace"]
 
 
-class Parameters(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class Parameters(Body):
     deadline_ms: float | None = Field(None, gt=0, allow_inf_nan=False)
 
 
-class Inference(BaseModel):
+class Inference(Body):
     """The body of `POST …/infer`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     id: str = Field("", max_length=256)
     inputs: list[Tensor] = Field(min_length=1, max_length=2)
     outputs: list[Output] | None = Field(None, max_length=2)
     parameters: Parameters = Parameters(deadline_ms=None)
-
-    def text(self, name: str) -> str | None:
-        """Raises InvalidRequest where the input is given twice."""
-        found = [tensor.data[0] for tensor in self.inputs if tensor.name == name]
-        if len(found) > 1:
-            raise InvalidRequest(f"the input {name} is given twice", where="inputs")
-        return found[0] if found else None
 
 
 def create_gateway(url: str, seconds: float, ready: Ready, hosts: Collection[str]) -> Starlette:
@@ -192,11 +179,12 @@ class Gateway:
 
     async def infer(self, request: Request) -> Response:
         asked = await read_body(request, Inference, BODY_BYTES)
-        question = asked.text("question")
-        if question is None:
+        inputs = {tensor.name: tensor.data[0] for tensor in asked.inputs}
+        if "question" not in inputs:
             raise InvalidRequest("the input question is missing", where="inputs")
-        options, deadline_ms = asked.text("options") or "", asked.parameters.deadline_ms
-        reply = await self.client.send(build_request_from_json(question, options, self.client.timeout, deadline_ms))
+        options, deadline_ms = inputs.get("options", ""), asked.parameters.deadline_ms
+        sent = build_request_from_json(inputs["question"], options, self.client.timeout, deadline_ms)
+        reply = await self.client.send(sent)
         wanted = [output.name for output in asked.outputs or ()] or OUTPUTS
         texts = {name: reply.as_numpy(name)[0].decode() for name in wanted}
         tensors = [{"name": n, "datatype": "BYTES", "shape": [1], "data": [texts[n]]} for n in wanted]
@@ -257,7 +245,7 @@ def serve_http(
     """Serves in a thread until the end of the block; yields the port. Raises ConfigError with the hint for a port that
     cannot be listened on."""
     with listen(host, port, hint) as listening:
-        server = uvicorn.Server(_make_config(application, tls, mutual))
+        server = uvicorn.Server(make_config(application, tls, mutual))
         thread = threading.Thread(target=server.run, args=([listening],), name="http", daemon=True)
         thread.start()
         try:
@@ -275,7 +263,8 @@ def listen(host: str, port: int, hint: str) -> socket.socket:
         raise ConfigError(f"cannot listen there: {error.strerror}", where=f"{host}:{port}", hint=hint) from error
 
 
-def _make_config(application: ASGIApp, tls: Tls | None, mutual: bool) -> uvicorn.Config:
+def make_config(application: ASGIApp, tls: Tls | None = None, mutual: bool = False) -> uvicorn.Config:
+    """How every application of ours is served; with `mutual` clients must show a certificate of `tls.ca`, too."""
     files: dict[str, Any] = {}
     if tls:
         files = {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key, "ssl_ca_certs": str(tls.ca)}

@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -28,19 +28,9 @@ from revelator.config import find_first_fault
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-POLICY = "; ".join(
-    [
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-    ]
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -124,22 +114,24 @@ def _split_url(url: str) -> SplitResult | None:
 
 BODY_BYTES = 1 << 18  # a question and a plan, or a conversation
 APART = 1 << 16  # bytes beyond which a body is read beside the event loop
-BODY_SECONDS = 10.0  # in which a body has to arrive
-
-Body = TypeVar("Body", bound=BaseModel)
 
 
-async def read_body(request: Request, kind: type[Body], most: int = BODY_BYTES) -> Body:
-    """Raises InvalidRequest, whose `where` names the field, and HTTPException for a body that is too large or late."""
+class Body(BaseModel):
+    """A body of JSON, or a part of one: no field is unknown, and no value is converted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+Read = TypeVar("Read", bound=BaseModel)
+
+
+async def read_body(request: Request, kind: type[Read], most: int = BODY_BYTES) -> Read:
+    """Raises InvalidRequest, whose `where` names the field, and HTTPException for a body that is too large."""
     body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > most:
-                    raise HTTPException(413, f"the body has more than {most:,} bytes")
-    except TimeoutError as error:
-        raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:g} s") from error
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise HTTPException(413, f"the body has more than {most:,} bytes")
     try:
         if len(body) > APART:
             return await asyncio.to_thread(kind.model_validate_json, body)
@@ -173,8 +165,8 @@ def make_retry_headers(error: RevelatorError) -> dict[str, str]:
 
 
 def describe_error(error: Exception) -> tuple[RevelatorError, int]:
-    """The error to report and its status, for any exception: HTTP's own refusals (no such route, a late body) and
-    faults of this program too."""
+    """The error to report and its status, for any exception: HTTP's own refusals (no such route) and faults of this
+    program too."""
     if isinstance(error, RevelatorError):
         return error, choose_status(error)
     if isinstance(error, HTTPException):

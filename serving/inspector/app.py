@@ -7,7 +7,6 @@
     GET  /api/runs                  the stored runs, newest first
     GET  /api/runs/{id}             one of them
     POST /api/runs/{id}/judgement   `judging.Judgement`, kept in MLflow; gives the run
-    GET  /api/runs/{id}/trace.json  its trace alone, as `revelator ask --reuse` takes it
     POST /v1/chat/completions, GET /v1/models       OpenAI's (`serving.inspector.chat`)
 
 An error is {"error": {…}} with the fields of `revelator.wire.write_error`; of a stream that has begun it is the last
@@ -23,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -36,7 +35,7 @@ from revelator.errors import RevelatorError
 from revelator.plans.faults import excerpt
 from revelator.plans.language import LANGUAGES, LanguageName
 from revelator.wire import write_error
-from serving.http.protection import LOOPBACK, Protection, describe_error, make_retry_headers, read_body
+from serving.http.protection import LOOPBACK, Body, Protection, describe_error, make_retry_headers, read_body
 from serving.inspector.chat import Chat
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.judging import Judgement, judge
@@ -47,10 +46,8 @@ WEB = Path(__file__).with_name("web")
 MOST = 8_000  # characters: 32 leaves, which a plan may have, of 250 each
 
 
-class Plan(BaseModel):
+class Plan(Body):
     """The body of `POST /api/check`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     text: str = Field(max_length=MOST)
     language: LanguageName = "bnf"
@@ -78,7 +75,6 @@ def create_app(
         Route("/api/runs", pages.ask, methods=["POST"]),
         Route("/api/runs/{id}", pages.read_run),
         Route("/api/runs/{id}/judgement", pages.judge, methods=["POST"]),
-        Route("/api/runs/{id}/trace.json", pages.download_trace),
         Route("/v1/models", chat.models),
         Route("/v1/chat/completions", chat.complete, methods=["POST"]),
     ]
@@ -101,7 +97,13 @@ class Pages:
         return FileResponse(WEB / "index.html")
 
     async def list_servers(self, request: Request) -> Response:
-        return JSONResponse(await asyncio.gather(*[server.describe() for server in self._servers.values()]))
+        async def describe(server: Server) -> dict[str, Any]:
+            try:
+                return {"name": server.name, "models": await server.list_models(), "error": None}
+            except RevelatorError as error:
+                return {"name": server.name, "models": {}, "error": str(error)}
+
+        return JSONResponse(await asyncio.gather(*map(describe, self._servers.values())))
 
     async def check(self, request: Request) -> Response:
         plan = await read_body(request, Plan)
@@ -139,12 +141,6 @@ class Pages:
         await asyncio.to_thread(self._runs.save, judged)
         return JSONResponse(judged.to_json())
 
-    async def download_trace(self, request: Request) -> Response:
-        run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
-        text = json.dumps(run.trace.to_json(), ensure_ascii=False, indent=2)
-        named = {"Content-Disposition": f'attachment; filename="trace-{run.id}.json"'}
-        return Response(text + "\n", media_type="application/json", headers=named)
-
 
 def _format_line(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False) + "\n"
@@ -155,14 +151,12 @@ async def _error_response(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": json.loads(write_error(described))}, status, make_retry_headers(described))
 
 
-def check_text(text: str, language: LanguageName = "bnf") -> dict[str, Any]:
+def check_text(text: str, language: LanguageName) -> dict[str, Any]:
     """What `PlanLanguage.verdict` says about a text, each diagnostic and doubt with its `excerpt`.
 
     Offsets count characters (code points) from the start of the text; `excerpt` is the line with carets under it.
     """
     found = LANGUAGES[language].verdict(text)
-    return found | {name: _with_excerpts(text, found[name]) for name in ("diagnostics", "doubts")}
-
-
-def _with_excerpts(text: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found]
+    for name in ("diagnostics", "doubts"):
+        found[name] = [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found[name]]
+    return found

@@ -197,8 +197,5 @@ def _describe_error(error: RevelatorError) -> dict[str, Any]:
     kind = _TYPES.get(status, "server_error")
     param = error.where if status in (400, 404) else None
     message = f"{error.message} ({error.hint})" if error.hint else error.message
-    return {"error": {"message": message, "type": kind, "param": param, "code": _choose_code(error)}}
-
-
-def _choose_code(error: RevelatorError) -> str:
-    return "model_not_found" if isinstance(error, DataError) else type(error).__name__
+    code = "model_not_found" if isinstance(error, DataError) else type(error).__name__
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}

@@ -8,48 +8,31 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol, Unpack
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any
 
 from revelator import spans
-from revelator.client import Options
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.tasks import Step
 from revelator.trace import Event, Replay
 from revelator.wire import write_error
+from serving.http.protection import Body
 from serving.inspector.runs import Run, Runs
 
 log = logging.getLogger(__name__)
 
 
-class Stream(Protocol):
-    """`revelator.client.AsyncClient.stream` and `serving.executor.executor.Executor.stream`."""
-
-    def __call__(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]: ...
-
-
 @dataclass(frozen=True)
 class Server:
-    """One that questions can be put to. `list_models` returns the version of each model that it serves, or raises
-    Unavailable."""
+    """One that questions can be put to. `stream` is that of `revelator.client.AsyncClient`, `list_models` returns the
+    version of each model that it serves, or raises Unavailable."""
 
     name: str
-    stream: Stream
+    stream: Callable[..., AsyncGenerator[Event, None]]
     list_models: Callable[[], Awaitable[dict[str, str]]]
 
-    async def describe(self) -> dict[str, Any]:
-        """What the page shows of it."""
-        try:
-            return {"name": self.name, "models": await self.list_models(), "error": None}
-        except RevelatorError as error:
-            return {"name": self.name, "models": {}, "error": str(error)}
 
-
-class QuestionBody(BaseModel):
+class QuestionBody(Body):
     """The body of `POST /api/runs`. `reuse` is the id of an earlier run, `server` one of `GET /api/servers`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     question: str
     plan: str | None = None
@@ -61,11 +44,15 @@ class QuestionBody(BaseModel):
 
 
 class Inquiry:
-    """One question: `events` gives what happens, and `run` is there when they have ended."""
+    """One question: `events` gives what happens, and `run` is there when they have ended. Raises InvalidRequest for a
+    server that there is not; without a name the first is asked."""
 
     def __init__(self, servers: Mapping[str, Server], runs: Runs, wanted: QuestionBody) -> None:
+        name = wanted.server or next(iter(servers))
+        if name not in servers:
+            raise InvalidRequest(f"there is no server {name!r}", hint=f"one of {', '.join(servers)}")
         self.wanted = wanted
-        self.server = choose_server(servers, wanted.server)
+        self.server = servers[name]
         self.id = runs.new_id()
         self.run: Run | None = None
         self.saved = False
@@ -77,10 +64,14 @@ class Inquiry:
         """Raises what the server raises; a run that had begun is stored, one that its client abandoned is not."""
         wanted = self.wanted
         earlier = await asyncio.to_thread(self._runs.read, wanted.reuse) if wanted.reuse else None
-        options = Options(plan=wanted.plan, strategy=wanted.strategy, deadline_ms=wanted.deadline_ms)
-        options["reuse"] = earlier.trace if earlier else None
-        options["history"] = wanted.history
-        asked = self.server.stream(wanted.question, **options)
+        asked = self.server.stream(
+            wanted.question,
+            plan=wanted.plan,
+            strategy=wanted.strategy,
+            deadline_ms=wanted.deadline_ms,
+            reuse=earlier.trace if earlier else None,
+            history=wanted.history,
+        )
         begun = False
         span: Any = None
         try:
@@ -114,15 +105,6 @@ class Inquiry:
             self.saved = True
         except OSError as failure:
             log.warning("run %s is not stored: %s", self.id, failure)
-
-
-def choose_server(servers: Mapping[str, Server], name: str | None) -> Server:
-    """The server of this name, or the first. Raises InvalidRequest."""
-    if name is None:
-        return next(iter(servers.values()))
-    if name not in servers:
-        raise InvalidRequest(f"there is no server {name!r}", hint=f"one of {', '.join(servers)}")
-    return servers[name]
 
 
 async def await_first_event(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:

@@ -9,23 +9,22 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic import Field, StrictBool
 
 from revelator import spans
 from revelator.errors import InvalidRequest
 from revelator.plans.language import LANGUAGES
 from revelator.registry import store_errors
+from serving.http.protection import Body
 from serving.inspector.runs import Run
 
 SOURCE = "inspector"
 SENDING = "start the server and `revelator inspect` with OTEL_EXPORTER_OTLP_ENDPOINT=MLFLOW (docs/operations.md)"
 
 
-class Judgement(BaseModel):
+class Judgement(Body):
     """The body of `POST /api/runs/{id}/judgement`: whether the answer is right, or not said; the right plan; and
     whether documents are relevant, by the ids of node and document."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     right: bool | None = None
     comment: str = Field("", max_length=2_000)

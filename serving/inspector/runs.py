@@ -48,14 +48,21 @@ class Run:
 
     def summarise(self) -> dict[str, Any]:
         """A line of the list of runs."""
-        trace = self.trace
-        found = {"id": self.id, "server": self.server, "question": trace.question, "plan": trace.plan}
-        outcome = "failed" if self.error else trace.outcome
-        version = trace.versions.get("revelator")
-        times = {"started_at": trace.started_at, "wall_ms": trace.wall_ms}
-        said = self.judged or {}
-        judged = {"by_hand": trace.plan_source == "given", "right": said.get("right"), "plan_judged": "plan" in said}
-        return {**found, "answer": trace.answer, "outcome": outcome, "version": version, **judged, **times}
+        trace, judged = self.trace, self.judged or {}
+        return {
+            "id": self.id,
+            "server": self.server,
+            "question": trace.question,
+            "plan": trace.plan,
+            "answer": trace.answer,
+            "outcome": "failed" if self.error else trace.outcome,
+            "version": trace.versions.get("revelator"),
+            "by_hand": trace.plan_source == "given",
+            "right": judged.get("right"),
+            "plan_judged": "plan" in judged,
+            "started_at": trace.started_at,
+            "wall_ms": trace.wall_ms,
+        }
 
 
 _RUN = TypeAdapter(Run)
@@ -69,14 +76,8 @@ class Runs:
         self.most = most
         self._summaries: dict[str, dict[str, Any]] = {}
         with suppress(OSError):  # another user's folder: nothing can be stored there; saving a run will say so
-            self._make_private()
-
-    def _make_private(self) -> None:
-        """Makes the folder, and takes from others what an earlier release let them read."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o700)
-        for id in self._ids():
-            self._path(id).chmod(0o600)
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o700)
 
     def new_id(self) -> str:
         return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)[:5]}"

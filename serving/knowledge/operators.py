@@ -16,7 +16,7 @@ from revelator.plans import Atomic
 from revelator.plans.art import Art, Call, Filter, Relate, Search, expand_reference, substitute
 from revelator.plans.names import WORD, find_name_words
 from revelator.trace import Passage
-from serving.executor.operations import asks_count, needs_judgement
+from serving.executor.operations.wording import asks_count, needs_judgement
 from serving.knowledge.labels import fold_label
 from serving.retrieval import ASKING_WORDS, STOP_WORDS, extract_terms
 

@@ -11,7 +11,7 @@ from functools import partial
 from revelator.errors import ConfigError
 from revelator.plans.names import find_name_words
 from revelator.tasks import TASKS, Task
-from serving.executor.operations import OF_SEVERAL
+from serving.executor.operations.wording import OF_SEVERAL
 from serving.models.engine import MAX_NEW_TOKENS, Engine, GeneratedText, never_cancelled
 from serving.protocols import DECODINGS, Completion, Decoding
 

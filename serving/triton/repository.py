@@ -23,11 +23,11 @@ from revelator.artifact import DEFAULT_BASE, find_base, require_task
 from revelator.endpoints import check_url
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.limits import Limits
-from serving.executor.writing import MergePolicy, Writing
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import VersionContents, read_release
 from serving.models.vllm import FACTS_FILE
 from serving.models.vllm import MODEL as VLLM
+from serving.protocols import MergePolicy, Writing
 from serving.retrieval.logical_config import LogicalConfig
 
 EXECUTORS = ("executor", "executor_stream")
@@ -36,7 +36,7 @@ MODELS = (*PLAIN_MODELS, "revelator")
 EMBEDDED = "embedded"
 DEPLOYED: Literal["deployed"] = "deployed"
 PLANNER = "planner"  # parameter of the executors: the endpoint that plans, as JSON; without it the release does
-WRITING = "writing"  # there too: `serving.executor.writing.Writing` as JSON
+WRITING = "writing"  # there too: `serving.protocols.Writing` as JSON
 REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
 LOGIC = "logic"  # there: how logical queries are run, as JSON

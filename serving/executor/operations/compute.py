@@ -14,25 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
-from serving.executor.choices import Choice, wants_all
 from serving.executor.operations.arithmetic import add_up, asks_difference, count, count_meeting, subtract
 from serving.executor.operations.comparison import compare
-from serving.executor.operations.parts import (
-    Member,
-    Merged,
-    Part,
-    PlanResults,
-    find_chains_before,
-    find_chains_through,
-    make_part,
-    measure_parts,
-)
+from serving.executor.operations.parts import Member, Merged, Part, measure_parts
 from serving.executor.operations.sets import find_common, judge_same, select, selects
 from serving.executor.operations.values import is_value, normalise
 from serving.executor.operations.wording import ALIKE, NEGATED, YES_NO, asks_count, asks_sum, find_order
-from serving.pauses import offload
 
 MOST_CHARACTERS = 100_000  # of the questions and answers that an operation works on, in a second at most
 _GIVES_NAMES = re.compile(r"\s*(who|whom|whose|where|(?:which|what) (?!year|date|day|month|is|was|are|were))\b", re.I)
@@ -75,23 +64,6 @@ def is_operation(text: str, several: bool) -> bool:
         return False
     rest = _PLACEHOLDER.sub(" ", text)
     return bool(asks_difference(rest) or asks_sum(rest) or ALIKE.search(rest) or find_order(rest))
-
-
-async def compute_leaf(
-    plan: PlanResults, leaf: int, sources: Mapping[str, int], choice: Choice, asked: str
-) -> Merged | None:
-    """Computes a leaf that compares, counts or adds up earlier answers; None where code is not sure."""
-    text = plan.leaves[leaf].text
-    values = {
-        name: _gather_values(plan, producer)
-        if wants_all(text, name)
-        else Part((_find_question(plan, producer),), (Member({}, (choice.values[name],)),))
-        for name, producer in sources.items()
-    }
-    chains = find_chains_through(plan.expression, leaf, sources.values())
-    ends = [make_part(plan, chain, [_find_question(plan, i) for i in chain]) for chain in chains]
-    size = len(text) + len(asked) + measure_parts([*values.values(), *ends])
-    return await offload(size, partial(compute_within, text, asked, values, ends))
 
 
 def compute_within(text: str, asked: str, values: Mapping[str, Part], chains: Sequence[Part]) -> Merged | None:
@@ -145,16 +117,3 @@ def _count(asked: str, counting: re.Match[str], values: Mapping[str, Part], chai
     if len(chains) != 1 or len(chains[0].members) < 2 or not chains[0].whole or NEGATED.search(condition):
         return None
     return count_meeting(asked, chains[0])
-
-
-def _gather_values(plan: PlanResults, producer: int) -> Part:
-    """The part that a whole list of values stands for."""
-    behind = {leaf for chain in find_chains_before(plan.expression, producer) for leaf in chain}
-    part = make_part(plan, [producer], [_find_question(plan, producer)])
-    return replace(part, whole=part.whole and all(map(plan.is_whole, behind)))
-
-
-def _find_question(plan: PlanResults, leaf: int) -> str:
-    """The question that a leaf was asked, or its planned text where it was asked for several values."""
-    calls = plan.list_answered_calls(leaf)
-    return calls[0].node.asked or plan.leaves[leaf].text if len(calls) == 1 else plan.leaves[leaf].text

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from revelator.plans import Atomic, Dependent, Expression, leaves
-from serving.executor.choices import EndedCall
 
 
 @dataclass(frozen=True)
@@ -43,34 +41,12 @@ class Merged:
     method: str
 
 
-class PlanResults(Protocol):
-    """What operations read of a `PlanRun`: leaves, the calls of a leaf that gave answers, and whether all calls did."""
-
-    expression: Expression
-    leaves: tuple[Atomic, ...]
-
-    def list_answered_calls(self, leaf: int) -> list[EndedCall]: ...
-
-    def is_whole(self, leaf: int) -> bool: ...
-
-
 def measure_parts(parts: Iterable[Part]) -> int:
     """Characters of their questions and answers."""
     return sum(
         sum(map(len, part.questions)) + sum(len(answer) for member in part.members for answer in member.answers)
         for part in parts
     )
-
-
-def make_parts(plan: PlanResults, chains: Sequence[Sequence[int]]) -> list[Part]:
-    return [make_part(plan, chain) for chain in chains]
-
-
-def make_part(plan: PlanResults, chain: Sequence[int], questions: Sequence[str] | None = None) -> Part:
-    """The part of a chain: its questions, as planned where none are given, and a member for each call of its last."""
-    members = tuple(Member(one.choice.lineage, one.answers) for one in plan.list_answered_calls(chain[-1]))
-    texts = questions or [plan.leaves[leaf].text for leaf in chain]
-    return Part(tuple(texts), members, whole=all(map(plan.is_whole, chain)))
 
 
 def find_branches(expression: Expression, first: int = 0) -> list[list[int]]:
@@ -102,8 +78,3 @@ def find_chains_before(expression: Expression, leaf: int, first: int = 0) -> lis
             return find_chains_before(item, leaf, first)
         first += len(leaves(item))
     return []
-
-
-def find_chains_through(expression: Expression, leaf: int, producers: Collection[int]) -> list[list[int]]:
-    """Keeps the chains before `leaf` that contain one of `producers`."""
-    return [chain for chain in find_chains_before(expression, leaf) if not set(producers).isdisjoint(chain)]

@@ -69,10 +69,9 @@ class Date:
 
 
 def _count_days(year: int, month: int, number: int) -> int:
-    cycles = max(0, (400 - year) // 400)  # of 400 years and 146,097 days, after which the calendar repeats itself
-    if year > 9999:
-        return _count_days(year - 400, month, number) + 146_097
-    return day(year + 400 * cycles, month, number).toordinal() - 146_097 * cycles
+    """Days from the year 1. The calendar repeats itself after 400 years, which are 146,097 days."""
+    cycles, rest = divmod(year, 400)
+    return day(rest + 400, month, number).toordinal() + 146_097 * (cycles - 1)
 
 
 @lru_cache(maxsize=4096)  # an answer is read once to see what it is, and once to compute with it

@@ -52,9 +52,10 @@ export const run = async (id) => (await send(`/api/runs/${encodeURIComponent(id)
 export const judge = async (id, judgement) => (await send(`/api/runs/${encodeURIComponent(id)}/judgement`, { body: judgement })).json();
 export const check = async (text, language, signal) => (await send("/api/check", { body: { text, language }, signal })).json();
 
-// The trace of a run as a file, fetched here so that the token goes along.
+// The trace of a run as a file, which `revelator ask --reuse` takes.
 export async function download(id) {
-  const url = URL.createObjectURL(await (await send(`/api/runs/${id}/trace.json`)).blob());
+  const { trace } = await run(id);
+  const url = URL.createObjectURL(new Blob([JSON.stringify(trace, null, 2), "\n"], { type: "application/json" }));
   const link = document.createElement("a");
   Object.assign(link, { href: url, download: `trace-${id}.json` }).click();
   URL.revokeObjectURL(url);

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from serving.executor.operations import Member, Part, compute
+from serving.executor.operations.compute import compute
+from serving.executor.operations.parts import Member, Part
 from serving.executor.operations.wording import find_labels
 
 

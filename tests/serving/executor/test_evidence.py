@@ -64,7 +64,7 @@ class OneRiver:
 
 
 @given(plans(5), st.integers())
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_a_question_is_answered_only_where_passages_that_were_read_hold_every_span(plan, seed):
     world = Drawn(seed)
     trace = asyncio.run(world.executor(leaves=64, fan_out=2).run("q", plan=render(plan)))
@@ -82,12 +82,7 @@ def test_a_question_is_answered_only_where_passages_that_were_read_hold_every_sp
         read = [passage for passage in node.documents if passage.id in node.detail.get("kept", ())]
         assert all((passage.relevance or 0) >= Limits().relevance_floor for passage in read)
         assert node.status != "ok" or node.detail.get("probability", 1) >= Limits().answer_floor
-
-
-@given(plans(5), st.integers())
-@settings(max_examples=100)
-def test_what_depends_on_an_unanswered_question_is_not_asked(plan, seed):
-    trace = asyncio.run(Drawn(seed).executor(leaves=64, fan_out=2).run("q", plan=render(plan)))
+    # what depends on an unanswered question is not asked
     ended = {node.id: node for node in trace.nodes}
     for node in trace.nodes:
         for producer in node.inputs.values():

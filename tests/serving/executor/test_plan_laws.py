@@ -66,7 +66,7 @@ def execute(plan: Expression, answers_of, seed: int) -> tuple[list[str], PlanRun
 
 
 @given(plans(), st.integers())
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_each_leaf_is_asked_once_with_the_values_of_its_producers(plan, seed):
     assert check(plan) == ()
     asked, run, _ = execute(plan, lambda question: [f"<{question}>"], seed)
@@ -81,7 +81,7 @@ def test_each_leaf_is_asked_once_with_the_values_of_its_producers(plan, seed):
 
 
 @given(plans(6), st.integers(), st.integers())
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_nodes_and_answers_do_not_depend_on_the_order_in_which_calls_end(plan, seed, other):
     def answers(question: str) -> list[str]:
         return [f"{question}/{n}" for n in range(sum(map(ord, question)) % 3)]
@@ -94,7 +94,7 @@ def test_nodes_and_answers_do_not_depend_on_the_order_in_which_calls_end(plan, s
 
 
 @given(plans(6), st.integers(), st.data())
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_a_failure_reaches_what_depends_on_it_and_nothing_else(plan, seed, data):
     texts, sources = [leaf.text for leaf in leaves(plan)], bind(plan).sources
     broken = data.draw(st.integers(0, len(texts) - 1))

@@ -1,6 +1,7 @@
 """Services that fail for a while: what the question, and its trace, show of it."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -25,7 +26,9 @@ class Flaky(Toy):
 
 
 def executor(world: Toy, sleep) -> Executor:
-    return Executor(world, world, world, search_guard=Guard("the retriever", sleep=sleep))
+    executor = Executor(world, world, world)
+    executor.models = replace(executor.models, search_guard=Guard("the retriever", sleep=sleep))
+    return executor
 
 
 async def at_once(seconds: float) -> None:

@@ -83,9 +83,9 @@ async def test_cancelling_a_question_reaches_every_call(toy, strategy):
     assert world.live == 0 and await tasks_besides_this_one() == []
 
 
-async def test_two_hundred_questions_at_a_time_do_not_mix(toy):
+async def test_fifty_questions_at_a_time_do_not_mix(toy):
     knowledge = {}
-    for n in range(200):
+    for n in range(50):
         knowledge |= {f"Who wrote book {n}?": [f"Author {n}"], f"When was Author {n} born?": [str(1000 + n)]}
         knowledge |= {f"Where is town {n}?": [f"County {n}"]}
     world = toy(knowledge)
@@ -94,12 +94,12 @@ async def test_two_hundred_questions_at_a_time_do_not_mix(toy):
     def plan(n: int) -> str:
         return f"Where is town {n}? + Who wrote book {n}? * When was {{author}} born?"
 
-    traces = await asyncio.gather(*(executor.run(f"question {n}", plan=plan(n)) for n in range(200)))
+    traces = await asyncio.gather(*(executor.run(f"question {n}", plan=plan(n)) for n in range(50)))
     for n, trace in enumerate(traces):
         assert trace.question == f"question {n}" and trace.answers == [f"County {n}", str(1000 + n)]
         assert [node.id for node in trace.nodes] == ["1", "2", "3", "4", "5", "6"]
         assert all(str(n) in (node.asked or str(n)) for node in trace.nodes)
-    assert len(world.asked) == 600 and world.live == 0
+    assert len(world.asked) == 150 and world.live == 0
 
 
 async def test_a_question_that_is_stopped_does_not_disturb_the_others(toy):

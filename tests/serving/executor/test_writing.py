@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revelator.errors import Unavailable
 from revelator.limits import Limits
 from revelator.plans.art import Art, Search, render
-from serving.executor.answer_text import CITATION, drop_unknown_citations
 from serving.executor.executor import Executor
-from serving.executor.writing import Writing
+from serving.executor.run import CITATION, drop_unknown_citations
+from serving.protocols import Writing
 
 PLAN = "Who wrote A? * Where was {author} born?"
 CHAIN = {"Who wrote A?": ["Ann"], "Where was Ann born?": ["Ayr"]}
@@ -74,6 +74,7 @@ async def test_an_answer_whose_text_comes_too_late_stays_whole(toy, monkeypatch)
 
 
 @given(st.text(alphabet="[]0123456789 ab", max_size=60), st.integers(0, 30))
+@settings(max_examples=50)
 def test_no_citation_is_left_that_names_no_passage(text, count):
     left = drop_unknown_citations(text, count)
     assert all(1 <= int(number) <= count for number in CITATION.findall(left))

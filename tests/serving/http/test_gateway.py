@@ -41,7 +41,7 @@ def url(world) -> str:
 
 @pytest.fixture
 def http(url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+    with httpx.Client(base_url=url, timeout=60, trust_env=False, verify=False) as client:  # no certificates to read
         yield client
 
 
@@ -96,7 +96,6 @@ def test_it_says_that_it_lives_is_ready_and_what_it_takes(http: httpx.Client) ->
         (body(parameters={"deadline_ms": 1e999}), 400, ""),
         (body(colour="red"), 400, "colour"),
         ({"inputs": []}, 400, "inputs"),
-        ({"inputs": [*body()["inputs"][:1], *body()["inputs"][:1]]}, 400, "twice"),
         ({"inputs": body()["inputs"][1:]}, 400, "missing"),
         ({"inputs": [{**body()["inputs"][0], "datatype": "FP32"}]}, 400, "BYTES"),
         ({"inputs": [{**body()["inputs"][0], "shape": [2]}]}, 400, ""),
@@ -156,14 +155,14 @@ def test_nothing_but_the_executor_is_there(http: httpx.Client, path: str) -> Non
 )
 @pytest.mark.parametrize("page", ["question", "metrics"])
 def test_a_foreign_host_or_origin_reaches_nothing(http: httpx.Client, world, headers: dict, page: str) -> None:
-    asked = post(http, body(), **headers) if page == "question" else httpx.get(world.metrics, headers=headers)
+    asked = post(http, body(), **headers) if page == "question" else http.get(world.metrics, headers=headers)
     assert asked.status_code in (400, 403)
     assert "nv_" not in asked.text and "Orland" not in asked.text
 
 
-def test_the_page_of_metrics_goes_through_and_takes_nothing_but_get(world) -> None:
-    assert "nv_inference_request_success" in httpx.get(world.metrics).text
-    assert httpx.post(world.metrics, content=b"x").status_code == 405
+def test_the_page_of_metrics_goes_through_and_takes_nothing_but_get(http: httpx.Client, world) -> None:
+    assert "nv_inference_request_success" in http.get(world.metrics).text
+    assert http.post(world.metrics, content=b"x").status_code == 405
 
 
 # --- what would hold or end it ---

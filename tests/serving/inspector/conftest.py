@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpx
+import openai
 import pytest
 
-from tests.serving.inspector.world import Asked, inspecting, runs_in
+from tests.serving.inspector.world import Asked, asking, inspecting, runs_in, speaking
 
 
 @pytest.fixture(scope="module")
@@ -18,3 +20,15 @@ def asked() -> tuple[Asked, Asked]:
 def address(asked: tuple[Asked, Asked], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with inspecting([one.server() for one in asked], runs_in(tmp_path_factory.mktemp("home"))) as url:
         yield url
+
+
+@pytest.fixture(scope="module")
+def http(address: str) -> Iterator[httpx.Client]:
+    with asking(address) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Iterator[openai.OpenAI]:
+    with speaking(address) as client:
+        yield client

@@ -10,13 +10,7 @@ import pytest
 from revelator.errors import DeadlineExceeded, Overloaded, Unavailable
 from revelator.tasks import Step
 from serving.inspector.chat import NO_ANSWER
-from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in
-
-
-@pytest.fixture
-def client(address):
-    with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
-        yield client
+from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in, speaking
 
 
 def messages(*texts: str) -> list:
@@ -58,7 +52,7 @@ def one() -> Asked:
 def say(asked: Asked, folder: Path, said: list) -> str:
     with (
         inspecting([asked.server()], runs_in(folder)) as url,
-        openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+        speaking(url) as client,
     ):
         return client.chat.completions.create(model="revelator", messages=said).choices[0].message.content or ""
 
@@ -175,7 +169,7 @@ def test_a_model_that_does_not_exist_is_not_found(client):
 def test_a_server_that_refuses_is_an_error_of_openais_package(tmp_path, error, raised, stream):
     with (
         inspecting([Asked("one", "1", error=error).server()], runs_in(tmp_path)) as url,
-        openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+        speaking(url) as client,
         pytest.raises(raised) as refused,
     ):
         client.chat.completions.create(model="revelator", messages=messages(QUESTION), stream=stream)
@@ -186,7 +180,7 @@ def test_openais_client_comes_back_when_the_server_has_room(tmp_path):
     asked = Asked("one", "1", refusals=[Overloaded("full", retry_after_ms=1)])
     with (
         inspecting([asked.server()], runs_in(tmp_path)) as url,
-        openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=1) as client,
+        speaking(url, max_retries=1) as client,
     ):
         said = client.chat.completions.create(model="revelator", messages=messages(QUESTION))
     assert said.choices[0].message.content == "Detroit" and asked.refusals == []
@@ -197,7 +191,7 @@ def test_an_error_in_the_middle_of_a_stream_is_raised(tmp_path):
     asked.world.outputs["translate_bnf"] = "Who sank?"
     with (
         inspecting([asked.server()], runs_in(tmp_path)) as url,
-        openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+        speaking(url) as client,
         pytest.raises(openai.APIError, match="the generator is down"),
     ):
         list(client.chat.completions.create(model="revelator", messages=messages("Who sank?"), stream=True))
@@ -208,7 +202,7 @@ def test_a_client_that_closes_its_stream_ends_the_question(tmp_path):
     asked.world.gate("Who directed UHF?")
     with (
         inspecting([asked.server()], runs_in(tmp_path)) as url,
-        openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client,
+        speaking(url) as client,
     ):
         stream = client.chat.completions.create(model="revelator", messages=messages(QUESTION), stream=True)
         next(stream)
@@ -218,10 +212,10 @@ def test_a_client_that_closes_its_stream_ends_the_question(tmp_path):
 
 def test_the_token_is_openais_key(tmp_path):
     with inspecting([Asked("one", "1").server()], runs_in(tmp_path), token="secret") as url:
-        with openai.OpenAI(base_url=f"{url}/v1", api_key="secret") as client:
+        with speaking(url, api_key="secret") as client:
             assert client.chat.completions.create(model="revelator", messages=messages(QUESTION)).choices
         with (
-            openai.OpenAI(base_url=f"{url}/v1", api_key="other", max_retries=0) as client,
+            speaking(url, api_key="other") as client,
             pytest.raises(openai.AuthenticationError),
         ):
             client.models.list()

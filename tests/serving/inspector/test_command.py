@@ -54,7 +54,7 @@ def test_a_question_goes_through_triton_and_its_run_is_kept(served, tmp_path):
         reply = httpx.post(f"{url}/api/runs", json={"question": question, "plan": plan}, timeout=60)
         *events, saved = map(json.loads, reply.text.splitlines())
         assert [event["kind"] for event in (events[0], events[-1], saved)] == ["begun", "finished", "saved"]
-        trace = httpx.get(f"{url}/api/runs/{saved['run']}/trace.json").json()
+        trace = httpx.get(f"{url}/api/runs/{saved['run']}").json()["trace"]
         assert trace["answer"] == "Port Velm" and trace["versions"]["revelator"] == "1"
         refused = httpx.post(f"{url}/api/runs", json={"question": question, "plan": "Who is {x}?"}, timeout=60)
         assert refused.status_code == 400 and refused.json()["error"]["diagnostics"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -12,7 +13,7 @@ import pytest
 from revelator.trace import Node, Trace
 from serving.inspector import Runs
 from serving.inspector.runs import Run
-from tests.serving.inspector.world import QUESTION, Asked, inspecting, runs_in
+from tests.serving.inspector.world import QUESTION, Asked, asking, inspecting, runs_in
 
 DIGITS = "9" * 5_000
 DEEP = "[" * 50_000
@@ -66,18 +67,26 @@ HOLES = {
 }
 
 
-@pytest.mark.parametrize("hole", HOLES)
-def test_a_run_file_with_holes_is_told_as_such_and_left_out_of_the_list(hole: str, tmp_path: Path) -> None:
-    runs = runs_in(tmp_path)
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Client, Path]]:
+    """An inspector with one good run, and the file of a bad one."""
+    runs = runs_in(tmp_path_factory.mktemp("home"))
     runs.save(Run(OTHER, "one", Trace("Who else?", "auto")))
-    (runs.folder / f"{GOOD}.json").write_bytes(HOLES[hole])
-    with inspecting([Asked("one", "1").server()], runs) as url, httpx.Client(base_url=url) as http:
-        for path in (f"/api/runs/{GOOD}", f"/api/runs/{GOOD}/trace.json"):
-            reply = http.get(path)
-            assert reply.status_code == 404 and reply.json()["error"]["error"] == "DataError", reply.text
-        reply = http.post("/api/runs", json={"question": QUESTION, "reuse": GOOD})
-        assert reply.status_code == 404 and reply.json()["error"]["error"] == "DataError", reply.text
-        assert [run["id"] for run in http.get("/api/runs").json()] == [OTHER]
+    with inspecting([Asked("one", "1").server()], runs) as url, asking(url) as http:
+        yield http, runs.folder / f"{GOOD}.json"
+
+
+@pytest.mark.parametrize("hole", HOLES)
+def test_a_run_file_with_holes_is_told_as_such_and_left_out_of_the_list(
+    hole: str, damaged: tuple[httpx.Client, Path]
+) -> None:
+    http, file = damaged
+    file.write_bytes(HOLES[hole])
+    reply = http.get(f"/api/runs/{GOOD}")
+    assert reply.status_code == 404 and reply.json()["error"]["error"] == "DataError", reply.text
+    reply = http.post("/api/runs", json={"question": QUESTION, "reuse": GOOD})
+    assert reply.status_code == 404 and reply.json()["error"]["error"] == "DataError", reply.text
+    assert [run["id"] for run in http.get("/api/runs").json()] == [OTHER]
 
 
 def test_a_run_that_is_whole_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -87,15 +96,12 @@ def test_a_run_that_is_whole_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert runs.read(GOOD) == run
 
 
-def test_runs_are_their_owners_alone_those_of_an_earlier_release_too(tmp_path: Path) -> None:
+def test_runs_are_their_owners_alone(tmp_path: Path) -> None:
     folder = tmp_path / "inspected"
     folder.mkdir(mode=0o755)
-    (folder / f"{GOOD}.json").write_bytes(written(stored()))
-    (folder / f"{GOOD}.json").chmod(0o644)
-    runs = Runs(folder)
-    runs.save(Run(OTHER, "one", Trace("Who?", "auto")))
+    Runs(folder).save(Run(OTHER, "one", Trace("Who?", "auto")))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())}
-    assert modes == {"inspected": 0o700, f"{GOOD}.json": 0o600, f"{OTHER}.json": 0o600}
+    assert modes == {"inspected": 0o700, f"{OTHER}.json": 0o600}
 
 
 @pytest.mark.parametrize("path", ["/api/runs", "/api/check", "/v1/chat/completions"])
@@ -117,8 +123,8 @@ def test_runs_are_their_owners_alone_those_of_an_earlier_release_too(tmp_path: P
     ],
     ids=lambda body: body[:30].decode(errors="replace"),
 )
-def test_a_body_that_is_none_is_refused_with_a_type(address: str, path: str, body: bytes) -> None:
-    reply = httpx.post(address + path, content=body)
+def test_a_body_that_is_none_is_refused_with_a_type(http: httpx.Client, path: str, body: bytes) -> None:
+    reply = http.post(path, content=body)
     error = reply.json()["error"]
     assert (reply.status_code, error.get("error") or error["code"]) == (400, "InvalidRequest"), reply.text
 
@@ -127,24 +133,24 @@ def test_a_body_that_is_none_is_refused_with_a_type(address: str, path: str, bod
     "text", [DIGITS[:4_999], "[" * 8_000, '{"question": ' * 600, f'{{"question": {DIGITS}}}', "\x00"]
 )
 @pytest.mark.parametrize("language", ["bnf", "logic", "art"])
-def test_no_text_breaks_the_checkers(address: str, language: str, text: str) -> None:
-    reply = httpx.post(f"{address}/api/check", json={"text": text, "language": language})
+def test_no_text_breaks_the_checkers(http: httpx.Client, language: str, text: str) -> None:
+    reply = http.post("/api/check", json={"text": text, "language": language})
     assert reply.status_code == 200, reply.text
     assert reply.json()["valid"] or reply.json()["diagnostics"]
 
 
 @pytest.mark.parametrize("origin", ["http://[", "http://[::1", "//[", "http://127.0.0.1:99999999", "\x7f"])
 @pytest.mark.parametrize("path", ["/", "/api/runs", "/v1/models"])
-def test_an_origin_that_is_no_url_is_refused(address: str, path: str, origin: str) -> None:
-    assert httpx.get(address + path, headers={"Origin": origin}).status_code in (400, 403)
+def test_an_origin_that_is_no_url_is_refused(http: httpx.Client, path: str, origin: str) -> None:
+    assert http.get(path, headers={"Origin": origin}).status_code in (400, 403)
 
 
 @pytest.mark.parametrize("path", ["/web/%00", "/web/..%2f..%2f..%2fetc%2fpasswd", "/web/" + "a" * 5_000, "/%ff", "//["])
-def test_a_path_that_leads_nowhere_is_not_found(address: str, path: str) -> None:
-    reply = httpx.get(address + path)
+def test_a_path_that_leads_nowhere_is_not_found(http: httpx.Client, address: str, path: str) -> None:
+    reply = http.get(address + path)
     assert reply.status_code == 404, reply.text
 
 
-def test_a_body_that_is_too_large_says_so(address: str) -> None:
-    reply = httpx.post(f"{address}/api/runs", json={"question": "x" * 300_000})
+def test_a_body_that_is_too_large_says_so(http: httpx.Client) -> None:
+    reply = http.post("/api/runs", json={"question": "x" * 300_000})
     assert reply.status_code == 413 and "bytes" in reply.json()["error"]["message"]

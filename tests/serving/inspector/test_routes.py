@@ -13,68 +13,60 @@ from revelator.plans.language import BNF
 from revelator.trace import Event, Trace, replay
 from serving.inspector import Runs
 from serving.inspector.runs import Run
-from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in
+from tests.serving.inspector.world import PLAN, QUESTION, Asked, asking, inspecting, runs_in
 
 
-def ask(url: str, **wanted: object) -> list[dict]:
-    reply = httpx.post(f"{url}/api/runs", json=wanted, timeout=30)
+def ask(http: httpx.Client, **wanted: object) -> list[dict]:
+    reply = http.post("/api/runs", json=wanted)
     assert reply.status_code == 200, reply.text
     return [json.loads(line) for line in reply.text.splitlines()]
 
 
-def kept(url: str, run: str) -> dict:
-    return httpx.get(f"{url}/api/runs/{run}").json()
+def kept(http: httpx.Client, run: str) -> dict:
+    return http.get(f"/api/runs/{run}").json()
 
 
-def test_the_events_of_a_question_are_its_trace_and_the_run_is_kept(address):
-    *events, saved = ask(address, question=QUESTION)
+def test_the_events_of_a_question_are_its_trace_and_the_run_is_kept(http):
+    *events, saved = ask(http, question=QUESTION)
     trace = replay(map(Event.from_json, events))
     assert (trace.answer, trace.plan) == ("Detroit", PLAN)
     assert saved["kind"] == "saved"
-    assert kept(address, saved["run"])["trace"] == trace.to_json()
-    assert httpx.get(f"{address}/api/runs").json()[0]["id"] == saved["run"]
+    assert kept(http, saved["run"])["trace"] == trace.to_json()
+    assert http.get("/api/runs").json()[0]["id"] == saved["run"]
 
 
 def test_an_event_arrives_while_the_question_still_runs(tmp_path):
     asked = Asked("one", "1")
     asked.world.gate("Where was Jay Levey born?")
-    with inspecting([asked.server()], runs_in(tmp_path)) as url:
-        wanted = {"question": QUESTION}
-        with httpx.stream("POST", f"{url}/api/runs", json=wanted, timeout=30) as reply:
+    with inspecting([asked.server()], runs_in(tmp_path)) as url, asking(url) as http:
+        with http.stream("POST", "/api/runs", json={"question": QUESTION}) as reply:
             for line in reply.iter_lines():
                 if json.loads(line)["changes"].get("answers") == ["Jay Levey"]:
                     break  # the second leaf is held back: the client leaves here
         assert asked.left.wait(20)
-        assert httpx.get(f"{url}/api/runs").json() == []
+        assert http.get("/api/runs").json() == []
 
 
-def test_what_has_not_changed_is_taken_from_the_run_before(address, asked):
-    first = ask(address, question=QUESTION)[-1]["run"]
+def test_what_has_not_changed_is_taken_from_the_run_before(http, asked):
+    first = ask(http, question=QUESTION)[-1]["run"]
     count = len(asked[0].world.asked)
     plan = "Who directed UHF? * When was {director} born?"
-    again = kept(address, ask(address, question=QUESTION, plan=plan, reuse=first)[-1]["run"])
+    again = kept(http, ask(http, question=QUESTION, plan=plan, reuse=first)[-1]["run"])
     assert again["trace"]["answer"] == "1953" and again["reuse"] == first
     assert asked[0].world.asked[count:] == ["When was Jay Levey born?"]
 
 
-def test_the_exported_trace_is_one_that_ask_can_reuse(address):
-    run = ask(address, question=QUESTION)[-1]["run"]
-    reply = httpx.get(f"{address}/api/runs/{run}/trace.json")
-    assert "attachment" in reply.headers["Content-Disposition"]
-    assert Trace.from_json(reply.json()).answer == "Detroit"
-
-
-def test_each_server_can_be_asked_and_says_its_version(address):
-    servers = httpx.get(f"{address}/api/servers").json()
+def test_each_server_can_be_asked_and_says_its_version(http):
+    servers = http.get("/api/servers").json()
     assert [server["models"]["revelator"] for server in servers] == ["7", "8"]
     for server in servers:
-        run = ask(address, question=QUESTION, server=server["name"])[-1]["run"]
-        assert kept(address, run)["trace"]["versions"] == server["models"]
+        run = ask(http, question=QUESTION, server=server["name"])[-1]["run"]
+        assert kept(http, run)["trace"]["versions"] == server["models"]
 
 
 @pytest.mark.parametrize("text", [PLAN, "Who is {x}?", "A ) B", "(𝔸? + B?) * Which of {a} is {𝔟?"])
-def test_the_check_route_says_what_the_checker_says(address, text):
-    said = httpx.post(f"{address}/api/check", json={"text": text}).json()
+def test_the_check_route_says_what_the_checker_says(http, text):
+    said = http.post("/api/check", json={"text": text}).json()
     expected = BNF.verdict(text)
     assert said["valid"] == expected["valid"]
     for kind in ("diagnostics", "doubts"):
@@ -82,14 +74,14 @@ def test_the_check_route_says_what_the_checker_says(address, text):
             assert "^" in diagnostic.pop("excerpt") and diagnostic == known
 
 
-def test_a_text_that_would_take_long_to_check_is_refused(address):
-    reply = httpx.post(f"{address}/api/check", json={"text": "A? + " * 10_000 + "B?"})
+def test_a_text_that_would_take_long_to_check_is_refused(http):
+    reply = http.post("/api/check", json={"text": "A? + " * 10_000 + "B?"})
     assert reply.status_code == 400 and reply.json()["error"]["where"] == "text"
 
 
 @pytest.mark.parametrize(("language", "text"), [("logic", '"a" AND NOT "b'), ("art", '{"question": 3}')])
-def test_the_other_languages_are_checked_too(address, language, text):
-    said = httpx.post(f"{address}/api/check", json={"text": text, "language": language}).json()
+def test_the_other_languages_are_checked_too(http, language, text):
+    said = http.post("/api/check", json={"text": text, "language": language}).json()
     assert not said["valid"] and "^" in said["diagnostics"][0]["excerpt"]
 
 
@@ -104,8 +96,8 @@ def test_the_other_languages_are_checked_too(address, language, text):
         ({"question": "Who?", "plan": "A ) B"}, "line 1, column 3"),
     ],
 )
-def test_a_request_that_cannot_be_asked_is_refused_with_its_reason(address, body, where):
-    reply = httpx.post(f"{address}/api/runs", json=body)
+def test_a_request_that_cannot_be_asked_is_refused_with_its_reason(http, body, where):
+    reply = http.post("/api/runs", json=body)
     assert reply.status_code == 400
     assert reply.json()["error"]["where"] == where
     assert reply.json()["error"]["message"]
@@ -113,14 +105,14 @@ def test_a_request_that_cannot_be_asked_is_refused_with_its_reason(address, body
 
 @pytest.mark.parametrize(("error", "status"), [(Overloaded("full"), 429), (Unavailable("down", hint="start it"), 503)])
 def test_a_server_that_refuses_is_told_by_status(tmp_path, error, status):
-    with inspecting([Asked("one", "1", error=error).server()], runs_in(tmp_path)) as url:
-        reply = httpx.post(f"{url}/api/runs", json={"question": "Who?"})
+    with inspecting([Asked("one", "1", error=error).server()], runs_in(tmp_path)) as url, asking(url) as http:
+        reply = http.post("/api/runs", json={"question": "Who?"})
         assert (reply.status_code, reply.json()["error"]["message"]) == (status, error.message)
 
 
-def test_a_run_that_nobody_kept_is_not_found(address):
+def test_a_run_that_nobody_kept_is_not_found(http):
     for id in ("0" * 16, "..%2f..%2fetc%2fpasswd", "x"):
-        assert httpx.get(f"{address}/api/runs/{id}").status_code == 404
+        assert http.get(f"/api/runs/{id}").status_code == 404
 
 
 def test_of_many_runs_the_newest_are_kept(tmp_path: Path) -> None:
@@ -144,22 +136,23 @@ def test_of_many_runs_the_newest_are_kept(tmp_path: Path) -> None:
         ({"Host": "localhost:1"}, 200),
     ],
 )
-def test_other_names_and_other_origins_are_refused(address, headers, status):
-    reply = httpx.get(f"{address}/api/servers", headers=headers)
+def test_other_names_and_other_origins_are_refused(http, headers, status):
+    reply = http.get("/api/servers", headers=headers)
     assert reply.status_code == status
     assert "access-control-allow-origin" not in reply.headers
 
 
-def test_every_reply_forbids_what_the_page_does_not_need(address):
+def test_every_reply_forbids_what_the_page_does_not_need(http):
     for path in ("/", "/web/main.js", "/api/runs", "/nowhere"):
-        policy = httpx.get(address + path).headers["content-security-policy"]
+        policy = http.get(path).headers["content-security-policy"]
         assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
 
 
 def test_a_token_guards_everything_but_the_empty_page(tmp_path):
-    with inspecting([Asked("one", "1").server()], runs_in(tmp_path), token="secret") as url:
-        assert httpx.get(url).status_code == 200
+    guarded = inspecting([Asked("one", "1").server()], runs_in(tmp_path), token="secret")
+    with guarded as url, asking(url) as http:
+        assert http.get("/").status_code == 200
         for path in ("/api/runs", "/api/servers", "/v1/models"):
-            assert httpx.get(url + path).status_code == 401
-            assert httpx.get(url + path, headers={"Authorization": "Bearer wrong"}).status_code == 401
-            assert httpx.get(url + path, headers={"Authorization": "Bearer secret"}).status_code == 200
+            assert http.get(path).status_code == 401
+            assert http.get(path, headers={"Authorization": "Bearer wrong"}).status_code == 401
+            assert http.get(path, headers={"Authorization": "Bearer secret"}).status_code == 200

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
+import openai
 import uvicorn
 
 from revelator.errors import Unavailable
@@ -114,3 +116,15 @@ def inspecting(servers: list[Server], runs: Runs, **options: Any) -> Iterator[st
 
 def runs_in(folder: Path, kept: int = 50) -> Runs:
     return Runs(folder / "inspected", kept)
+
+
+def asking(url: str) -> httpx.Client:
+    """A client of the page's routes. Without certificates, which would take longer to read than a test runs."""
+    return httpx.Client(base_url=url, timeout=30, trust_env=False, verify=False)
+
+
+def speaking(url: str, **options: Any) -> openai.OpenAI:
+    """A client of OpenAI's route."""
+    return openai.OpenAI(
+        **{"base_url": f"{url}/v1", "api_key": "none", "max_retries": 0, "http_client": asking(url), **options}
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from revelator.client import Client
 from revelator.errors import ConfigError
-from serving.executor.writing import Writing
+from serving.protocols import Writing
 from serving.triton import control, repository
 from serving.triton.repository import Settings, choose_parameters, read_writing
 
