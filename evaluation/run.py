@@ -169,10 +169,10 @@ def compare_with_plain(
 ) -> dict[str, RunConfig]:
     """The runs of plain retrieval and of `auto` over a file of own questions. With an endpoint `auto` runs a second
     time with it as planner, and a third time with the embedded base if another adapter plans."""
-    from evaluation.harness.config import RunConfig, describe_own
+    from evaluation.harness.config import RunConfig, describe_own, read_columns
     from revelator.config import check_config
 
-    benchmark = describe_own(questions, columns, given.pop("sample", None))
+    benchmark = describe_own(questions, read_columns(columns), given.pop("sample", None))
     shared: dict[str, Any] = {"benchmark": benchmark, "index": str(index or ""), "home": str(home)}
     shared |= {name: value for name, value in given.items() if value is not None}
     if not given.get("url"):  # a running server has its own

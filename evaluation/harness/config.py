@@ -6,7 +6,7 @@ folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -73,14 +73,19 @@ class BenchmarkConfig(Strict):
         return self
 
 
-def describe_own(path: Path, columns: Iterable[str], sample: int | None = None) -> dict[str, Any]:
-    """The values of a benchmark of one's own questions. Raises ConfigError for a column that is not FIELD=NAME."""
-    if wrong := [text for text in columns if "=" not in text]:
+def read_columns(given: Iterable[str]) -> dict[str, str]:
+    """Reads FIELD=NAME as a mapping. Raises ConfigError for another form, and for a field that no column can be."""
+    if wrong := [text for text in given if "=" not in text]:
         raise ConfigError(f"not FIELD=NAME: {wrong[0]!r}", where="--column", hint="--column question=Frage")
-    names = dict(text.split("=", 1) for text in columns) or None
-    if unknown := [name for name in names or () if name not in OwnColumns.model_fields]:
+    names = dict(text.split("=", 1) for text in given)
+    if unknown := [name for name in names if name not in OwnColumns.model_fields]:
         raise ConfigError(f"no such field: {unknown[0]!r}", where="--column", hint=", ".join(OwnColumns.model_fields))
-    return {"format": "own", "path": str(path), "name": path.stem, "columns": names, "sample": sample}
+    return names
+
+
+def describe_own(path: Path, columns: Mapping[str, str], sample: int | None = None) -> dict[str, Any]:
+    """The values of a benchmark of one's own questions."""
+    return {"format": "own", "path": str(path), "name": path.stem, "columns": columns or None, "sample": sample}
 
 
 class RankingConfig(Strict):

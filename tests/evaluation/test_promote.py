@@ -137,18 +137,20 @@ def test_scores_of_a_version_of_a_folder_and_of_the_base_alone(place: Place) -> 
     assert set(alone) == set(of_version)
 
 
-def test_graded_rows_are_kept_and_a_grading_that_was_broken_off_goes_on(place: Place) -> None:
-    out = place.home / "grades"
-    asked = ["base", "--base", str(place.base), "--set", str(place.set_folder), "--out", str(out)]
-    whole = json.loads(place.call(grade, *asked, "--json"))
+def test_graded_rows_are_kept_and_a_grading_that_was_broken_off_goes_on(place: Place, tmp_path: Path) -> None:
+    asked = ["base", "--base", str(place.base), "--set", str(place.set_folder), "--home", str(tmp_path), "--json"]
+    whole = json.loads(place.call(grade, *asked))
     for own in whole.values():
         assert all(low <= own[name] <= high for name, (low, high) in own["intervals"].items())
-    lines = (out / "rows.jsonl").read_bytes().splitlines(keepends=True)
-    (out / "rows.jsonl").write_bytes(b"".join(lines[:-1]) + lines[-1][:9])  # killed while it wrote the last row
-    assert f"every row: {out}" in place.call(grade, *asked)
-    assert (out / "rows.jsonl").read_bytes() == b"".join(lines)
-    with pytest.raises(ConfigError, match="rows of another decoding stand there"):
-        place.call(grade, *asked, "--decoding", "free")
+    batches = {path: path.read_text() for path in tmp_path.glob("gate/rows-*/*.json")}
+    assert sum(len(json.loads(text)) for text in batches.values()) == sum(own["n"] for own in whole.values())
+    lost, *others = batches
+    lost.unlink()  # killed before the last batch
+    assert json.loads(place.call(grade, *asked)) == whole
+    new = set(tmp_path.glob("gate/rows-*/*.json")) - {*others}
+    assert [path.read_text() for path in new] == [batches[lost]]
+    place.call(grade, *asked, "--decoding", "free")
+    assert len(list(tmp_path.glob("gate/rows-*"))) == 2
 
 
 def test_only_the_rows_of_one_source_are_graded_and_an_unknown_source_is_named(place: Place) -> None:
