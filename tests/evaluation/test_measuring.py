@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
-from evaluation.demo import score_answer
 from evaluation.harness.folder import QuestionRow
-from evaluation.harness.question_scores import find_gold_titles
+from evaluation.harness.formats import FORMATS
+from evaluation.harness.question_scores import find_gold_titles, score_answers
 from evaluation.harness.run_metrics import measure_coverage
+from revelator.trace import join_answers
 
 PLAN = "Who wrote Belt? * Where was {writer} born?"
 
 
-def question(source: str = "musique", answers: tuple[str, ...] = ("Lima",)) -> AnnotatedQuestion:
+def question() -> AnnotatedQuestion:
     steps = (
         AnnotatedStep("Who wrote Belt?", ("Ana Sorel",), "Belt (novel)"),
         AnnotatedStep("Where was Ana Sorel born?", ("Lima",)),
@@ -20,8 +21,8 @@ def question(source: str = "musique", answers: tuple[str, ...] = ("Lima",)) -> A
         AnnotatedPassage("Belt (novel)", "Belt is a novel by Ana Sorel.", True),
         AnnotatedPassage("Cove", "Cove is a town.", False),
     )
-    about = (f"{source}:1", source, "CC0-1.0", "dev", "Where was the writer of Belt born?", "complex", PLAN)
-    return AnnotatedQuestion(*about, steps=steps, answers=answers, passages=seen)
+    about = ("musique:1", "musique", "CC0-1.0", "dev", "Where was the writer of Belt born?", "complex", PLAN)
+    return AnnotatedQuestion(*about, steps=steps, answers=("Lima",), passages=seen)
 
 
 def test_gold_titles_are_those_of_the_steps_or_else_of_the_relevant_passages() -> None:
@@ -30,11 +31,16 @@ def test_gold_titles_are_those_of_the_steps_or_else_of_the_relevant_passages() -
     assert find_gold_titles(untitled) == ("Belt (novel)",)
 
 
+def score(name: str, golds: tuple[str, ...], said: list[str]) -> dict[str, float]:
+    how = FORMATS[name]
+    return score_answers(join_answers(said), said, golds, how.normaliser, is_list=how.has_list_answers)
+
+
 def test_answers_are_scored_by_the_rule_of_their_set() -> None:
-    assert score_answer(question("2wiki", ("no",)), ["no one"]).f1 == 0.0
-    assert score_answer(question("musique", ("Lima", "City of Kings")), ["the City of Kings"]).em == 1.0
-    assert score_answer(question("world", ("Lima", "Oslo")), ["Oslo", "Lima"]).em == 1.0
-    assert score_answer(question("musique", ("Lima", "Oslo")), ["Oslo", "Lima"]).em == 0.0
+    assert score("2wiki", ("no",), ["no one"])["f1"] == 0.0
+    assert score("musique", ("Lima", "City of Kings"), ["the City of Kings"])["em"] == 1.0
+    assert score("world", ("Lima", "Oslo"), ["Oslo", "Lima"])["em"] == 1.0
+    assert score("musique", ("Lima", "Oslo"), ["Oslo", "Lima"])["em"] == 0.0
 
 
 def test_a_higher_floor_keeps_fewer_answers_and_more_of_them_are_right() -> None:
