@@ -39,7 +39,7 @@ from data_gen.self_training import (
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import count_outcome
 from data_gen.tables import tabulate_counts, tabulate_dropped
-from evaluation.rows import append_rows, progress_bar, read_rows
+from evaluation.rows import append_rows, continue_rows, progress_bar
 from revelator.artifact import DEFAULT_BASE, read_manifest
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.errors import ConfigError, RevelatorError
@@ -242,7 +242,7 @@ def draw_samples(engine: Engine, temperatures: Sequence[float], seed: int) -> Pr
 
 def propose_plans(questions: Sequence[AnnotatedQuestion], path: Path, draw: Propose) -> list[Proposal]:
     """Draws the samples of every question, in batches that do not depend on each other."""
-    done = {row.id for row in read_rows(path, Proposal)}
+    done = {row.id for row in continue_rows(path, Proposal)}
     with progress_bar() as progress:
         bar = progress.add_task("plans", total=len(questions), completed=len(done))
         for start in range(0, len(questions), BATCH):
@@ -253,7 +253,7 @@ def propose_plans(questions: Sequence[AnnotatedQuestion], path: Path, draw: Prop
             made = [Proposal(q.id, texts) for q, texts in zip(batch, draw(prompts, start), strict=True)]
             append_rows(path, [proposal for proposal in made if proposal.id not in done])
             progress.advance(bar, len(batch))
-    return read_rows(path, Proposal)
+    return continue_rows(path, Proposal)
 
 
 def select_agreed(
@@ -279,7 +279,7 @@ async def execute(
     wanted: Iterable[tuple[AnnotatedQuestion, AgreedPlan]], path: Path, executor: Executor
 ) -> dict[str, Execution]:
     """Runs every agreed plan, several at a time, and records what each leaf found."""
-    done = {row.id: row for row in read_rows(path, Execution)}
+    done = {row.id: row for row in continue_rows(path, Execution)}
     todo = [(question, plan) for question, plan in wanted if question.id not in done]
     slots = asyncio.Semaphore(AT_ONCE)
     with progress_bar() as progress:

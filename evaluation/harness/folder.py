@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
-from pydantic_core import to_json
 
 import revelator
 import serving
+from evaluation.rows import continue_rows, read_rows
 from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.files import append_lines, code_digest, read_lines, sha256_file, sha256_text, write_json
+from revelator.files import code_digest, sha256_file, sha256_text, write_json
 
 FORMAT = 1
 SHOWN = 3  # ids that an error names
@@ -172,8 +172,7 @@ def begin_run(folder: Path, run: Run) -> list[QuestionRow]:
             where=str(folder),
             hint="name another folder: --out DIR; or ask again with what the run in this one began with",
         )
-    read_lines(folder / QUESTIONS)  # drops a last line that a kill cut short
-    return read_questions(folder, there, whole=False)
+    return _order(continue_rows(folder / QUESTIONS, QuestionRow), folder, there, whole=False)
 
 
 def find_difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
@@ -214,17 +213,14 @@ def read_run(folder: Path) -> Run:
     return run
 
 
-def read_questions(folder: Path, run: Run | None = None, *, whole: bool = True) -> list[QuestionRow]:
-    """Reads the rows in the order of the run's ids. Raises DataError for an unreadable row, for duplicate or unknown
-    ids and, if the run must be `whole`, for missing ones."""
-    run, path = run or read_run(folder), folder / QUESTIONS
-    rows, adapter = [], TypeAdapter(QuestionRow)
-    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
-        try:
-            rows.append(adapter.validate_json(line))
-        except ValueError as error:
-            raise DataError(f"not a row of a run: {error}", where=f"{path}, line {number}") from error
-    check_ids([row.id for row in rows], run.ids, str(path), whole=whole)
+def read_questions(folder: Path, run: Run | None = None) -> list[QuestionRow]:
+    """Reads the rows in the order of the run's ids. Raises DataError for an unreadable row, and for duplicate, unknown
+    or missing ids."""
+    return _order(read_rows(folder / QUESTIONS, QuestionRow), folder, run or read_run(folder))
+
+
+def _order(rows: Sequence[QuestionRow], folder: Path, run: Run, *, whole: bool = True) -> list[QuestionRow]:
+    check_ids([row.id for row in rows], run.ids, str(folder / QUESTIONS), whole=whole)
     order = {id: place for place, id in enumerate(run.ids)}
     return sorted(rows, key=lambda row: order[row.id])
 
@@ -259,8 +255,3 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     if metrics["questions_sha256"] != sha256_file(folder / QUESTIONS):
         raise ArtifactError("questions.jsonl was changed after it was measured", where=str(folder))
     return metrics
-
-
-def append_question(folder: Path, row: QuestionRow) -> None:
-    """Appends a row to a run; the kernel has it then, so that a kill cannot lose it."""
-    append_lines(folder / QUESTIONS, [to_json(row).decode()])

@@ -16,7 +16,7 @@ from evaluation.harness.ablations import check_ablation
 from evaluation.harness.benchmarks import CLOSED, Benchmark, build_closed_index, open_benchmark, read_predictions
 from evaluation.harness.config import BenchmarkConfig, OperatorsConfig, RankingConfig, RunConfig
 from evaluation.harness.corpus_cases import judge_cases, make_corpus_cases, read_beir_cases, translate_cases
-from evaluation.harness.folder import QuestionRow, Run, append_question, begin_run, describe_machine
+from evaluation.harness.folder import QUESTIONS, QuestionRow, Run, begin_run, describe_machine
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers, score_trace, start_row
 from evaluation.harness.ranking import Case, LabelledCases, make_world_cases, rank
@@ -30,7 +30,7 @@ from evaluation.harness.systems import (
     open_revelator,
     open_system,
 )
-from evaluation.rows import lock_folder
+from evaluation.rows import append_rows, lock_folder
 from revelator.errors import ConfigError, RevelatorError, Unavailable
 from revelator.files import sha256_file
 from revelator.trace import Trace, join_answers
@@ -135,7 +135,7 @@ def run_questions(
         bar = progress.add_task(run.name, total=len(run.ids), completed=len(done))
 
         def write(row: QuestionRow) -> None:
-            append_question(folder, row)
+            append_rows(folder / QUESTIONS, [row])
             progress.advance(bar)
 
         if config.system.ranking:

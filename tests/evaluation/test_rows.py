@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.rows import append_rows, read_rows
-from revelator.errors import ConfigError
+from evaluation.rows import append_rows, continue_rows
+from revelator.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,8 @@ def test_a_line_cut_short_is_taken_off_and_rows_of_another_release_are_refused(t
     append_rows(tmp_path / "rows.jsonl", rows)
     whole = (tmp_path / "rows.jsonl").read_bytes()
     (tmp_path / "rows.jsonl").write_bytes(whole + whole[:9])
-    assert read_rows(tmp_path / "rows.jsonl", Kept) == rows
+    assert continue_rows(tmp_path / "rows.jsonl", Kept) == rows
     assert (tmp_path / "rows.jsonl").read_bytes() == whole
     (tmp_path / "rows.jsonl").write_text('{"id": "a"}\n')
-    with pytest.raises(ConfigError, match="another release") as caught:
-        read_rows(tmp_path / "rows.jsonl", Kept)
-    assert caught.value.hint
+    with pytest.raises(DataError, match=r"rows\.jsonl, line 1"):
+        continue_rows(tmp_path / "rows.jsonl", Kept)

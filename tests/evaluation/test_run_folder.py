@@ -16,13 +16,12 @@ from evaluation.harness.folder import (
     Cost,
     QuestionRow,
     Run,
-    append_question,
     begin_run,
     read_metrics,
     read_questions,
     read_run,
 )
-from evaluation.rows import lock_folder
+from evaluation.rows import append_rows, lock_folder
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, write_json
 
@@ -44,7 +43,7 @@ def row(id: str, **values: Any) -> QuestionRow:
 
 def write(folder: Path, *ids: str) -> None:
     for id in ids:
-        append_question(folder, row(id))
+        append_rows(folder / QUESTIONS, [row(id)])
 
 
 def test_one_process_writes_in_a_folder_at_a_time(tmp_path: Path) -> None:
