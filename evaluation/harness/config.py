@@ -207,16 +207,12 @@ class RunConfig(Strict):
     traces: bool = True
 
     @model_validator(mode="after")
-    def _labels_only_a_corpus(self) -> RunConfig:
-        has_corpus = self.benchmark.format == "itlr" and bool(self.benchmark.path)
-        if self.system.ranking and self.system.ranking.labels == "model" and not has_corpus:
-            raise ValueError("labels: model is for itlr over a corpus (`path`); other documents have labels")
-        return self
-
-    @model_validator(mode="after")
-    def _ranks_only_itlr(self) -> RunConfig:
-        if (self.benchmark.format in RANKED) != (self.system.ranking is not None):
+    def _ranks_what_can_be_ranked(self) -> RunConfig:
+        benchmark, ranking = self.benchmark, self.system.ranking
+        if (benchmark.format in RANKED) != (ranking is not None):
             raise ValueError(f"{' and '.join(RANKED)} are for a system that is a ranking, and a ranking for them")
+        if ranking and ranking.labels == "model" and not (benchmark.format == "itlr" and benchmark.path):
+            raise ValueError("labels: model is for itlr over a corpus (`path`); other documents have labels")
         return self
 
 

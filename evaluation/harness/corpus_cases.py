@@ -55,7 +55,6 @@ def _make_corpus_cases(path: Path, digest: str, per_template: int, seed: int, si
     rich = {size: [place for place, own in enumerate(about) if len(own) >= size] for size in sizes}
     cases: list[Case] = []
     texts: list[str] = []
-    truths: list[dict[str, bool]] = []
     for number, template in enumerate(template for size in sizes for template in list_templates(size)):
         size = template.count("{")
         for _ in range(per_template):
@@ -65,13 +64,12 @@ def _make_corpus_cases(path: Path, digest: str, per_template: int, seed: int, si
             query, places = drawn
             start = len(texts)
             texts += [documents[place] for place, _ in places]
-            truths += [{term: term in about[place] for term in terms(query)} for place, _ in places]
             relevant = frozenset(start + at for at, (_, matches) in enumerate(places) if matches)
             id, pool = f"corpus:{number}:{len(cases)}", tuple(range(start, len(texts)))
             cases.append(Case(id, query, say_query(query, "about"), f"template {number}", relevant, pool))
     if not cases:
         raise DataError("no document is about several topics", where=str(path), hint="give a larger corpus")
-    return LabelledCases(cases, texts, truths)
+    return LabelledCases(cases, texts)
 
 
 def _draw_case(
@@ -151,7 +149,7 @@ def read_beir_cases(folder: Path, split: str) -> LabelledCases:
     ]
     if not cases:
         raise DataError("no query has a relevant document", where=str(folder))
-    return LabelledCases(cases, texts, [])
+    return LabelledCases(cases, texts)
 
 
 def _read_identified(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:

@@ -73,14 +73,11 @@ def _say_term(term: Query, verb: str) -> str:
 
 @dataclass(frozen=True)
 class LabelledCases:
-    """Cases, the texts of all their documents, and which terms of its case each document states, where that is known.
-
-    A case's `pool` holds positions in `texts` and `truths`. The first line of a text is its title.
-    """
+    """Cases and the texts of all their documents, of which the first line is the title; a case's `pool` holds positions
+    in `texts`."""
 
     cases: list[Case]
     texts: list[str]
-    truths: list[dict[str, bool]]
 
 
 def make_world_cases(per_template: int, seed: int, sizes: Sequence[int] = (3,)) -> LabelledCases:
@@ -90,7 +87,6 @@ def make_world_cases(per_template: int, seed: int, sizes: Sequence[int] = (3,)) 
     graph = populate(ENTITIES, rng, set())
     cases: list[Case] = []
     texts: list[str] = []
-    truths: list[dict[str, bool]] = []
     for number, template in enumerate(template for size in sizes for template in list_templates(size)):
         for _ in range(per_template):
             head, chosen = _draw_facts(graph, rng, template.count("{"))
@@ -99,11 +95,10 @@ def make_world_cases(per_template: int, seed: int, sizes: Sequence[int] = (3,)) 
             positives, negatives = draw_combinations(query, rng)
             start = len(texts)
             texts += [_write_document(graph, head.type, chosen, truth, rng) for truth in positives + negatives]
-            truths += [dict(zip(terms, truth, strict=True)) for truth in positives + negatives]
             relevant = frozenset(range(start, start + len(positives)))
             id, pool = f"itlr:{number}:{len(cases)}", tuple(range(start, len(texts)))
             cases.append(Case(id, query, say_query(query), f"template {number}", relevant, pool))
-    return LabelledCases(cases, texts, truths)
+    return LabelledCases(cases, texts)
 
 
 def _draw_facts(graph: Graph, rng: random.Random, count: int) -> tuple[Entity, list[tuple[Relation, Fact]]]:

@@ -49,22 +49,17 @@ if TYPE_CHECKING:
 
 Ask = Callable[[str], Awaitable[Trace]]
 Services = tuple[Revelator, Retriever, Generator]
-WITHOUT_REVELATOR = ("direct",)  # strategies that ask nothing but the generator
 CLIENT_SECONDS = 120.0
 
 
 def needs_revelator(config: RunConfig) -> bool:
-    if config.system.bound:
-        return config.system.bound == "gold-plan"
-    if config.system.baseline:
-        return BASELINES[config.system.baseline].revelator
-    return config.system.strategy not in WITHOUT_REVELATOR
+    baseline = config.system.baseline
+    return BASELINES[baseline].revelator if baseline else config.system.name not in ("direct", "gold-passages")
 
 
 def needs_index(config: RunConfig) -> bool:
-    if config.system.bound:
-        return config.system.bound == "gold-plan"
-    return BASELINES[config.system.baseline].searches if config.system.baseline else config.system.strategy != "direct"
+    baseline = config.system.baseline
+    return BASELINES[baseline].searches if baseline else config.system.name not in ("direct", "gold-passages")
 
 
 def check_system(config: RunConfig) -> None:

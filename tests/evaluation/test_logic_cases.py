@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -39,21 +40,24 @@ def test_a_query_is_asked_in_words() -> None:
     assert say_query(query) == "documents saying that it rains and not saying that it snows, or saying that it pours"
 
 
-def test_world_documents_match_exactly_as_their_facts_say_and_state_what_is_true() -> None:
-    found = make_world_cases(1, seed=3)
-    assert len(found.cases) == 32
+def states(text: str, term: str) -> bool:
+    """Whether a document of the world names the value of a term, which is its longest run of capitalised words."""
+    value = max(re.findall(r"[A-Z]\S*(?: (?:of |the )*[A-Z]\S*)*", term), key=len)
+    return value.removesuffix("'s") in text
+
+
+@pytest.mark.parametrize(("sizes", "count"), [((3,), {3: 32}), ((1, 2), {1: 2, 2: 8})])
+def test_world_documents_match_as_the_values_in_them_say(sizes: tuple[int, ...], count: dict[int, int]) -> None:
+    found = make_world_cases(1, seed=3, sizes=sizes)
+    assert Counter(len(terms(case.query)) for case in found.cases) == count
+    right = []
     for case in found.cases:
         assert 0 < len(case.relevant) < len(case.pool) <= 6
         for place in case.pool:
-            assert holds(case.query, found.truths[place]) == (place in case.relevant)
-    assert make_world_cases(1, seed=3).texts == found.texts
-
-
-def test_a_query_of_the_world_may_have_other_numbers_of_terms() -> None:
-    found = make_world_cases(1, seed=3, sizes=(1, 2))
-    assert Counter(len(terms(case.query)) for case in found.cases) == {1: 2, 2: 8}
-    for case in found.cases:
-        assert all(holds(case.query, found.truths[place]) == (place in case.relevant) for place in case.pool)
+            stated = {term: states(found.texts[place], term) for term in terms(case.query)}
+            right.append(holds(case.query, stated) == (place in case.relevant))
+    assert sum(right) / len(right) >= 0.95, "few documents name a value for another reason"
+    assert make_world_cases(1, seed=3, sizes=sizes).texts == found.texts
 
 
 def write_corpus(folder: Path) -> Path:
@@ -79,7 +83,7 @@ def test_documents_of_a_corpus_match_as_the_phrases_in_them_say(tmp_path: Path) 
         assert 0 < len(case.relevant) < len(case.pool) <= 6
         for place in case.pool:
             stated = {term: term in found.texts[place] for term in terms(case.query)}
-            assert stated == found.truths[place] and holds(case.query, stated) == (place in case.relevant)
+            assert holds(case.query, stated) == (place in case.relevant)
     assert "documents about " in found.cases[0].question
     path.write_text(path.read_text().partition("\n")[0])
     with pytest.raises(DataError, match="only 1 topics"):
