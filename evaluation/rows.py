@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from revelator.config import find_first_fault
 from revelator.errors import ConfigError, DataError
 from revelator.files import append_lines, hold_lock, read_lines
 
@@ -29,13 +30,14 @@ def lock_folder(folder: Path) -> AbstractContextManager[None]:
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
-    """Reads all rows; a missing file has none. Raises DataError for a line that is no row of this `kind`."""
+    """Reads all rows; a missing file has none. Raises DataError that names the line, the field and the reason."""
     rows, adapter = [], TypeAdapter(kind)
     for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
         try:
             rows.append(adapter.validate_json(line))
-        except ValueError as error:
-            raise DataError(f"not a row of this kind: {error}", where=f"{path}, line {number}") from error
+        except ValidationError as error:
+            reason = ": ".join(filter(None, find_first_fault(error)))
+            raise DataError(f"cannot be read: {reason}", where=f"{path}, line {number}") from error
     return rows
 
 

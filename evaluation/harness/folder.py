@@ -23,7 +23,6 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +149,6 @@ def describe_machine() -> dict[str, str]:
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{processor}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()}",
-        "software": f"revelator {metadata.version('revelator')}, Python {platform.python_version()}",
         "code": code_digest(revelator, serving),
     }
 
@@ -176,23 +174,26 @@ def begin_run(folder: Path, run: Run) -> list[QuestionRow]:
 
 
 def find_difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
-    """Finds what differs between two runs: both values, by name."""
-    names = ("system", "ablation", "seed", "code", "generator")
-    pairs = {name: (getattr(old, name), getattr(new, name)) for name in names}
-    for name in ("benchmark", "adapter", "index"):
-        ours, theirs = getattr(old, name), getattr(new, name)
-        for key in sorted({*ours, *theirs} - {"files", "folder"}):
-            pairs[f"{name}.{key}"] = ours.get(key), theirs.get(key)
-    digests = [sorted(run.benchmark.get("files", {}).values()) for run in (old, new)]
-    pairs["benchmark.files (sha256)"] = digests[0], digests[1]
-    if old.ids != new.ids:
-        others = "others" if len(old.ids) == len(new.ids) else "questions"
-        pairs["ids"] = f"{len(old.ids)} questions", f"{len(new.ids)} {others}"
-    found = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-    if not found and old.config_hash != new.config_hash:
-        keys = sorted(k for k in {*old.config, *new.config} if old.config.get(k) != new.config.get(k))
-        found = {f"config.{k}": (old.config.get(k), new.config.get(k)) for k in keys}
-    return found
+    """Finds what differs between two runs: both values, by name. Of the configurations only where nothing else does."""
+    if found := _compare(_identify(old), _identify(new)):
+        if "ids" in found:
+            others = "others" if len(old.ids) == len(new.ids) else "questions"
+            found["ids"] = f"{len(old.ids)} questions", f"{len(new.ids)} {others}"
+        return found
+    return {f"config.{name}": pair for name, pair in _compare(old.config, new.config).items()}
+
+
+def _identify(run: Run) -> dict[str, Any]:
+    """What makes two runs the same, by name; where files and folders lie does not."""
+    own = {name: getattr(run, name) for name in ("system", "ablation", "seed", "code", "generator", "ids")}
+    for part in ("benchmark", "adapter", "index"):
+        values = getattr(run, part)
+        own |= {f"{part}.{name}": value for name, value in values.items() if name not in ("files", "folder")}
+    return own | {"benchmark.files (sha256)": sorted(run.benchmark.get("files", {}).values())}
+
+
+def _compare(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (old.get(name), new.get(name)) for name in old | new if old.get(name) != new.get(name)}
 
 
 def read_run(folder: Path) -> Run:

@@ -67,7 +67,6 @@ def prepare_run(
 def _describe_run(
     config: RunConfig, command: str, benchmark: Benchmark, ids: tuple[str, ...], about: dict[str, Any]
 ) -> Run:
-    machine = describe_machine()
     return Run(
         config=config.model_dump(mode="json"),
         command=command,
@@ -75,10 +74,8 @@ def _describe_run(
         system={"kind": config.system.kind, "name": config.system.name},
         ablation=config.ablation.list_switches(),
         ids=ids,
-        code=machine["code"],
-        machine=machine["machine"],
         seed=config.seed,
-        started=machine["started"],
+        **describe_machine(),
         **about,
     )
 
