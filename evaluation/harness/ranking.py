@@ -52,7 +52,7 @@ class Case:
     pool: tuple[int, ...]
 
 
-def say_query(query: Query, verb: str = "saying that") -> str:
+def say_query(query: Query, verb: str) -> str:
     """Spells the query as a person would ask it: `documents saying that A and not saying that B, or saying that C`. The
     `verb` of a term that is no sentence is `about`."""
     parts = query.operands if isinstance(query, Or) else (query,)
@@ -80,25 +80,43 @@ class LabelledCases:
     texts: list[str]
 
 
-def make_world_cases(per_template: int, seed: int, sizes: Sequence[int] = (3,)) -> LabelledCases:
-    """Makes `per_template` cases of each template of so many terms (of three there are 32); the same arguments give the
-    same cases."""
-    rng = random.Random(f"logic/{seed}")
-    graph = populate(ENTITIES, rng, set())
+Draw = Callable[
+    [str], tuple[Query, list[tuple[str, bool]]] | None
+]  # template → query, documents and whether they match
+
+
+def fill_templates(name: str, sizes: Sequence[int], per_template: int, draw: Draw, verb: str) -> LabelledCases:
+    """Makes at most `per_template` cases of each template of so many terms (of three there are 32). A template for
+    which nothing more can be drawn has fewer."""
     cases: list[Case] = []
     texts: list[str] = []
     for number, template in enumerate(template for size in sizes for template in list_templates(size)):
         for _ in range(per_template):
-            head, chosen = _draw_facts(graph, rng, template.count("{"))
-            terms = [_write_sentence(relation, head, graph.text(fact.tail)) for relation, fact in chosen]
-            query = fill_template(template, terms)
-            positives, negatives = draw_combinations(query, rng)
-            start = len(texts)
-            texts += [_write_document(graph, head.type, chosen, truth, rng) for truth in positives + negatives]
-            relevant = frozenset(range(start, start + len(positives)))
-            id, pool = f"itlr:{number}:{len(cases)}", tuple(range(start, len(texts)))
-            cases.append(Case(id, query, say_query(query), f"template {number}", relevant, pool))
+            if (drawn := draw(template)) is None:
+                break
+            query, documents = drawn
+            pool = tuple(range(len(texts), len(texts) + len(documents)))
+            texts += [text for text, _ in documents]
+            relevant = frozenset(place for place, (_, matches) in zip(pool, documents, strict=True) if matches)
+            id, kind = f"{name}:{number}:{len(cases)}", f"template {number}"
+            cases.append(Case(id, query, say_query(query, verb), kind, relevant, pool))
     return LabelledCases(cases, texts)
+
+
+def make_world_cases(per_template: int, seed: int, sizes: Sequence[int] = (3,)) -> LabelledCases:
+    """Makes cases of the world; the same arguments give the same cases."""
+    rng = random.Random(f"logic/{seed}")
+    graph = populate(ENTITIES, rng, set())
+
+    def draw(template: str) -> tuple[Query, list[tuple[str, bool]]]:
+        head, chosen = _draw_facts(graph, rng, template.count("{"))
+        terms = [_write_sentence(relation, head, graph.text(fact.tail)) for relation, fact in chosen]
+        query = fill_template(template, terms)
+        positives, negatives = draw_combinations(query, rng)
+        truths = [*((truth, True) for truth in positives), *((truth, False) for truth in negatives)]
+        return query, [(_write_document(graph, head.type, chosen, truth, rng), matches) for truth, matches in truths]
+
+    return fill_templates("itlr", sizes, per_template, draw, "saying that")
 
 
 def _draw_facts(graph: Graph, rng: random.Random, count: int) -> tuple[Entity, list[tuple[Relation, Fact]]]:

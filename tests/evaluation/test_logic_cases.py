@@ -37,7 +37,10 @@ def test_there_are_32_templates_by_number_of_negations_4_12_12_4() -> None:
 
 def test_a_query_is_asked_in_words() -> None:
     query = fill_template("{0} AND NOT {1} OR {2}", ("it rains", "it snows", "it pours"))
-    assert say_query(query) == "documents saying that it rains and not saying that it snows, or saying that it pours"
+    assert (
+        say_query(query, "saying that")
+        == "documents saying that it rains and not saying that it snows, or saying that it pours"
+    )
 
 
 def states(text: str, term: str) -> bool:
