@@ -138,4 +138,4 @@ def ask_questions(config: RunConfig, run: Run, benchmark: Benchmark, home: Path,
     rows = read_questions(folder)
     values = {name: tuple(float(row.scores.get(name, 0.0)) for row in rows) for name in ("f1", "em")}
     scores = {name: sum(own) / len(own) for name, own in values.items()}
-    return TaskScore(ANSWERS, len(rows), scores, tuple(f"{row.id}/{ANSWERS}/0" for row in rows), values)
+    return TaskScore(ANSWERS, scores, tuple(f"{row.id}/{ANSWERS}/0" for row in rows), values)

@@ -65,7 +65,7 @@ class GradedRow:
 
 @dataclass(frozen=True)
 class TaskScore:
-    """Scores of one task on `n` rows, each in [0, 1]; `values` holds the score of every row in the order of `ids`.
+    """Scores of one task, each in [0, 1]; `values` holds the score of every row in the order of `ids`.
 
     Label tasks: `accuracy`, for two labels also `auc` of the first label's probability (no row values).
     decompose: `equal`, the same parts in any order. refine: `equal`, the same question. Both by SQuAD's normaliser.
@@ -73,10 +73,13 @@ class TaskScore:
     """
 
     task: str
-    n: int
     scores: dict[str, float]
     ids: tuple[str, ...]
     values: dict[str, tuple[float, ...]]
+
+    @property
+    def n(self) -> int:
+        return len(self.ids)
 
     @property
     def deciding(self) -> float:
@@ -211,7 +214,7 @@ def score_tasks(rows: Iterable[GradedRow]) -> Scores:
         if len(labels := TASKS[task].labels or ()) == 2:
             auc = roc_auc([row.probability or 0.0 for row in own], [row.gold == labels[0] for row in own])
             scores |= {} if math.isnan(auc) else {"auc": auc}
-        found[task] = TaskScore(task, len(own), scores, tuple(row.id for row in own), values)
+        found[task] = TaskScore(task, scores, tuple(row.id for row in own), values)
     return found
 
 

@@ -23,7 +23,7 @@ def scores(**right: float) -> Scores:
 def scored(task: str, values: list[float]) -> TaskScore:
     ids = tuple(f"q{i}/{task}/0" for i in range(len(values)))
     own = {DECIDING[task]: tuple(values)}
-    return TaskScore(task, len(values), {DECIDING[task]: sum(values) / len(values)}, ids, own)
+    return TaskScore(task, {DECIDING[task]: sum(values) / len(values)}, ids, own)
 
 
 shares = st.dictionaries(st.sampled_from(list(DECIDING)), st.integers(1, 9).map(lambda n: n / 10), min_size=1)
@@ -70,7 +70,7 @@ def test_rows_are_compared_by_their_id_and_not_by_their_place() -> None:
     straight = scores(route=0.6)
     task = straight["route"]
     values = {name: own[::-1] for name, own in task.values.items()}
-    turned = {"route": TaskScore("route", task.n, task.scores, task.ids[::-1], values)}
+    turned = {"route": TaskScore("route", task.scores, task.ids[::-1], values)}
     change = judge(turned, straight, RULE).comparisons[0].change
     assert change is not None and (change.mean, change.low, change.high) == (0, 0, 0)
 
