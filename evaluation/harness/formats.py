@@ -167,6 +167,9 @@ def _annotate_metaqa(row: dict[str, Any], file: str) -> BenchmarkQuestion:
     return _make_question({**row, "question": asked}, "metaqa", answers, kind=file.partition("_")[0])
 
 
+KINDS = ("single", "compound", "complex", "comparison", "parentheses", "fan-out")  # of a world's questions
+
+
 def has_parentheses(question: AnnotatedQuestion) -> bool:
     return bool(question.expression) and "(" in to_letters(parse(question.expression))
 
@@ -176,30 +179,19 @@ def fans_out(question: AnnotatedQuestion) -> bool:
     return question.route == "complex" and len(question.steps) > len(leaves(parse(question.expression)))
 
 
-def compares(question: AnnotatedQuestion) -> bool:
-    """Whether the answer is the one of several things, found apart, whose date or number is the least or greatest.
-    False for plans with parentheses or fan-out."""
-    return question.operation.startswith(("argmin", "argmax")) and not (has_parentheses(question) or fans_out(question))
-
-
-def _is_plain(route: str) -> Callable[[AnnotatedQuestion], bool]:
-    return lambda q: q.route == route and not (has_parentheses(q) or fans_out(q) or compares(q))
-
-
-# Of a world's questions: which steps a question asks for, by the shape of its gold plan.
-KINDS: dict[str, Callable[[AnnotatedQuestion], bool]] = {
-    "single": _is_plain("single"),
-    "compound": _is_plain("compound"),
-    "complex": _is_plain("complex"),
-    "comparison": compares,
-    "parentheses": lambda q: has_parentheses(q) and not fans_out(q),
-    "fan-out": fans_out,
-}
+def name_kind(question: AnnotatedQuestion) -> str:
+    """Which steps a question of a world asks for, by the shape of its gold plan. One of the kind "comparison" asks for
+    that of several things, found apart, whose date or number is the least or greatest."""
+    if fans_out(question):
+        return "fan-out"
+    if has_parentheses(question):
+        return "parentheses"
+    return "comparison" if question.operation.startswith(("argmin", "argmax")) else question.route
 
 
 def _read_world(path: str) -> Iterator[BenchmarkQuestion]:
-    for q in _raise_for_malformed(READERS["world"](path)):
-        yield BenchmarkQuestion(q, next((kind for kind, fits in KINDS.items() if fits(q)), q.route))
+    for question in _raise_for_malformed(READERS["world"](path)):
+        yield BenchmarkQuestion(question, name_kind(question))
 
 
 def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[BenchmarkQuestion]:
