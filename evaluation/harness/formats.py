@@ -176,7 +176,8 @@ def has_parentheses(question: AnnotatedQuestion) -> bool:
 
 def fans_out(question: AnnotatedQuestion) -> bool:
     """Whether a step has several values, and a later step is asked for each: there are more steps than leaves."""
-    return question.route == "complex" and len(question.steps) > len(leaves(parse(question.expression)))
+    plan = question.expression if question.route == "complex" else ""
+    return bool(plan) and len(question.steps) > len(leaves(parse(plan)))
 
 
 def name_kind(question: AnnotatedQuestion) -> str:

@@ -109,7 +109,7 @@ def test_the_shipped_rules_have_a_margin_and_a_floor_for_every_task_and_an_optio
     [
         ("confidence: 7\nmargins: {}\nfloors: {}", "confidence = 7: "),
         ("confidence: 0.9\nmargins: {root: 0.1}\nfloors: {}", "margins = .*no such task: root"),
-        ("confidence: 0.9\nmargins: {}\nfloors: {end: 2}", "floors = .*end must be between 0 and 1"),
+        ("confidence: 0.9\nmargins: {}\nfloors: {end: 2}", r"floors\.end = 2: .*less than or equal to 1"),
         ("margins", "a mapping is needed"),
     ],
 )
