@@ -131,12 +131,8 @@ The demo left everything below `{home}`. First put the command on your path: `so
   `revelator ask "{question}" --plan "{plan}" --home {home}`
 * **See a plan run in the browser, mend it, run it again, compare two runs**: `revelator inspect --home {home}`
 * **See runs, scores and versions**: `mlflow server --backend-store-uri sqlite:///{home}/mlflow.db`, then open
-  http://127.0.0.1:5000. In the experiment `revelator`: losses, scores by task, the set's digest. Under Models:
-  `revelator`, whose alias `champion` is the version that is served.
-* **Look into the instruction set**: `revelator data inspect {home}/sets/world`; the questions with their gold plans
-  are in `{home}/world/questions.jsonl`
-* **What the server said**: `{home}/logs/`
-* **The same on MuSiQue and 2WikiMultiHopQA**: `examples/musique.sh` (needs their published files)
+  http://127.0.0.1:5000
+* **Look into the instruction set**: `revelator data inspect {home}/sets/world`
 * **Your own documents, base model, language model**: docs/your-data.md
 """
 

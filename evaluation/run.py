@@ -33,9 +33,8 @@ from serving.protocols import PlannerPrompt
 
 OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG or FILE]"
 HOME_HELP = "Where --questions looks for a champion.  [env: REVELATOR_HOME; default: runs]"
-PLAIN, AUTO, BASE, PLANNER = "plain", "auto", "base", "planner"
+ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the champion below HOME, else `base`]"
 MANY = 6  # runs: more are rows of a table
-CHAMPION_OR_BASE = "the champion below HOME, else `base`"
 
 
 @click.command()
@@ -48,7 +47,7 @@ CHAMPION_OR_BASE = "the champion below HOME, else `base`"
 @click.option("--url", help="Ask the running Triton at this gRPC address instead of this process.")
 @click.option("--sample", type=click.IntRange(1), help="Only the first so many questions by the sha256 of their id.")
 @click.option("--concurrency", type=click.IntRange(1), help="Questions in flight.")
-@click.option("--adapter", help=f"Folder, version, alias, or `base`.  [default of --questions: {CHAMPION_OR_BASE}]")
+@click.option("--adapter", help=ADAPTER_HELP)
 @planner_options("An OpenAI-compatible endpoint that plans: in CONFIG's planner's place, or beside base and champion.")
 @click.option("--seed", type=int, help="Of what is sampled.")
 @click.option("--home", type=FOLDER, default=registry.home_folder, help=HOME_HELP)
@@ -176,10 +175,11 @@ def compare_with_plain(
     if not given.get("url"):  # a running server has its own
         shared.setdefault("adapter", "champion" if has_champion(home) else "base")
     auto = {"system": {"strategy": "auto"}}
-    systems: dict[str, dict[str, Any]] = {PLAIN: {"system": {"baseline": "naive-5"}}, AUTO: auto}
+    systems: dict[str, dict[str, Any]] = {"plain": {"system": {"baseline": "naive-5"}}, "auto": auto}
+    if endpoint and shared.get("adapter") != "base":
+        systems["base"] = auto | {"adapter": "base"}
     if endpoint:
-        systems |= {BASE: auto | {"adapter": BASE}} if shared.get("adapter") != BASE else {}
-        systems |= {PLANNER: auto | {"planner": endpoint}}
+        systems["planner"] = auto | {"planner": endpoint}
     return {name: check_config(shared | own, RunConfig, "--questions") for name, own in systems.items()}
 
 
