@@ -15,8 +15,8 @@ from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, DataError, GateRefused
 from tests.training.toy import write_adapter, write_base, write_set
 
-OPEN = "confidence: 0.9\nminimum: 3\nmargins: {}\nfloors: {}\n"
-SHUT = "confidence: 0.9\nminimum: 3\nmargins: {}\nfloors: {translate_bnf: 0.9}\n"
+OPEN = "confidence: 0.9\nminimum: 1\nmargins: {}\nfloors: {}\n"
+SHUT = "confidence: 0.9\nminimum: 1\nmargins: {}\nfloors: {translate_bnf: 0.9}\n"
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Place:
     set_folder: Path
 
     def call(self, command, *arguments: str) -> str:
-        return self.bare(command, "--limit", "3", "--threads", "1", *arguments)
+        """With one row of a task, unless `arguments` say otherwise."""
+        return self.bare(command, "--limit", "1", "--threads", "1", *arguments)
 
     def bare(self, command, *arguments: str) -> str:
         given = ["--home", str(self.home), *arguments]
@@ -60,7 +61,7 @@ def test_the_gate_refuses_with_the_table_and_moves_nothing(place: Place) -> None
     assert caught.value.exit_status == 1
     assert "FAILED" in caught.value.table and "translate_bnf" in str(caught.value)
     assert registry.champion() is None
-    arguments = ["--home", str(place.home), "--limit", "3", "--threads", "1", "--rules", place.rules(SHUT), "--json"]
+    arguments = ["--home", str(place.home), "--limit", "1", "--threads", "1", "--rules", place.rules(SHUT), "--json"]
     refused = CliRunner().invoke(promote, arguments)
     summary = json.loads(refused.stdout)
     assert summary["moved"] is False and any("under its floor" in reason for reason in summary["refusals"])
@@ -132,7 +133,7 @@ def test_scores_of_a_version_of_a_folder_and_of_the_base_alone(place: Place) -> 
     of_folder = json.loads(
         place.call(grade, str(place.home / "adapters" / "revelator-1"), "--set", str(place.set_folder), "--json")
     )
-    assert of_version == of_folder and of_version["route"]["n"] == 3
+    assert of_version == of_folder and of_version["route"]["n"] == 1
     alone = json.loads(place.call(grade, "base", "--base", str(place.base), "--set", str(place.set_folder), "--json"))
     assert set(alone) == set(of_version)
 
@@ -223,7 +224,7 @@ def test_questions_are_asked_end_to_end_and_the_next_challenger_is_asked_them_to
     given = ("--questions", str(questions), "--column", "question=Frage", "--index", str(index))
     with pytest.raises(ConfigError, match="which index is searched"):
         place.call(promote, "--version", "1", *rules, *given[:2])
-    first = json.loads(place.call(promote, "--version", "1", *rules, *given))
+    first = json.loads(place.call(promote, "--limit", "3", "--version", "1", *rules, *given))
     assert first["moved"] and first["tasks"]["answers"]["n"] == 3
     refused = CliRunner().invoke(promote, ["--home", str(place.home), "--limit", "3", "--version", "2", *rules])
     assert isinstance(refused.exception, GateRefused), refused.exception

@@ -97,13 +97,17 @@ def ask(folder: Path, out: str) -> Result:
     return CliRunner().invoke(self_train, command)
 
 
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine("tiny", threads=1)
+
+
 def proposed(folder: Path) -> dict[str, list[str]]:
     rows = map(json.loads, (folder / "attempts.jsonl").read_text().splitlines())
     return {row["id"]: row["samples"] for row in rows}
 
 
-def test_draws_of_a_batch_depend_on_its_place_and_the_seed_alone() -> None:
-    engine = Engine("tiny", threads=1)
+def test_draws_of_a_batch_depend_on_its_place_and_the_seed_alone(engine: Engine) -> None:
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in PLANS]
     draw = draw_samples(engine, (0.0, 2.0, 2.0), 1)
     first = draw(prompts, 0)
@@ -116,8 +120,9 @@ def test_draws_of_a_batch_depend_on_its_place_and_the_seed_alone() -> None:
 
 
 def test_a_round_asks_a_sample_at_each_temperature_and_goes_on_to_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(self_training, "Engine", lambda *_, **__: engine)
     monkeypatch.setattr(self_training, "BATCH", 1)
     monkeypatch.setattr(self_training, "TEMPERATURES", (0.0, 2.0))
     assert isinstance(ask(tmp_path, "straight").exception, RevelatorError | None)  # it may keep none
