@@ -200,7 +200,7 @@ class RunConfig(Strict):
     own_knowledge: bool = False
     planner: PlannerConfig | None = None
     sources: FilePath = ""
-    limits: dict[str, float] = Field(default_factory=dict)
+    limits: dict[str, int | float] = Field(default_factory=dict)
     url: str = ""
     concurrency: Count = 2
     seed: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from evaluation.harness.ablations import (
 from evaluation.harness.config import RunConfig
 from revelator.artifact import find_base, require_task
 from revelator.client import AsyncClient
-from revelator.errors import ConfigError
+from revelator.errors import ConfigError, InvalidRequest
 from revelator.files import sha256_file
 from revelator.limits import FREE, Limits, Strategy
 from revelator.trace import Trace
@@ -98,18 +99,16 @@ def check_system(config: RunConfig) -> None:
 def read_limits(config: RunConfig) -> Limits:
     """Reads the limits of the configuration; the others are the executor's. Raises ConfigError."""
     kept = config.ablation.k or (BASELINES[config.system.name].kept if config.system.baseline else None)
-    chosen = dict(config.limits) | ({"kept": kept} if kept else {})
-    kinds = {name: type(value) for name, value in vars(Limits()).items()}
+    usual, chosen = Limits(), dict[str, Any](config.limits) | ({"kept": kept} if kept else {})
+    try:
+        usual.lowered(chosen)
+    except InvalidRequest as error:
+        raise ConfigError(error.message, where="limits", hint=error.hint) from error
     for name, value in chosen.items():
-        if name not in kinds:
-            raise ConfigError(f"there is no limit {name!r}", where="limits", hint=f"limits are {', '.join(kinds)}")
-        if value < 0 or (kinds[name] is int and (value != int(value) or value < 1)):
-            raise ConfigError(f"{name} = {value}: a positive number is needed", where="limits")
-        if config.url and name not in FREE and value > getattr(Limits(), name):
-            raise ConfigError(
-                f"{name} = {value}: a running server takes {getattr(Limits(), name)} at most", where="limits"
-            )
-    return Limits(**{name: kinds[name](value) for name, value in chosen.items()})
+        if config.url and name not in FREE and value > getattr(usual, name):
+            message = f"{name} = {value}: a running server takes {getattr(usual, name)} at most"
+            raise ConfigError(message, where="limits")
+    return replace(usual, **chosen)
 
 
 def describe_system(config: RunConfig) -> dict[str, Any]:
