@@ -27,7 +27,7 @@ from evaluation.harness.config import OperatorsConfig, RankingConfig
 from evaluation.harness.folder import Cost, QuestionRow
 from evaluation.metrics.retrieval import ndcg
 from revelator.plans import logic
-from revelator.plans.logic import And, Not, Or, Query, Term
+from revelator.plans.logic import And, Not, Query, Term
 from serving.retrieval.encoder import Encoder
 from serving.retrieval.logic import Operators, compose
 
@@ -53,22 +53,17 @@ class Case:
 
 
 def say_query(query: Query, verb: str) -> str:
-    """Spells the query as a person would ask it: `documents saying that A and not saying that B, or saying that C`. The
-    `verb` of a term that is no sentence is `about`."""
-    parts = query.operands if isinstance(query, Or) else (query,)
-    return "documents " + ", or ".join(_say_conjunction(part, verb) for part in parts)
+    """Spells a query of a template as a person would ask it: `documents saying that A and not saying that B, or saying
+    that C`. The `verb` of a term that is no sentence is `about`."""
+    return f"documents {_say(query, verb)}"
 
 
-def _say_conjunction(part: Query, verb: str) -> str:
-    operands = part.operands if isinstance(part, And) else (part,)
-    return " and ".join(
-        f"not {_say_term(o.operand, verb)}" if isinstance(o, Not) else _say_term(o, verb) for o in operands
-    )
-
-
-def _say_term(term: Query, verb: str) -> str:
-    assert isinstance(term, Term)
-    return f"{verb} {term.text}"
+def _say(query: Query, verb: str) -> str:
+    if isinstance(query, Term):
+        return f"{verb} {query.text}"
+    if isinstance(query, Not):
+        return f"not {_say(query.operand, verb)}"
+    return (" and " if isinstance(query, And) else ", or ").join(_say(part, verb) for part in query.operands)
 
 
 @dataclass(frozen=True)
