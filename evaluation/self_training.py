@@ -37,7 +37,6 @@ from data_gen.self_training import (
 )
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import count_outcome
-from data_gen.tables import tabulate_counts, tabulate_dropped
 from evaluation.rows import append_rows, continue_rows, progress_bar
 from revelator.artifact import DEFAULT_BASE, read_manifest
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
@@ -144,19 +143,18 @@ def self_train(
     local = LocalRevelator(engine)
     limits = Limits(deadline_ms=PATIENCE)
     executor = Executor(local, LocalRetriever(index), EmbeddedGenerator(), limits) if index else None
-    manifest = run_round(out, settings, draw_samples(engine, TEMPERATURES, seed), executor)
+    run_round(out, settings, draw_samples(engine, TEMPERATURES, seed), executor)
     local.close()
     record = (out / RECORD).read_text(encoding="utf-8")
     if as_json:
         click.echo(record)
         return
-    if manifest["dropped"]:
-        Console(stderr=True).print(tabulate_dropped(manifest))
     known = json.loads(record)
     table = Table("round", "count", title=f"{out}: questions, samples and plans that each test left")
     for name, count in [*known["counts"].items(), *((f"dropped: {why}", n) for why, n in known["dropped"].items())]:
         table.add_row(name.replace("_", " "), f"{count:,}")
-    Console().print(table, tabulate_counts(manifest))
+    Console().print(table)
+    click.echo(f"what the set holds: revelator data inspect {out / 'set'}")
 
 
 def _find_held_out(given: Path | None) -> str | None:
