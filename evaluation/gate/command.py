@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from evaluation.gate.questions import TAG, Examination, find_small, list_question_files, open_question_file, read_slices
 from evaluation.gate.rules import RULES, Verdict, build_verdict_table, judge, read_rules, render_text
 from evaluation.gate.scores import Scores, build_score_table, read_pinned_rows, score_adapter
 from revelator import promotions, registry
@@ -22,6 +21,9 @@ from revelator.registry import CHAMPION, Version
 from revelator.rows import read_manifest
 from serving.models.adapters import find_adapter
 from serving.protocols import DECODINGS, Decoding
+
+if TYPE_CHECKING:
+    from evaluation.gate.questions import Examination
 
 SET_HELP = "Instruction set.  [default: the one it was trained on]"
 SPLIT = click.option("--split", default="dev", show_default=True, type=click.Choice(["train", "dev", "test"]))
@@ -131,6 +133,15 @@ def promote(
       revelator model promote --version 4 --set runs/mine/set --limit 500
       revelator model promote --dry-run --json
     """
+    from evaluation.gate.questions import (  # brings the harness, which the other commands do not need
+        TAG,
+        Examination,
+        find_small,
+        list_question_files,
+        open_question_file,
+        read_slices,
+    )
+
     rule = read_rules(rules, margin)
     registry.connect(tracking_uri, home, must_exist=True)
     challenger, seen = registry.resolve(name, number), promotions.read_standing(name)
