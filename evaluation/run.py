@@ -139,8 +139,8 @@ def evaluate(
     if questions or len(chosen) > 1:
         report_comparison(loaded, folder, as_json)
     elif not as_json:
-        [run] = loaded
-        title = f"{run.title} ({run.metrics['normaliser']}), with 95 % intervals"
+        [only] = loaded
+        title = f"{only.title} ({only.metrics['normaliser']}), with 95 % intervals"
         Console().print(build_comparison_table(loaded, title))
         shown = folder if "" in chosen else folder / "*"
         click.echo(f"every question: {folder}\ncompare runs: revelator eval report {shown}")

@@ -139,7 +139,7 @@ class Run:
         return {**asdict(self), "config_hash": self.config_hash}
 
 
-def describe_machine() -> dict[str, str]:
+def describe_machine() -> dict[str, Any]:
     """Describes the time, the machine and the code of a run: what its configuration does not determine. Other code in
     the packages that answer a question may give other answers."""
     cpu = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
