@@ -195,7 +195,7 @@ def test_the_champions_questions_are_asked_again_and_one_that_lost_them_is_said(
     for number, folder in enumerate((place.set_folder, other), 1):
         adapter = write_adapter(tmp_path / f"adapter-{number}", place.base, seed=number)
         registry.register_adapter(adapter, "two", "", {"set_folder": str(folder)})
-    rules = ("--rules", place.rules(OPEN), "--name", "two")
+    rules = ("--rules", place.rules(OPEN), "--name", "two", "--limit", "3")
     place.call(promote, "--version", "1", *rules)
     with pytest.raises(GateRefused) as refused:
         place.call(promote, "--version", "2", *rules)
