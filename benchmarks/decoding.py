@@ -2,7 +2,6 @@
 
     python benchmarks/decoding.py [--questions 1000] [--base tiny] [--only plans|others|mask|labels]
                                   [--runtime onnx|transformers] [--url HOST:PORT --home DIR]
-    python benchmarks/decoding.py --adapter DIR --set DIR [--questions 400]     what keeping to names changes
 
 `plans` asks a randomly initialised model of the base's architecture and the base itself for a plan of each question,
 half greedily and half at temperature 1 (without a grammar the first 128 only), and counts what parses and checks
@@ -34,15 +33,11 @@ from typing import Any
 
 import torch
 
-from evaluation.gate.scores import score_row
-from revelator.artifact import read_manifest
 from revelator.errors import ExpressionError
-from revelator.files import sha256_text
 from revelator.plans import art, check, logic, parse
 from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
 from revelator.plans.json_decoding import make_art_grammar
 from revelator.registry import home_folder
-from revelator.rows import stream_rows
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.models.decoding import Constraint
 from serving.models.engine import Engine
@@ -230,34 +225,6 @@ async def _time_labels(engine: Engine, ways: dict[str, Callable[[list[str]], Any
         )
 
 
-def measure_names(adapter: Path, folder: Path, limit: int) -> None:
-    """The dev plans of a set, each source's first by the hash of their ids, under each way of decoding."""
-    engine = Engine(read_manifest(adapter).base_name, adapter)
-    rows = list(stream_rows(folder, "dev", "translate_bnf"))
-    for source in sorted({row.source for row in rows}):
-        own = sorted([r for r in rows if r.source == source], key=lambda r: sha256_text(r.id))[:limit]
-        own.sort(key=lambda r: len(r.prompt))
-        for decoding in ("free", "grammar", "beams"):
-            start, done = time.perf_counter(), []
-            for at in range(0, len(own), BATCH):
-                prompts = [row.prompt for row in own[at : at + BATCH]]
-                done += complete(engine, "translate_bnf", prompts, decoding=decoding)  # type: ignore[arg-type]
-            seconds = time.perf_counter() - start
-            values = [score_row(row, c.text) for row, c in zip(own, done, strict=True)]
-            shares = "  ".join(f"{name} {_format_share([v[name] for v in values])}" for name in values[0])
-            print(
-                f"{source:8} {decoding:8} n={len(own)}  {shares}  {seconds / len(own) * 1e3:.0f} ms a plan",
-                flush=True,
-            )
-
-
-def _format_share(values: Sequence[bool]) -> str:
-    """With a 95 % bootstrap interval over questions."""
-    draw = random.Random(0)
-    means = sorted(sum(draw.choices(values, k=len(values))) / len(values) for _ in range(1000))
-    return f"{sum(values) / len(values):.3f} [{means[25]:.3f}, {means[974]:.3f}]"
-
-
 def load_random_base(base: str) -> Engine:
     """The base's architecture and tokenizer with new weights, large ones: its logits are far from even."""
     engine = Engine(base, runtime="transformers")
@@ -277,11 +244,7 @@ def main() -> None:
     options.add_argument("--runtime", default="auto", choices=["auto", "transformers"])
     options.add_argument("--url", help="gRPC address of a running server: labels are timed through it, too")
     options.add_argument("--home", type=Path, default=home_folder(), help="that server's home folder, for its secret")
-    options.add_argument("--adapter", type=Path)
-    options.add_argument("--set", type=Path, dest="folder")
     chosen = options.parse_args()
-    if chosen.adapter:
-        return measure_names(chosen.adapter, chosen.folder, chosen.questions)
     engine = Engine(chosen.base, runtime=chosen.runtime)
     Constraint.__call__ = ConstraintTimer()  # type: ignore[assignment, method-assign]
     if chosen.only in (None, "labels"):

@@ -34,7 +34,7 @@ PROGRAM = Path(sys.executable).with_name("revelator")
 
 @dataclass(frozen=True)
 class Step:
-    """One command. `arguments` follow `revelator`, or `python -m` if the first one is a dotted module name.
+    """One command. `arguments` follow `revelator`.
 
     `makes` is the file that the step writes last, or None. `needs` are its input files; `digest` stands for any other
     input (the weights of a base, the format of an index). `resume` is added to the arguments after an interruption.
@@ -50,14 +50,11 @@ class Step:
     digest: str = ""
 
 
-def build_command(arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", *arguments] if "." in arguments[0] else [str(PROGRAM), *arguments]
-
-
 def format_command(arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> str:
     """Returns the line that a person would type."""
-    start = "python -m" if "." in arguments[0] else "revelator"
-    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environment), start, shlex.join(arguments)])
+    return " ".join(
+        [*(f"{name}={shlex.quote(value)}" for name, value in environment), f"revelator {shlex.join(arguments)}"]
+    )
 
 
 def run_group(command: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -73,10 +70,6 @@ def run_group(command: Sequence[str], environment: Mapping[str, str]) -> int:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         raise
-
-
-def describe_ending(status: int) -> str:
-    return f"failed with exit status {status}" if status > 0 else f"was ended by {signal.Signals(-status).name}"
 
 
 class Chain:
@@ -125,7 +118,7 @@ class Chain:
             return False
         self._record(step.name, {"begun": key})
         began = time.monotonic()
-        self.run_command(step.arguments + (step.resume if entry.get("begun") == key else ()), step.environment)
+        self._run_command(step.arguments + (step.resume if entry.get("begun") == key else ()), step.environment)
         if step.makes and not step.makes.exists():
             raise RevelatorError(f"step {self.number} ({step.name}) ended without its result", where=str(step.makes))
         seconds = time.monotonic() - began
@@ -134,13 +127,15 @@ class Chain:
         self.console.print(f"[green]done[/] in {seconds:.0f} s: {place}", highlight=False)
         return True
 
-    def run_command(self, arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> None:
-        """Runs one command. Raises RevelatorError when it fails."""
+    def _run_command(self, arguments: Sequence[str], environment: Sequence[tuple[str, str]]) -> None:
         variables = os.environ | {"REVELATOR_HOME": str(self.home)} | PASSIVE_WAIT | dict(environment)
-        if status := run_group(build_command(arguments), variables):
+        if status := run_group([str(PROGRAM), *arguments], variables):
+            ending = (
+                f"failed with exit status {status}" if status > 0 else f"was ended by {signal.Signals(-status).name}"
+            )
             raise RevelatorError(
-                f"step {self.number} {describe_ending(status)}",
-                where=format_command(arguments),
+                f"step {self.number} {ending}",
+                where=format_command(arguments, environment),
                 hint=f"its message above says why; once that is mended, `{self.resume_command}` goes on from this step",
             )
 

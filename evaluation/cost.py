@@ -38,15 +38,6 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Prices:
-    """Of a server of the revelator an hour, and of a million tokens that the generator reads and writes."""
-
-    server_hour: float = 0.0
-    tokens_in: float = 0.0
-    tokens_out: float = 0.0
-
-
-@dataclass(frozen=True)
 class Sizing:
     """Servers of each service that `rate` questions a second need, and what those of the revelator and the generator's
     tokens cost: for a month of 730 hours, and for one question."""
@@ -74,17 +65,26 @@ def average_work(traces: Sequence[Trace]) -> Demand:
     return Demand(**{name: total / len(traces) for name, total in (seconds | tokens).items()})
 
 
-def size_deployment(demand: Demand, rate: float, busy: float, prices: Prices) -> Sizing:
+def size_deployment(
+    demand: Demand,
+    rate: float,
+    busy: float,
+    *,
+    server_hour: float = 0.0,
+    tokens_in: float = 0.0,
+    tokens_out: float = 0.0,
+) -> Sizing:
     """`busy` is the share of its time that a server may be at work: the rest is for peaks, and for queues to stay
-    short."""
+    short. Prices are of a server of the revelator an hour, and of a million tokens that the generator reads and
+    writes."""
 
     def count(seconds: float) -> int:
         return max(FEWEST, math.ceil(rate * seconds / busy)) if seconds else 0
 
     servers = count(demand.revelator)
     asked = rate * MONTH_HOURS * 3600
-    tokens = (demand.tokens_in * prices.tokens_in + demand.tokens_out * prices.tokens_out) / 1e6
-    month = servers * prices.server_hour * MONTH_HOURS + asked * tokens
+    tokens = (demand.tokens_in * tokens_in + demand.tokens_out * tokens_out) / 1e6
+    month = servers * server_hour * MONTH_HOURS + asked * tokens
     return Sizing(rate, servers, count(demand.retriever), count(demand.generator), month, month / asked)
 
 
@@ -115,7 +115,7 @@ def cost(run_folder: Path, rates: tuple[float, ...], busy: float, as_json: bool,
     run = read_run(run_folder)
     traces = [Trace.from_json(row.trace) for row in read_questions(run_folder, run) if row.trace]
     demand = average_work(traces)
-    sizings = [size_deployment(demand, rate, busy, Prices(**prices)) for rate in rates]
+    sizings = [size_deployment(demand, rate, busy, **prices) for rate in rates]
     if as_json:
         click.echo(json.dumps({"seconds": asdict(demand), "sizes": [asdict(sizing) for sizing in sizings]}))
         return

@@ -25,7 +25,6 @@ from revelator.errors import DataError, RevelatorError
 from revelator.files import sha256_text, write_bytes
 from revelator.options import FOLDER
 from revelator.plans import parse, to_letters
-from revelator.scores import AnswerScore
 from revelator.trace import Trace, join_answers
 from revelator.trace_view import print_trace
 from serving.retrieval import INDEX
@@ -45,7 +44,7 @@ class AnsweredQuestion:
     kind: str
     question: AnnotatedQuestion
     trace: Trace
-    score: AnswerScore
+    mark: str  # whether the gold answer was met
 
 
 def list_steps(home: Path, base: str, size: int) -> list[Step]:
@@ -97,23 +96,16 @@ def ask_questions(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) 
             except RevelatorError as error:  # the other questions are asked all the same
                 trace = Trace(question.question, "auto", outcome="failed")
                 chain.console.print(f"error: {error}", style="red", markup=False)
-            points = score_answer(question, trace.answers)
-            asked.append(AnsweredQuestion(kind, question, trace, points))
-            chain.console.print(
-                f"gold answer: {join_answers(question.answers)} · {mark_score(points)}", highlight=False
-            )
+            mark = mark_answers(question, trace.answers)
+            asked.append(AnsweredQuestion(kind, question, trace, mark))
+            chain.console.print(f"gold answer: {join_answers(question.answers)} · {mark}", highlight=False)
     return asked
 
 
-def score_answer(question: AnnotatedQuestion, answers: Sequence[str]) -> AnswerScore:
-    """Score `answers` by the rule of the question's benchmark: of a list every gold value is wanted, elsewhere gold
-    values are aliases of one answer."""
-    how, text = FORMATS[question.source], join_answers(answers)
-    return AnswerScore(**score_answers(text, answers, question.answers, how.normaliser, is_list=how.has_list_answers))
-
-
-def mark_score(points: AnswerScore) -> str:
-    return "[green]met[/]" if points.em else "[yellow]partly met[/]" if points.f1 else "[red]not met[/]"
+def mark_answers(question: AnnotatedQuestion, answers: Sequence[str]) -> str:
+    rule = FORMATS["world"].normaliser
+    points = score_answers(join_answers(answers), answers, question.answers, rule, is_list=True)
+    return "[green]met[/]" if points["em"] else "[yellow]partly met[/]" if points["f1"] else "[red]not met[/]"
 
 
 def summarise(asked: list[AnsweredQuestion]) -> Table:
@@ -122,7 +114,7 @@ def summarise(asked: list[AnsweredQuestion]) -> Table:
         trace, gold = row.trace, join_answers(row.question.answers)
         shape = to_letters(parse(trace.plan)) if trace.plan else ""
         answer = join_answers(trace.answers) or "none"
-        table.add_row(row.kind, trace.route, shape, answer, gold, mark_score(row.score), f"{trace.wall_ms:.0f}")
+        table.add_row(row.kind, trace.route, shape, answer, gold, row.mark, f"{trace.wall_ms:.0f}")
     for column in table.columns:
         column.overflow = "fold"  # on a narrow terminal a name goes on in the next line
     return table
@@ -139,12 +131,8 @@ The demo left everything below `{home}`. First put the command on your path: `so
   `revelator ask "{question}" --plan "{plan}" --home {home}`
 * **See a plan run in the browser, mend it, run it again, compare two runs**: `revelator inspect --home {home}`
 * **See runs, scores and versions**: `mlflow server --backend-store-uri sqlite:///{home}/mlflow.db`, then open
-  http://127.0.0.1:5000. In the experiment `revelator`: losses, scores by task, the set's digest. Under Models:
-  `revelator`, whose alias `champion` is the version that is served.
-* **Look into the instruction set**: `revelator data inspect {home}/sets/world`; the questions with their gold plans
-  are in `{home}/world/questions.jsonl`
-* **What the server said**: `{home}/logs/`
-* **The same on MuSiQue and 2WikiMultiHopQA**: `examples/musique.sh` (needs their published files)
+  http://127.0.0.1:5000
+* **Look into the instruction set**: `revelator data inspect {home}/sets/world`
 * **Your own documents, base model, language model**: docs/your-data.md
 """
 

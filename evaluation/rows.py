@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from revelator.errors import ConfigError
+from revelator.config import find_first_fault
+from revelator.errors import ConfigError, DataError
 from revelator.files import append_lines, hold_lock, read_lines
 
 Row = TypeVar("Row")
@@ -29,18 +30,26 @@ def lock_folder(folder: Path) -> AbstractContextManager[None]:
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
-    """Reads all rows; a missing file has none. Removes a last line that a kill cut short. Raises ConfigError for rows
-    with other fields."""
-    try:
-        return [kind(**json.loads(line)) for line in read_lines(path)]
-    except TypeError as error:
-        hint = "name another folder, or remove this one"
-        raise ConfigError("rows of another release stand there", where=str(path), hint=hint) from error
+    """Reads all rows; a missing file has none. Raises DataError that names the line, the field and the reason."""
+    rows, adapter = [], TypeAdapter(kind)
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+        try:
+            rows.append(adapter.validate_json(line))
+        except ValidationError as error:
+            reason = ": ".join(filter(None, find_first_fault(error)))
+            raise DataError(f"cannot be read: {reason}", where=f"{path}, line {number}") from error
+    return rows
+
+
+def continue_rows(path: Path, kind: type[Row]) -> list[Row]:
+    """Reads the rows of a file that more are appended to, after a last line that a kill cut short is removed."""
+    read_lines(path)
+    return read_rows(path, kind)
 
 
 def append_rows(path: Path, rows: Iterable[Any]) -> None:
-    """Appends dataclass rows, one line each."""
-    append_lines(path, (json.dumps(asdict(row), ensure_ascii=False) for row in rows))
+    """Appends dataclass rows, one line each; the kernel has them then, so that a kill cannot lose them."""
+    append_lines(path, (to_json(row).decode() for row in rows))
 
 
 def progress_bar() -> Progress:

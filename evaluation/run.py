@@ -8,28 +8,33 @@ import shlex
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from evaluation.harness.benchmarks import open_benchmark
+from evaluation.harness.config import RunConfig, describe_own, load_runs, read_columns
+from evaluation.harness.run import prepare_run, run_questions
+from evaluation.harness.run_metrics import COSTS, SCORES, write_metrics
+from evaluation.harness.systems import SharedModels
+from evaluation.report.command import PAGE, write_report
+from evaluation.report.page import format_interval
+from evaluation.report.runs import LoadedRun, load_run_folders
+from evaluation.rows import progress_bar
 from revelator import registry
+from revelator.config import check_config
 from revelator.errors import ConfigError
 from revelator.options import FOLDER
 from serving.commands.planner import planner_options, read_planner_options
+from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import PlannerPrompt
-
-if TYPE_CHECKING:
-    from evaluation.harness.config import RunConfig
-    from evaluation.report.runs import LoadedRun
-    from serving.models.endpoint_revelator import PlannerConfig
 
 OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG or FILE]"
 HOME_HELP = "Where --questions looks for a champion.  [env: REVELATOR_HOME; default: runs]"
-PLAIN, AUTO, BASE, PLANNER = "plain", "auto", "base", "planner"
+ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the champion below HOME, else `base`]"
 MANY = 6  # runs: more are rows of a table
-CHAMPION_OR_BASE = "the champion below HOME, else `base`"
 
 
 @click.command()
@@ -42,7 +47,7 @@ CHAMPION_OR_BASE = "the champion below HOME, else `base`"
 @click.option("--url", help="Ask the running Triton at this gRPC address instead of this process.")
 @click.option("--sample", type=click.IntRange(1), help="Only the first so many questions by the sha256 of their id.")
 @click.option("--concurrency", type=click.IntRange(1), help="Questions in flight.")
-@click.option("--adapter", help=f"Folder, version, alias, or `base`.  [default of --questions: {CHAMPION_OR_BASE}]")
+@click.option("--adapter", help=ADAPTER_HELP)
 @planner_options("An OpenAI-compatible endpoint that plans: in CONFIG's planner's place, or beside base and champion.")
 @click.option("--seed", type=int, help="Of what is sampled.")
 @click.option("--home", type=FOLDER, default=registry.home_folder, help=HOME_HELP)
@@ -91,13 +96,6 @@ def evaluate(
       revelator eval run evaluation/configs/compare-world.yaml --run auto --run naive-5
       revelator eval run evaluation/configs/compare-planners.yaml --planner URL --planner-model NAME
     """
-    from evaluation.harness.benchmarks import open_benchmark
-    from evaluation.harness.config import load_runs
-    from evaluation.harness.run import prepare_run, run_questions
-    from evaluation.harness.run_metrics import write_metrics
-    from evaluation.harness.systems import SharedModels
-    from evaluation.rows import progress_bar
-
     if (config is None) == (questions is None):
         raise ConfigError("what is to be asked?", hint="give CONFIG, or --questions FILE --index DIR")
     source = config or questions
@@ -135,13 +133,15 @@ def evaluate(
         if as_json and config:
             said = {"run": str(folder / name), "system": run.name, "benchmark": benchmark.name}
             click.echo(json.dumps(said | metrics))
-        elif len(chosen) == 1:
-            Console().print(build_metrics_table(metrics, f"{run.name} on {benchmark.name} ({metrics['normaliser']})"))
     if check:
         return
+    loaded = load_run_folders([folder / name for name in chosen], [*chosen] if questions else None)
     if questions or len(chosen) > 1:
-        report_comparison(folder, [*chosen], [*chosen] if questions else None, as_json)
+        report_comparison(loaded, folder, as_json)
     elif not as_json:
+        [only] = loaded
+        title = f"{only.title} ({only.metrics['normaliser']}), with 95 % intervals"
+        Console().print(build_comparison_table(loaded, title))
         shown = folder if "" in chosen else folder / "*"
         click.echo(f"every question: {folder}\ncompare runs: revelator eval report {shown}")
 
@@ -169,19 +169,17 @@ def compare_with_plain(
 ) -> dict[str, RunConfig]:
     """The runs of plain retrieval and of `auto` over a file of own questions. With an endpoint `auto` runs a second
     time with it as planner, and a third time with the embedded base if another adapter plans."""
-    from evaluation.harness.config import RunConfig, describe_own
-    from revelator.config import check_config
-
-    benchmark = describe_own(questions, columns, given.pop("sample", None))
+    benchmark = describe_own(questions, read_columns(columns), given.pop("sample", None))
     shared: dict[str, Any] = {"benchmark": benchmark, "index": str(index or ""), "home": str(home)}
     shared |= {name: value for name, value in given.items() if value is not None}
     if not given.get("url"):  # a running server has its own
         shared.setdefault("adapter", "champion" if has_champion(home) else "base")
     auto = {"system": {"strategy": "auto"}}
-    systems: dict[str, dict[str, Any]] = {PLAIN: {"system": {"baseline": "naive-5"}}, AUTO: auto}
+    systems: dict[str, dict[str, Any]] = {"plain": {"system": {"baseline": "naive-5"}}, "auto": auto}
+    if endpoint and shared.get("adapter") != "base":
+        systems["base"] = auto | {"adapter": "base"}
     if endpoint:
-        systems |= {BASE: auto | {"adapter": BASE}} if shared.get("adapter") != BASE else {}
-        systems |= {PLANNER: auto | {"planner": endpoint}}
+        systems["planner"] = auto | {"planner": endpoint}
     return {name: check_config(shared | own, RunConfig, "--questions") for name, own in systems.items()}
 
 
@@ -193,14 +191,8 @@ def has_champion(home: Path) -> bool:
     return bool(registry.search_versions(registry.NAME)) and registry.champion() is not None
 
 
-def report_comparison(folder: Path, names: list[str], called: list[str] | None, as_json: bool) -> None:
-    """Prints one table a benchmark and what follows from it, and writes the report beside the runs; `called` are other
-    names for them than those of their systems."""
-    from evaluation.harness.run_metrics import COSTS, SCORES
-    from evaluation.report.command import PAGE, write_report
-    from evaluation.report.runs import load_runs
-
-    runs = load_runs([folder / name for name in names], called)
+def report_comparison(runs: list[LoadedRun], folder: Path, as_json: bool) -> None:
+    """Prints one table a benchmark and what follows from it, and writes the report beside the runs."""
     built, page = write_report(runs, folder), folder / PAGE
     says = " ".join(section.conclusion for section in built.sections)
     if as_json:
@@ -216,11 +208,10 @@ def report_comparison(folder: Path, names: list[str], called: list[str] | None, 
 
 def build_comparison_table(runs: list[LoadedRun], title: str) -> Table:
     """A column for each run; of many runs a row for each, with its scores alone."""
-    from evaluation.harness.run_metrics import COSTS, SCORES
-    from evaluation.report.page import format_interval
-
     many = len(runs) > MANY
     measures = SCORES if many else SCORES | COSTS
+    if any(run.figures["error"]["value"] for run in runs):
+        measures = measures | {"error": "refused"}
     rows = [["measure", *(run.name for run in runs)], ["questions", *(f"{len(run.rows):,}" for run in runs)]]
     for name, label in measures.items():
         if any(name in run.figures for run in runs):
@@ -229,15 +220,4 @@ def build_comparison_table(runs: list[LoadedRun], title: str) -> Table:
     table = Table(*head, title=title, title_justify="left")
     for row in body:
         table.add_row(*row)
-    return table
-
-
-def build_metrics_table(metrics: dict[str, Any], title: str) -> Table:
-    from evaluation.harness.run_metrics import COSTS, SCORES
-
-    table = Table("measure", "value", "95 %", "n", title=title, title_justify="left")
-    for name, label in (SCORES | COSTS | {"error": "refused"}).items():
-        if (figure := metrics["figures"].get(name)) and (name != "error" or figure["value"]):
-            between = f"{figure['low']:.3f} to {figure['high']:.3f}"
-            table.add_row(label, f"{figure['value']:.3f}", between, f"{figure['n']:,}")
     return table

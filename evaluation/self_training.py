@@ -1,10 +1,9 @@
 """`revelator data self-train`: a model plans questions that have no plan, and the plans that stand up become a set.
 
-ROUND/proposals.jsonl   the samples of each question, appended as they come
-ROUND/executions.jsonl  what the leaves of the agreed plans were asked, answered and found
-ROUND/questions.jsonl   the questions that are kept, whole or absent
-ROUND/set/              the instruction set, its manifest written last
-ROUND/round.json        the settings, and what was proposed and kept
+ROUND/attempts.jsonl   the samples of each question, and what the leaves of the plan that they agree on found
+ROUND/questions.jsonl  the questions that are kept, whole or absent
+ROUND/set/             the instruction set, its manifest written last
+ROUND/round.json       the settings, and what was proposed and kept
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from data_gen.leakage import Admission
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, write_questions
 from data_gen.records import shuffle_by_hash
 from data_gen.self_training import (
-    AgreedPlan,
     AskedLeaf,
     annotate,
     check_support,
@@ -39,7 +38,7 @@ from data_gen.self_training import (
 )
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import count_outcome
-from evaluation.rows import append_rows, progress_bar, read_rows
+from evaluation.rows import append_rows, continue_rows, progress_bar
 from revelator.artifact import DEFAULT_BASE, read_manifest
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.errors import ConfigError, RevelatorError
@@ -59,11 +58,10 @@ from serving.retrieval.index import LocalRetriever
 TEMPERATURES = (0.0, 0.5, 0.7, 0.9, 1.0)  # of the samples of a question
 AGREEMENT = 0.6  # the share of the samples that must agree
 COVERAGE = 0.8  # the share of a question's names that a plan keeps
-BATCH = 32  # questions whose samples are drawn together
-AT_ONCE = 8  # plans that run at the same time
+BATCH = 32  # questions whose samples are drawn together, and whose plans run at the same time
 PATIENCE = 3_600_000.0  # milliseconds for a plan: on a busy machine, too, the passages decide and not the clock
 HELD_OUT = "held_out.sha256"
-RECORD = "round.json"
+ATTEMPTS, RECORD = "attempts.jsonl", "round.json"
 COUNTS = ("questions", "samples", "valid", "agreeing", "kept", "with_steps")
 
 Propose = Callable[[Sequence[str], int], list[list[str]]]  # prompts, place of the first of them → texts of each
@@ -83,29 +81,13 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class Attempt:
+    """What a model wrote for a question, and the leaves of the plan that was run, in the plan's order; none where no
+    plan was."""
+
     id: str
     samples: list[str]
-
-
-@dataclass(frozen=True)
-class Execution:
-    id: str
-    plan: str
-    leaves: list[dict[str, Any]]
-
-    @property
-    def asked_leaves(self) -> list[AskedLeaf]:
-        return [AskedLeaf(leaf["question"], tuple(leaf["answers"]), leaf["found"]) for leaf in self.leaves]
-
-
-@dataclass
-class Tally:
-    """How many questions, samples (`samples`, and of these `valid`) and plans each test leaves; what is dropped, by
-    reason."""
-
-    counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTS, 0)))
-    dropped: Counter[str] = field(default_factory=Counter)
+    leaves: list[AskedLeaf]
 
 
 @click.command(name="self-train")
@@ -162,19 +144,18 @@ def self_train(
     local = LocalRevelator(engine)
     limits = Limits(deadline_ms=PATIENCE)
     executor = Executor(local, LocalRetriever(index), EmbeddedGenerator(), limits) if index else None
-    manifest = run_round(out, settings, draw_samples(engine, TEMPERATURES, seed), executor)
+    run_round(out, settings, draw_samples(engine, TEMPERATURES, seed), executor)
     local.close()
     record = (out / RECORD).read_text(encoding="utf-8")
     if as_json:
         click.echo(record)
         return
-    if manifest["dropped"]:
-        Console(stderr=True).print(tabulate_dropped(manifest["dropped"], manifest["refused_rows"]))
     known = json.loads(record)
     table = Table("round", "count", title=f"{out}: questions, samples and plans that each test left")
     for name, count in [*known["counts"].items(), *((f"dropped: {why}", n) for why, n in known["dropped"].items())]:
         table.add_row(name.replace("_", " "), f"{count:,}")
-    Console().print(table, tabulate_counts(manifest))
+    Console().print(table)
+    click.echo(f"what the set holds: revelator data inspect {out / 'set'}")
 
 
 def _find_held_out(given: Path | None) -> str | None:
@@ -189,12 +170,17 @@ def _find_held_out(given: Path | None) -> str | None:
 def run_round(out: Path, settings: Settings, draw: Propose, executor: Executor | None) -> dict[str, Any]:
     """Makes a round, or continues it, and returns the manifest of its set. Without an executor plans are not run."""
     begin_round(out, settings)
-    tally = Tally()
-    asked = choose_questions(settings, tally.dropped)
-    chosen = select_agreed(asked, propose_plans(asked, out / "proposals.jsonl", draw), tally)
-    executions = asyncio.run(execute(chosen, out / "executions.jsonl", executor)) if executor else {}
-    write_kept_questions(chosen, executions, settings, out, tally)
-    return build_set(out, settings, tally)
+    counts, dropped = Counter(dict.fromkeys(COUNTS, 0)), Counter[str]()
+    asked = choose_questions(settings, dropped)
+    attempts = asyncio.run(attempt_questions(asked, out / ATTEMPTS, draw, executor))
+    with write_questions(out / QUESTIONS) as write:
+        for question in asked:
+            kept = judge_attempt(question, attempts[question.id], settings, counts)
+            if isinstance(kept, str):
+                dropped[kept] += 1
+            else:
+                write(kept)
+    return build_set(out, settings, counts, dropped)
 
 
 def begin_round(out: Path, settings: Settings) -> None:
@@ -240,9 +226,12 @@ def draw_samples(engine: Engine, temperatures: Sequence[float], seed: int) -> Pr
     return propose
 
 
-def propose_plans(questions: Sequence[AnnotatedQuestion], path: Path, draw: Propose) -> list[Proposal]:
-    """Draws the samples of every question, in batches that do not depend on each other."""
-    done = {row.id for row in read_rows(path, Proposal)}
+async def attempt_questions(
+    questions: Sequence[AnnotatedQuestion], path: Path, draw: Propose, executor: Executor | None
+) -> dict[str, Attempt]:
+    """Draws the samples of every question and runs the plans that they agree on, in batches that do not depend on each
+    other. A batch that was broken off is drawn again."""
+    done = {row.id: row for row in continue_rows(path, Attempt)}
     with progress_bar() as progress:
         bar = progress.add_task("plans", total=len(questions), completed=len(done))
         for start in range(0, len(questions), BATCH):
@@ -250,59 +239,24 @@ def propose_plans(questions: Sequence[AnnotatedQuestion], path: Path, draw: Prop
             if all(question.id in done for question in batch):
                 continue
             prompts = [TRANSLATE_BNF.render(TranslateInput(question.question)) for question in batch]
-            made = [Proposal(q.id, texts) for q, texts in zip(batch, draw(prompts, start), strict=True)]
-            append_rows(path, [proposal for proposal in made if proposal.id not in done])
-            progress.advance(bar, len(batch))
-    return read_rows(path, Proposal)
-
-
-def select_agreed(
-    questions: Sequence[AnnotatedQuestion], proposals: Iterable[Proposal], tally: Tally
-) -> list[tuple[AnnotatedQuestion, AgreedPlan]]:
-    """Selects the questions whose samples agree on a valid plan."""
-    samples = {proposal.id: proposal.samples for proposal in proposals}
-    chosen = []
-    for question in questions:
-        own = samples[question.id]
-        tally.counts["samples"] += len(own)
-        plan = choose_agreed(question, own, AGREEMENT, COVERAGE)
-        if isinstance(plan, str):
-            tally.dropped[plan] += 1
-        else:
-            tally.counts["valid"] += plan.valid_samples
-            chosen.append((question, plan))
-    tally.counts["questions"], tally.counts["agreeing"] = len(questions), len(chosen)
-    return chosen
-
-
-async def execute(
-    wanted: Iterable[tuple[AnnotatedQuestion, AgreedPlan]], path: Path, executor: Executor
-) -> dict[str, Execution]:
-    """Runs every agreed plan, several at a time, and records what each leaf found."""
-    done = {row.id: row for row in read_rows(path, Execution)}
-    todo = [(question, plan) for question, plan in wanted if question.id not in done]
-    slots = asyncio.Semaphore(AT_ONCE)
-    with progress_bar() as progress:
-        bar = progress.add_task("executions", total=len(todo))
-
-        async def run_one(question: AnnotatedQuestion, plan: AgreedPlan) -> None:
-            async with slots:
-                try:
-                    trace = await executor.run(question.question, plan=plan.plan, strategy="compile")
-                    leaves = _describe_leaves(trace, question.answers)
-                except RevelatorError:
-                    leaves = []
-            done[question.id] = Execution(question.id, plan.plan, leaves)
-            append_rows(path, [done[question.id]])
-            progress.advance(bar)
-
-        async with asyncio.TaskGroup() as group:
-            for question, plan in todo:
-                group.create_task(run_one(question, plan))
+            drawn = [pair for pair in zip(batch, draw(prompts, start), strict=True) if pair[0].id not in done]
+            made = await asyncio.gather(*[_attempt_question(*pair, executor) for pair in drawn])
+            append_rows(path, made)
+            done |= {attempt.id: attempt for attempt in made}
+            progress.advance(bar, len(made))
     return done
 
 
-def _describe_leaves(trace: Trace, gold: Sequence[str]) -> list[dict[str, Any]]:
+async def _attempt_question(question: AnnotatedQuestion, samples: list[str], executor: Executor | None) -> Attempt:
+    plan, leaves = choose_agreed(question, samples, AGREEMENT, COVERAGE), list[AskedLeaf]()
+    if executor and not isinstance(plan, str):
+        with suppress(RevelatorError):
+            trace = await executor.run(question.question, plan=plan.plan, strategy="compile")
+            leaves = _describe_leaves(trace, question.answers)
+    return Attempt(question.id, samples, leaves)
+
+
+def _describe_leaves(trace: Trace, gold: Sequence[str]) -> list[AskedLeaf]:
     """Describes each leaf, in the plan's order, with the documents of its fan-out's members. A leaf that names the
     known answer itself finds nothing."""
     atomic = {node.id: node for node in trace.nodes if node.kind == "atomic"}
@@ -312,35 +266,35 @@ def _describe_leaves(trace: Trace, gold: Sequence[str]) -> list[dict[str, Any]]:
         members = [node for other, node in atomic.items() if other == id or other.startswith(f"{id}.")]
         found = any(states_answer(f"{d.title} {d.text}", gold) for node in members for d in node.documents)
         found = found and not states_answer(asked, gold)
-        described.append({"question": asked, "answers": list(atomic[id].answers), "found": found})
+        described.append(AskedLeaf(asked, tuple(atomic[id].answers), found))
     return described
 
 
-def write_kept_questions(
-    chosen: Sequence[tuple[AnnotatedQuestion, AgreedPlan]],
-    executions: dict[str, Execution],
-    settings: Settings,
-    out: Path,
-    tally: Tally,
-) -> None:
-    """Writes the questions whose leaves find the known answer; without an index, all questions."""
-    with write_questions(out / QUESTIONS) as write:
-        for question, plan in chosen:
-            asked = executions[question.id].asked_leaves if settings.index else []
-            if settings.index and (fault := check_support(plan.plan, asked)):
-                tally.dropped[fault] += 1
-                continue
-            row = annotate(question, plan, asked, settings.model[:12])
-            tally.counts["kept"] += 1
-            tally.counts["with_steps"] += bool(row.steps)
-            write(row)
+def judge_attempt(
+    question: AnnotatedQuestion, attempt: Attempt, settings: Settings, counts: Counter[str]
+) -> AnnotatedQuestion | str:
+    """The question as training data, or why it is none: its samples do not agree on a valid plan, or, with an index,
+    its leaves do not find the known answer."""
+    counts["questions"] += 1
+    counts["samples"] += len(attempt.samples)
+    plan = choose_agreed(question, attempt.samples, AGREEMENT, COVERAGE)
+    if isinstance(plan, str):
+        return plan
+    counts["valid"] += plan.valid_samples
+    counts["agreeing"] += 1
+    if settings.index and (fault := check_support(plan.plan, attempt.leaves)):
+        return fault
+    kept = annotate(question, plan, attempt.leaves, settings.model[:12])
+    counts["kept"] += 1
+    counts["with_steps"] += bool(kept.steps)
+    return kept
 
 
-def build_set(out: Path, settings: Settings, tally: Tally) -> dict[str, Any]:
+def build_set(out: Path, settings: Settings, counts: Counter[str], dropped: Counter[str]) -> dict[str, Any]:
     """Builds the set of a round, then writes the record. Raises RevelatorError where no plan was kept."""
-    counts, dropped = dict(tally.counts), dict(sorted(tally.dropped.items()))
+    record = {"settings": asdict(settings), "counts": counts, "dropped": dropped}
     if not counts["kept"]:
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in dropped.items())
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
         raise RevelatorError(f"no plan was kept ({reasons})", where=str(out), hint="more questions, or a better model")
     config = SetConfig.model_validate(
         {
@@ -354,8 +308,7 @@ def build_set(out: Path, settings: Settings, tally: Tally) -> dict[str, Any]:
     )
     notes = {"model": settings.model, "index": settings.index}
     notes |= {name.replace("_", " "): f"{count:,}" for name, count in counts.items()}
-    notes |= {f"not kept, {reason}": f"{count:,}" for reason, count in dropped.items()}
+    notes |= {f"not kept, {reason}": f"{count:,}" for reason, count in sorted(dropped.items())}
     manifest = build(config, out / "set", teaching=notes)
-    known = {"settings": asdict(settings), "counts": counts, "dropped": dropped, "digest": manifest["digest"]}
-    write_json(out / RECORD, known)
+    write_json(out / RECORD, record | {"digest": manifest["digest"]})
     return manifest

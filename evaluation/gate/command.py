@@ -13,19 +13,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from evaluation.gate.rules import RULES, Verdict, build_verdict_table, judge, read_rules, render_text
-from evaluation.rows import progress_bar
+from evaluation.gate.scores import Scores, build_score_table, read_pinned_rows, score_adapter
 from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
-from revelator.files import sha256_file
 from revelator.options import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS, URI
 from revelator.registry import CHAMPION, Version
 from revelator.rows import read_manifest
-from serving.models.adapters import find_adapter, open_engine
+from serving.models.adapters import find_adapter
 from serving.protocols import DECODINGS, Decoding
 
 if TYPE_CHECKING:
     from evaluation.gate.questions import Examination
-    from evaluation.gate.scores import Scores
 
 SET_HELP = "Instruction set.  [default: the one it was trained on]"
 SPLIT = click.option("--split", default="dev", show_default=True, type=click.Choice(["train", "dev", "test"]))
@@ -38,7 +36,6 @@ SPLIT = click.option("--split", default="dev", show_default=True, type=click.Cho
 @click.option("--limit", default=400, show_default=True, type=click.IntRange(0), help="Rows a task and set; 0: all.")
 @click.option("--source", help="Only rows of this source of the set.  [default: all]")
 @click.option("--decoding", type=click.Choice(DECODINGS), default="beams", show_default=True, help="Of plans.")
-@click.option("--out", type=FOLDER, help="Folder of every row with its output; a broken-off run goes on there.")
 @BASE
 @THREADS
 @REGISTERED
@@ -52,7 +49,6 @@ def grade(
     limit: int,
     source: str | None,
     decoding: Decoding,
-    out: Path | None,
     base: str | None,
     threads: int | None,
     name: str,
@@ -62,33 +58,24 @@ def grade(
 ) -> None:
     """Print an adapter's scores, task by task, with 95 % intervals.
 
-    ADAPTER is a folder, a version number, `latest`, an alias (default: champion), or `base` for the base alone.
+    ADAPTER is a folder, a version number, `latest`, an alias (default: champion), or `base` for the base alone. What it
+    wrote for each row is kept below HOME/gate: a broken-off run goes on.
 
     \b
     Examples:
       revelator model grade --set runs/demo/sets/world
       revelator model grade 3 --split test --limit 500 --json
-      revelator model grade runs/adapters/mine --set runs/mine/set --limit 0 --out runs/grades/mine
+      revelator model grade runs/adapters/mine --set runs/mine/set --limit 0
       revelator model grade base --base tiny --set runs/musique/set --source musique --decoding free
     """
-    from evaluation.gate.scores import build_score_table, grade_rows, read_pinned_rows, resume_grading, score_tasks
-
     named = find_adapter(adapter, home, name, tracking_uri)
     folders = [_find_set(None, named.tags)] if not set_folders else [_find_set(each, {}) for each in set_folders]
     rows = [row for folder in folders for row in read_pinned_rows(folder, split, limit, source)]
-    engine = open_engine(named, base, threads)
-    digest = sha256_file(named.folder / "manifest.json") if named.folder else ""
-    about = {"adapter": digest, "base": engine.base_digest, "decoding": decoding}
-    done, write = resume_grading(out, about) if out else ([], lambda rows: None)
-    with progress_bar() as progress:
-        graded = grade_rows(engine, rows, progress, f"{adapter}: ", decoding=decoding, done=done, write=write)
-    scores = score_tasks(graded)
+    scores = score_adapter(named, {"": rows}, adapter, home, base, threads, decoding)
     if as_json:
         click.echo(json.dumps({task: own.to_json() for task, own in scores.items()}))
         return
     Console().print(build_score_table(scores, f"{adapter} on {split}"))
-    if out:
-        click.echo(f"every row: {out}")
 
 
 @click.command()
@@ -146,14 +133,7 @@ def promote(
       revelator model promote --version 4 --set runs/mine/set --limit 500
       revelator model promote --dry-run --json
     """
-    rule = read_rules(rules, margin)
-    registry.connect(tracking_uri, home, must_exist=True)
-    challenger, seen = registry.resolve(name, number), promotions.read_standing(name)
-    champion = registry.resolve(name, seen.champion) if seen.champion else None
-    if champion and champion.version == challenger.version:
-        text = f"version {challenger.version} is the champion already"
-        return _print_summary(as_json, text, {"version": champion.version, "moved": False})
-    from evaluation.gate.questions import (
+    from evaluation.gate.questions import (  # brings the harness, which the other commands do not need
         TAG,
         Examination,
         find_small,
@@ -162,6 +142,13 @@ def promote(
         read_slices,
     )
 
+    rule = read_rules(rules, margin)
+    registry.connect(tracking_uri, home, must_exist=True)
+    challenger, seen = registry.resolve(name, number), promotions.read_standing(name)
+    champion = registry.resolve(name, seen.champion) if seen.champion else None
+    if champion and champion.version == challenger.version:
+        text = f"version {challenger.version} is the champion already"
+        return _print_summary(as_json, text, {"version": champion.version, "moved": False})
     folder, rival = _find_set(set_folder, challenger.tags), None if floors_only else champion
     given = open_question_file(questions, index, columns) if questions else None
     slices, shared, unread = read_slices(folder, challenger, rival, split, limit)

@@ -7,20 +7,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evaluation.gate.scores import ANSWERS, PINNED, Scores, TaskScore, read_pinned_rows, score_adapter
+from evaluation.harness.benchmarks import Benchmark
+from evaluation.harness.config import RunConfig, describe_own, read_columns
+from evaluation.harness.folder import Run, read_questions
+from evaluation.harness.run import prepare_run, run_questions
 from evaluation.rows import progress_bar
+from revelator.config import check_config
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
 from revelator.registry import Version
 from revelator.rows import Row, read_manifest, read_split, sample_rows
 from serving.models.adapters import fetch_version
-
-if TYPE_CHECKING:
-    from evaluation.harness.benchmarks import Benchmark
-    from evaluation.harness.config import RunConfig
-    from evaluation.harness.folder import Run
 
 TAG = "questions"  # of a version: the file of questions that it was promoted on, as JSON
 
@@ -31,21 +30,20 @@ class QuestionFile:
 
     path: str
     index: str
-    columns: Mapping[str, str]
+    columns: dict[str, str]
     sha256: str
 
     def to_tag(self) -> str:
-        return json.dumps({**vars(self), "columns": dict(self.columns)})
+        return json.dumps(vars(self))
 
 
 def open_question_file(path: Path, index: Path | None, columns: Sequence[str]) -> QuestionFile:
     """Raises ConfigError where there is no such file, or for columns that are not FIELD=NAME."""
-    from evaluation.harness.config import describe_own
-
     if not path.is_file():
         raise ConfigError("no such file", where=f"--questions {path}", hint="give a CSV with question and answer")
-    names = describe_own(path, columns)["columns"] or {}
-    return QuestionFile(str(path.resolve()), str(index.resolve()) if index else "", names, sha256_file(path))
+    return QuestionFile(
+        str(path.resolve()), str(index.resolve()) if index else "", read_columns(columns), sha256_file(path)
+    )
 
 
 def list_question_files(given: QuestionFile | None, champion: Version | None) -> dict[str, QuestionFile]:
@@ -79,23 +77,18 @@ class Examination:
 
     def score(self, version: Version, title: str) -> Scores:
         adapter = fetch_version(version, self.home)
-        found = score_adapter(adapter, self.slices, title, self.base, self.threads, self.home)
+        found = score_adapter(adapter, self.slices, title, self.home, self.base, self.threads)
         for name, prepared in self._prepare(version).items():
             found[name] = ask_questions(*prepared, self.home, f"{title}: {name}")
         return found
 
     def _prepare(self, version: Version) -> dict[str, tuple[RunConfig, Run, Benchmark]]:
         """The runs of `auto` with this version's adapter over the question files, checked."""
-        from evaluation.harness.config import RunConfig, describe_own
-        from evaluation.harness.run import prepare_run
-        from revelator.config import check_config
-
         adapter = str(fetch_version(version, self.home).folder) if self.files else ""
         shared = {"system": {"strategy": "auto"}, "adapter": adapter, "base": self.base or "", "home": str(self.home)}
         prepared = {}
         for name, file in self.files.items():
-            columns = [f"{field}={name}" for field, name in file.columns.items()]
-            benchmark = describe_own(Path(file.path), columns, self.limit) | {"sha256": file.sha256}
+            benchmark = describe_own(Path(file.path), file.columns, self.limit) | {"sha256": file.sha256}
             values = shared | {"benchmark": benchmark, "index": file.index, "threads": self.threads}
             prepared[name] = prepare_run(check_config(values, RunConfig, "--questions"), "revelator model promote")
         return prepared
@@ -137,9 +130,6 @@ def find_small(counts: Mapping[str, int], minimum: int) -> list[str]:
 def ask_questions(config: RunConfig, run: Run, benchmark: Benchmark, home: Path, title: str) -> TaskScore:
     """Asks the questions of a run that was prepared, or goes on where it was broken off, and scores the answers: `f1`
     and `em`, by SQuAD's normaliser."""
-    from evaluation.harness.folder import read_questions
-    from evaluation.harness.run import run_questions
-
     about = json.dumps([run.config, run.benchmark, run.adapter, run.index, run.generator, run.code], sort_keys=True)
     folder = home / "gate" / sha256_text(about)[:16]
     with progress_bar() as progress:
@@ -148,4 +138,4 @@ def ask_questions(config: RunConfig, run: Run, benchmark: Benchmark, home: Path,
     rows = read_questions(folder)
     values = {name: tuple(float(row.scores.get(name, 0.0)) for row in rows) for name in ("f1", "em")}
     scores = {name: sum(own) / len(own) for name, own in values.items()}
-    return TaskScore(ANSWERS, len(rows), scores, tuple(f"{row.id}/{ANSWERS}/0" for row in rows), values)
+    return TaskScore(ANSWERS, scores, tuple(f"{row.id}/{ANSWERS}/0" for row in rows), values)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from evaluation.gate.scores import DECIDING, PINNED, Scores, TaskScore
 from evaluation.metrics.bootstrap import Interval, paired_bootstrap
-from revelator.config import Strict, read_config
+from revelator.config import Share, Strict, read_config
 
 RULES = Path(__file__).with_name("gate.yaml")
 ROUNDING = 1e-9  # what sums of equal scores may differ by
@@ -28,17 +28,14 @@ class Rules(Strict):
 
     confidence: float = Field(ge=0.5, lt=1)
     minimum: int = Field(100, ge=0)
-    margins: dict[str, float]
-    floors: dict[str, float]
+    margins: dict[str, Share]
+    floors: dict[str, Share]
 
     @field_validator("margins", "floors")
     @classmethod
-    def _check_shares(cls, values: dict[str, float]) -> dict[str, float]:
-        for task, value in values.items():
-            if task not in DECIDING:
-                raise ValueError(f"no such task: {task}; tasks: {', '.join(DECIDING)}")
-            if not 0 <= value <= 1:
-                raise ValueError(f"{task} must be between 0 and 1")
+    def _names_tasks(cls, values: dict[str, float]) -> dict[str, float]:
+        if unknown := [task for task in values if task not in DECIDING]:
+            raise ValueError(f"no such task: {unknown[0]}; tasks: {', '.join(DECIDING)}")
         return values
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -24,7 +23,7 @@ import revelator
 import serving
 from evaluation.metrics.bootstrap import Interval, bootstrap
 from evaluation.metrics.plans import PLAN_MEASURES
-from evaluation.rows import append_rows, progress_bar, read_rows
+from evaluation.rows import progress_bar
 from revelator.errors import ConfigError, TaskOutputError
 from revelator.files import code_digest, sha256_file, sha256_text, write_json
 from revelator.rows import Row, read_split, sample_rows, verify_set
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from serving.models.engine import Engine
 
 BATCH = 32
-ROWS, ABOUT = "rows.jsonl", "graded.json"
 
 
 def _name_deciding_score(task: Task) -> str:
@@ -67,7 +65,7 @@ class GradedRow:
 
 @dataclass(frozen=True)
 class TaskScore:
-    """Scores of one task on `n` rows, each in [0, 1]; `values` holds the score of every row in the order of `ids`.
+    """Scores of one task, each in [0, 1]; `values` holds the score of every row in the order of `ids`.
 
     Label tasks: `accuracy`, for two labels also `auc` of the first label's probability (no row values).
     decompose: `equal`, the same parts in any order. refine: `equal`, the same question. Both by SQuAD's normaliser.
@@ -75,10 +73,13 @@ class TaskScore:
     """
 
     task: str
-    n: int
     scores: dict[str, float]
     ids: tuple[str, ...]
     values: dict[str, tuple[float, ...]]
+
+    @property
+    def n(self) -> int:
+        return len(self.ids)
 
     @property
     def deciding(self) -> float:
@@ -132,6 +133,37 @@ def _normalise_parts(value: str | list[str]) -> list[str]:
     return sorted(map(normalise, [value] if isinstance(value, str) else value))
 
 
+class Grades:
+    """What a model wrote for rows before, in files of `folder`, one a batch, so that two processes may grade at once. A
+    row is known by what it asks and by what is right, whichever set it stands in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[str, GradedRow] = {}
+        for path in folder.glob("*.json"):
+            batch = json.loads(path.read_text(encoding="utf-8"))
+            self._known |= {key: GradedRow(**row) for key, row in batch.items()}
+
+    @classmethod
+    def of(cls, engine: Engine, adapter: Adapter, decoding: Decoding, home: Path) -> Grades:
+        """The grades of an adapter on its base below `home`. Other code of ours may grade otherwise, and begins
+        anew."""
+        manifest = sha256_file(adapter.folder / "manifest.json") if adapter.folder else ""
+        about = [manifest, engine.base_digest, decoding, code_digest(revelator, serving, evaluation)]
+        return cls(home / "gate" / f"rows-{sha256_text(json.dumps(about))[:16]}")
+
+    def find(self, row: Row) -> GradedRow | None:
+        known = self._known.get(_identify(row))
+        return replace(known, id=row.id) if known else None
+
+    def keep(self, batch: Mapping[str, GradedRow]) -> None:
+        write_json(self.folder / f"{uuid4().hex}.json", {key: asdict(row) for key, row in batch.items()})
+
+
+def _identify(row: Row) -> str:
+    return sha256_text(json.dumps([row.prompt, row.gold, row.label, row.entities]))
+
+
 def grade_rows(
     engine: Engine,
     rows: Sequence[Row],
@@ -139,14 +171,13 @@ def grade_rows(
     title: str = "",
     *,
     decoding: Decoding = "beams",
-    done: Iterable[GradedRow] = (),
-    write: Callable[[list[GradedRow]], None] = lambda rows: None,
+    grades: Grades | None = None,
 ) -> list[GradedRow]:
-    """Asks the model for the output of every row and scores it. Rows in `done` are not asked again. `write` gets each
-    new batch as soon as it is scored."""
+    """Asks the model for the output of every row and scores it. Rows that `grades` holds are not asked again, and each
+    new batch is kept there as soon as it is scored."""
     from serving.models.local import complete
 
-    graded = {row.id: row for row in done}
+    graded = {row.id: known for row in rows if grades and (known := grades.find(row))}
     by_task: dict[str, list[Row]] = {}
     for row in rows:
         by_task.setdefault(row.task, []).append(row)
@@ -157,7 +188,8 @@ def grade_rows(
             batch = todo[start : start + BATCH]
             completions = complete(engine, task, [row.prompt for row in batch], decoding=decoding)
             new = [_grade_row(row, done.text, done.probabilities) for row, done in zip(batch, completions, strict=True)]
-            write(new)
+            if grades:
+                grades.keep({_identify(row): one for row, one in zip(batch, new, strict=True)})
             graded |= {row.id: row for row in new}
             if progress and bar is not None:
                 progress.advance(bar, len(batch))
@@ -168,18 +200,6 @@ def _grade_row(row: Row, output: str, probabilities: dict[str, float]) -> Graded
     scores = {name: float(value) for name, value in score_row(row, output).items()}
     first = probabilities[(TASKS[row.task].labels or ("",))[0]] if row.label else None
     return GradedRow(row.id, row.task, row.label or row.gold, output, scores, first)
-
-
-def resume_grading(folder: Path, about: dict[str, Any]) -> tuple[list[GradedRow], Callable[[list[GradedRow]], None]]:
-    """Returns the rows that `folder` holds already, and a function that appends more. `about` identifies what is
-    graded. Raises ConfigError if the folder holds the rows of something else."""
-    path = folder / ABOUT
-    if path.exists() and (there := json.loads(path.read_text(encoding="utf-8"))) != about:
-        differs = ", ".join(name for name, value in about.items() if there.get(name) != value)
-        hint = "name another folder: --out DIR"
-        raise ConfigError(f"rows of another {differs} stand there", where=str(folder), hint=hint)
-    write_json(path, about)
-    return read_rows(folder / ROWS, GradedRow), lambda rows: append_rows(folder / ROWS, rows)
 
 
 def score_tasks(rows: Iterable[GradedRow]) -> Scores:
@@ -194,7 +214,7 @@ def score_tasks(rows: Iterable[GradedRow]) -> Scores:
         if len(labels := TASKS[task].labels or ()) == 2:
             auc = roc_auc([row.probability or 0.0 for row in own], [row.gold == labels[0] for row in own])
             scores |= {} if math.isnan(auc) else {"auc": auc}
-        found[task] = TaskScore(task, len(own), scores, tuple(row.id for row in own), values)
+        found[task] = TaskScore(task, scores, tuple(row.id for row in own), values)
     return found
 
 
@@ -202,54 +222,22 @@ def score_adapter(
     adapter: Adapter,
     slices: Mapping[str, Sequence[Row]],
     title: str,
+    home: Path,
     base: str | None = None,
     threads: int | None = None,
-    home: Path | None = None,
+    decoding: Decoding = "beams",
 ) -> Scores:
     """Loads an adapter on its base, or on `base`, grades the rows of each slice and averages the scores of each task;
-    the slice's name stands before the task's. With `home`, rows that this adapter was graded on before are not asked
-    again."""
+    the slice's name stands before the task's. Rows that it was graded on before are not asked again: `Grades` keeps
+    them below `home`."""
     engine, found = open_engine(adapter, base, threads), Scores()
-    grades = Grades.of(adapter, home) if home else Grades(None)
+    grades = Grades.of(engine, adapter, decoding, home)
     with progress_bar() as progress:
+        progress.console.print(f"{title}: {sum(map(len, slices.values())):,} rows → {grades.folder}", highlight=False)
         for name, rows in slices.items():
-            done, keep = grades.find(rows), partial(grades.keep, rows)
-            graded = grade_rows(engine, rows, progress, f"{title}: {name}", done=done, write=keep)
+            graded = grade_rows(engine, rows, progress, f"{title}: {name}", decoding=decoding, grades=grades)
             found |= {f"{name}{task}": own for task, own in score_tasks(graded).items()}
     return found
-
-
-class Grades:
-    """What an adapter wrote for rows before, in files of `folder`, one a batch, so that two processes may grade at
-    once. A row is known by what it asks and by what is right, whichever set it stands in."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-        self._known: dict[str, GradedRow] = {}
-        for path in folder.glob("*.json") if folder else ():
-            batch = json.loads(path.read_text(encoding="utf-8"))
-            self._known |= {key: GradedRow(**row) for key, row in batch.items()}
-
-    @classmethod
-    def of(cls, adapter: Adapter, home: Path) -> Grades:
-        """The grades of a registered version below `home`. Other code of ours may grade otherwise, and begins anew."""
-        assert adapter.folder
-        about = sha256_file(adapter.folder / "manifest.json") + code_digest(revelator, serving, evaluation)
-        return cls(home / "gate" / f"rows-{sha256_text(about)[:16]}")
-
-    def find(self, rows: Iterable[Row]) -> list[GradedRow]:
-        known = [(row, self._known.get(_identify(row))) for row in rows]
-        return [replace(graded, id=row.id) for row, graded in known if graded]
-
-    def keep(self, rows: Iterable[Row], graded: Iterable[GradedRow]) -> None:
-        """Keeps the grades of some of `rows`."""
-        if self.folder:
-            keys = {row.id: _identify(row) for row in rows}
-            write_json(self.folder / f"{uuid4().hex}.json", {keys[row.id]: asdict(row) for row in graded})
-
-
-def _identify(row: Row) -> str:
-    return sha256_text(json.dumps([row.prompt, row.gold, row.label, row.entities]))
 
 
 def build_score_table(scores: Scores, title: str) -> Table:

@@ -16,10 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
+
 from data_gen.leakage import normalise
 from evaluation.harness.config import BenchmarkConfig
 from evaluation.harness.folder import check_ids
 from evaluation.harness.formats import FORMATS, BenchmarkQuestion, read_own
+from evaluation.rows import read_rows
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
 from revelator.rows import read_manifest, stream_rows
@@ -28,7 +31,6 @@ from serving.retrieval.index_folder import IndexSettings, Kind
 
 LEFT_BY = "see split, kinds, dev_of and sample"
 CLOSED: dict[str, Kind] = {"closed": "bm25", "closed-dense": "dense", "closed-hybrid": "hybrid"}  # as `index` of a run
-PREDICTION_FIELDS = ("prediction", "predicted_answer", "answer")
 
 
 @dataclass(frozen=True)
@@ -136,35 +138,28 @@ def build_closed_index(questions: Iterable[BenchmarkQuestion], home: Path, kind:
     return folder
 
 
+class Prediction(BaseModel):
+    """What another system answered: one text, or several; None is no answer."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+    id: str
+    values: tuple[str, ...] = Field(validation_alias=AliasChoices("prediction", "predicted_answer", "answer"))
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _make_list(cls, value: Any) -> Any:
+        return value if isinstance(value, list) else [] if value is None else [value]
+
+
 def read_predictions(path: Path, ids: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Reads the predicted values of each id: JSON lines of `id` with `prediction`, `predicted_answer` (MuSiQue) or
     `answer`, a text or a list.
 
     An id may omit the name of its set. Raises DataError for ids that are missing, doubled or foreign.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read: {error}", where=str(path)) from error
-    pairs = [_read_prediction(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
+    if not path.is_file():
+        raise DataError("there is no such file", where=str(path), hint='rows are {"id": "…", "prediction": "…"}')
     full = {id.partition(":")[2]: id for id in ids if ":" in id} | {id: id for id in ids}
-    named = [(full.get(id, id), value) for id, value in pairs]
+    named = [(full.get(row.id, row.id), row.values) for row in read_rows(path, Prediction)]
     check_ids([id for id, _ in named], ids, str(path))
-    return {id: _to_texts(value, f"{path}, {id}") for id, value in named}
-
-
-def _to_texts(value: Any, where: str) -> tuple[str, ...]:
-    """Converts a predicted value to texts; None gives none."""
-    values = value if isinstance(value, list) else [] if value is None else [value]
-    if wrong := [one for one in values if not isinstance(one, str | int | float)]:
-        raise DataError(f"{json.dumps(wrong[0])} is no answer", where=where, hint="a text, or a list of texts")
-    return tuple(map(str, values))
-
-
-def _read_prediction(line: str, number: int, path: Path) -> tuple[str, Any]:
-    hint = 'rows are {"id": "…", "prediction": "…"}'
-    try:
-        row = json.loads(line)
-        return str(row["id"]), next(row[name] for name in PREDICTION_FIELDS if name in row)
-    except (ValueError, KeyError, TypeError, StopIteration) as error:
-        raise DataError("no prediction with an id", where=f"{path}, line {number}", hint=hint) from error
+    return dict(named)

@@ -6,7 +6,7 @@ folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -72,14 +72,19 @@ class BenchmarkConfig(Strict):
         return self
 
 
-def describe_own(path: Path, columns: Iterable[str], sample: int | None = None) -> dict[str, Any]:
-    """The values of a benchmark of one's own questions. Raises ConfigError for a column that is not FIELD=NAME."""
-    if wrong := [text for text in columns if "=" not in text]:
+def read_columns(given: Iterable[str]) -> dict[str, str]:
+    """Reads FIELD=NAME as a mapping. Raises ConfigError for another form, and for a field that no column can be."""
+    if wrong := [text for text in given if "=" not in text]:
         raise ConfigError(f"not FIELD=NAME: {wrong[0]!r}", where="--column", hint="--column question=Frage")
-    names = dict(text.split("=", 1) for text in columns) or None
-    if unknown := [name for name in names or () if name not in OwnColumns.model_fields]:
+    names = dict(text.split("=", 1) for text in given)
+    if unknown := [name for name in names if name not in OwnColumns.model_fields]:
         raise ConfigError(f"no such field: {unknown[0]!r}", where="--column", hint=", ".join(OwnColumns.model_fields))
-    return {"format": "own", "path": str(path), "name": path.stem, "columns": names, "sample": sample}
+    return names
+
+
+def describe_own(path: Path, columns: Mapping[str, str], sample: int | None = None) -> dict[str, Any]:
+    """The values of a benchmark of one's own questions."""
+    return {"format": "own", "path": str(path), "name": path.stem, "columns": columns or None, "sample": sample}
 
 
 class RankingConfig(Strict):
@@ -194,23 +199,19 @@ class RunConfig(Strict):
     own_knowledge: bool = False
     planner: PlannerConfig | None = None
     sources: FilePath = ""
-    limits: dict[str, float] = Field(default_factory=dict)
+    limits: dict[str, int | float] = Field(default_factory=dict)
     url: str = ""
     concurrency: Count = 2
     seed: int = 0
     traces: bool = True
 
     @model_validator(mode="after")
-    def _labels_only_a_corpus(self) -> RunConfig:
-        has_corpus = self.benchmark.format == "itlr" and bool(self.benchmark.path)
-        if self.system.ranking and self.system.ranking.labels == "model" and not has_corpus:
-            raise ValueError("labels: model is for itlr over a corpus (`path`); other documents have labels")
-        return self
-
-    @model_validator(mode="after")
-    def _ranks_only_itlr(self) -> RunConfig:
-        if (self.benchmark.format in RANKED) != (self.system.ranking is not None):
+    def _ranks_what_can_be_ranked(self) -> RunConfig:
+        benchmark, ranking = self.benchmark, self.system.ranking
+        if (benchmark.format in RANKED) != (ranking is not None):
             raise ValueError(f"{' and '.join(RANKED)} are for a system that is a ranking, and a ranking for them")
+        if ranking and ranking.labels == "model" and not (benchmark.format == "itlr" and benchmark.path):
+            raise ValueError("labels: model is for itlr over a corpus (`path`); other documents have labels")
         return self
 
 

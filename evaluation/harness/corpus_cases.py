@@ -21,9 +21,9 @@ from typing import Any
 
 from data_gen.leakage import normalise
 from data_gen.sources.files import read_file_rows
-from data_gen.sources.logic_questions import Truth, draw_combinations, fill_template, list_templates
+from data_gen.sources.logic_questions import Truth, draw_combinations, fill_template
 from data_gen.sources.logic_topics import read_topics
-from evaluation.harness.ranking import Case, LabelledCases, say_query
+from evaluation.harness.ranking import Case, LabelledCases, fill_templates
 from revelator.errors import DataError, InvalidRequest
 from revelator.files import sha256_file
 from revelator.plans.logic import Query, Term, holds, terms
@@ -53,40 +53,24 @@ def _make_corpus_cases(path: Path, digest: str, per_template: int, seed: int, si
     documents = _read_documents(path)
     topics, about = _find_topics(path, documents)
     rich = {size: [place for place, own in enumerate(about) if len(own) >= size] for size in sizes}
-    cases: list[Case] = []
-    texts: list[str] = []
-    truths: list[dict[str, bool]] = []
-    for number, template in enumerate(template for size in sizes for template in list_templates(size)):
+
+    def draw(template: str) -> tuple[Query, list[tuple[str, bool]]] | None:
+        """Draws the topics of one document, and documents with their truth values."""
         size = template.count("{")
-        for _ in range(per_template):
-            drawn = _draw_case(template, rich[size], about, topics, rng)
-            if drawn is None:
-                break
-            query, places = drawn
-            start = len(texts)
-            texts += [documents[place] for place, _ in places]
-            truths += [{term: term in about[place] for term in terms(query)} for place, _ in places]
-            relevant = frozenset(start + at for at, (_, matches) in enumerate(places) if matches)
-            id, pool = f"corpus:{number}:{len(cases)}", tuple(range(start, len(texts)))
-            cases.append(Case(id, query, say_query(query, "about"), f"template {number}", relevant, pool))
-    if not cases:
+        for _ in range(PATIENCE if rich[size] else 0):
+            query = fill_template(template, rng.sample(sorted(about[rng.choice(rich[size])]), size))
+            positives, negatives = draw_combinations(query, rng)
+            found = [(_draw_document(query, truth, about, topics, rng), True) for truth in positives]
+            found += [(_draw_document(query, truth, about, topics, rng), False) for truth in negatives]
+            places = [(place, matches) for place, matches in found if place is not None]
+            if len({matches for _, matches in places}) == 2:
+                return query, [(documents[place], matches) for place, matches in places]
+        return None
+
+    made = fill_templates("corpus", sizes, per_template, draw, "about")
+    if not made.cases:
         raise DataError("no document is about several topics", where=str(path), hint="give a larger corpus")
-    return LabelledCases(cases, texts, truths)
-
-
-def _draw_case(
-    template: str, rich: Sequence[int], about: Sequence[set[str]], topics: Mapping[str, set[int]], rng: random.Random
-) -> tuple[Query, list[tuple[int, bool]]] | None:
-    """Draws the topics of one document, and documents with their truth values: (place, whether it matches)."""
-    for _ in range(PATIENCE if rich else 0):
-        query = fill_template(template, rng.sample(sorted(about[rng.choice(rich)]), template.count("{")))
-        positives, negatives = draw_combinations(query, rng)
-        found = [(_draw_document(query, truth, about, topics, rng), True) for truth in positives]
-        found += [(_draw_document(query, truth, about, topics, rng), False) for truth in negatives]
-        places = [(place, matches) for place, matches in found if place is not None]
-        if len({matches for _, matches in places}) == 2:
-            return query, places
-    return None
+    return made
 
 
 def _draw_document(
@@ -151,7 +135,7 @@ def read_beir_cases(folder: Path, split: str) -> LabelledCases:
     ]
     if not cases:
         raise DataError("no query has a relevant document", where=str(folder))
-    return LabelledCases(cases, texts, [])
+    return LabelledCases(cases, texts)
 
 
 def _read_identified(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:

@@ -23,17 +23,16 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
-from pydantic_core import to_json
 
 import revelator
 import serving
+from evaluation.rows import continue_rows, read_rows
 from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.files import append_lines, code_digest, read_lines, sha256_file, sha256_text, write_json
+from revelator.files import code_digest, sha256_file, sha256_text, write_json
 
 FORMAT = 1
 SHOWN = 3  # ids that an error names
@@ -140,7 +139,7 @@ class Run:
         return {**asdict(self), "config_hash": self.config_hash}
 
 
-def describe_machine() -> dict[str, str]:
+def describe_machine() -> dict[str, Any]:
     """Describes the time, the machine and the code of a run: what its configuration does not determine. Other code in
     the packages that answer a question may give other answers."""
     cpu = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
@@ -150,7 +149,6 @@ def describe_machine() -> dict[str, str]:
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{processor}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()}",
-        "software": f"revelator {metadata.version('revelator')}, Python {platform.python_version()}",
         "code": code_digest(revelator, serving),
     }
 
@@ -172,28 +170,30 @@ def begin_run(folder: Path, run: Run) -> list[QuestionRow]:
             where=str(folder),
             hint="name another folder: --out DIR; or ask again with what the run in this one began with",
         )
-    read_lines(folder / QUESTIONS)  # drops a last line that a kill cut short
-    return read_questions(folder, there, whole=False)
+    return _order(continue_rows(folder / QUESTIONS, QuestionRow), folder, there, whole=False)
 
 
 def find_difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
-    """Finds what differs between two runs: both values, by name."""
-    names = ("system", "ablation", "seed", "code", "generator")
-    pairs = {name: (getattr(old, name), getattr(new, name)) for name in names}
-    for name in ("benchmark", "adapter", "index"):
-        ours, theirs = getattr(old, name), getattr(new, name)
-        for key in sorted({*ours, *theirs} - {"files", "folder"}):
-            pairs[f"{name}.{key}"] = ours.get(key), theirs.get(key)
-    digests = [sorted(run.benchmark.get("files", {}).values()) for run in (old, new)]
-    pairs["benchmark.files (sha256)"] = digests[0], digests[1]
-    if old.ids != new.ids:
-        others = "others" if len(old.ids) == len(new.ids) else "questions"
-        pairs["ids"] = f"{len(old.ids)} questions", f"{len(new.ids)} {others}"
-    found = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-    if not found and old.config_hash != new.config_hash:
-        keys = sorted(k for k in {*old.config, *new.config} if old.config.get(k) != new.config.get(k))
-        found = {f"config.{k}": (old.config.get(k), new.config.get(k)) for k in keys}
-    return found
+    """Finds what differs between two runs: both values, by name. Of the configurations only where nothing else does."""
+    if found := _compare(_identify(old), _identify(new)):
+        if "ids" in found:
+            others = "others" if len(old.ids) == len(new.ids) else "questions"
+            found["ids"] = f"{len(old.ids)} questions", f"{len(new.ids)} {others}"
+        return found
+    return {f"config.{name}": pair for name, pair in _compare(old.config, new.config).items()}
+
+
+def _identify(run: Run) -> dict[str, Any]:
+    """What makes two runs the same, by name; where files and folders lie does not."""
+    own = {name: getattr(run, name) for name in ("system", "ablation", "seed", "code", "generator", "ids")}
+    for part in ("benchmark", "adapter", "index"):
+        values = getattr(run, part)
+        own |= {f"{part}.{name}": value for name, value in values.items() if name not in ("files", "folder")}
+    return own | {"benchmark.files (sha256)": sorted(run.benchmark.get("files", {}).values())}
+
+
+def _compare(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (old.get(name), new.get(name)) for name in old | new if old.get(name) != new.get(name)}
 
 
 def read_run(folder: Path) -> Run:
@@ -214,17 +214,14 @@ def read_run(folder: Path) -> Run:
     return run
 
 
-def read_questions(folder: Path, run: Run | None = None, *, whole: bool = True) -> list[QuestionRow]:
-    """Reads the rows in the order of the run's ids. Raises DataError for an unreadable row, for duplicate or unknown
-    ids and, if the run must be `whole`, for missing ones."""
-    run, path = run or read_run(folder), folder / QUESTIONS
-    rows, adapter = [], TypeAdapter(QuestionRow)
-    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
-        try:
-            rows.append(adapter.validate_json(line))
-        except ValueError as error:
-            raise DataError(f"not a row of a run: {error}", where=f"{path}, line {number}") from error
-    check_ids([row.id for row in rows], run.ids, str(path), whole=whole)
+def read_questions(folder: Path, run: Run | None = None) -> list[QuestionRow]:
+    """Reads the rows in the order of the run's ids. Raises DataError for an unreadable row, and for duplicate, unknown
+    or missing ids."""
+    return _order(read_rows(folder / QUESTIONS, QuestionRow), folder, run or read_run(folder))
+
+
+def _order(rows: Sequence[QuestionRow], folder: Path, run: Run, *, whole: bool = True) -> list[QuestionRow]:
+    check_ids([row.id for row in rows], run.ids, str(folder / QUESTIONS), whole=whole)
     order = {id: place for place, id in enumerate(run.ids)}
     return sorted(rows, key=lambda row: order[row.id])
 
@@ -259,8 +256,3 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     if metrics["questions_sha256"] != sha256_file(folder / QUESTIONS):
         raise ArtifactError("questions.jsonl was changed after it was measured", where=str(folder))
     return metrics
-
-
-def append_question(folder: Path, row: QuestionRow) -> None:
-    """Appends a row to a run; the kernel has it then, so that a kill cannot lose it."""
-    append_lines(folder / QUESTIONS, [to_json(row).decode()])

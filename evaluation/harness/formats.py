@@ -41,6 +41,7 @@ class BenchmarkQuestion:
         return read_sketch(self.gold.expression) if self.gold.expression else None
 
 
+Annotate = Callable[[dict[str, Any], str], BenchmarkQuestion]
 Read = Callable[[str], Iterator[BenchmarkQuestion]]
 
 
@@ -64,24 +65,23 @@ def _raise_for_malformed(outcomes: Iterable[Outcome]) -> Iterator[AnnotatedQuest
 
 
 def _make_reader(name: str) -> Read:
-    return lambda path: (BenchmarkQuestion(q) for q in _raise_for_malformed(READERS[name](path)))
+    return lambda path: map(BenchmarkQuestion, _raise_for_malformed(READERS[name](path)))
 
 
-def _read_rows(
-    annotate: Callable[[dict[str, Any], str], BenchmarkQuestion], unfold: Unfold = lambda row: (row,)
-) -> Read:
+def _read_rows(annotate: Annotate, unfold: Unfold = lambda row: (row,)) -> Read:
     """Returns a reader that hands each row of a file to `annotate`, with the file's name."""
 
     def read(path: str) -> Iterator[BenchmarkQuestion]:
-        kinds: dict[str, str] = {}
+        made: dict[str, BenchmarkQuestion] = {}
 
         def annotate_row(row: dict[str, Any]) -> AnnotatedQuestion:
             question = annotate(row, Path(path).name)
-            kinds[question.id] = question.kind
-            return question.gold
+            made[question.id] = question
+            return replace(question.gold, route=question.gold.route or "complex")
 
-        for q in _raise_for_malformed(read_annotated(path, annotate_row, unfold)):
-            yield BenchmarkQuestion(q, kinds[q.id])
+        for gold in _raise_for_malformed(read_annotated(path, annotate_row, unfold)):
+            question = made[gold.id]  # a route that nobody gave is not scored
+            yield replace(question, gold=replace(gold, route=question.gold.route))
 
     return read
 
@@ -167,39 +167,32 @@ def _annotate_metaqa(row: dict[str, Any], file: str) -> BenchmarkQuestion:
     return _make_question({**row, "question": asked}, "metaqa", answers, kind=file.partition("_")[0])
 
 
+KINDS = ("single", "compound", "complex", "comparison", "parentheses", "fan-out")  # of a world's questions
+
+
 def has_parentheses(question: AnnotatedQuestion) -> bool:
     return bool(question.expression) and "(" in to_letters(parse(question.expression))
 
 
 def fans_out(question: AnnotatedQuestion) -> bool:
     """Whether a step has several values, and a later step is asked for each: there are more steps than leaves."""
-    return question.route == "complex" and len(question.steps) > len(leaves(parse(question.expression)))
+    plan = question.expression if question.route == "complex" else ""
+    return bool(plan) and len(question.steps) > len(leaves(parse(plan)))
 
 
-def compares(question: AnnotatedQuestion) -> bool:
-    """Whether the answer is the one of several things, found apart, whose date or number is the least or greatest.
-    False for plans with parentheses or fan-out."""
-    return question.operation.startswith(("argmin", "argmax")) and not (has_parentheses(question) or fans_out(question))
-
-
-def _is_plain(route: str) -> Callable[[AnnotatedQuestion], bool]:
-    return lambda q: q.route == route and not (has_parentheses(q) or fans_out(q) or compares(q))
-
-
-# Of a world's questions: which steps a question asks for, by the shape of its gold plan.
-KINDS: dict[str, Callable[[AnnotatedQuestion], bool]] = {
-    "single": _is_plain("single"),
-    "compound": _is_plain("compound"),
-    "complex": _is_plain("complex"),
-    "comparison": compares,
-    "parentheses": lambda q: has_parentheses(q) and not fans_out(q),
-    "fan-out": fans_out,
-}
+def name_kind(question: AnnotatedQuestion) -> str:
+    """Which steps a question of a world asks for, by the shape of its gold plan. One of the kind "comparison" asks for
+    that of several things, found apart, whose date or number is the least or greatest."""
+    if fans_out(question):
+        return "fan-out"
+    if has_parentheses(question):
+        return "parentheses"
+    return "comparison" if question.operation.startswith(("argmin", "argmax")) else question.route
 
 
 def _read_world(path: str) -> Iterator[BenchmarkQuestion]:
-    for q in _raise_for_malformed(READERS["world"](path)):
-        yield BenchmarkQuestion(q, next((kind for kind, fits in KINDS.items() if fits(q)), q.route))
+    for question in _raise_for_malformed(READERS["world"](path)):
+        yield BenchmarkQuestion(question, name_kind(question))
 
 
 def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[BenchmarkQuestion]:
@@ -209,10 +202,9 @@ def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[Benchmark
     wanted. Raises DataError that names the line, or the columns where one is missing; also for one question with two
     different answers."""
     names = columns or OwnColumns()
-    more: dict[str, tuple[str, tuple[tuple[str, ...], ...]]] = {}  # route and spellings, by id
     known: dict[str, tuple[str, ...]] = {}  # answers by question
 
-    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
+    def annotate(row: dict[str, Any], file: str) -> BenchmarkQuestion:
         if missing := [name for name in (names.question, names.answer) if name not in row]:
             there = ", ".join(map(str, row)) or "none"
             raise DataError(f"there is no column {missing[0]!r}; columns are {there} (--column question=NAME)")
@@ -227,15 +219,13 @@ def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[Benchmark
             expression = render(parse(plan)) if plan else ""
         except ExpressionError as error:
             raise DataError(f"the plan cannot be read: {error.message}") from error
-        identity = fields.make_id(row, "own", asked, "id")
-        more[identity] = route, _list_spellings(row.get(names.also), len(answers))
         passages = tuple(AnnotatedPassage(title, "", True) for title in _list_values(row.get(names.titles)))
-        gold = AnnotatedQuestion(identity, "own", "", "", asked, route or "complex", expression)
-        return replace(gold, answers=answers, passages=passages)
+        spellings = _list_spellings(row.get(names.also), len(answers))
+        identity = fields.make_id(row, "own", asked, "id")
+        gold = AnnotatedQuestion(identity, "own", "", "", asked, route, expression, answers=answers, passages=passages)
+        return BenchmarkQuestion(gold, spellings=spellings)
 
-    for question in _raise_for_malformed(read_annotated(path, annotate)):
-        route, spellings = more[question.id]  # a route that nobody gave is not scored
-        yield BenchmarkQuestion(replace(question, route=route), spellings=spellings)
+    return _read_rows(annotate)(path)
 
 
 def _list_values(value: Any) -> tuple[str, ...]:

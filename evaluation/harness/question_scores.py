@@ -72,6 +72,16 @@ def _choose_spelling(ways: tuple[str, ...], predictions: Collection[str]) -> str
     return max(ways, key=lambda way: max((astuple(score_answer(one, [way])) for one in predictions), default=()))
 
 
+def score_prediction(
+    row: QuestionRow, question: BenchmarkQuestion, benchmark: Benchmark, values: Sequence[str]
+) -> QuestionRow:
+    """Makes the row of a question of which only the answers are known."""
+    text, rule, is_list = join_answers(values), benchmark.normaliser, benchmark.has_list_answers
+    scores = score_answers(text, values, row.golds, rule, is_list=is_list, spellings=question.spellings)
+    status = "answered" if text else "unanswered"
+    return replace(row, prediction=text, predictions=tuple(values), status=status, scores=scores)
+
+
 def score_trace(
     row: QuestionRow,
     question: BenchmarkQuestion,
@@ -86,9 +96,8 @@ def score_trace(
     """Makes the row of an answered question. `compiles_plans`: a missing plan is a wrong one. `sequential`: the
     system runs one step after the other. `switched_off`: tasks replaced by the ablation; their model calls are not
     counted."""
-    text, rule, is_list = join_answers(trace.answers), benchmark.normaliser, benchmark.has_list_answers
-    scores = score_answers(text, trace.answers, row.golds, rule, is_list=is_list, spellings=question.spellings)
-    found = _list_retrieved_titles(trace)
+    row = score_prediction(row, question, benchmark, trace.answers)
+    scores, found = dict(row.scores), _list_retrieved_titles(trace)
     probabilities = [node.detail["probability"] for node in trace.nodes if "probability" in node.detail]
     judged = [[p.relevance for p in node.documents if p.relevance is not None] for node in trace.nodes]
     if row.gold_titles and any(node.usage.retrievals for node in trace.nodes):
@@ -99,8 +108,6 @@ def score_trace(
         scores["route"] = float(trace.route == row.gold_route)
     return replace(
         row,
-        prediction=text,
-        predictions=tuple(trace.answers),
         status=trace.outcome,
         error=trace.reason or "",
         route=trace.route or "",

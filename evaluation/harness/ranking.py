@@ -27,7 +27,7 @@ from evaluation.harness.config import OperatorsConfig, RankingConfig
 from evaluation.harness.folder import Cost, QuestionRow
 from evaluation.metrics.retrieval import ndcg
 from revelator.plans import logic
-from revelator.plans.logic import And, Not, Or, Query, Term
+from revelator.plans.logic import And, Not, Query, Term
 from serving.retrieval.encoder import Encoder
 from serving.retrieval.logic import Operators, compose
 
@@ -52,58 +52,66 @@ class Case:
     pool: tuple[int, ...]
 
 
-def say_query(query: Query, verb: str = "saying that") -> str:
-    """Spells the query as a person would ask it: `documents saying that A and not saying that B, or saying that C`. The
-    `verb` of a term that is no sentence is `about`."""
-    parts = query.operands if isinstance(query, Or) else (query,)
-    return "documents " + ", or ".join(_say_conjunction(part, verb) for part in parts)
+def say_query(query: Query, verb: str) -> str:
+    """Spells a query of a template as a person would ask it: `documents saying that A and not saying that B, or saying
+    that C`. The `verb` of a term that is no sentence is `about`."""
+    return f"documents {_say(query, verb)}"
 
 
-def _say_conjunction(part: Query, verb: str) -> str:
-    operands = part.operands if isinstance(part, And) else (part,)
-    return " and ".join(
-        f"not {_say_term(o.operand, verb)}" if isinstance(o, Not) else _say_term(o, verb) for o in operands
-    )
-
-
-def _say_term(term: Query, verb: str) -> str:
-    assert isinstance(term, Term)
-    return f"{verb} {term.text}"
+def _say(query: Query, verb: str) -> str:
+    if isinstance(query, Term):
+        return f"{verb} {query.text}"
+    if isinstance(query, Not):
+        return f"not {_say(query.operand, verb)}"
+    return (" and " if isinstance(query, And) else ", or ").join(_say(part, verb) for part in query.operands)
 
 
 @dataclass(frozen=True)
 class LabelledCases:
-    """Cases, the texts of all their documents, and which terms of its case each document states, where that is known.
-
-    A case's `pool` holds positions in `texts` and `truths`. The first line of a text is its title.
-    """
+    """Cases and the texts of all their documents, of which the first line is the title; a case's `pool` holds positions
+    in `texts`."""
 
     cases: list[Case]
     texts: list[str]
-    truths: list[dict[str, bool]]
+
+
+Draw = Callable[
+    [str], tuple[Query, list[tuple[str, bool]]] | None
+]  # template → query, documents and whether they match
+
+
+def fill_templates(name: str, sizes: Sequence[int], per_template: int, draw: Draw, verb: str) -> LabelledCases:
+    """Makes at most `per_template` cases of each template of so many terms (of three there are 32). A template for
+    which nothing more can be drawn has fewer."""
+    cases: list[Case] = []
+    texts: list[str] = []
+    for number, template in enumerate(template for size in sizes for template in list_templates(size)):
+        for _ in range(per_template):
+            if (drawn := draw(template)) is None:
+                break
+            query, documents = drawn
+            pool = tuple(range(len(texts), len(texts) + len(documents)))
+            texts += [text for text, _ in documents]
+            relevant = frozenset(place for place, (_, matches) in zip(pool, documents, strict=True) if matches)
+            id, kind = f"{name}:{number}:{len(cases)}", f"template {number}"
+            cases.append(Case(id, query, say_query(query, verb), kind, relevant, pool))
+    return LabelledCases(cases, texts)
 
 
 def make_world_cases(per_template: int, seed: int, sizes: Sequence[int] = (3,)) -> LabelledCases:
-    """Makes `per_template` cases of each template of so many terms (of three there are 32); the same arguments give the
-    same cases."""
+    """Makes cases of the world; the same arguments give the same cases."""
     rng = random.Random(f"logic/{seed}")
     graph = populate(ENTITIES, rng, set())
-    cases: list[Case] = []
-    texts: list[str] = []
-    truths: list[dict[str, bool]] = []
-    for number, template in enumerate(template for size in sizes for template in list_templates(size)):
-        for _ in range(per_template):
-            head, chosen = _draw_facts(graph, rng, template.count("{"))
-            terms = [_write_sentence(relation, head, graph.text(fact.tail)) for relation, fact in chosen]
-            query = fill_template(template, terms)
-            positives, negatives = draw_combinations(query, rng)
-            start = len(texts)
-            texts += [_write_document(graph, head.type, chosen, truth, rng) for truth in positives + negatives]
-            truths += [dict(zip(terms, truth, strict=True)) for truth in positives + negatives]
-            relevant = frozenset(range(start, start + len(positives)))
-            id, pool = f"itlr:{number}:{len(cases)}", tuple(range(start, len(texts)))
-            cases.append(Case(id, query, say_query(query), f"template {number}", relevant, pool))
-    return LabelledCases(cases, texts, truths)
+
+    def draw(template: str) -> tuple[Query, list[tuple[str, bool]]]:
+        head, chosen = _draw_facts(graph, rng, template.count("{"))
+        terms = [_write_sentence(relation, head, graph.text(fact.tail)) for relation, fact in chosen]
+        query = fill_template(template, terms)
+        positives, negatives = draw_combinations(query, rng)
+        truths = [*((truth, True) for truth in positives), *((truth, False) for truth in negatives)]
+        return query, [(_write_document(graph, head.type, chosen, truth, rng), matches) for truth, matches in truths]
+
+    return fill_templates("itlr", sizes, per_template, draw, "saying that")
 
 
 def _draw_facts(graph: Graph, rng: random.Random, count: int) -> tuple[Entity, list[tuple[Relation, Fact]]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.progress import Progress
 
@@ -16,9 +16,9 @@ from evaluation.harness.ablations import check_ablation
 from evaluation.harness.benchmarks import CLOSED, Benchmark, build_closed_index, open_benchmark, read_predictions
 from evaluation.harness.config import BenchmarkConfig, OperatorsConfig, RankingConfig, RunConfig
 from evaluation.harness.corpus_cases import judge_cases, make_corpus_cases, read_beir_cases, translate_cases
-from evaluation.harness.folder import QuestionRow, Run, append_question, begin_run, describe_machine
+from evaluation.harness.folder import QUESTIONS, QuestionRow, Run, begin_run, describe_machine
 from evaluation.harness.formats import BenchmarkQuestion
-from evaluation.harness.question_scores import score_answers, score_trace, start_row
+from evaluation.harness.question_scores import score_prediction, score_trace, start_row
 from evaluation.harness.ranking import Case, LabelledCases, make_world_cases, rank
 from evaluation.harness.systems import (
     Ask,
@@ -30,13 +30,12 @@ from evaluation.harness.systems import (
     open_revelator,
     open_system,
 )
-from evaluation.rows import lock_folder
+from evaluation.rows import append_rows, lock_folder
 from revelator.errors import ConfigError, RevelatorError, Unavailable
 from revelator.files import sha256_file
-from revelator.trace import Trace, join_answers
+from revelator.trace import Trace
 from serving import pauses
 
-Question = TypeVar("Question")
 COMPILES = ("auto", "compile")
 TEST = "test"  # the split of a data set in BEIR's form, unless another is named
 
@@ -67,7 +66,6 @@ def prepare_run(
 def _describe_run(
     config: RunConfig, command: str, benchmark: Benchmark, ids: tuple[str, ...], about: dict[str, Any]
 ) -> Run:
-    machine = describe_machine()
     return Run(
         config=config.model_dump(mode="json"),
         command=command,
@@ -75,10 +73,8 @@ def _describe_run(
         system={"kind": config.system.kind, "name": config.system.name},
         ablation=config.ablation.list_switches(),
         ids=ids,
-        code=machine["code"],
-        machine=machine["machine"],
         seed=config.seed,
-        started=machine["started"],
+        **describe_machine(),
         **about,
     )
 
@@ -135,15 +131,16 @@ def run_questions(
         bar = progress.add_task(run.name, total=len(run.ids), completed=len(done))
 
         def write(row: QuestionRow) -> None:
-            append_question(folder, row)
+            append_rows(folder / QUESTIONS, [row])
             progress.advance(bar)
 
         if config.system.ranking:
             for row in rank_pending_cases(config, config.system.ranking, set(run.ids) - done):
                 write(row)
         elif config.system.predictions:
-            for row in score_predictions(Path(config.system.predictions), todo, benchmark, run.ids):
-                write(row)
+            predicted = read_predictions(Path(config.system.predictions), run.ids)
+            for question in todo:
+                write(score_prediction(start_row(question, benchmark), question, benchmark, predicted[question.id]))
         elif todo:
             asyncio.run(_open_and_ask(config, benchmark, todo, write, shared))
 
@@ -167,18 +164,6 @@ async def _ask_about_cases(
         revelator = open_revelator(config, stack, SharedModels())
         judged = await judge_cases(cases, texts, revelator) if ranking.labels == "model" else cases
         return await translate_cases(judged, revelator) if needs_translation(config) else [*judged]
-
-
-def score_predictions(
-    path: Path, questions: Iterable[BenchmarkQuestion], benchmark: Benchmark, ids: Sequence[str]
-) -> Iterable[QuestionRow]:
-    predicted = read_predictions(path, ids)
-    for question in questions:
-        row, values = start_row(question, benchmark), predicted[question.id]
-        text, rule, is_list = join_answers(values), benchmark.normaliser, benchmark.has_list_answers
-        scores = score_answers(text, values, row.golds, rule, is_list=is_list, spellings=question.spellings)
-        status = "answered" if text else "unanswered"
-        yield replace(row, prediction=text, predictions=values, status=status, scores=scores)
 
 
 async def _open_and_ask(
@@ -207,7 +192,7 @@ async def _open_and_ask(
     golds = {question.gold.question: question.gold for question in todo}
     try:
         async with open_system(config, shared, golds) as ask:
-            await ask_each(ask, todo, lambda question: question.gold.question, report, config.concurrency)
+            await ask_each(ask, todo, report, config.concurrency)
     except Unavailable as error:
         hint = f"{error.hint or 'mend it'}; what was asked is kept, and the same command goes on"
         raise Unavailable(error.message, where=error.where, hint=hint) from error
@@ -215,9 +200,8 @@ async def _open_and_ask(
 
 async def ask_each(
     ask: Ask,
-    questions: Iterable[Question],
-    text: Callable[[Question], str],
-    report: Callable[[Question, Trace | RevelatorError], None],
+    questions: Iterable[BenchmarkQuestion],
+    report: Callable[[BenchmarkQuestion, Trace | RevelatorError], None],
     concurrency: int,
 ) -> None:
     """Asks the questions, `concurrency` at a time. Calls `report` with each question and its trace, or the error that
@@ -228,7 +212,7 @@ async def ask_each(
         for question in queue:
             outcome: Trace | RevelatorError
             try:
-                outcome = await ask(text(question))
+                outcome = await ask(question.gold.question)
             except Unavailable:  # not this question's fault: it stops here
                 raise
             except RevelatorError as error:

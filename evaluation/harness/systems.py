@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from evaluation.harness.ablations import (
 from evaluation.harness.config import RunConfig
 from revelator.artifact import find_base, require_task
 from revelator.client import AsyncClient
-from revelator.errors import ConfigError
+from revelator.errors import ConfigError, InvalidRequest
 from revelator.files import sha256_file
 from revelator.limits import FREE, Limits, Strategy
 from revelator.trace import Trace
@@ -48,22 +49,17 @@ if TYPE_CHECKING:
 
 Ask = Callable[[str], Awaitable[Trace]]
 Services = tuple[Revelator, Retriever, Generator]
-WITHOUT_REVELATOR = ("direct",)  # strategies that ask nothing but the generator
 CLIENT_SECONDS = 120.0
 
 
 def needs_revelator(config: RunConfig) -> bool:
-    if config.system.bound:
-        return config.system.bound == "gold-plan"
-    if config.system.baseline:
-        return BASELINES[config.system.baseline].revelator
-    return config.system.strategy not in WITHOUT_REVELATOR
+    return BASELINES[config.system.name].revelator if config.system.baseline else needs_index(config)
 
 
 def needs_index(config: RunConfig) -> bool:
-    if config.system.bound:
-        return config.system.bound == "gold-plan"
-    return BASELINES[config.system.baseline].searches if config.system.baseline else config.system.strategy != "direct"
+    if config.system.baseline:
+        return BASELINES[config.system.name].searches
+    return config.system.name not in ("direct", "gold-passages")
 
 
 def check_system(config: RunConfig) -> None:
@@ -102,31 +98,28 @@ def check_system(config: RunConfig) -> None:
 def read_limits(config: RunConfig) -> Limits:
     """Reads the limits of the configuration; the others are the executor's. Raises ConfigError."""
     kept = config.ablation.k or (BASELINES[config.system.name].kept if config.system.baseline else None)
-    chosen = dict(config.limits) | ({"kept": kept} if kept else {})
-    kinds = {name: type(value) for name, value in vars(Limits()).items()}
+    usual, chosen = Limits(), dict[str, Any](config.limits) | ({"kept": kept} if kept else {})
+    try:
+        usual.lowered(chosen)
+    except InvalidRequest as error:
+        raise ConfigError(error.message, where="limits", hint=error.hint) from error
     for name, value in chosen.items():
-        if name not in kinds:
-            raise ConfigError(f"there is no limit {name!r}", where="limits", hint=f"limits are {', '.join(kinds)}")
-        if value < 0 or (kinds[name] is int and (value != int(value) or value < 1)):
-            raise ConfigError(f"{name} = {value}: a positive number is needed", where="limits")
-        if config.url and name not in FREE and value > getattr(Limits(), name):
-            raise ConfigError(
-                f"{name} = {value}: a running server takes {getattr(Limits(), name)} at most", where="limits"
-            )
-    return Limits(**{name: kinds[name](value) for name, value in chosen.items()})
+        if config.url and name not in FREE and value > getattr(usual, name):
+            message = f"{name} = {value}: a running server takes {getattr(usual, name)} at most"
+            raise ConfigError(message, where="limits")
+    return replace(usual, **chosen)
 
 
 def describe_system(config: RunConfig) -> dict[str, Any]:
     """Describes `adapter`, `index` and `generator` of a run by version and digest. Raises ArtifactError for a
     folder that is no index, and Unavailable if no server answers."""
-    return _describe_served(config) if config.url else _describe_local(config)
-
-
-def _describe_local(config: RunConfig) -> dict[str, Any]:
-    adapter = describe_planner(config) if needs_revelator(config) else {}
-    generator = f"{config.generator.model} at {config.generator.url}" if config.generator else "embedded"
-    index = _describe_index(Path(config.index)) if needs_index(config) else {}
-    return {"adapter": adapter, "index": index, "generator": generator}
+    if config.url:
+        return _describe_served(config)
+    return {
+        "adapter": describe_planner(config) if needs_revelator(config) else {},
+        "index": _describe_index(Path(config.index)) if needs_index(config) else {},
+        "generator": f"{config.generator.model} at {config.generator.url}" if config.generator else "embedded",
+    }
 
 
 def describe_planner(config: RunConfig) -> dict[str, str]:
@@ -153,16 +146,12 @@ def _describe_served(config: RunConfig) -> dict[str, Any]:
         for model in ("retriever", "generator", "executor"):
             found = client.get_model_config(model, as_json=True)["config"].get("parameters", {})
             parameters |= {name: value.get("string_value", "") for name, value in found.items()}  # JSON leaves out ""
-        planner = read_planner(parameters)
-        if planner:
+        if planner := read_planner(parameters):
             adapter = {"planner": str(planner)}
         else:
-            versions = client.get_model_metadata("revelator", as_json=True).get("versions", [])
-            adapter = {"version": ", ".join(versions)}
+            adapter = {"version": ", ".join(client.get_model_metadata("revelator", as_json=True).get("versions", []))}
     folder = Path(parameters.get("index", ""))
-    index: dict[str, Any] = {"folder": str(folder)}
-    if (folder / "manifest.json").is_file():
-        index = _describe_index(folder)
+    index = _describe_index(folder) if (folder / "manifest.json").is_file() else {"folder": str(folder)}
     generator = " at ".join(filter(None, [parameters.get("model", ""), parameters.get("endpoint", "")]))
     return {"adapter": adapter, "index": index, "generator": generator}
 
@@ -193,17 +182,19 @@ async def open_system(
         if config.system.strategy and config.url:
             yield await _open_client(config, stack)
             return
-        services = await _connect_services(config, stack) if config.url else _open_services(config, stack, shared)
+        if config.url:
+            models = await stack.enter_async_context(TritonModels(config.url, read_secret(Path(config.home), INNER)))
+            services: Services = RemoteRevelator(models), RemoteRetriever(models), RemoteGenerator(models)
+        else:
+            services = _open_services(config, stack, shared)
+        known = golds or {}
         if config.system.baseline:
-            models = Models(*services)
-            yield lambda question: run_baseline(name, question, models, limits)
-        elif config.system.bound == "gold-passages":
-            models, known = Models(*services), golds or {}
-            yield lambda question: answer_from_gold_passages(models, limits, known[question])
+            yield lambda question: run_baseline(name, question, Models(*services), limits)
+        elif name == "gold-passages":
+            yield lambda question: answer_from_gold_passages(Models(*services), limits, known[question])
         else:
             executor, strategy = _open_executor(config, services, stack, limits, shared), choose_strategy(config)
-            if config.system.bound == "gold-plan":
-                known = golds or {}
+            if name == "gold-plan":
                 yield lambda question: answer_by_gold_plan(executor, known[question])
             else:
                 yield lambda question: executor.run(question, strategy=strategy)
@@ -224,16 +215,9 @@ def choose_strategy(config: RunConfig) -> Strategy:
     return "compile" if config.ablation.route is False else config.system.strategy or "auto"
 
 
-async def _connect_services(config: RunConfig, stack: AsyncExitStack) -> Services:
-    models = await stack.enter_async_context(TritonModels(config.url, read_secret(Path(config.home), INNER)))
-    return RemoteRevelator(models), RemoteRetriever(models), RemoteGenerator(models)
-
-
 def _open_services(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Services:
-    revelator: Revelator = NoModel()
+    revelator: Revelator = open_revelator(config, stack, shared) if needs_revelator(config) else NoModel()
     retriever: Retriever = NoModel()
-    if needs_revelator(config):
-        revelator = open_revelator(config, stack, shared)
     if needs_index(config):
         local = LocalRetriever(shared.open_index(Path(config.index)))
         stack.callback(local.close)

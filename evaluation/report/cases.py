@@ -33,11 +33,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Case:
-    """A question with its gold answers, and two plans beside each other."""
+    """A question, what is said about it, and two plans beside each other."""
 
-    id: str
-    question: str
-    golds: str
+    row: QuestionRow
     about: str
     left: Side
     right: Side
@@ -54,14 +52,12 @@ def find_worst_cases(run: LoadedRun, measure: str) -> list[Case]:
         score, recall = measure_row(row, measure) or 0.0, row.scores.get("recall", 0.0)
         return is_last, score, recall, -row.cost.tokens_in, sha256_text(row.id)
 
-    rows = sorted((row for row in run.rows if measure_row(row, measure) is not None), key=rank)
-    chosen = rows[:CASES_SHOWN]
-    return [_build_case(row, run.name, _build_gold_side(row), _build_side(row, run, measure)) for row in chosen]
+    rows = sorted((row for row in run.rows if measure_row(row, measure) is not None), key=rank)[:CASES_SHOWN]
+    golds = [Side("gold plan", draw_plan(row.gold_plan), join_answers(row.golds)) for row in rows]
+    return [Case(row, run.name, gold, _build_side(row, run, measure)) for row, gold in zip(rows, golds, strict=True)]
 
 
-def find_most_different_cases(
-    reference: LoadedRun, others: Sequence[LoadedRun], measure: str, count: int = CASES_SHOWN
-) -> list[Case]:
+def find_most_different_cases(reference: LoadedRun, others: Sequence[LoadedRun], measure: str) -> list[Case]:
     """The largest differences of a score on one question that neither system refused, half in favour of each side, each
     question once."""
     rows = {row.id: row for row in reference.rows if row.status != "error"}
@@ -74,23 +70,13 @@ def find_most_different_cases(
                     gaps.append((ours - theirs, row, other))
     gaps.sort(key=lambda gap: (-abs(gap[0]), sha256_text(gap[1].id + gap[2].name)))
     found: dict[str, Case] = {}
-    for sign, room in ((-1, count // 2), (1, count)):
+    for sign, room in ((-1, CASES_SHOWN // 2), (1, CASES_SHOWN)):
         for size, row, other in gaps:
             if sign * size > 0 and row.id not in found and len(found) < room:
                 better = other.name if size > 0 else reference.name
                 sides = _build_side(rows[row.id], reference, measure), _build_side(row, other, measure)
-                found[row.id] = _build_case(row, f"{better} is better by {abs(size):.2f}", *sides)
+                found[row.id] = Case(row, f"{better} is better by {abs(size):.2f}", *sides)
     return list(found.values())
-
-
-def _build_case(row: QuestionRow, about: str, left: Side, right: Side) -> Case:
-    hops = f"{row.hops} hops" if row.hops else "hops unknown"
-    golds = join_answers(row.golds)
-    return Case(row.id, row.question, golds, f"{about}, {hops}, route {row.route or 'none'}", left, right)
-
-
-def _build_gold_side(row: QuestionRow) -> Side:
-    return Side("gold plan", draw_plan(row.gold_plan), join_answers(row.golds))
 
 
 def _build_side(row: QuestionRow, run: LoadedRun, measure: str) -> Side:

@@ -15,7 +15,7 @@ import click
 
 from evaluation.harness.folder import METRICS, QUESTIONS, RUN
 from evaluation.report.page import Report, build_report, render_html
-from evaluation.report.runs import LoadedRun, load_runs
+from evaluation.report.runs import LoadedRun, load_run_folders
 from revelator import registry
 from revelator.errors import ConfigError
 from revelator.files import write_bytes
@@ -60,7 +60,7 @@ def report(
       revelator eval report runs/eval/auto --out runs/report --no-mlflow --json
     """
     # `*` names the report of `eval run` beside the runs that it compares, too
-    loaded = load_runs([run for run in runs if run.name != PAGE])
+    loaded = load_run_folders([run for run in runs if run.name != PAGE])
     if not loaded:
         raise ConfigError("no run is named", where="RUNS", hint="name folders of revelator eval run")
     if against and against not in {run.name for run in loaded}:

@@ -16,6 +16,7 @@ from evaluation.harness.run_metrics import COSTS, MEANINGS, SCORES
 from evaluation.report.cases import Case, find_most_different_cases, find_worst_cases
 from evaluation.report.charts import Chart, choose_charts, draw_legend_mark, select_charted_runs
 from evaluation.report.runs import Estimate, LoadedRun, choose_main_measure, compare_runs, conclude, group_by_benchmark
+from revelator.trace import join_answers
 
 CHARTS_IN_A_ROW = 3  # at most
 MOST_STRETCHED = 2
@@ -208,7 +209,8 @@ def render_html(report: Report) -> str:
     """The page; everything that it needs is in it."""
     folder = files("evaluation.report")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.globals |= {"draw_legend_mark": draw_legend_mark, "meanings": MEANINGS, "marks": MARKS}
+    environment.globals |= {"draw_legend_mark": draw_legend_mark, "join_answers": join_answers}
+    environment.globals |= {"meanings": MEANINGS, "marks": MARKS}
     style = Markup(folder.joinpath("style.css").read_text(encoding="utf-8"))
     template = environment.from_string(folder.joinpath("page.html").read_text(encoding="utf-8"))
     return template.render(report=report, style=style)

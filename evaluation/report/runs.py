@@ -89,7 +89,7 @@ class LoadedRun:
         return bootstrap([row.cost.tokens_in + row.cost.tokens_out for row in self.rows if row.has_cost]).to_json()
 
 
-def load_runs(folders: Sequence[Path], names: Sequence[str] | None = None) -> list[LoadedRun]:
+def load_run_folders(folders: Sequence[Path], names: Sequence[str] | None = None) -> list[LoadedRun]:
     """Read every folder. `names` are what the runs are called, in place of their systems. Raise ArtifactError for a
     folder that is not a complete run, ConfigError for a duplicate."""
     if len({folder.resolve() for folder in folders}) < len(folders):

@@ -6,8 +6,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-from evaluation.harness.folder import Cost, QuestionRow, Run, append_question, begin_run
+from evaluation.harness.folder import QUESTIONS, Cost, QuestionRow, Run, begin_run
 from evaluation.harness.run_metrics import write_metrics
+from evaluation.rows import append_rows
 from revelator.plans import letters_key, parse
 from revelator.trace import Node, Passage, Trace, Usage
 
@@ -58,8 +59,7 @@ def _run(folder: Path, benchmark: str, system: str, skill: float, manifest: str,
         started="2026-01-02T03:04:05+00:00",
     )
     begin_run(folder, run)
-    for row in rows:
-        append_question(folder, row)
+    append_rows(folder / QUESTIONS, rows)
     write_metrics(folder, run)
     return folder
 

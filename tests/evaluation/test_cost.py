@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from evaluation.cost import Demand, Prices, average_work, cost, size_deployment
+from evaluation.cost import Demand, average_work, cost, size_deployment
 from revelator.errors import DataError
 from revelator.trace import Node, Trace
 
@@ -37,9 +37,9 @@ def test_the_work_of_a_question_is_the_mean_over_the_calls_of_traces() -> None:
 
 def test_servers_grow_with_the_rate_and_the_bill_is_that_of_hours_and_calls() -> None:
     demand = Demand(revelator=1.0, retriever=0.01, generator=0.0, tokens_in=2_000, tokens_out=100)
-    few = size_deployment(demand, 1, 0.6, Prices())
+    few = size_deployment(demand, 1, 0.6)
     assert (few.revelator, few.retriever, few.generator, few.month, few.question) == (2, 2, 0, 0, 0)
-    many = size_deployment(demand, 100, 0.6, Prices(server_hour=2, tokens_in=0.5, tokens_out=2))
+    many = size_deployment(demand, 100, 0.6, server_hour=2, tokens_in=0.5, tokens_out=2)
     assert (many.revelator, many.retriever) == (167, 2)  # 100 a second at 1 s each, 60 % of the time at work
     asked = 100 * 730 * 3600
     assert many.month == pytest.approx(167 * 2 * 730 + asked * (2_000 * 0.5 + 100 * 2) / 1e6)

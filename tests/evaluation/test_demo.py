@@ -46,7 +46,7 @@ def test_each_question_is_shown_with_its_command_its_way_and_its_gold_answer(ser
 def test_a_question_that_the_server_refuses_does_not_end_the_demo(served: Any, tmp_path: Path) -> None:
     rows, told, _ = asked(served, tmp_path)
     assert "error: the question is empty" in told
-    assert (rows[1].trace.outcome, rows[1].score.em) == ("failed", 0.0)
+    assert (rows[1].trace.outcome, rows[1].mark) == ("failed", "[red]not met[/]")
 
 
 def test_the_demo_ends_with_a_table_and_a_page_of_commands(served: Any, tmp_path: Path) -> None:

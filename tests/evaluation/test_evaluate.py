@@ -183,8 +183,11 @@ def test_a_file_of_predictions_is_scored_by_the_same_rules(tmp_path: Path, index
         ("".join(f'{{"id": "{n}", "predicted_answer": "x"}}\n' for n in range(5)), "1 id (nq:5) missing"),
         ("".join(f'{{"id": "{n}", "prediction": "x"}}\n' for n in (0, 0, 1, 2, 3, 4, 5)), "1 id (nq:0) twice"),
         ("".join(f'{{"id": "{n}", "prediction": "x"}}\n' for n in range(7)), "1 id (6) of no question"),
-        ('{"id": "1"}\n', "line 1: no prediction with an id"),
-        ("".join(f'{{"id": "{n}", "answer": {{}}}}\n' for n in range(6)), "nq:0: {} is no answer"),
+        ('{"id": "1"}\n', "line 1: cannot be read: prediction: this field is needed"),
+        (
+            "".join(f'{{"id": "{n}", "answer": {{}}}}\n' for n in range(6)),
+            "line 1: cannot be read: answer.0: a text is needed",
+        ),
     ],
 )
 def test_predictions_that_do_not_fit_are_refused_before_anything_is_written(

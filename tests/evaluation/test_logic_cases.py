@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -36,24 +37,30 @@ def test_there_are_32_templates_by_number_of_negations_4_12_12_4() -> None:
 
 def test_a_query_is_asked_in_words() -> None:
     query = fill_template("{0} AND NOT {1} OR {2}", ("it rains", "it snows", "it pours"))
-    assert say_query(query) == "documents saying that it rains and not saying that it snows, or saying that it pours"
+    assert (
+        say_query(query, "saying that")
+        == "documents saying that it rains and not saying that it snows, or saying that it pours"
+    )
 
 
-def test_world_documents_match_exactly_as_their_facts_say_and_state_what_is_true() -> None:
-    found = make_world_cases(1, seed=3)
-    assert len(found.cases) == 32
+def states(text: str, term: str) -> bool:
+    """Whether a document of the world names the value of a term, which is its longest run of capitalised words."""
+    value = max(re.findall(r"[A-Z]\S*(?: (?:of |the )*[A-Z]\S*)*", term), key=len)
+    return value.removesuffix("'s") in text
+
+
+@pytest.mark.parametrize(("sizes", "count"), [((3,), {3: 32}), ((1, 2), {1: 2, 2: 8})])
+def test_world_documents_match_as_the_values_in_them_say(sizes: tuple[int, ...], count: dict[int, int]) -> None:
+    found = make_world_cases(1, seed=3, sizes=sizes)
+    assert Counter(len(terms(case.query)) for case in found.cases) == count
+    right = []
     for case in found.cases:
         assert 0 < len(case.relevant) < len(case.pool) <= 6
         for place in case.pool:
-            assert holds(case.query, found.truths[place]) == (place in case.relevant)
-    assert make_world_cases(1, seed=3).texts == found.texts
-
-
-def test_a_query_of_the_world_may_have_other_numbers_of_terms() -> None:
-    found = make_world_cases(1, seed=3, sizes=(1, 2))
-    assert Counter(len(terms(case.query)) for case in found.cases) == {1: 2, 2: 8}
-    for case in found.cases:
-        assert all(holds(case.query, found.truths[place]) == (place in case.relevant) for place in case.pool)
+            stated = {term: states(found.texts[place], term) for term in terms(case.query)}
+            right.append(holds(case.query, stated) == (place in case.relevant))
+    assert sum(right) / len(right) >= 0.95, "few documents name a value for another reason"
+    assert make_world_cases(1, seed=3, sizes=sizes).texts == found.texts
 
 
 def write_corpus(folder: Path) -> Path:
@@ -79,7 +86,7 @@ def test_documents_of_a_corpus_match_as_the_phrases_in_them_say(tmp_path: Path) 
         assert 0 < len(case.relevant) < len(case.pool) <= 6
         for place in case.pool:
             stated = {term: term in found.texts[place] for term in terms(case.query)}
-            assert stated == found.truths[place] and holds(case.query, stated) == (place in case.relevant)
+            assert holds(case.query, stated) == (place in case.relevant)
     assert "documents about " in found.cases[0].question
     path.write_text(path.read_text().partition("\n")[0])
     with pytest.raises(DataError, match="only 1 topics"):
@@ -116,7 +123,7 @@ def test_a_data_set_in_beirs_form_is_read_with_its_judgements(tmp_path: Path) ->
 def test_a_run_ranks_a_corpus_by_terms_and_a_language_model_translates_the_queries_of_beir(tmp_path: Path) -> None:
     model = str(write_encoder(tmp_path / "encoder"))
 
-    def run(name: str, benchmark: dict[str, str], labels: str = "phrase", **more: object) -> Path:
+    def run(name: str, benchmark: dict[str, object], labels: str = "phrase", **more: object) -> Path:
         ranking = {"way": "logical", "per_template": 1, "terms": [2, 3], "model": model, "max_tokens": 0}
         ranking |= {"labels": labels}
         write_json(tmp_path / f"{name}.yaml", {"benchmark": benchmark, "system": {"ranking": ranking}, **more})
@@ -131,16 +138,17 @@ def test_a_run_ranks_a_corpus_by_terms_and_a_language_model_translates_the_queri
     assert read_run(corpus).benchmark["files"]
     with running() as server:
         Planner(server, relevance="yes")
-        own = {"format": "itlr", "path": str(tmp_path / "corpus.jsonl")}
+        own = {"format": "itlr", "path": str(tmp_path / "corpus.jsonl"), "sample": 10}
         judged = read_questions(run("judged", own, "model", planner={"url": server.url, "model": "m"}))
-    assert [row.id for row in judged] == [row.id for row in read_questions(corpus)]
+    assert [row.id for row in judged] == [row.id for row in read_questions(corpus)][:10]
     for row in judged:  # every document is about every term: all of a case match, or none does
         assert row.scores.get("ndcg@10", 1.0) == 1.0 and bool(row.gold_titles) == bool(row.scores)
     assert any(row.scores for row in judged) and not all(row.scores for row in judged)
     with running() as server:
         Planner(server)
-        benchmark = {"format": "beir", "path": str(write_beir(tmp_path))}
-        beir = run("beir", benchmark, planner={"url": server.url, "model": "m"})
+        beir = run(
+            "beir", {"format": "beir", "path": str(write_beir(tmp_path))}, planner={"url": server.url, "model": "m"}
+        )
     rows = read_questions(beir)
     assert {row.gold_plan for row in rows} == {'"ferry" AND NOT "harbour"'} and len(rows) == 2
     assert {(row.terms, row.negations) for row in rows} == {(2, 1)}

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from evaluation.harness.benchmarks import open_benchmark
-from evaluation.harness.config import BenchmarkConfig, describe_own
+from evaluation.harness.config import BenchmarkConfig, read_columns
 from evaluation.harness.folder import read_run
 from evaluation.harness.formats import read_own
 from evaluation.harness.question_scores import score_answers
@@ -94,7 +94,7 @@ def test_a_question_with_two_answers_in_two_rows_is_refused(tmp_path: Path) -> N
 
 def test_a_field_that_no_column_can_be_is_refused_with_those_there_are() -> None:
     with pytest.raises(ConfigError) as error:
-        describe_own(Path("qa.csv"), ["ask=Frage"])
+        read_columns(["ask=Frage"])
     assert error.value.hint == "question, answer, also, titles, plan, route"
 
 

@@ -15,8 +15,8 @@ from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, DataError, GateRefused
 from tests.training.toy import write_adapter, write_base, write_set
 
-OPEN = "confidence: 0.9\nminimum: 3\nmargins: {}\nfloors: {}\n"
-SHUT = "confidence: 0.9\nminimum: 3\nmargins: {}\nfloors: {translate_bnf: 0.9}\n"
+OPEN = "confidence: 0.9\nminimum: 1\nmargins: {}\nfloors: {}\n"
+SHUT = "confidence: 0.9\nminimum: 1\nmargins: {}\nfloors: {translate_bnf: 0.9}\n"
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Place:
     set_folder: Path
 
     def call(self, command, *arguments: str) -> str:
-        return self.bare(command, "--limit", "3", "--threads", "1", *arguments)
+        """With one row of a task, unless `arguments` say otherwise."""
+        return self.bare(command, "--limit", "1", "--threads", "1", *arguments)
 
     def bare(self, command, *arguments: str) -> str:
         given = ["--home", str(self.home), *arguments]
@@ -60,7 +61,7 @@ def test_the_gate_refuses_with_the_table_and_moves_nothing(place: Place) -> None
     assert caught.value.exit_status == 1
     assert "FAILED" in caught.value.table and "translate_bnf" in str(caught.value)
     assert registry.champion() is None
-    arguments = ["--home", str(place.home), "--limit", "3", "--threads", "1", "--rules", place.rules(SHUT), "--json"]
+    arguments = ["--home", str(place.home), "--limit", "1", "--threads", "1", "--rules", place.rules(SHUT), "--json"]
     refused = CliRunner().invoke(promote, arguments)
     summary = json.loads(refused.stdout)
     assert summary["moved"] is False and any("under its floor" in reason for reason in summary["refusals"])
@@ -132,23 +133,25 @@ def test_scores_of_a_version_of_a_folder_and_of_the_base_alone(place: Place) -> 
     of_folder = json.loads(
         place.call(grade, str(place.home / "adapters" / "revelator-1"), "--set", str(place.set_folder), "--json")
     )
-    assert of_version == of_folder and of_version["route"]["n"] == 3
+    assert of_version == of_folder and of_version["route"]["n"] == 1
     alone = json.loads(place.call(grade, "base", "--base", str(place.base), "--set", str(place.set_folder), "--json"))
     assert set(alone) == set(of_version)
 
 
-def test_graded_rows_are_kept_and_a_grading_that_was_broken_off_goes_on(place: Place) -> None:
-    out = place.home / "grades"
-    asked = ["base", "--base", str(place.base), "--set", str(place.set_folder), "--out", str(out)]
-    whole = json.loads(place.call(grade, *asked, "--json"))
+def test_graded_rows_are_kept_and_a_grading_that_was_broken_off_goes_on(place: Place, tmp_path: Path) -> None:
+    asked = ["base", "--base", str(place.base), "--set", str(place.set_folder), "--home", str(tmp_path), "--json"]
+    whole = json.loads(place.call(grade, *asked))
     for own in whole.values():
         assert all(low <= own[name] <= high for name, (low, high) in own["intervals"].items())
-    lines = (out / "rows.jsonl").read_bytes().splitlines(keepends=True)
-    (out / "rows.jsonl").write_bytes(b"".join(lines[:-1]) + lines[-1][:9])  # killed while it wrote the last row
-    assert f"every row: {out}" in place.call(grade, *asked)
-    assert (out / "rows.jsonl").read_bytes() == b"".join(lines)
-    with pytest.raises(ConfigError, match="rows of another decoding stand there"):
-        place.call(grade, *asked, "--decoding", "free")
+    batches = {path: path.read_text() for path in tmp_path.glob("gate/rows-*/*.json")}
+    assert sum(len(json.loads(text)) for text in batches.values()) == sum(own["n"] for own in whole.values())
+    lost, *others = batches
+    lost.unlink()  # killed before the last batch
+    assert json.loads(place.call(grade, *asked)) == whole
+    new = set(tmp_path.glob("gate/rows-*/*.json")) - {*others}
+    assert [path.read_text() for path in new] == [batches[lost]]
+    place.call(grade, *asked, "--decoding", "free")
+    assert len(list(tmp_path.glob("gate/rows-*"))) == 2
 
 
 def test_only_the_rows_of_one_source_are_graded_and_an_unknown_source_is_named(place: Place) -> None:
@@ -192,7 +195,7 @@ def test_the_champions_questions_are_asked_again_and_one_that_lost_them_is_said(
     for number, folder in enumerate((place.set_folder, other), 1):
         adapter = write_adapter(tmp_path / f"adapter-{number}", place.base, seed=number)
         registry.register_adapter(adapter, "two", "", {"set_folder": str(folder)})
-    rules = ("--rules", place.rules(OPEN), "--name", "two")
+    rules = ("--rules", place.rules(OPEN), "--name", "two", "--limit", "3")
     place.call(promote, "--version", "1", *rules)
     with pytest.raises(GateRefused) as refused:
         place.call(promote, "--version", "2", *rules)
@@ -221,7 +224,7 @@ def test_questions_are_asked_end_to_end_and_the_next_challenger_is_asked_them_to
     given = ("--questions", str(questions), "--column", "question=Frage", "--index", str(index))
     with pytest.raises(ConfigError, match="which index is searched"):
         place.call(promote, "--version", "1", *rules, *given[:2])
-    first = json.loads(place.call(promote, "--version", "1", *rules, *given))
+    first = json.loads(place.call(promote, "--limit", "3", "--version", "1", *rules, *given))
     assert first["moved"] and first["tasks"]["answers"]["n"] == 3
     refused = CliRunner().invoke(promote, ["--home", str(place.home), "--limit", "3", "--version", "2", *rules])
     assert isinstance(refused.exception, GateRefused), refused.exception

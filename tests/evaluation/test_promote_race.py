@@ -7,13 +7,14 @@ left to chance.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,13 @@ import mlflow
 import pytest
 
 from revelator import promotions, registry
+from revelator.cli import main
 from tests.loopback import serving
 from tests.training.toy import write_adapter, write_base, write_set
 
 PATIENCE = 600  # seconds until a command that does not come fails the test
-ROOT = Path(__file__).parents[2]
+PROCESSES = multiprocessing.get_context("forkserver")  # each command is a process; what all import is imported once
+PROCESSES.set_forkserver_preload(["evaluation.gate.command", "serving.models.local", "training.tracking"])
 ENTRY, ALIAS = "/api/2.0/mlflow/model-versions/create", "/api/2.0/mlflow/registered-models/alias"
 
 
@@ -114,15 +117,32 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]
     return folder, [write_adapter(root / f"adapter-{seed}", base, seed=seed) for seed in (1, 2, 3)]
 
 
-def promoted(uri: str, home: Path, name: str, version: int) -> subprocess.CompletedProcess[str]:
+@dataclass(frozen=True)
+class Ended:
+    status: int | None
+    stdout: str
+    stderr: str
+
+
+def run_program(arguments: list[str], folder: Path) -> None:
+    """Runs `revelator` in this process, with its output in files of `folder`."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(PATIENCE)
+    sys.argv = ["revelator", *arguments]
+    main()
+
+
+def promoted(uri: str, home: Path, name: str, version: int) -> Ended:
     """`revelator model promote` of a version, whatever it scores: there are no floors, and the champion is left out."""
     rules = home / "rules.yaml"
     rules.write_text("confidence: 0.9\nminimum: 0\nmargins: {}\nfloors: {}\n")
-    arguments = ["--name", name, "--version", str(version), "--rules", str(rules), "--floors-only", "--limit", "3"]
-    arguments += ["--threads", "1", "--home", str(home), "--tracking-uri", uri, "--json"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "MLFLOW_HTTP_REQUEST_TIMEOUT": str(PATIENCE)}
-    command = [sys.executable, "-m", "revelator", "model", "promote", *arguments]
-    return subprocess.run(command, env=environment, text=True, capture_output=True, timeout=PATIENCE)
+    arguments = ["model", "promote", "--name", name, "--version", str(version), "--rules", str(rules), "--floors-only"]
+    arguments += ["--limit", "1", "--threads", "1", "--home", str(home), "--tracking-uri", uri, "--json"]
+    process = PROCESSES.Process(target=run_program, args=(arguments, home))
+    process.start()
+    process.join(PATIENCE)
+    return Ended(process.exitcode, (home / "stdout").read_text(), (home / "stderr").read_text())
 
 
 @pytest.mark.timeout(1800)
@@ -139,7 +159,7 @@ def test_of_two_promotions_at_once_one_wins_and_the_other_ends_with_a_message_an
         promotions.move(name, champion, promotions.read_standing(name))
     race = Race(late)
     with passing(tracking_server, race) as uri, ThreadPoolExecutor(2) as pool:
-        commands: dict[Future[subprocess.CompletedProcess[str]], int] = {}
+        commands: dict[Future[Ended], int] = {}
         for version in (2, 3):
             (tmp_path / str(version)).mkdir()
             commands[pool.submit(promoted, uri, tmp_path / str(version), name, version)] = version
@@ -151,7 +171,7 @@ def test_of_two_promotions_at_once_one_wins_and_the_other_ends_with_a_message_an
     first, second = race.entries
     assert first_to_end == (first if late else second)
 
-    assert (results[first].returncode, results[second].returncode) == (0, 1), results
+    assert (results[first].status, results[second].status) == (0, 1), results
     summary = json.loads(results[first].stdout)
     assert (summary["version"], summary["replaced"], summary["moved"]) == (first, champion, True)
     said = f"another promotion came first and made version {first} champion; nothing was moved here"
@@ -169,4 +189,4 @@ def test_of_two_promotions_at_once_one_wins_and_the_other_ends_with_a_message_an
 
     if champion:
         again = promoted(tracking_server, tmp_path / str(second), name, second)
-        assert again.returncode == 0 and json.loads(again.stdout)["replaced"] == first
+        assert again.status == 0 and json.loads(again.stdout)["replaced"] == first

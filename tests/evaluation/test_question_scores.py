@@ -1,4 +1,5 @@
-"""From a trace to a row: rounds, costs and plan scores as worked by hand; figures and groups of many rows."""
+"""From a trace to a row: rounds, costs, answers and plan scores as worked by hand; figures and groups of many rows, and
+what a floor would refuse."""
 
 from __future__ import annotations
 
@@ -8,15 +9,22 @@ from typing import Any
 
 import pytest
 
-from data_gen.questions import AnnotatedQuestion, AnnotatedStep
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
 from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, QuestionRow
-from evaluation.harness.formats import BenchmarkQuestion
-from evaluation.harness.question_scores import count_rounds, score_plan, score_trace, start_row
-from evaluation.harness.run_metrics import measure_rows
+from evaluation.harness.formats import FORMATS, BenchmarkQuestion
+from evaluation.harness.question_scores import (
+    count_rounds,
+    find_gold_titles,
+    score_answers,
+    score_plan,
+    score_trace,
+    start_row,
+)
+from evaluation.harness.run_metrics import measure_coverage, measure_rows
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.metrics.plans import read_sketch
-from revelator.trace import Trace
+from revelator.trace import Trace, join_answers
 from tests.serving.executor.world import Toy
 
 PLAN = "Who wrote Belt? * Where was {writer} born?"
@@ -118,3 +126,47 @@ def test_every_figure_has_n_and_its_interval() -> None:
     assert found["errors"] == {"DeadlineExceeded: late": 1}
     for group in (found["figures"], *found["groups"]["hops"].values()):
         assert all(figure["low"] <= figure["value"] <= figure["high"] for figure in group.values())
+
+
+def question() -> AnnotatedQuestion:
+    steps = (
+        AnnotatedStep("Who wrote Belt?", ("Ana Sorel",), "Belt (novel)"),
+        AnnotatedStep("Where was Ana Sorel born?", ("Lima",)),
+    )
+    seen = (
+        AnnotatedPassage("Belt (novel)", "Belt is a novel by Ana Sorel.", True),
+        AnnotatedPassage("Cove", "Cove is a town.", False),
+    )
+    about = ("musique:1", "musique", "CC0-1.0", "dev", "Where was the writer of Belt born?", "complex", PLAN)
+    return AnnotatedQuestion(*about, steps=steps, answers=("Lima",), passages=seen)
+
+
+def test_gold_titles_are_those_of_the_steps_or_else_of_the_relevant_passages() -> None:
+    assert find_gold_titles(question()) == ("Belt (novel)",)
+    untitled = AnnotatedQuestion.from_json(question().to_json() | {"steps": []})
+    assert find_gold_titles(untitled) == ("Belt (novel)",)
+
+
+def score(name: str, golds: tuple[str, ...], said: list[str]) -> dict[str, float]:
+    how = FORMATS[name]
+    return score_answers(join_answers(said), said, golds, how.normaliser, is_list=how.has_list_answers)
+
+
+def test_answers_are_scored_by_the_rule_of_their_set() -> None:
+    assert score("2wiki", ("no",), ["no one"])["f1"] == 0.0
+    assert score("musique", ("Lima", "City of Kings"), ["the City of Kings"])["em"] == 1.0
+    assert score("world", ("Lima", "Oslo"), ["Oslo", "Lima"])["em"] == 1.0
+    assert score("musique", ("Lima", "Oslo"), ["Oslo", "Lima"])["em"] == 0.0
+
+
+def test_a_higher_floor_keeps_fewer_answers_and_more_of_them_are_right() -> None:
+    def judge(number: int, em: float, probability: float | None, predictions: tuple[str, ...] = ("x",)) -> QuestionRow:
+        scores = {"em": em}
+        return QuestionRow(f"{number}", "b", "q", ("x",), "x", predictions, scores=scores, probability=probability)
+
+    judged = [judge(1, 1, 0.95), judge(2, 1, 0.4), judge(3, 0, 0.03), judge(4, 0, 0.9, predictions=())]
+    curve = {one["floor"]: (one["coverage"], one["accuracy"]) for one in measure_coverage(judged, "answer_floor")}
+    assert curve[0.0] == (0.75, 2 / 3) and curve[0.05] == (0.5, 1.0) and curve[0.5] == (0.25, 1.0)
+    assert measure_coverage(judged, "relevance_floor") == []  # nothing was judged
+    judged.append(judge(5, 1, None))
+    assert measure_coverage(judged, "answer_floor")[-1]["coverage"] == 0.4  # no floor refuses what has no probability

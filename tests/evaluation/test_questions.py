@@ -6,7 +6,7 @@ import pytest
 
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from evaluation.demo import choose_one_of_each_kind
-from evaluation.harness.formats import KINDS, BenchmarkQuestion, fans_out, has_parentheses
+from evaluation.harness.formats import KINDS, BenchmarkQuestion, name_kind
 from revelator.errors import DataError
 from revelator.files import sha256_text
 
@@ -33,7 +33,7 @@ def one_of_each(number: int, split: str = "test") -> list[AnnotatedQuestion]:
 
 
 def with_kinds(questions: list[AnnotatedQuestion]) -> list[BenchmarkQuestion]:
-    return [BenchmarkQuestion(q, next(kind for kind, fits in KINDS.items() if fits(q))) for q in questions]
+    return [BenchmarkQuestion(q, name_kind(q)) for q in questions]
 
 
 def test_each_kind_gives_its_first_question_by_id_hash_of_the_split() -> None:
@@ -42,14 +42,15 @@ def test_each_kind_gives_its_first_question_by_id_hash_of_the_split() -> None:
     assert list(chosen) == list(KINDS) and len({picked.id for picked in chosen.values()}) == len(KINDS)
     assert choose_one_of_each_kind(with_kinds(questions[::-1])) == chosen
     for kind, picked in chosen.items():
-        fits = [q for q in questions if q.split == "test" and KINDS[kind](q)]
+        fits = [q for q in questions if q.split == "test" and name_kind(q) == kind]
         assert picked == min(fits, key=lambda q: sha256_text(q.id))
 
 
-def test_parentheses_and_fan_out_are_told_from_expression_and_steps() -> None:
-    *_, plain, grouped, fanned = one_of_each(0)
-    assert [has_parentheses(q) for q in (plain, grouped, fanned)] == [False, True, False]
-    assert [fans_out(q) for q in (plain, grouped, fanned)] == [False, False, True]
+def test_the_kind_is_told_from_expression_steps_and_operation() -> None:
+    assert {name_kind(q) for q in one_of_each(0)} == {*KINDS}
+    assert [name_kind(q) for q in one_of_each(0)[3:]] == ["complex", "parentheses", "fan-out"]
+    both = question(9, "complex", "(Which rivers pass Arno? + Who drew Belt?) * Where does {river} end?", 4)
+    assert name_kind(both) == "fan-out"
 
 
 def test_a_kind_without_a_question_is_named() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,12 @@ from evaluation.harness.folder import (
     Cost,
     QuestionRow,
     Run,
-    append_question,
     begin_run,
     read_metrics,
     read_questions,
     read_run,
 )
-from evaluation.rows import lock_folder
+from evaluation.rows import append_rows, continue_rows, lock_folder
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, write_json
 
@@ -44,7 +43,7 @@ def row(id: str, **values: Any) -> QuestionRow:
 
 def write(folder: Path, *ids: str) -> None:
     for id in ids:
-        append_question(folder, row(id))
+        append_rows(folder / QUESTIONS, [row(id)])
 
 
 def test_one_process_writes_in_a_folder_at_a_time(tmp_path: Path) -> None:
@@ -139,3 +138,21 @@ def test_what_was_changed_by_hand_is_noticed(tmp_path: Path) -> None:
     write_json(folder / RUN, value | {"config": {}})
     with pytest.raises(ArtifactError, match="configuration was changed"):
         read_run(folder)
+
+
+@dataclass(frozen=True)
+class Kept:
+    id: str
+    right: bool
+
+
+def test_a_line_cut_short_is_taken_off_and_rows_of_another_release_are_refused(tmp_path: Path) -> None:
+    rows = [Kept("a", True), Kept("b", False)]
+    append_rows(tmp_path / "rows.jsonl", rows)
+    whole = (tmp_path / "rows.jsonl").read_bytes()
+    (tmp_path / "rows.jsonl").write_bytes(whole + whole[:9])
+    assert continue_rows(tmp_path / "rows.jsonl", Kept) == rows
+    assert (tmp_path / "rows.jsonl").read_bytes() == whole
+    (tmp_path / "rows.jsonl").write_text('{"id": "a"}\n')
+    with pytest.raises(DataError, match=r"rows\.jsonl, line 1"):
+        continue_rows(tmp_path / "rows.jsonl", Kept)

@@ -97,13 +97,17 @@ def ask(folder: Path, out: str) -> Result:
     return CliRunner().invoke(self_train, command)
 
 
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine("tiny", threads=1)
+
+
 def proposed(folder: Path) -> dict[str, list[str]]:
-    rows = map(json.loads, (folder / "proposals.jsonl").read_text().splitlines())
+    rows = map(json.loads, (folder / "attempts.jsonl").read_text().splitlines())
     return {row["id"]: row["samples"] for row in rows}
 
 
-def test_draws_of_a_batch_depend_on_its_place_and_the_seed_alone() -> None:
-    engine = Engine("tiny", threads=1)
+def test_draws_of_a_batch_depend_on_its_place_and_the_seed_alone(engine: Engine) -> None:
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in PLANS]
     draw = draw_samples(engine, (0.0, 2.0, 2.0), 1)
     first = draw(prompts, 0)
@@ -116,16 +120,17 @@ def test_draws_of_a_batch_depend_on_its_place_and_the_seed_alone() -> None:
 
 
 def test_a_round_asks_a_sample_at_each_temperature_and_goes_on_to_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(self_training, "Engine", lambda *_, **__: engine)
     monkeypatch.setattr(self_training, "BATCH", 1)
     monkeypatch.setattr(self_training, "TEMPERATURES", (0.0, 2.0))
     assert isinstance(ask(tmp_path, "straight").exception, RevelatorError | None)  # it may keep none
-    whole = (tmp_path / "straight/proposals.jsonl").read_bytes()
+    whole = (tmp_path / "straight/attempts.jsonl").read_bytes()
     samples = proposed(tmp_path / "straight")
     assert {len(texts) for texts in samples.values()} == {2} and len({*map(tuple, samples.values())}) == 4
     shutil.copytree(tmp_path / "straight", tmp_path / "again")
-    (tmp_path / "again/proposals.jsonl").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "again/attempts.jsonl").write_bytes(whole[: len(whole) // 2])
     ask(tmp_path, "again")
     assert proposed(tmp_path / "again") == samples
 
@@ -133,16 +138,13 @@ def test_a_round_asks_a_sample_at_each_temperature_and_goes_on_to_the_same(
 def test_a_round_that_was_broken_off_anywhere_gives_the_same_set(index: Path, tmp_path: Path) -> None:
     given = settings(tmp_path)
     digest = run_round(tmp_path / "straight", given, index)["digest"]
-    for name in ("proposals.jsonl", "executions.jsonl"):
-        whole = (tmp_path / "straight" / name).read_bytes()
-        for length in (0, len(whole) // 3, len(whole) - 2):
-            out = tmp_path / f"{name}-{length}"
-            begin_round(out, given)
-            if name == "executions.jsonl":
-                (out / "proposals.jsonl").write_bytes((tmp_path / "straight/proposals.jsonl").read_bytes())
-            (out / name).write_bytes(whole[:length])
-            assert run_round(out, given, index)["digest"] == digest
-            assert sorted((out / name).read_bytes().splitlines()) == sorted(whole.splitlines())
+    whole = (tmp_path / "straight/attempts.jsonl").read_bytes()
+    for length in (0, len(whole) // 3, len(whole) - 2):
+        out = tmp_path / f"{length}"
+        begin_round(out, given)
+        (out / "attempts.jsonl").write_bytes(whole[:length])
+        assert run_round(out, given, index)["digest"] == digest
+        assert sorted((out / "attempts.jsonl").read_bytes().splitlines()) == sorted(whole.splitlines())
 
 
 def test_held_out_questions_are_not_planned_and_another_model_makes_a_round_of_its_own(
@@ -152,7 +154,7 @@ def test_held_out_questions_are_not_planned_and_another_model_makes_a_round_of_i
     (tmp_path / "held").write_text(f"{hash_question(first)}  mine\n")
     with pytest.raises(RevelatorError, match="no plan was kept"):
         run_round(tmp_path / "round", settings(tmp_path, held_out=str(tmp_path / "held")), index)
-    ids = {json.loads(line)["id"] for line in (tmp_path / "round/proposals.jsonl").read_text().splitlines()}
+    ids = {json.loads(line)["id"] for line in (tmp_path / "round/attempts.jsonl").read_text().splitlines()}
     assert len(ids) == 3
     with pytest.raises(ConfigError, match="other settings"):
         begin_round(tmp_path / "round", settings(tmp_path, model="another"))
