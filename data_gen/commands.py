@@ -165,8 +165,8 @@ def world(
       revelator data world --size 8000 --route complex --out runs/world --blend runs/blend
       revelator data world --size 8000 --operators --out runs/operators
     """
-    from data_gen.world.blend import blend as divide
     from data_gen.world.generate import generate
+    from data_gen.world.sources import blend as divide
 
     with _explain_write_errors(out), _show_progress() as show:
         manifest = generate(

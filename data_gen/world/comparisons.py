@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from data_gen.world.drawing import Draft, Drawing
+from data_gen.world.drawing import PRONOUNS, Draft, Drawing
 from data_gen.world.graph import Relation, Value, Wording, load_relations
 from data_gen.world.names import load_vocabulary
 from data_gen.world.terms import AskedTerm, NamedTerm, Term, echo_wording, find_names, list_entities, word_phrase
@@ -157,9 +157,6 @@ def say_of_three(said: str) -> str:
     return text.replace("the most recently", "most recently")
 
 
-PERSONAL = {"he": ("he", "his"), "she": ("she", "her")}
-
-
 def draw_same(d: Drawing, depths: Sequence[int]) -> Draft | None:
     relation = d.rng.choice([r for r in d.singles if r.same])
     first = d.rng.choice(d.view.heads[relation.id])
@@ -215,8 +212,8 @@ def draw_with_own(d: Drawing, depth: int) -> Draft | None:
     if len(found) != 2 or not own:
         return None
     found = [found[0], replace(found[1], wording=found[0].wording)]
-    gender = d.graph.entities[head].gender
-    texts = [word_phrase(top, d.rng), d.rng.choice(own).replace("{x's}", PERSONAL.get(gender, ("it", "its"))[1])]
+    *_, possessive = PRONOUNS[d.graph.entities[head].gender]
+    texts = [word_phrase(top, d.rng), d.rng.choice(own).replace("{x's}", possessive)]
     if relation.same and (not relation.compare or d.rng.random() < 0.5):
         template = d.rng.choice(relation.same)
         return _draft_verdict(found, template, template.replace("{a}", texts[0]).replace("{b}", texts[1]))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from data_gen.world.documents import COUNTS, join_items
-from data_gen.world.drawing import OF, Draft, Drawing, find_pronoun, lower
+from data_gen.world.drawing import OF, PRONOUNS, Draft, Drawing, find_pronoun, lower
 from data_gen.world.graph import load_relations
 from data_gen.world.names import load_vocabulary
 from data_gen.world.terms import (
@@ -22,8 +22,6 @@ from data_gen.world.terms import (
     word_phrase,
     word_question,
 )
-
-PRONOUNS = {"he": ("he", "him", "his"), "she": ("she", "her", "her"), "": ("it", "it", "its")}
 
 
 def draw_compound(drawing: Drawing) -> Draft | None:

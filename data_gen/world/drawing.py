@@ -22,7 +22,8 @@ from data_gen.world.terms import (
     word_question,
 )
 
-POSSESSIVES = {"him": "his", "her": "her", "it": "its"}
+PRONOUNS = {"he": ("he", "him", "his"), "she": ("she", "her", "her"), "": ("it", "it", "its")}
+OF_OBJECTS = {him: (he, his) for he, him, his in PRONOUNS.values()}
 OF = re.compile(r"\bthe ([a-z ]{1,80}) of \{x\}")
 
 
@@ -125,19 +126,19 @@ class Drawing:
         inner = self.word_about(term.args[0], top, reference)
         phrases = term.wording.phrases
         own = [p for p in phrases if p.startswith("{x's}")]
-        if inner in POSSESSIVES and own:
-            return own[0].replace("{x's}", POSSESSIVES[inner])
+        subject, possessive = OF_OBJECTS.get(inner, (inner, ""))
+        if possessive and own:
+            return own[0].replace("{x's}", possessive)
         plain = [found for p in phrases if (found := OF.fullmatch(p))]
-        if inner in POSSESSIVES and plain:
-            return f"{POSSESSIVES[inner]} {plain[0][1]}"
-        bare = {"him": "he", "her": "she", "it": "it"}.get(inner, inner)
+        if possessive and plain:
+            return f"{possessive} {plain[0][1]}"
         chosen = self.rng.choice([p for p in phrases if "'s}" not in p] or list(phrases))
-        return fill(chosen, [inner if chosen.endswith("{x}") and not chosen.endswith(" by {x}") else bare])
+        return fill(chosen, [inner if chosen.endswith("{x}") and not chosen.endswith(" by {x}") else subject])
 
     def refer_to(self, entity: int) -> str:
         found = self.graph.entities[entity]
         if found.type == "person":
-            return self.rng.choice(("that person", {"he": "him", "she": "her"}[found.gender]))
+            return self.rng.choice(("that person", PRONOUNS[found.gender][1]))
         return self.rng.choice((f"that {found.type}", "it"))
 
 

@@ -14,9 +14,9 @@ import yaml
 from click.testing import CliRunner
 
 from data_gen.questions import OPERATIONS, AnnotatedQuestion
-from data_gen.world.blend import blend
 from data_gen.world.generate import generate
 from data_gen.world.graph import load_relations
+from data_gen.world.sources import blend
 from data_gen.world.terms import AskedTerm, echo_wording
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError, RevelatorError
