@@ -78,7 +78,7 @@ class Encoder:
     model's configuration has for queries or documents. ArtifactError says why a model cannot be read.
     """
 
-    probe = None  # the digest is that of all its files
+    probe: np.ndarray | None = None  # the digest is that of all its files
 
     def __init__(self, name: str, max_tokens: int = 0, query_prefix: str = "", document_prefix: str = "") -> None:
         folder = find_model_folder(name)
