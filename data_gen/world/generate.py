@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.leakage import digest_text
-from data_gen.questions import QUESTIONS, check_place
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, check_place
 from data_gen.world.documents import Document, View, write_document
 from data_gen.world.graph import Graph
 from data_gen.world.populate import populate
-from data_gen.world.questions import ROUTES, DrawnQuestion, Questions
+from data_gen.world.questions import ROUTES, Questions
 from revelator.errors import ConfigError, DataError
 from revelator.files import sha256_folder, staged_folder, write_json
 
@@ -117,24 +117,22 @@ class _Writer:
         self.documents += len(documents)
         questions = Questions(View(graph, documents), rng, split, prefix, self.operators)
         for number, route in enumerate(_draw_routes(amount, self.routes, rng)):
-            made = self._draw(questions, route, f"world-{prefix}-{number}")
-            self.questions.write(json.dumps(made.row.to_json(), ensure_ascii=False) + "\n")
+            row, shape = self._draw(questions, route, f"world-{prefix}-{number}")
+            self.questions.write(json.dumps(row.to_json(), ensure_ascii=False) + "\n")
             self.counts["split"][split] += 1
             self.counts["route"][route] += 1
             if route == "complex":
-                self.counts["shape"][made.shape] += 1
-                self.counts["operation"][made.row.operation.split(" ")[0]] += 1
+                self.counts["shape"][shape] += 1
+                self.counts["operation"][row.operation.split(" ")[0]] += 1
             yield
 
-    def _draw(self, questions: Questions, route: str, id: str) -> DrawnQuestion:
+    def _draw(self, questions: Questions, route: str, id: str) -> tuple[AnnotatedQuestion, str]:
         for _ in range(PATIENCE):
-            made = questions.draw(route, id)
-            if made is None:
-                continue
-            key = digest_text(" ".join(made.row.question.lower().split()).rstrip("?."))
-            if key not in self.asked:
-                self.asked.add(key)
-                return made
+            if made := questions.draw(route, id):
+                key = digest_text(" ".join(made[0].question.lower().split()).rstrip("?."))
+                if key not in self.asked:
+                    self.asked.add(key)
+                    return made
         hint = "this is a fault of the generator: please report it"
         raise DataError(f"no new {route} question after {PATIENCE} draws", where=id, hint=hint)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from data_gen.annotate import trees
@@ -52,7 +52,6 @@ from data_gen.world.terms import (
     find_names,
     list_entities,
     list_inputs,
-    word_question,
 )
 from revelator.plans import Atomic, leaves, render, to_letters
 from revelator.plans.art import Art, Filter, Relate, Search
@@ -92,7 +91,7 @@ def draw_single(drawing: Drawing) -> Draft | None:
         term = draw_list_term(drawing, 0)
         if term is None:
             return None
-        return Draft(word_question(term, drawing.rng), (term,), "list", drawing.list_texts(term.values))
+        return Draft(drawing.word_question(term), (term,), "list", drawing.list_texts(term.values))
     return draw_joint(drawing, 0, 0) if drawing.rng.random() < 0.12 else draw_chain(drawing, 1)
 
 
@@ -101,14 +100,6 @@ ROUTES = {"single": 0.2, "compound": 0.2, "complex": 0.6}
 DISTRACTORS = 4
 DESCRIBED = 0.4  # of the names in questions for operators say what they name
 TRIES = 60  # draws of one kind before another is taken: some kinds need a rare place in the graph
-
-
-@dataclass(frozen=True)
-class DrawnQuestion:
-    """A question with the letters of its plan's shape."""
-
-    row: AnnotatedQuestion
-    shape: str
 
 
 class Questions:
@@ -123,14 +114,14 @@ class Questions:
         self.drawing = Drawing(view, rng, DESCRIBED if operators else 0.0)
         self.alike = _index_alike(view)
 
-    def draw(self, route: str, id: str) -> DrawnQuestion | None:
-        """One question of `route`, or None where the draw led nowhere."""
+    def draw(self, route: str, id: str) -> tuple[AnnotatedQuestion, str] | None:
+        """One question of `route` and the letters of its plan's shape, or None where the draw led nowhere."""
         make = {"single": draw_single, "compound": draw_compound}.get(route) or draw_kind(self.rng, self.kinds)
         for _ in range(TRIES):
             draft = make(self.drawing)
             made = build_plan(self.view, draft.roots) if draft and not _gives_itself_away(draft) else None
             if draft and made:
-                return DrawnQuestion(self._annotate(draft, made, route, id), to_letters(made.expression))
+                return self._annotate(draft, made, route, id), to_letters(made.expression)
         return None
 
     def _annotate(self, draft: Draft, made: Plan, route: str, id: str) -> AnnotatedQuestion:
