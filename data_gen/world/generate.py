@@ -111,8 +111,8 @@ class _Writer:
         prefix = f"{split}-{part}"
         for document in documents:
             kind = graph.entities[document.entity].type
-            row = {"id": f"{prefix}-{document.entity}", "title": document.title, "text": document.text, "type": kind}
-            self.passages.write(json.dumps(row, ensure_ascii=False) + "\n")
+            said = {"id": f"{prefix}-{document.entity}", "title": document.title, "text": document.text, "type": kind}
+            self.passages.write(json.dumps(said, ensure_ascii=False) + "\n")
         self.triples.writelines(_list_triples(graph, documents))
         self.documents += len(documents)
         questions = Questions(View(graph, documents), rng, split, prefix, self.operators)
