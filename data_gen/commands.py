@@ -34,9 +34,9 @@ from data_gen.inspection import (
     tabulate_dropped,
 )
 from data_gen.leakage import find_leak, load_held_out
-from data_gen.world.blend import blend as divide
 from data_gen.world.generate import generate
 from data_gen.world.questions import ROUTES
+from data_gen.world.sources import blend as divide
 from revelator.config import check_config, read_config, read_yaml
 from revelator.errors import DataError
 from revelator.options import AS_JSON, FOLDER

@@ -25,7 +25,6 @@ from rich.table import Table
 
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.inspection import tabulate_counts, tabulate_dropped
 from data_gen.leakage import Admission
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, write_questions
 from data_gen.records import shuffle_by_hash

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from data_gen.world.comparisons import EXTREMES, say_of_three, share_wording
 from data_gen.world.drawing import Draft, Drawing, find_pronoun
 from data_gen.world.graph import Relation, Value, load_relations
-from data_gen.world.terms import AskedTerm, Term, echo_wording, fill, find_names, list_entities, word_phrase
+from data_gen.world.terms import AskedTerm, Term, echo_wording, fill, find_names, list_entities
 
 
 def draw_chain(d: Drawing, length: int) -> Draft | None:
@@ -81,7 +81,7 @@ def _word_with_pronoun(d: Drawing, term: AskedTerm, top: Term, start: int) -> st
     """The question, the mention of `top` that comes second being a pronoun."""
     form, reference = term.wording.question, d.refer_to(start)
     first, second = (0, 1) if form.index("{x}") < form.index("{y}") else (1, 0)
-    texts = {first: word_phrase(term.args[first], d.rng), second: d.word_about(term.args[second], top, reference)}
+    texts = {first: d.word_phrase(term.args[first]), second: d.word_about(term.args[second], top, reference)}
     return fill(form, [texts[0], texts[1]])
 
 
@@ -118,7 +118,7 @@ def _draft_each(d: Drawing, term: AskedTerm, chain: int) -> Draft | None:
         if following is None:
             return None
         term = following
-    plural = word_phrase(_find_innermost(term), d.rng)
+    plural = d.word_phrase(_find_innermost(term))
     if chain == 1 and term.relation.all and d.rng.random() < 0.5:
         text = d.say("each", who=find_pronoun(term), asked=term.relation.all.replace("{x}", plural))
         (term,) = echo_wording([term], term.relation.all)
@@ -148,13 +148,13 @@ def _draft_extreme(d: Drawing, term: AskedTerm, items: AskedTerm) -> Draft | Non
     if len(set(keys)) != len(keys):
         return None
     best = EXTREMES[which](pairs)[1]
-    text = d.say("extreme", plural=word_phrase(items, d.rng), said=changed)
+    text = d.say("extreme", plural=d.word_phrase(items), said=changed)
     return Draft(text, echo_wording([term], said), f"arg{which}", d.list_texts([best]), changed)
 
 
 def _draft_condition(d: Drawing, term: AskedTerm, items: AskedTerm, kind: str) -> Draft | None:
     """How many of a list, or which of it, meet a condition."""
-    members, plural, counts = list_entities(items), word_phrase(items, d.rng), kind.startswith("count")
+    members, plural, counts = list_entities(items), d.word_phrase(items), kind.startswith("count")
     argument, said, met = draw_condition(d, term.relation, kind, members)
     if not counts and len(met) in (0, len(members)):
         return None
@@ -184,12 +184,12 @@ def draw_either(d: Drawing, depth: int, kind: str) -> Draft | None:
     relation = d.rng.choice([r for r in d.lists if len(d.view.lists[r.id]) > 1])
     first = d.ask(relation, d.reach(d.rng.choice(d.view.lists[relation.id]), depth))
     second = d.ask(relation, d.reach(d.rng.choice(d.view.lists[relation.id]), depth))
-    found = share_wording(d, [term for term in (first, second) if term])
+    found = share_wording([term for term in (first, second) if term])
     members = list(dict.fromkeys(entity for term in found for entity in list_entities(term)))
     phrases = [p for p in found[0].wording.phrases if "'s}" not in p] if found else []
     if len(found) != 2 or not phrases or set(found[0].values) & set(found[1].values):
         return None
-    names, phrase = [word_phrase(term.args[0], d.rng) for term in found], d.rng.choice(phrases)
+    names, phrase = [d.word_phrase(term.args[0]) for term in found], d.rng.choice(phrases)
     plural = fill(phrase, [" or ".join(names)])
     listed = f"What are {fill(phrase, [' and '.join(names)])}?"  # "or" would ask for one of two answers
     if kind == "count":
@@ -212,7 +212,7 @@ def draw_count(d: Drawing, depth: int) -> Draft | None:
     if term is None:
         return None
     said = d.rng.choice(term.relation.count)
-    text = fill(said, [word_phrase(term.args[0], d.rng)])
+    text = fill(said, [d.word_phrase(term.args[0])])
     return Draft(text, echo_wording([term], said), "count", (str(len(term.values)),))
 
 
@@ -224,7 +224,7 @@ def draw_intersect(d: Drawing) -> Draft | None:
     meeting = [h for h in pool if len(set(d.view.list_tails(h, relation.id)) & set(mine)) == 1]
     if not meeting:
         return None
-    found = share_wording(d, [t for h in (first, d.rng.choice(meeting)) if (t := d.ask(relation, d.mention(h)))])
+    found = share_wording([t for h in (first, d.rng.choice(meeting)) if (t := d.ask(relation, d.mention(h)))])
     if len(found) != 2:
         return None
     shared = [v for v in found[0].values if v in found[1].values]

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from data_gen.world.drawing import Draft, Drawing
+from data_gen.world.drawing import PRONOUNS, Draft, Drawing
 from data_gen.world.graph import Relation, Value, Wording, load_relations
 from data_gen.world.names import load_vocabulary
-from data_gen.world.terms import AskedTerm, NamedTerm, Term, echo_wording, find_names, list_entities, word_phrase
+from data_gen.world.terms import AskedTerm, NamedTerm, Term, echo_wording, find_names, list_entities
 
 EXTREMES = {"min": min, "max": max}
 ROLE = re.compile(r"the ((?:[a-z]+ ){0,2}[a-z]+) (?:of|to) \{x\}")
@@ -49,7 +49,7 @@ def find_keys(terms: Sequence[AskedTerm], count: int) -> list[float]:
 
 def find_apart(d: Drawing, relation: Relation, heads: Sequence[int], depths: Sequence[int]) -> list[AskedTerm]:
     inner = [d.reach(head, depth - 1, frozenset(heads) - {head}) for head, depth in zip(heads, depths, strict=True)]
-    return share_wording(d, d.ask_each(relation, inner))
+    return share_wording(d.ask_each(relation, inner))
 
 
 def _word_with_roles(terms: list[AskedTerm], d: Drawing) -> list[AskedTerm]:
@@ -58,10 +58,10 @@ def _word_with_roles(terms: list[AskedTerm], d: Drawing) -> list[AskedTerm]:
     assert isinstance(middle, AskedTerm)
     wordings = middle.relation.one or middle.relation.ask
     roles = [w for w in wordings if any(ROLE.fullmatch(p) for p in w.phrases)]
-    return share_wording(d, terms, {middle.relation.id: d.rng.choice(roles)} if roles else {})
+    return share_wording(terms, {middle.relation.id: d.rng.choice(roles)} if roles else {})
 
 
-def share_wording(d: Drawing, terms: list[AskedTerm], given: dict[str, Wording] | None = None) -> list[AskedTerm]:
+def share_wording(terms: list[AskedTerm], given: dict[str, Wording] | None = None) -> list[AskedTerm]:
     """The same terms, those of one relation sharing one wording (the `given` one)."""
     wordings = {t.relation.id: t.wording for t in terms} | (given or {})
 
@@ -90,11 +90,11 @@ def _find_parallel(d: Drawing, relation: Relation, heads: Sequence[int], depth: 
     for start in d.rng.sample(pool, min(len(pool), 12)):
         if len(found) < len(heads) and (term := d.follow(start, [*path, relation.id])):
             found.append(term)
-    return share_wording(d, [t for t in found if t])
+    return share_wording([t for t in found if t])
 
 
 def word_choice(d: Drawing, subjects: Sequence[Term], type: str, said: str) -> str:
-    texts = [word_phrase(s, d.rng) for s in subjects]
+    texts = [d.word_phrase(s) for s in subjects]
     noun = f"which {type}" if type != "person" else d.rng.choice(("who", "which person"))
     return d.say(
         "choice of two" if len(texts) == 2 else "choice of three",
@@ -131,7 +131,7 @@ def draw_compare_counts(d: Drawing, depth: int) -> Draft | None:
     if len(pool := d.view.lists[relation.id]) < 2:
         return None
     subjects = [d.reach(head, depth) for head in d.rng.sample(pool, 2)]
-    found = share_wording(d, d.ask_each(relation, subjects))
+    found = share_wording(d.ask_each(relation, subjects))
     if len(found) != 2 or len(found[0].values) == len(found[1].values):
         return None
     word = d.rng.choice(("more", "fewer"))
@@ -155,9 +155,6 @@ def say_of_three(said: str) -> str:
     for word in ("oldest", "youngest", "tallest", "shortest", "longest"):
         text = text.replace(f"is {word}", f"is the {word}").replace(f"lasts {word}", f"lasts the {word}")
     return text.replace("the most recently", "most recently")
-
-
-PERSONAL = {"he": ("he", "his"), "she": ("she", "her")}
 
 
 def draw_same(d: Drawing, depths: Sequence[int]) -> Draft | None:
@@ -215,8 +212,8 @@ def draw_with_own(d: Drawing, depth: int) -> Draft | None:
     if len(found) != 2 or not own:
         return None
     found = [found[0], replace(found[1], wording=found[0].wording)]
-    gender = d.graph.entities[head].gender
-    texts = [word_phrase(top, d.rng), d.rng.choice(own).replace("{x's}", PERSONAL.get(gender, ("it", "its"))[1])]
+    *_, possessive = PRONOUNS[d.graph.entities[head].gender]
+    texts = [d.word_phrase(top), d.rng.choice(own).replace("{x's}", possessive)]
     if relation.same and (not relation.compare or d.rng.random() < 0.5):
         template = d.rng.choice(relation.same)
         return _draft_verdict(found, template, template.replace("{a}", texts[0]).replace("{b}", texts[1]))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from data_gen.world.documents import COUNTS, join_items
-from data_gen.world.drawing import OF, Draft, Drawing, find_pronoun, lower
+from data_gen.world.drawing import OF, PRONOUNS, Draft, Drawing, find_pronoun, lower
 from data_gen.world.graph import load_relations
 from data_gen.world.names import load_vocabulary
 from data_gen.world.terms import (
@@ -19,11 +19,7 @@ from data_gen.world.terms import (
     fill,
     find_names,
     list_entities,
-    word_phrase,
-    word_question,
 )
-
-PRONOUNS = {"he": ("he", "him", "his"), "she": ("she", "her", "her"), "": ("it", "it", "its")}
 
 
 def draw_compound(drawing: Drawing) -> Draft | None:
@@ -64,7 +60,7 @@ def _ask_with_pronouns(drawing: Drawing, terms: list[AskedTerm]) -> list[str]:
     assert isinstance(subject, NamedTerm)
     he, him, his = PRONOUNS[subject.entity.gender]
     repeat = rng.random() < 0.3
-    texts = [word_question(terms[0], rng)]
+    texts = [drawing.word_question(terms[0])]
     for term in terms[1:]:
         form = term.wording.question if repeat else OF.sub(rf"{his} \1", term.wording.question)
         as_object = any(f"{word} {{x}}" in form for word in load_vocabulary()["objects"]) or form.endswith("{x}?")
@@ -91,8 +87,8 @@ def _draft_of_several(drawing: Drawing, count: int) -> Draft | None:
         text = drawing.say("fact of all", who=find_pronoun(terms[0]), asked=asked)
         return _draft(drawing, text, echo_wording(terms, relation.all))
     if relation.id not in load_vocabulary()["shareable"] or rng.random() < 0.4:
-        return _draft(drawing, _join_questions(drawing, [word_question(t, rng) for t in terms]), terms)
-    asked = join_items([word_phrase(t, rng) for t in terms])
+        return _draft(drawing, _join_questions(drawing, [drawing.word_question(t) for t in terms]), terms)
+    asked = join_items([drawing.word_phrase(t) for t in terms])
     return _draft(drawing, drawing.say("fact of several", asked=asked), terms)
 
 
@@ -104,7 +100,7 @@ def _draft_unrelated(drawing: Drawing, count: int) -> Draft | None:
     terms = [term for relation, subject in subjects if (term := drawing.ask(relation, subject))]
     if len(terms) < count:
         return None
-    return _draft(drawing, _join_questions(drawing, [word_question(t, drawing.rng) for t in terms]), terms)
+    return _draft(drawing, _join_questions(drawing, [drawing.word_question(t) for t in terms]), terms)
 
 
 def _join_questions(drawing: Drawing, questions: list[str]) -> str:
@@ -146,10 +142,10 @@ def draw_two_facts(d: Drawing, depth: int, deeper: int = 0) -> Draft | None:
 def _word_two(d: Drawing, first: AskedTerm, second: AskedTerm, top: Term, head: int) -> str:
     nouns = [find_noun(t) for t in (first, second)]
     if all(nouns) and second.args[0] is top and d.rng.random() < 0.4:
-        return d.say("two facts", asked=f"the {nouns[0]} and the {nouns[1]} of {word_phrase(top, d.rng)}")
+        return d.say("two facts", asked=f"the {nouns[0]} and the {nouns[1]} of {d.word_phrase(top)}")
     inner = d.word_about(second.args[0], top, f"that {d.graph.entities[head].type}")
     follow = lower(fill(second.wording.question, [inner]))
-    return f"{word_question(first, d.rng).removesuffix('?')}, {d.rng.choice(('and', 'and'))} {follow}"
+    return f"{d.word_question(first).removesuffix('?')}, {d.rng.choice(('and', 'and'))} {follow}"
 
 
 def draw_pair(d: Drawing, left: Draft | None, right: Draft | None) -> Draft | None:

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from data_gen.world.documents import View
 from data_gen.world.graph import Relation, Value, load_relations
@@ -14,15 +15,15 @@ from data_gen.world.terms import (
     AskedTerm,
     NamedTerm,
     Term,
-    ask,
+    describe_entity,
+    ends_open,
     fill,
     list_entities,
-    mention_entity,
-    word_phrase,
-    word_question,
+    list_inputs,
 )
 
-POSSESSIVES = {"him": "his", "her": "her", "it": "its"}
+PRONOUNS = {"he": ("he", "him", "his"), "she": ("she", "her", "her"), "": ("it", "it", "its")}
+OF_OBJECTS = {him: (he, his) for he, him, his in PRONOUNS.values()}
 OF = re.compile(r"\bthe ([a-z ]{1,80}) of \{x\}")
 
 
@@ -59,13 +60,39 @@ class Drawing:
         self.joints = [r for r in table.values() if view.joint[r.id]]
 
     def mention(self, entity: int) -> NamedTerm:
-        return mention_entity(self.graph.entities[entity], self.rng, self.described)
+        """A mention: the title, or at times `the film Marrow Lane`."""
+        found = self.graph.entities[entity]
+        is_plain = found.title == found.name
+        may_say = found.type != "person" and found.title.endswith(f"({found.noun})")
+        if is_plain and self.described and self.rng.random() < self.described:
+            return NamedTerm(found, describe_entity(found))
+        if not is_plain and may_say and self.rng.random() < (self.described or 0.3):
+            return NamedTerm(found, describe_entity(found))
+        return NamedTerm(found, found.title)
 
     def ask(self, relation: Relation | str, *args: Term | None) -> AskedTerm | None:
-        """The relation asked of `args`; None where one of them is missing or no document states it."""
+        """The relation asked of every value of `args`; None where one of them is missing or a document does not state
+        it."""
         known = tuple(arg for arg in args if arg is not None)
+        if len(known) < len(args):
+            return None
         relation = load_relations()[relation] if isinstance(relation, str) else relation
-        return ask(self.view, relation, known, self.rng) if len(known) == len(args) else None
+        values: list[int | Value] = []
+        for combination in product(*map(list_entities, known)):
+            found = self.view.list_tails(combination[0], relation.id, *combination[1:])
+            if not found:
+                return None
+            values += found
+        single = relation.is_list and len(found) == 1
+        if relation.is_list and not single and len(list_entities(known[0])) > 1:
+            return None
+        distinct = tuple(dict.fromkeys(values))
+        kind = self.graph.entities[distinct[0]].type if isinstance(distinct[0], int) else relation.tail[0]
+        wordings = relation.one if single else relation.ask
+        depth = max((len(list_inputs(arg)) + 1 for arg in known if isinstance(arg, AskedTerm)), default=0)
+        if depth > 1 or (depth and self.rng.random() < 0.6):
+            wordings = tuple(w for w in wordings if any(map(ends_open, w.phrases))) or wordings
+        return AskedTerm(relation, self.rng.choice(wordings), known, distinct, kind)
 
     def ask_each(self, relation: Relation, subjects: Iterable[Term | None]) -> list[AskedTerm]:
         """The relation asked of one subject after the other, without what no document states."""
@@ -100,7 +127,7 @@ class Drawing:
 
     def say_of_both(self, template: str, terms: Sequence[AskedTerm]) -> str:
         """`template` with the subjects of two terms for {a} and {b}."""
-        one, other = (word_phrase(term.args[0], self.rng) for term in terms)
+        one, other = (self.word_phrase(term.args[0]) for term in terms)
         return template.replace("{a}", one).replace("{b}", other)
 
     def name(self, term: Term) -> str:
@@ -110,12 +137,27 @@ class Drawing:
     def list_texts(self, values: Sequence[int | Value]) -> tuple[str, ...]:
         return tuple(self.graph.text(value) for value in values)
 
+    def word_phrase(self, term: Term) -> str:
+        """A noun phrase of the term's wording; around a phrase of its own rather one that ends with it."""
+        if isinstance(term, NamedTerm):
+            return term.text
+        inner = [self.word_phrase(arg) for arg in term.args]
+        fitting: Sequence[str] = term.wording.phrases
+        if term.inputs:
+            fitting = [p for p in fitting if "'s}" not in p] or fitting
+            fitting = [p for p in fitting if ends_open(p)] or fitting
+        return fill(self.rng.choice(fitting), inner)
+
+    def word_question(self, term: AskedTerm) -> str:
+        """The question for a term, about noun phrases."""
+        return fill(term.wording.question, [self.word_phrase(arg) for arg in term.args])
+
     def word_request(self, term: AskedTerm) -> str:
         """The question for one term, at times in the form of a request for its noun phrase."""
         roll = self.rng.random()
         if roll < 0.8 or term.wording.phrases[0].startswith(("how ", "what ")):
-            return word_question(term, self.rng)
-        return self.say("request", who=find_pronoun(term), asked=word_phrase(term, self.rng))
+            return self.word_question(term)
+        return self.say("request", who=find_pronoun(term), asked=self.word_phrase(term))
 
     def word_about(self, term: Term, top: Term, reference: str) -> str:
         """The noun phrase of `term` with `reference` (`that person`) in the place of `top`."""
@@ -125,19 +167,19 @@ class Drawing:
         inner = self.word_about(term.args[0], top, reference)
         phrases = term.wording.phrases
         own = [p for p in phrases if p.startswith("{x's}")]
-        if inner in POSSESSIVES and own:
-            return own[0].replace("{x's}", POSSESSIVES[inner])
+        subject, possessive = OF_OBJECTS.get(inner, (inner, ""))
+        if possessive and own:
+            return own[0].replace("{x's}", possessive)
         plain = [found for p in phrases if (found := OF.fullmatch(p))]
-        if inner in POSSESSIVES and plain:
-            return f"{POSSESSIVES[inner]} {plain[0][1]}"
-        bare = {"him": "he", "her": "she", "it": "it"}.get(inner, inner)
+        if possessive and plain:
+            return f"{possessive} {plain[0][1]}"
         chosen = self.rng.choice([p for p in phrases if "'s}" not in p] or list(phrases))
-        return fill(chosen, [inner if chosen.endswith("{x}") and not chosen.endswith(" by {x}") else bare])
+        return fill(chosen, [inner if chosen.endswith("{x}") and not chosen.endswith(" by {x}") else subject])
 
     def refer_to(self, entity: int) -> str:
         found = self.graph.entities[entity]
         if found.type == "person":
-            return self.rng.choice(("that person", {"he": "him", "she": "her"}[found.gender]))
+            return self.rng.choice(("that person", PRONOUNS[found.gender][1]))
         return self.rng.choice((f"that {found.type}", "it"))
 
 

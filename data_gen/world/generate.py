@@ -9,16 +9,16 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from data_gen.leakage import digest_text
-from data_gen.questions import QUESTIONS, check_place
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, check_place
 from data_gen.world.documents import Document, View, write_document
 from data_gen.world.graph import Graph
 from data_gen.world.populate import populate
-from data_gen.world.questions import ROUTES, DrawnQuestion, Questions
+from data_gen.world.questions import ROUTES, Questions
 from revelator.errors import ConfigError, DataError
 from revelator.files import sha256_folder, staged_folder, write_json
 
@@ -28,16 +28,6 @@ PART = 8000  # questions of one graph
 ENTITIES = 0.5  # of a graph for each question
 SPLITS = (("train", 0.8), ("dev", 0.1), ("test", 0.1))
 PATIENCE = 400  # draws in a row that lead nowhere before the world is called too small
-
-
-@dataclass
-class _Totals:
-    """Names and questions used so far, and counts."""
-
-    taken: set[str] = field(default_factory=set)
-    asked: set[int] = field(default_factory=set)
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    passages: int = 0
 
 
 def generate(
@@ -67,17 +57,21 @@ def generate(
     amounts = list(split_parts(size, held_back or {}))
     with staged_folder(out) as folder:
         progress(0)  # what can be refused at once has been
-        totals = _Totals()
-        with (
-            (folder / "passages.jsonl").open("w", encoding="utf-8") as passages,
-            (folder / "triples.tsv").open("w", encoding="utf-8") as triples,
-            (folder / QUESTIONS).open("w", encoding="utf-8") as questions,
-        ):
-            wanted = ("complex",) if operators else routes
+        with ExitStack() as files:
+            writer = _Writer(folder, files, ("complex",) if operators else routes, operators)
             for split, part, amount in amounts:
-                files = passages, triples, questions
-                _write_part(totals, split, part, amount, seed, wanted, operators, files, progress)
-        manifest = _make_manifest(totals, size, seed, folder)
+                for _ in writer.write_part(split, part, amount, random.Random(f"{seed}/{split}/{part}")):
+                    progress(1)
+        manifest = {
+            "kind": "world",
+            "format": FORMAT,
+            "seed": seed,
+            "size": size,
+            "licence": "Apache-2.0",
+            "passages": writer.documents,
+            "counts": {what: dict(sorted(counts.items())) for what, counts in writer.counts.items()},
+            "files": sha256_folder(folder),
+        }
         write_json(folder / "manifest.json", manifest)
     return manifest
 
@@ -94,38 +88,53 @@ def split_parts(size: int, held_back: Mapping[str, int]) -> Iterator[tuple[str, 
             yield split, part, min(PART, amount - start)
 
 
-def _write_part(
-    totals: _Totals,
-    split: str,
-    part: int,
-    amount: int,
-    seed: int,
-    wanted: Sequence[str],
-    operators: bool,
-    files: tuple[IO[str], IO[str], IO[str]],
-    progress: Callable[[int], None],
-) -> None:
-    rng = random.Random(f"{seed}/{split}/{part}")
-    graph = populate(round(amount * ENTITIES), rng, totals.taken)
-    documents = [write_document(graph, entity, rng) for entity in graph.entities]
-    prefix = f"{split}-{part}"
-    passages, triples, lines = files
-    for document in documents:
-        kind = graph.entities[document.entity].type
-        row = {"id": f"{prefix}-{document.entity}", "title": document.title, "text": document.text, "type": kind}
-        passages.write(json.dumps(row, ensure_ascii=False) + "\n")
-    triples.writelines(_list_triples(graph, documents))
-    totals.passages += len(documents)
-    questions = Questions(View(graph, documents), rng, split, prefix, operators)
-    for number, route in enumerate(_draw_routes(amount, wanted, rng)):
-        made = _draw(totals, questions, route, f"world-{split}-{part}-{number}")
-        lines.write(json.dumps(made.row.to_json(), ensure_ascii=False) + "\n")
-        totals.counts["split", split] += 1
-        totals.counts["route", route] += 1
-        if route == "complex":
-            totals.counts["shape", made.shape] += 1
-            totals.counts["operation", made.row.operation.split(" ")[0]] += 1
-        progress(1)
+class _Writer:
+    """Writes the parts of a world into the three files of `folder`, and counts. No part uses a name or a question that
+    another one has."""
+
+    def __init__(self, folder: Path, files: ExitStack, routes: Sequence[str], operators: bool) -> None:
+        self.passages, self.triples, self.questions = (
+            files.enter_context((folder / name).open("w", encoding="utf-8"))
+            for name in ("passages.jsonl", "triples.tsv", QUESTIONS)
+        )
+        self.routes = routes
+        self.operators = operators
+        self.names: set[str] = set()
+        self.asked: set[int] = set()
+        self.documents = 0
+        self.counts = {what: Counter[str]() for what in ("split", "route", "shape", "operation")}
+
+    def write_part(self, split: str, part: int, amount: int, rng: random.Random) -> Iterator[None]:
+        """Writes a part, and yields after each of its questions."""
+        graph = populate(round(amount * ENTITIES), rng, self.names)
+        documents = [write_document(graph, entity, rng) for entity in graph.entities]
+        prefix = f"{split}-{part}"
+        for document in documents:
+            kind = graph.entities[document.entity].type
+            said = {"id": f"{prefix}-{document.entity}", "title": document.title, "text": document.text, "type": kind}
+            self.passages.write(json.dumps(said, ensure_ascii=False) + "\n")
+        self.triples.writelines(_list_triples(graph, documents))
+        self.documents += len(documents)
+        questions = Questions(View(graph, documents), rng, split, prefix, self.operators)
+        for number, route in enumerate(_draw_routes(amount, self.routes, rng)):
+            row, shape = self._draw(questions, route, f"world-{prefix}-{number}")
+            self.questions.write(json.dumps(row.to_json(), ensure_ascii=False) + "\n")
+            self.counts["split"][split] += 1
+            self.counts["route"][route] += 1
+            if route == "complex":
+                self.counts["shape"][shape] += 1
+                self.counts["operation"][row.operation.split(" ")[0]] += 1
+            yield
+
+    def _draw(self, questions: Questions, route: str, id: str) -> tuple[AnnotatedQuestion, str]:
+        for _ in range(PATIENCE):
+            if made := questions.draw(route, id):
+                key = digest_text(" ".join(made[0].question.lower().split()).rstrip("?."))
+                if key not in self.asked:
+                    self.asked.add(key)
+                    return made
+        hint = "this is a fault of the generator: please report it"
+        raise DataError(f"no new {route} question after {PATIENCE} draws", where=id, hint=hint)
 
 
 def _draw_routes(amount: int, wanted: Sequence[str], rng: random.Random) -> list[str]:
@@ -138,22 +147,6 @@ def _draw_routes(amount: int, wanted: Sequence[str], rng: random.Random) -> list
     return routes
 
 
-def _draw(totals: _Totals, questions: Questions, route: str, id: str) -> DrawnQuestion:
-    for _ in range(PATIENCE):
-        made = questions.draw(route, id)
-        if made is None:
-            continue
-        key = digest_text(" ".join(made.row.question.lower().split()).rstrip("?."))
-        if key not in totals.asked:
-            totals.asked.add(key)
-            return made
-    raise DataError(
-        f"no new {route} question after {PATIENCE} draws",
-        where=id,
-        hint="this is a fault of the generator: please report it",
-    )
-
-
 def _list_triples(graph: Graph, documents: list[Document]) -> Iterator[str]:
     """Lists the facts that a passage states, as tab-separated lines: head, relation, tail. A relation with a second
     argument is written `relation[second]`."""
@@ -161,19 +154,3 @@ def _list_triples(graph: Graph, documents: list[Document]) -> Iterator[str]:
         if fact.relation in documents[fact.head].stated:
             second = f"[{graph.entities[fact.second].title}]" if fact.second is not None else ""
             yield f"{graph.entities[fact.head].title}\t{fact.relation}{second}\t{graph.text(fact.tail)}\n"
-
-
-def _make_manifest(totals: _Totals, size: int, seed: int, folder: Path) -> dict[str, Any]:
-    counts: dict[str, dict[str, int]] = {"split": {}, "route": {}, "shape": {}, "operation": {}}
-    for (what, name), number in sorted(totals.counts.items()):
-        counts[what][name] = number
-    return {
-        "kind": "world",
-        "format": FORMAT,
-        "seed": seed,
-        "size": size,
-        "licence": "Apache-2.0",
-        "passages": totals.passages,
-        "counts": counts,
-        "files": sha256_folder(folder),
-    }

@@ -2,6 +2,11 @@
 
 A complex question is of one of the kinds of `words.yaml`, drawn by weight: of `kinds`, or of `kinds for operators`,
 whose trees have each operator in a tenth of their nodes or more, and which describe what they name more often.
+
+The tree of atomic operators that a question asks for (AtomR, section 3.2) follows from its terms. An entity that the
+question describes ("the film Marrow Lane") is found by a `Search` with a descriptor. Each leaf of the plan is one step
+along its relation, a `Relate`. What the operation asks of the leaves' answers is a `[DR]` node, or a `Filter` where it
+keeps some of a list. A list that belongs to one of two entities is a node with a step for each.
 """
 
 from __future__ import annotations
@@ -9,9 +14,10 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from data_gen.annotate import trees
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.world.chains import (
     draw_chain,
@@ -33,11 +39,22 @@ from data_gen.world.comparisons import (
 from data_gen.world.compound import draw_compound, draw_pair, draw_two_facts
 from data_gen.world.documents import View
 from data_gen.world.drawing import Draft, Drawing, lower
+from data_gen.world.graph import ARTICLE
 from data_gen.world.names import load_vocabulary
 from data_gen.world.sources import divide_by_chance, find_holders
-from data_gen.world.terms import Plan, build_plan, find_names, list_entities, list_inputs, word_question
-from data_gen.world.trees import render_tree_of
+from data_gen.world.terms import (
+    AskedTerm,
+    NamedTerm,
+    Plan,
+    Term,
+    build_plan,
+    fill,
+    find_names,
+    list_entities,
+    list_inputs,
+)
 from revelator.plans import Atomic, leaves, render, to_letters
+from revelator.plans.art import Art, Filter, Relate, Search
 
 DRAWS: dict[str, Callable[..., Draft | None]] = {
     "chain": draw_chain,
@@ -74,7 +91,7 @@ def draw_single(drawing: Drawing) -> Draft | None:
         term = draw_list_term(drawing, 0)
         if term is None:
             return None
-        return Draft(word_question(term, drawing.rng), (term,), "list", drawing.list_texts(term.values))
+        return Draft(drawing.word_question(term), (term,), "list", drawing.list_texts(term.values))
     return draw_joint(drawing, 0, 0) if drawing.rng.random() < 0.12 else draw_chain(drawing, 1)
 
 
@@ -83,14 +100,6 @@ ROUTES = {"single": 0.2, "compound": 0.2, "complex": 0.6}
 DISTRACTORS = 4
 DESCRIBED = 0.4  # of the names in questions for operators say what they name
 TRIES = 60  # draws of one kind before another is taken: some kinds need a rare place in the graph
-
-
-@dataclass(frozen=True)
-class DrawnQuestion:
-    """A question with the letters of its plan's shape."""
-
-    row: AnnotatedQuestion
-    shape: str
 
 
 class Questions:
@@ -105,14 +114,14 @@ class Questions:
         self.drawing = Drawing(view, rng, DESCRIBED if operators else 0.0)
         self.alike = _index_alike(view)
 
-    def draw(self, route: str, id: str) -> DrawnQuestion | None:
-        """One question of `route`, or None where the draw led nowhere."""
+    def draw(self, route: str, id: str) -> tuple[AnnotatedQuestion, str] | None:
+        """One question of `route` and the letters of its plan's shape, or None where the draw led nowhere."""
         make = {"single": draw_single, "compound": draw_compound}.get(route) or draw_kind(self.rng, self.kinds)
         for _ in range(TRIES):
             draft = make(self.drawing)
             made = build_plan(self.view, draft.roots) if draft and not _gives_itself_away(draft) else None
             if draft and made:
-                return DrawnQuestion(self._annotate(draft, made, route, id), to_letters(made.expression))
+                return self._annotate(draft, made, route, id), to_letters(made.expression)
         return None
 
     def _annotate(self, draft: Draft, made: Plan, route: str, id: str) -> AnnotatedQuestion:
@@ -139,7 +148,7 @@ class Questions:
             passages=self._choose_passages(made),
             entities=tuple(dict.fromkeys(n.called for root in draft.roots for n in find_names(root))),
             operation=draft.operation,
-            tree=render_tree_of(text, draft, made),
+            tree=_render_tree(text, draft, made),
             sources=tuple(source for source, _ in sources),
         )
 
@@ -216,3 +225,83 @@ def _index_alike(view: View) -> dict[str, list[int]]:
         for key in _list_keys(view, entity.id):
             index[key].append(entity.id)
     return index
+
+
+# ---- trees
+
+
+def _render_tree(question: str, draft: Draft, made: Plan) -> str:
+    """Canonical text; "" for a tree that a decoder could not write. `made` is the plan of the draft's roots."""
+    described = {id(name): name for root in draft.roots for name in find_names(root) if name.described}
+    searches = [
+        Art(f"Which {name.entity.noun} is called {name.entity.name}?", Search(name.entity.name, name.entity.noun))
+        for name in described.values()
+    ]
+    numbers = {id(term): number for number, term in enumerate([*described.values(), *made.terms], start=1)}
+    leaves = [_ask_leaf(term, numbers) for term in made.terms]
+    if draft.operation.startswith("either"):
+        return trees.render_tree(question, [*searches, *_ask_either(draft, leaves, len(searches) + 1)])
+    if len(leaves) == 1 and not searches and draft.operation != "count":
+        return trees.render_tree(question, leaves)
+    return trees.render_tree(question, _add_judgement(draft, [*searches, *leaves], numbers))
+
+
+def _ask_leaf(term: AskedTerm, numbers: dict[int, int]) -> Art:
+    shown = [_show_term(arg, numbers) for arg in term.args]
+    said = [_say_term(arg, text) for arg, text in zip(term.args, shown, strict=True)]
+    head, *second = shown
+    return Art(fill(term.wording.question, said), Relate(head, " ".join([term.relation.id, *second])))
+
+
+def _show_term(term: Term, numbers: dict[int, int]) -> str:
+    number = numbers.get(id(term))
+    return f"[{number}]" if number else term.called if isinstance(term, NamedTerm) else ""
+
+
+def _say_term(term: Term, shown: str) -> str:
+    """As it stands in a question: some names, and what stands for them, have an article."""
+    if isinstance(term, NamedTerm):
+        return shown if term.described else term.text
+    return f"the {shown}" if term.type in ARTICLE else shown
+
+
+def _ask_either(draft: Draft, leaves: list[Art], number: int) -> list[Art]:
+    """What belongs to one of two entities is node `number`; the condition, or the count, is asked of that."""
+    listed = Art(draft.listed, children=tuple(leaves))
+    if draft.operation == "either count":
+        return [listed, trees.ask_how_many(number)]
+    return [listed, _keep(f"[{number}]", draft.said)]
+
+
+def _keep(items: str, said: str) -> Art:
+    return Art(f"Which of {items} {said}?", Filter((items,), said))
+
+
+def _add_judgement(draft: Draft, children: list[Art], numbers: dict[int, int]) -> list[Art]:
+    """The nodes so far, and what is asked of their answers."""
+    operation, said, ends = draft.operation.split(" ")[0], draft.said, [numbers[id(root)] for root in draft.roots]
+    if operation in ("count_is", "count_after", "which_is", "which_after"):
+        [items] = (_show_term(arg, numbers) for arg in draft.roots[0].args)
+        kept = [*children[: ends[0] - 1], _keep(items, said)]
+        return kept if operation.startswith("which") else [*kept, trees.ask_how_many(ends[0])]
+    if operation == "count":
+        return [*children, trees.ask_how_many(ends[0])]
+    if operation == "same":
+        return [*children, trees.ask_same(draft.question, *ends)]
+    if operation == "difference":
+        return [*children, Art(f"How far apart are [{ends[0]}] and [{ends[1]}]?")]
+    if operation == "intersect":
+        return [*children, Art(f"What do [{ends[0]}] and [{ends[1]}] have in common?")]
+    if operation.startswith("arg") and len(ends) == 1:
+        return [*children, Art(f"Which of {_show_term(draft.roots[0].args[0], numbers)} {said}: [{ends[0]}]?")]
+    if operation.startswith("arg"):
+        source = operation.endswith("_source")
+        things = [find_names(root)[0] if source else root.args[0] for root in draft.roots]
+        shown = {_call_thing(thing, numbers): f"[{end}]" for thing, end in zip(things, ends, strict=True)}
+        return [*children, trees.ask_which(said, shown)]
+    return children
+
+
+def _call_thing(term: Term, numbers: dict[int, int]) -> str:
+    """A thing that is compared; by its name where the question has one, because the answer is that name."""
+    return term.called if isinstance(term, NamedTerm) else _show_term(term, numbers)

@@ -6,7 +6,6 @@ share sub-terms (the same object), which becomes one leaf with several users.
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, replace
@@ -56,21 +55,6 @@ class AskedTerm:
 Term = NamedTerm | AskedTerm
 
 
-def mention_entity(entity: Entity, rng: random.Random, described: float = 0.0) -> NamedTerm:
-    """A mention: the title, or at times `the film Marrow Lane`; of one without a qualifier with this probability."""
-    is_plain = entity.title == entity.name
-    if described and is_plain and rng.random() < described:
-        return NamedTerm(entity, describe_entity(entity))
-    if (
-        not is_plain
-        and entity.type != "person"
-        and entity.title.endswith(f"({entity.noun})")
-        and rng.random() < (described or 0.3)
-    ):
-        return NamedTerm(entity, describe_entity(entity))
-    return NamedTerm(entity, entity.title)
-
-
 def describe_entity(entity: Entity) -> str:
     return f"the {entity.noun} {entity.name}"
 
@@ -78,26 +62,6 @@ def describe_entity(entity: Entity) -> str:
 def list_entities(term: Term) -> tuple[int, ...]:
     """Entities that a term stands for."""
     return (term.entity.id,) if isinstance(term, NamedTerm) else tuple(v for v in term.values if isinstance(v, int))
-
-
-def ask(view: View, relation: Relation, args: tuple[Term, ...], rng: random.Random) -> AskedTerm | None:
-    """The relation asked of every value of `args`; None if a document does not state it."""
-    values: list[int | Value] = []
-    for combination in product(*(list_entities(arg) for arg in args)):
-        found = view.list_tails(combination[0], relation.id, combination[1] if len(combination) > 1 else None)
-        if not found:
-            return None
-        values += found
-    single = relation.is_list and len(found) == 1
-    if relation.is_list and not single and len(list_entities(args[0])) > 1:
-        return None
-    distinct = tuple(dict.fromkeys(values))
-    kind = view.graph.entities[distinct[0]].type if isinstance(distinct[0], int) else relation.tail[0]
-    wordings = relation.one if single else relation.ask
-    depth = max((len(list_inputs(arg)) + 1 for arg in args if isinstance(arg, AskedTerm)), default=0)
-    if depth > 1 or (depth and rng.random() < 0.6):
-        wordings = tuple(w for w in wordings if any(_ends_open(p) for p in w.phrases)) or wordings
-    return AskedTerm(relation, rng.choice(wordings), args, distinct, kind)
 
 
 def find_names(term: Term) -> list[NamedTerm]:
@@ -111,14 +75,6 @@ def find_names(term: Term) -> list[NamedTerm]:
 def fill(template: str, args: Items[str]) -> str:
     slots = {"x": args[0], "y": args[-1]}
     return SLOT.sub(lambda m: slots[m[1]] if m[1] in slots else possess(slots[m[1][0]]), template)
-
-
-def word_phrase(term: Term, rng: random.Random, subject: str = "") -> str:
-    """A noun phrase; `subject` replaces the innermost name (`that person`, `each of …`)."""
-    if isinstance(term, NamedTerm):
-        return subject or term.text
-    inner = [word_phrase(arg, rng, subject if i == 0 else "") for i, arg in enumerate(term.args)]
-    return fill(_choose_phrase(term, rng, bool(subject)), inner)
 
 
 def echo_wording(terms: Items[AskedTerm], said: str) -> tuple[AskedTerm, ...]:
@@ -136,35 +92,16 @@ def _find_stems(text: str) -> set[str]:
     return {word[:STEM] for word in WORD.findall(text.lower())}
 
 
-def _choose_phrase(term: AskedTerm, rng: random.Random, substituted: bool = False) -> str:
-    """One of the wording's noun phrases; around a phrase of its own rather one that ends with it."""
-    nested = bool(term.inputs) or substituted
-    fitting = [p for p in term.wording.phrases if not (nested and "'s}" in p)] or list(term.wording.phrases)
-    if nested:
-        fitting = [p for p in fitting if _ends_open(p)] or fitting
-    return rng.choice(fitting)
-
-
-def _ends_open(phrase: str) -> bool:
+def ends_open(phrase: str) -> bool:
+    """Whether a noun phrase ends with what it is about."""
     return phrase.endswith(("{x}", "{y}"))
-
-
-def word_question(term: AskedTerm, rng: random.Random, subject: str = "") -> str:
-    """The question for a term, about noun phrases."""
-    return fill(
-        term.wording.question, [word_phrase(arg, rng, subject if i == 0 else "") for i, arg in enumerate(term.args)]
-    )
 
 
 # ---- plan
 
 
-def build_expression(roots: Items[AskedTerm], names: dict[int, str], found: dict[int, AskedTerm]) -> Expression:
-    """The plan that computes `roots`; `found` receives which term each leaf (by id) asks."""
-    return _build(list(roots), set(), names, found)
-
-
 def _build(terms: list[AskedTerm], done: set[int], names: dict[int, str], found: dict[int, AskedTerm]) -> Expression:
+    """The plan that computes `terms`, those `done` being known; `found` receives which term each leaf (by id) asks."""
     terms = [t for t in terms if not any(t is not o and id(t) in _list_below(o) for o in terms)]
     if len(terms) == 1:
         leaf = Atomic(_write_leaf(terms[0], names))
@@ -216,7 +153,7 @@ def build_plan(view: View, roots: Items[AskedTerm]) -> Plan | None:
     for attempt in range(3):
         names = _name_terms(everything, attempt)
         found: dict[int, AskedTerm] = {}
-        tree = build_expression(roots, names, found)
+        tree = _build(list(roots), set(), names, found)
         order = leaves(tree)
         terms = tuple(found[id(leaf)] for leaf in order)
         if _binds(tree, terms, names):
@@ -253,7 +190,7 @@ def _list_steps(
             values = {
                 names[id(a)]: e.title for a, e in zip(term.args, entities, strict=True) if isinstance(a, AskedTerm)
             }
-            tails = view.list_tails(combination[0], term.relation.id, combination[1] if len(combination) > 1 else None)
+            tails = view.list_tails(combination[0], term.relation.id, *combination[1:])
             answers = tuple(view.graph.text(tail) for tail in tails)
             types = entities[0].type, *(term.relation.tail if term.relation.inverse else ())
             steps[AnnotatedStep(substitute(leaf.text, values), answers, entities[0].title)] = types

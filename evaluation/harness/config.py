@@ -18,7 +18,7 @@ from revelator.limits import Strategy
 from serving.knowledge.selection import Select
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import Decoding, MergePolicy
-from serving.retrieval.logic import Conjunction, Disjunction, Negation
+from serving.retrieval.logical_search import Operators
 
 Count = Annotated[int, Field(ge=1)]
 Terms = Annotated[int, Field(ge=1, le=4)]
@@ -130,14 +130,6 @@ class SystemConfig(Strict):
         return Path(value).stem if self.kind == "predictions" else value
 
 
-class OperatorsConfig(Strict):
-    """How the scores of terms are combined (ITLR, table 2)."""
-
-    conjunction: Conjunction = "product"
-    disjunction: Disjunction = "sum"
-    negation: Negation = "complement"
-
-
 class AblationConfig(Strict):
     """Each field switches one part off or changes it.
 
@@ -159,7 +151,7 @@ class AblationConfig(Strict):
     k: Annotated[int, Field(ge=1, le=10)] | None = None
     sources: tuple[str, ...] | None = None
     select: Select | None = None
-    operators: OperatorsConfig | None = None
+    operators: Operators | None = None
 
     def list_switches(self) -> dict[str, Any]:
         """Returns the switches that are set, as plain values."""

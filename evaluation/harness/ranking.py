@@ -23,13 +23,13 @@ from data_gen.sources.logic_questions import Truth, draw_combinations, fill_temp
 from data_gen.world.documents import write_document
 from data_gen.world.graph import Entity, Fact, Graph, Relation, load_relations
 from data_gen.world.populate import populate
-from evaluation.harness.config import OperatorsConfig, RankingConfig
+from evaluation.harness.config import RankingConfig
 from evaluation.harness.folder import Cost, QuestionRow
 from evaluation.metrics.retrieval import ndcg
 from revelator.plans import logic
 from revelator.plans.logic import And, Not, Query, Term
-from serving.retrieval.encoder import Encoder
-from serving.retrieval.logic import Operators, compose
+from serving.retrieval.embedders import Encoder
+from serving.retrieval.logical_search import Operators, compose
 
 KINDS = ("person", "film", "novel", "company", "city")
 ENTITIES = 1500
@@ -158,16 +158,15 @@ def _draw_other_value(graph: Graph, entity: Entity, fact: Fact, rng: random.Rand
 
 
 def rank(
-    cases: Sequence[Case], texts: Sequence[str], config: RankingConfig, operators: OperatorsConfig, benchmark: str
+    cases: Sequence[Case], texts: Sequence[str], config: RankingConfig, operators: Operators, benchmark: str
 ) -> Iterator[QuestionRow]:
     """Ranks the documents of each case and yields its row, which has no score where no document matches. `plain` ranks
     by the cosine of the whole question, `logical` by the combined cosines of its terms, `random` by chance. Times
     exclude embedding."""
-    encoder = Encoder.open(config.model, config.max_tokens)
+    encoder = Encoder(config.model, config.max_tokens)
     titles = [text.partition("\n")[0] for text in texts]
     matrix, vectors = encoder.encode_documents(list(texts)), embed_queries(cases, encoder)
     chance = np.random.default_rng(config.seed)
-    how = Operators(**operators.model_dump())
 
     def plain(case: Case) -> np.ndarray:
         return matrix[list(case.pool)] @ vectors[case.question]
@@ -175,7 +174,7 @@ def rank(
     def logical(case: Case) -> np.ndarray:
         documents = matrix[list(case.pool)]
         cosines = {term: np.maximum(documents @ vectors[term], 0) for term in logic.terms(case.query)}
-        return compose(case.query, cosines, how)
+        return compose(case.query, cosines, operators)
 
     ways: dict[str, Callable[[Case], np.ndarray]] = {
         "plain": plain,

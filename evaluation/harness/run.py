@@ -14,7 +14,7 @@ from rich.progress import Progress
 from evaluation.baselines.methods import BASELINES
 from evaluation.harness.ablations import check_ablation
 from evaluation.harness.benchmarks import CLOSED, Benchmark, build_closed_index, open_benchmark, read_predictions
-from evaluation.harness.config import BenchmarkConfig, OperatorsConfig, RankingConfig, RunConfig
+from evaluation.harness.config import BenchmarkConfig, RankingConfig, RunConfig
 from evaluation.harness.corpus_cases import judge_cases, make_corpus_cases, read_beir_cases, translate_cases
 from evaluation.harness.folder import QUESTIONS, QuestionRow, Run, begin_run, describe_machine
 from evaluation.harness.formats import BenchmarkQuestion
@@ -35,6 +35,7 @@ from revelator.errors import ConfigError, RevelatorError, Unavailable
 from revelator.files import sha256_file
 from revelator.trace import Trace
 from serving import pauses
+from serving.retrieval.logical_search import Operators
 
 COMPILES = ("auto", "compile")
 TEST = "test"  # the split of a data set in BEIR's form, unless another is named
@@ -152,7 +153,7 @@ def rank_pending_cases(config: RunConfig, ranking: RankingConfig, todo: set[str]
     if left and (needs_translation(config) or ranking.labels == "model"):
         left = asyncio.run(_ask_about_cases(config, ranking, left, made.texts))
     if left:
-        operators, about = config.ablation.operators or OperatorsConfig(), config.benchmark
+        operators, about = config.ablation.operators or Operators(), config.benchmark
         yield from rank(left, made.texts, ranking, operators, about.name or about.format)
 
 

@@ -38,7 +38,6 @@ from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevela
 from serving.protocols import Generator, Retriever, Revelator, Writing
 from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.index_folder import INDEX
-from serving.retrieval.logic import Operators
 from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
 from serving.triton.access import INNER, read_secret
 from serving.triton.control import control_client
@@ -258,8 +257,8 @@ def _open_executor(
     sources = logical = None
     if config.system.strategy == "logic" or (config.sources and config.index):
         chosen = config.ablation.operators
-        operators = Operators(**chosen.model_dump()) if chosen else Operators()
-        logical = LogicalRetriever(shared.open_index(Path(config.index)), LogicalSettings(operators))
+        settings = LogicalSettings(**chosen.model_dump() if chosen else {})
+        logical = LogicalRetriever(shared.open_index(Path(config.index)), settings)
     if config.sources:
         writer = services[2] if config.generator else None
         select = config.ablation.select

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from serving.retrieval import Index
-from serving.retrieval.logical_config import LogicalConfig
+from serving.retrieval.logical_search import LogicalSettings
 from serving.triton.inside.backend import (
     SecretCheck,
     answer_together,
@@ -26,7 +26,7 @@ class TritonPythonModel:
         self.inner = SecretCheck(args)
         parameters = read_parameters(args)
         self.index = Index.open(Path(parameters["index"]), read_device(args))
-        self.logic = LogicalConfig.model_validate_json(parameters.get(LOGIC, "{}")).read()
+        self.logic = LogicalSettings.model_validate_json(parameters.get(LOGIC, "{}")).resolve()
         self.index.search("ready", 1)  # an embedding model loads now, not on the first request
 
     def execute(self, requests):

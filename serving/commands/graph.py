@@ -39,13 +39,12 @@ def graph() -> None:
 @graph.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the graph; one that stands there is replaced.")
-@click.option("--aliases", type=FILE, help="TSV of relation name, another name for it.")
 @click.option("--label", default=RDFS_LABEL.value, show_default=True, help="IRI of the predicate that names nodes.")
 @click.option(
     "--language", default="", help="Language of the labels that count, such as en; labels without one always do."
 )
 @AS_JSON
-def load(files: tuple[Path, ...], out: Path, aliases: Path | None, label: str, language: str, as_json: bool) -> None:
+def load(files: tuple[Path, ...], out: Path, label: str, language: str, as_json: bool) -> None:
     """Load N-Triples or TSV (head, relation, tail) into a graph folder.
 
     \b
@@ -58,7 +57,7 @@ def load(files: tuple[Path, ...], out: Path, aliases: Path | None, label: str, l
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--label") from error
     started = time.perf_counter()
-    manifest = build_graph(files, out, vocabulary=vocabulary, aliases=aliases)
+    manifest = build_graph(files, out, vocabulary=vocabulary)
     if as_json:
         click.echo(json.dumps({"out": str(out), **manifest}, ensure_ascii=False))
         return

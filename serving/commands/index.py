@@ -19,13 +19,21 @@ from revelator.plans import logic as language
 from revelator.terminal import mask_controls
 from revelator.trace import Passage
 from serving.retrieval import INDEX, Index, IndexSettings, add_to_index, build_index, remove_from_index
-from serving.retrieval.calibration import fit_calibrations, read_calibrations, read_labels, write_calibrations
 from serving.retrieval.documents import OVERLAP, SIZE
-from serving.retrieval.index_folder import Faiss, Kind
-from serving.retrieval.logic import Conjunction, Disjunction, Negation, Operators
-from serving.retrieval.logical_search import Calibration, LogicalSettings, Source, search_logical
+from serving.retrieval.index_folder import Kind
+from serving.retrieval.logical_search import (
+    Calibration,
+    Conjunction,
+    Disjunction,
+    LogicalSettings,
+    Negation,
+    Source,
+    fit_calibrations,
+    read_labels,
+    search_logical,
+    write_calibrations,
+)
 
-RERANKED = 50  # passages that a cross-encoder reads
 SHOWN = 160  # characters of a text
 LISTED = 10  # files that were left out
 LOGICAL = ("source", "conjunction", "disjunction", "negation", "calibrate", "calibration")
@@ -69,7 +77,6 @@ def index() -> None:
 @click.option(
     "--max-tokens", default=0, type=click.IntRange(0), help="Tokens of a passage read.  [default: the model's]"
 )
-@click.option("--faiss", default="flat", show_default=True, type=make_choice(Faiss), help="How near vectors are found.")
 @click.option(
     "--chunk", default=SIZE, show_default=True, type=click.IntRange(16), help="Tokens of a document's passage."
 )
@@ -82,15 +89,15 @@ def index() -> None:
 def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) -> None:
     """Index files, and all files of folders, as passages.
 
-    A document that cannot be read is left out and named. The corpus may be larger than memory, except with --faiss
-    hnsw, which holds all vectors while it is made. A build that was killed goes on where it was when it is started
-    again; one over an index that stands reads and embeds only files that have changed since.
+    A document that cannot be read is left out and named. The corpus may be larger than memory. A build that was killed
+    goes on where it was when it is started again; one over an index that stands reads and embeds only files that have
+    changed since.
 
     \b
     Examples:
       revelator index build handbook/ minutes.pdf --out runs/indexes/mine
       revelator index build wiki.jsonl.gz --detokenize --out runs/indexes/wiki
-      revelator index build a.tsv b.parquet --kind dense --model minilm --faiss hnsw --out runs/indexes/ab
+      revelator index build a.tsv b.parquet --kind dense --model minilm --out runs/indexes/ab
       revelator index build notes.jsonl --kind hybrid --model BAAI/bge-base-en-v1.5 --out runs/indexes/n
       revelator index build notes/ --kind hybrid --embeddings http://127.0.0.1:8000/v1 --model NAME --out runs/n
     """
@@ -190,7 +197,7 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
         parts.append(f"{manifest['terms']:,} terms")
     if "model" in manifest:
         model = manifest["model"]
-        parts.append(f"vectors of {model['dimensions']} from {model['name']} ({manifest['faiss']['kind']})")
+        parts.append(f"vectors of {model['dimensions']} from {model['name']}")
     return ", ".join(parts)
 
 
@@ -209,7 +216,6 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
 @click.option("--not", "negation", default="complement", show_default=True, type=make_choice(Negation), help="--logic")
 @click.option("--calibrate", is_flag=True, help="--logic: scores to probabilities, by each term's own best passages.")
 @click.option("--calibration", type=FOLDER, help="--logic: the same by a file of `revelator index calibrate`.")
-@click.option("--reranker", help="Cross-encoder that reads the best passages again: a folder or a Hub id.")
 @AS_JSON
 @click.pass_context
 def search(
@@ -218,7 +224,6 @@ def search(
     query: str,
     k: int,
     logic: bool,
-    reranker: str | None,
     as_json: bool,
     **how: Any,
 ) -> None:
@@ -230,7 +235,6 @@ def search(
     \b
     Examples:
       revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
-      revelator index search runs/indexes/papers "gene therapy" --reranker models/cross
       revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT ("mice" OR "rats")' --calibrate
       revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --calibration fitted.json
     """
@@ -238,20 +242,15 @@ def search(
         _refuse_unused(context)
     settings = _make_logical_settings(**how) if logic else None
     opened = Index.open(folder)
-    depth = max(k, RERANKED) if reranker else k
     warnings = None
     if settings is None:
-        passages = opened.search(query, depth)
+        passages = opened.search(query, k)
     else:
         parsed = language.parse(query)
-        passages = search_logical(opened, parsed, depth, settings)
+        passages = search_logical(opened, parsed, k, settings)
         warnings = [{"code": d.code, "message": d.message, "hint": d.hint} for d in language.check(parsed)]
     for word, near in getattr(passages, "respelled", {}).items():
         click.echo(mask_controls(f"no passage says {word}: read as {' or '.join(near)}"), err=True)
-    if reranker:
-        from serving.retrieval.encoder import Reranker
-
-        passages = Reranker(reranker).rerank(query, passages, k)
     _print(passages, warnings, as_json)
 
 
@@ -262,15 +261,10 @@ def _refuse_unused(context: click.Context) -> None:
         raise click.UsageError(f"{', '.join(unused)}: counts with --logic alone")
 
 
-def _make_logical_settings(
-    conjunction: Any, disjunction: Any, negation: Any, calibrate: bool, calibration: Path | None, **more: Any
-) -> LogicalSettings:
+def _make_logical_settings(calibrate: bool, calibration: Path | None, **more: Any) -> LogicalSettings:
     if calibrate and calibration:
         raise click.UsageError("--calibrate labels by itself, --calibration takes labels that were given: choose one")
-    operators = Operators(conjunction, disjunction, negation)
-    if calibration:
-        return LogicalSettings(operators, calibration=read_calibrations(calibration), **more)
-    return LogicalSettings(operators, calibration="self" if calibrate else "none", **more)
+    return LogicalSettings(calibration=calibration or ("self" if calibrate else "none"), **more).resolve()
 
 
 def _print(passages: list[Passage], warnings: list[dict[str, str]] | None, as_json: bool) -> None:

@@ -70,7 +70,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 )
 @click.option(
     "--logic", multiple=True, metavar="NAME=VALUE",
-    help="How logical queries are run: conjunction, disjunction, negation, calibration (default: as recorded).",
+    help="How logical queries are run: conjunction, disjunction, negation, source, calibration (default: as recorded).",
 )  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="IP address to listen on.")
 @click.option("--tls-cert", type=FILE, help="The server's certificate (PEM): gRPC and HTTP speak TLS.")
@@ -134,7 +134,7 @@ def serve(
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
-        from serving.retrieval.logical_config import read_logical_options
+        from serving.retrieval.logical_search import read_logical_options
         from serving.triton.access import Exposure, choose_tls
         from serving.triton.inside import telemetry
         from serving.triton.repository import DEPLOYED, Settings

@@ -32,8 +32,7 @@ from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, WIKIDATA_URL, SparqlE
 from serving.knowledge.web import WebSource
 from serving.protocols import Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
-from serving.retrieval.logical_config import LogicalConfig
-from serving.retrieval.logical_search import LogicalRetriever
+from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
 
 Seconds = Annotated[float, Field(gt=0, le=120)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
@@ -62,7 +61,7 @@ class Text(Described):
     kind: Literal["text"]
     name: Name = "text"
     index: Path | None = None  # None: the retriever that is served
-    logical: LogicalConfig | None = None  # of `index`: how its logical queries are run
+    logical: LogicalSettings | None = None  # of `index`: how its logical queries are run
     timeout: Seconds = 10.0
 
 
@@ -130,7 +129,7 @@ def _open(
         case Text():
             if settings.index is not None:
                 index = Index.open(base / settings.index)
-                how = (settings.logical or LogicalConfig()).read(base)
+                how = (settings.logical or LogicalSettings()).resolve(base)
                 retriever, logical = LocalRetriever(index), LogicalRetriever(index, how)
             elif settings.logical:
                 hint = "say it when it is served: revelator serve --logic NAME=VALUE"

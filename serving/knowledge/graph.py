@@ -123,9 +123,7 @@ class GraphSource:
 
     async def _relate_two(self, heads: Sequence[NamedNode], call: Relate) -> Found:
         """The third form: what relates the head to a second entity."""
-        tails = [
-            NamedNode(label.iri) for label in _select_certain_labels(await self.graph.find_entities(call.to), call.to)
-        ]
+        tails = await self._find_nodes(call.to)
         rows = await self.graph.select(sparql.build_relations_between_query(heads, tails, ROWS)) if tails else []
         if not rows:
             return Found(note=f"no {call.to!r}"[:200])
@@ -162,25 +160,21 @@ class GraphSource:
 
     async def _read_facts(self, nodes: Sequence[NamedNode]) -> tuple[dict[str, list[Fact]], bool]:
         """The facts of each node, and whether they are all of them."""
-        read = [await self._read_fact_rows(nodes[first : first + HEADS]) for first in range(0, len(nodes), HEADS)]
-        rows = [row for some, _ in read for row in some]
+        rows, whole = await self._read_fact_rows(nodes)
         names = await self._name_relations(list(dict.fromkeys(row["p"] for row in rows))) if rows else {}
         facts = await _offload_rows(len(rows), partial(_group_facts, rows, names))
-        return facts, all(whole for _, whole in read)
+        return facts, whole
 
     async def _read_fact_rows(self, nodes: Sequence[NamedNode]) -> tuple[list[Row], bool]:
         """Reads facts, so that a node with very many does not push out those of the others."""
-        rows = await self.graph.select(sparql.build_facts_query(nodes, self.graph.vocabulary, FACT_ROWS + 1))
-        if len(rows) <= FACT_ROWS:
-            return rows, True
-        if len(nodes) == 1:
-            return rows[:FACT_ROWS], False
+        if len(nodes) <= HEADS:
+            rows = await self.graph.select(sparql.build_facts_query(nodes, self.graph.vocabulary, FACT_ROWS + 1))
+            if len(rows) <= FACT_ROWS or len(nodes) == 1:
+                return rows[:FACT_ROWS], len(rows) <= FACT_ROWS
         half = len(nodes) // 2
-        (first, one), (second, other) = (
-            await self._read_fact_rows(nodes[:half]),
-            await self._read_fact_rows(nodes[half:]),
-        )
-        return first + second, one and other
+        first, is_first_whole = await self._read_fact_rows(nodes[:half])
+        second, is_second_whole = await self._read_fact_rows(nodes[half:])
+        return first + second, is_first_whole and is_second_whole
 
     async def _link(self, names: Sequence[str], query: Query) -> list[NamedNode]:
         linked = await self._link_each(names, query)
@@ -188,16 +182,16 @@ class GraphSource:
 
     async def _link_each(self, names: Sequence[str], query: Query) -> dict[str, list[NamedNode]]:
         """The nodes of each name: those that an earlier answer was found as, or those that are called so."""
-        known = query.ids.get(self.name, {})
-        strange = [name for name in dict.fromkeys(names) if name not in known]
-        linked = await asyncio.gather(*map(self.graph.find_entities, strange))
-        found = {name: _select_certain_labels(labels, name) for name, labels in zip(strange, linked, strict=True)}
-        return {
-            name: [NamedNode(iri) for iri in known[name]]
-            if name in known
-            else [NamedNode(label.iri) for label in found[name]]
-            for name in names
-        }
+        known, distinct = query.ids.get(self.name, {}), list(dict.fromkeys(names))
+
+        async def link(name: str) -> list[NamedNode]:
+            return list(map(NamedNode, known[name])) if name in known else await self._find_nodes(name)
+
+        return dict(zip(distinct, await asyncio.gather(*map(link, distinct)), strict=True))
+
+    async def _find_nodes(self, name: str) -> list[NamedNode]:
+        labels = _select_certain_labels(await self.graph.find_entities(name), name)
+        return [NamedNode(label.iri) for label in labels]
 
 
 def _select_certain_labels(labels: list[Label], name: str) -> list[Label]:

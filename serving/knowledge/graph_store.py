@@ -8,7 +8,6 @@ predicates, in its language or none; a relation without a label is called by the
 from __future__ import annotations
 
 import asyncio
-import gzip
 import re
 import sqlite3
 import time
@@ -25,23 +24,20 @@ from pyoxigraph import Literal, NamedNode, Quad, RdfFormat
 from revelator.errors import ArtifactError, DataError, DeadlineExceeded
 from revelator.files import sha256_file, staged_folder
 from serving.built_folder import FolderKind
-from serving.knowledge.labels import Label, LabelIndex, choose_relations, fold_label, write_labels
+from serving.knowledge.labels import Label, LabelIndex, LabelKind, write_labels
 from serving.knowledge.sparql import RDFS_LABEL, Row, Vocabulary, find_local_name
+from serving.retrieval.corpora import open_lines
 
 GRAPH = FolderKind("a graph", "revelator-graph-2", ("revelator-graph-",), "revelator graph load FILE --out DIR")
 ENTITY, RELATION = "urn:revelator:entity:", "urn:revelator:relation:"
 THREADS = 2  # of queries
-GZIP_MAGIC = b"\x1f\x8b"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def build_graph(
-    inputs: Sequence[Path], out: Path, *, vocabulary: Vocabulary | None = None, aliases: Path | None = None
-) -> dict[str, Any]:
+def build_graph(inputs: Sequence[Path], out: Path, *, vocabulary: Vocabulary | None = None) -> dict[str, Any]:
     """Loads `inputs` (`.nt` or `.tsv`, `.gz` or not) into the folder `out`, whole or not at all; gives its manifest.
 
-    `aliases` is a TSV of `relation name <tab> other name`. Raises DataError for a broken line, a relation that an alias
-    names and the graph has not, or no triple at all; ArtifactError when `out` exists and is no graph.
+    Raises DataError for a broken line or no triple at all; ArtifactError when `out` exists and is no graph.
     """
     GRAPH.check_place(out)
     vocabulary = vocabulary or Vocabulary()
@@ -54,9 +50,8 @@ def build_graph(
         store.optimize()
         if not len(store):
             raise DataError("no triple in the files", where=", ".join(map(str, inputs)))
-        relations = _label_relations(store, vocabulary)
-        relations += _read_aliases(aliases, relations) if aliases else []
-        labels = write_labels(stage / "labels.sqlite", _list_labels(store, vocabulary, relations))
+        labels = write_labels(stage / "labels.sqlite", _list_labels(store, vocabulary))
+        relations = LabelIndex(stage / "labels.sqlite").relations
         about: dict[str, Any] = {
             "triples": len(store) - len(named),
             "labels": labels,
@@ -79,19 +74,13 @@ def _load(store: ox.Store, path: Path, named: set[str]) -> None:
             "neither N-Triples nor TSV by its name", where=str(path), hint="name it .nt, .tsv, .nt.gz or .tsv.gz"
         )
     try:
-        with _open(path) as file:
+        with open_lines(path) as file:
             if kind == "nt":
                 store.bulk_load(file, RdfFormat.N_TRIPLES)
             else:
                 store.bulk_extend(_read_quads(file, path, named))
     except (OSError, EOFError, SyntaxError, UnicodeDecodeError) as error:
         raise DataError(f"the graph cannot be read: {error}", where=str(path)) from error
-
-
-def _open(path: Path) -> IO[bytes]:
-    with path.open("rb") as raw:
-        gzipped = raw.read(2) == GZIP_MAGIC
-    return gzip.open(path, "rb") if gzipped else path.open("rb")  # type: ignore[return-value]
 
 
 def _read_quads(file: IO[bytes], path: Path, named: set[str]) -> Iterator[Quad]:
@@ -122,58 +111,22 @@ def make_readable(name: str) -> str:
     return " ".join(_CAMEL.sub(" ", name.replace("_", " ").replace("-", " ")).split())
 
 
-def _label_relations(store: ox.Store, v: Vocabulary) -> list[Label]:
-    """Returns each predicate's main label and its aliases, except for predicates that only name things."""
-    naming = {v.label, *v.aliases}
-    found: list[Label] = []
+def _list_labels(store: ox.Store, v: Vocabulary) -> Iterator[Label]:
+    """The names of every node; of a predicate without one, the last part of its IRI. A predicate that only names things
+    has none."""
     solutions: Any = store.query("SELECT DISTINCT ?p WHERE { ?s ?p ?o }")
-    for solution in solutions:
-        predicate = solution["p"]
-        if predicate in naming:
-            continue
-        texts = _list_names(store, predicate, [v.label], v)
-        main = texts[0] if texts else make_readable(find_local_name(predicate.value))
-        found.append(Label(predicate.value, main, "relation"))
-        others = _list_names(store, predicate, v.aliases, v)
-        found += [Label(predicate.value, other, "relation", False) for other in others]
-    return sorted(found, key=lambda label: (label.iri, not label.main, label.text))
-
-
-def _list_names(store: ox.Store, node: NamedNode, by: Sequence[NamedNode], v: Vocabulary) -> list[str]:
-    terms = [quad.object for predicate in by for quad in store.quads_for_pattern(node, predicate, None)]
-    return [term.value for term in terms if isinstance(term, Literal) and _is_in_language(term, v)]
-
-
-def _read_aliases(path: Path, relations: Sequence[Label]) -> list[Label]:
-    by_key = {fold_label(label.text): label.iri for label in relations}
-    found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        name, _, other = line.partition("\t")
-        if not line.strip():
-            continue
-        if fold_label(name) not in by_key or not other.strip():
-            raise DataError("not a relation of the graph, a tab and another name for it", where=f"{path}:{number}")
-        found.append(Label(by_key[fold_label(name)], other.strip(), "relation", False))
-    return found
-
-
-def _list_labels(store: ox.Store, v: Vocabulary, relations: Sequence[Label]) -> Iterator[Label]:
-    yield from relations
-    known = {label.iri for label in relations}
-    for main, predicate in ((True, v.label), *((False, node) for node in v.aliases)):
+    relations = {solution["p"] for solution in solutions} - {v.label, *v.aliases}
+    unnamed = set(relations)
+    for predicate in (v.label, *v.aliases):
         for quad in store.quads_for_pattern(None, predicate, None):
             node, name = quad.subject, quad.object
-            if (
-                isinstance(node, NamedNode)
-                and isinstance(name, Literal)
-                and _is_in_language(name, v)
-                and node.value not in known
-            ):
-                yield Label(node.value, name.value, "entity", main)
-
-
-def _is_in_language(name: Literal, v: Vocabulary) -> bool:
-    return (name.language or "") in ("", v.language)
+            if isinstance(node, NamedNode) and isinstance(name, Literal) and (name.language or "") in ("", v.language):
+                kind: LabelKind = "relation" if node in relations else "entity"
+                yield Label(node.value, name.value, kind, predicate == v.label)
+                if predicate == v.label:
+                    unnamed.discard(node)
+    for node in sorted(unnamed, key=str):
+        yield Label(node.value, make_readable(find_local_name(node.value)), "relation")
 
 
 class GraphStore:
@@ -192,7 +145,6 @@ class GraphStore:
         with self._refuse_damage():
             self._store = ox.Store.read_only(str(folder / "store"))
             self._labels = LabelIndex(folder / "labels.sqlite")
-            self._relations = self._labels.find_relations()
         self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="graph")
 
     async def find_entities(self, name: str) -> list[Label]:
@@ -201,7 +153,7 @@ class GraphStore:
 
     async def find_relations(self, phrase: str) -> list[Label]:
         """Finds labels with the same folded text, else the most similar ones, if they share enough words."""
-        return choose_relations(phrase, self._relations)
+        return self._labels.find_relations(phrase)
 
     async def select(self, query: str) -> list[Row]:
         """The rows of a SELECT. Raises DeadlineExceeded."""

@@ -7,9 +7,8 @@ text does. The file is read-only once it is built, and processes share it throug
 from __future__ import annotations
 
 import sqlite3
-import threading
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -60,11 +59,12 @@ def write_labels(path: Path, labels: Iterable[Label]) -> int:
 
 
 class LabelIndex:
-    """The file of `write_labels`, read-only. Safe to share between threads: each has a connection of its own."""
+    """The file of `write_labels`, read-only. Safe to share between threads, as SQLite is."""
 
     def __init__(self, path: Path) -> None:
-        self._uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-        self._local = threading.local()
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        self.relations = self._read("kind = 'relation' ORDER BY main DESC, id")  # with their aliases
 
     def find_entities(self, name: str) -> list[Label]:
         """Finds labels that equal the name, else those with the same key, else those with all of its words, shortest
@@ -84,28 +84,19 @@ class LabelIndex:
         )
         return self._read(within, words, CANDIDATES)
 
-    def find_relations(self) -> list[Label]:
-        """The names of all relations, aliases among them."""
-        return self._read("kind = 'relation' ORDER BY main DESC, id")
+    def find_relations(self, phrase: str) -> list[Label]:
+        """The relations named exactly so, or else those of the best score of at least `THRESHOLD`; none when all are
+        worse. The score is the share of word beginnings in common (Dice)."""
+        key = fold_label(phrase)
+        if exact := [label for label in self.relations if fold_label(label.text) == key]:
+            return exact
+        scored = [(compute_similarity(key, fold_label(label.text)), label) for label in self.relations]
+        best = max((score for score, _ in scored), default=0.0)
+        return [label for score, label in scored if score == best] if best >= THRESHOLD else []
 
     def _read(self, condition: str, *values: str | int) -> list[Label]:
-        connection = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = sqlite3.connect(self._uri, uri=True)
-        rows = connection.execute(f"SELECT iri, text, kind, main FROM labels WHERE {condition}", values)
+        rows = self._connection.execute(f"SELECT iri, text, kind, main FROM labels WHERE {condition}", values)
         return [Label(iri, text, kind, bool(main)) for iri, text, kind, main in rows]
-
-
-def choose_relations(phrase: str, relations: Sequence[Label]) -> list[Label]:
-    """The relations named exactly so, or else those of the best score of at least `THRESHOLD`; none when all are
-    worse. The score is the share of word beginnings in common (Dice)."""
-    key = fold_label(phrase)
-    exact = [label for label in relations if fold_label(label.text) == key]
-    if exact:
-        return exact
-    scored = [(compute_similarity(key, fold_label(label.text)), label) for label in relations]
-    best = max((score for score, _ in scored), default=0.0)
-    return [label for score, label in scored if score == best] if best >= THRESHOLD else []
 
 
 def compute_similarity(a: str, b: str) -> float:

@@ -96,67 +96,60 @@ class Selector:
 
     async def choose(self, query: Query) -> Selection:
         """The sources to ask, in their order, at least one."""
+        if self.way == "all":
+            return Selection(self._sources[: self._most])
         if self.way == "rules":
-            return self._choose_by_rules(query)
-        if self.way == "model":
-            return await self._choose_by_model(query)
-        if self.way == "revelator":
-            return await self._choose_by_revelator(query)
-        return Selection(self._sources[: self._most])
+            kinds = score_by_rules(query)
+            points = {source.name: kinds.get(source.kind, 0.0) for source in self._sources}
+            return Selection(self._keep_best(points, 1.0), {"by": "rules", "points": points})
+        return await self._choose_by_model(query)
 
-    def _choose_by_rules(self, query: Query) -> Selection:
-        """Sources with a point or more, all of them if none has; those with most, where only some may be asked."""
-        points = score_by_rules(query)
-        scores = {source.name: points.get(source.kind, 0.0) for source in self._sources}
-        chosen = [source for source in self._sources if scores[source.name] >= 1.0] or self._sources
-        best = sorted(chosen, key=lambda source: -scores[source.name])[: self._most]
-        return Selection(tuple(s for s in self._sources if s in best), {"by": "rules", "points": scores})
+    def _keep_best(self, points: Mapping[str, float], least: float) -> tuple[Source, ...]:
+        """The sources with so many points, all of them if none has; those with most, where only some may be asked."""
+        chosen = [source for source in self._sources if points.get(source.name, 0.0) >= least] or self._sources
+        best = sorted(chosen, key=lambda source: -points.get(source.name, 0.0))[: self._most]
+        return tuple(source for source in self._sources if source in best)
 
     async def _choose_by_model(self, query: Query) -> Selection:
-        """The sources that the reply names; all of them where it names none, or comes too late or not at all."""
-        assert self.writer is not None
-        listed = "\n".join(f"- {s.name} ({s.kind}) {self.about.get(s.name, '')}".rstrip() for s in self._sources)
-        prompt = PROMPT.format(sources=listed, question=json.dumps(query.template, ensure_ascii=False))
-        began, call, detail = time.perf_counter(), {"task": "write", "count": 1}, {"by": "model"}
-        usage = Usage(generator_calls=1)
-        chosen: list[Source] = []
+        """The sources that the writer's reply names, or of which the revelator says rather yes than no; all of them
+        where that is none, or where the model answers too late or not at all."""
+        names_them, count = self.way == "model", len(self._sources)
+        call: dict[str, Any] = {"task": "write", "count": 1} if names_them else {"task": "select", "count": count}
+        usage = Usage(generator_calls=1) if names_them else Usage(model_calls=count)
+        detail: dict[str, Any] = {"by": self.way}
+        points: Mapping[str, float] = {}
+        began = time.perf_counter()
         try:
             async with asyncio.timeout(SECONDS):
-                reading = await self.writer.answer(GenerateRequest("write", prompt))
-            call |= {"tokens_in": reading.tokens_in, "tokens_out": reading.tokens_out}
-            usage += Usage(reading.tokens_in, reading.tokens_out)
-            said = f" {fold_label(reading.sentence)} "
-            chosen = [source for source in self._sources if f" {fold_label(source.name)} " in said]
-            if not chosen:
+                points, tokens = await (self._ask_writer(query) if names_them else self._ask_revelator(query))
+            call, usage = call | tokens, usage + Usage(**tokens)
+            if not names_them:
+                detail["points"] = {name: round(share, 4) for name, share in points.items()}
+            elif not points:
                 detail["error"] = "the reply names no source: all were asked"
         except (TimeoutError, RevelatorError) as error:
             detail["error"] = f"{error or f'no reply within {SECONDS:g} s'}: all were asked"
         call["ms"] = round((time.perf_counter() - began) * 1000, 3)
-        return Selection(tuple(chosen or self._sources)[: self._most], detail, call, usage)
+        return Selection(self._keep_best(points, LIKELY), detail, call, usage)
 
-    async def _choose_by_revelator(self, query: Query) -> Selection:
-        """Sources of which the answer is likelier yes than no, the likeliest where only some may be asked; all of them
-        where it is no for each, or comes too late or not at all."""
+    async def _ask_writer(self, query: Query) -> tuple[dict[str, float], dict[str, int]]:
+        """1 for each source that the reply names, and the tokens that it took."""
+        assert self.writer is not None
+        listed = "\n".join(f"- {s.name} ({s.kind}) {self.about.get(s.name, '')}".rstrip() for s in self._sources)
+        prompt = PROMPT.format(sources=listed, question=json.dumps(query.template, ensure_ascii=False))
+        reading = await self.writer.answer(GenerateRequest("write", prompt))
+        said = f" {fold_label(reading.sentence)} "
+        named = {source.name: 1.0 for source in self._sources if f" {fold_label(source.name)} " in said}
+        return named, {"tokens_in": reading.tokens_in, "tokens_out": reading.tokens_out}
+
+    async def _ask_revelator(self, query: Query) -> tuple[dict[str, float], dict[str, int]]:
+        """How likely each source has the answer, and the tokens that it took."""
         assert self.revelator is not None
-        task, names = TASKS["select"], [source.name for source in self._sources]
+        task = TASKS["select"]
         inputs = [SelectInput(query.template, s.name, s.kind, self.about.get(s.name, "")) for s in self._sources]
-        began, call = time.perf_counter(), {"task": task.name, "count": len(inputs)}
-        detail: dict[str, Any] = {"by": "revelator"}
-        usage = Usage(model_calls=len(inputs))
-        yes = dict.fromkeys(names, 0.0)
-        try:
-            async with asyncio.timeout(SECONDS):
-                completions = await self.revelator.complete(task.name, [task.render(value) for value in inputs])
-            yes = {name: c.probabilities["yes"] for name, c in zip(names, completions, strict=True)}
-            detail["points"] = {name: round(share, 4) for name, share in yes.items()}
-            read = sum(c.tokens_in for c in completions)
-            call["tokens_in"], usage = read, usage + Usage(read)
-        except (TimeoutError, RevelatorError) as error:
-            detail["error"] = f"{error or f'no reply within {SECONDS:g} s'}: all were asked"
-        call["ms"] = round((time.perf_counter() - began) * 1000, 3)
-        likely = [source for source in self._sources if yes[source.name] >= LIKELY] or self._sources
-        best = sorted(likely, key=lambda source: -yes[source.name])[: self._most]
-        return Selection(tuple(s for s in self._sources if s in best), detail, call, usage)
+        completions = await self.revelator.complete(task.name, [task.render(value) for value in inputs])
+        yes = {s.name: c.probabilities["yes"] for s, c in zip(self._sources, completions, strict=True)}
+        return yes, {"tokens_in": sum(c.tokens_in for c in completions)}
 
 
 def score_by_rules(query: Query) -> Mapping[str, float]:

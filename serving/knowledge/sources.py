@@ -47,6 +47,9 @@ class Report:
         return {name: value for name, value in asdict(self).items() if value not in ("", 0)}
 
 
+Asked = tuple[Found, Report]
+
+
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """What all selected sources gave: `typed`, what the first graph in order knows that has answers or decided that
@@ -101,18 +104,16 @@ class Sources:
         k = self.settings.passages or k
         selection = await self._selector.choose(query)
         chosen = selection.sources
-        tasks = {
-            source.name: asyncio.create_task(_ask(source, self._guards[source.name], query, k)) for source in chosen
-        }
+        tasks = [asyncio.create_task(_ask(source, self._guards[source.name], query, k)) for source in chosen]
         try:
             await self._until_enough(chosen, tasks)
         finally:
-            for task in tasks.values():
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
-        ended = [(source, _read_outcome(source, tasks[source.name], query)) for source in chosen]
+            await asyncio.gather(*tasks, return_exceptions=True)
+        ended = [_read_outcome(source, task, query) for source, task in zip(chosen, tasks, strict=True)]
         if len(self.all) > 1:
-            ended = [(source, (_name_source(source, found), report)) for source, (found, report) in ended]
+            ended = [(_name_source(report.source, found), report) for found, report in ended]
         return _combine(ended, query, selection, self.settings.evidence == "first")
 
     def keep(self, names: Sequence[str]) -> Sources:
@@ -124,18 +125,16 @@ class Sources:
         for source in self.all:
             await source.close()
 
-    async def _until_enough(
-        self, chosen: Sequence[Source], tasks: Mapping[str, asyncio.Task[tuple[Found, Report]]]
-    ) -> None:
-        graphs = [tasks[source.name] for source in chosen if source.kind == "graph"]
+    async def _until_enough(self, chosen: Sequence[Source], tasks: Sequence[asyncio.Task[Asked]]) -> None:
+        graphs = [task for source, task in zip(chosen, tasks, strict=True) if source.kind == "graph"]
         if graphs and self.settings.evidence == "first":
             await asyncio.wait(graphs)
             if any(_settles(task.result()[0]) for task in graphs):
                 return
-        await asyncio.wait(tasks.values())
+        await asyncio.wait(tasks)
 
 
-async def _ask(source: Source, guard: Guard, query: Query, k: int) -> tuple[Found, Report]:
+async def _ask(source: Source, guard: Guard, query: Query, k: int) -> Asked:
     started = time.perf_counter()
     ends = asyncio.get_running_loop().time() + source.timeout
     found, error, attempts = Found(), "", 0
@@ -162,17 +161,9 @@ async def _ask(source: Source, guard: Guard, query: Query, k: int) -> tuple[Foun
     count = sum(map(len, found.passages))
     if _settles(found) or count:
         outcome = "answered" if _settles(found) else "passages"
-    ms = (time.perf_counter() - started) * 1000
-    return found, Report(
-        source.name,
-        outcome,
-        round(ms, 2),
-        count,
-        attempts * _count_searches(source, query),
-        max(0, attempts - 1),
-        found.note,
-        error,
-    )
+    ms = round((time.perf_counter() - started) * 1000, 2)
+    searches, retries = attempts * _count_searches(source, query), max(0, attempts - 1)
+    return found, Report(source.name, outcome, ms, count, searches, retries, found.note, error)
 
 
 async def _find(source: Source, query: Query, k: int) -> Found:
@@ -190,7 +181,7 @@ def _settles(found: Found) -> bool:
     return bool(found.answers) or found.decided
 
 
-def _read_outcome(source: Source, task: asyncio.Task[tuple[Found, Report]], query: Query) -> tuple[Found, Report]:
+def _read_outcome(source: Source, task: asyncio.Task[Asked], query: Query) -> Asked:
     if task.cancelled():
         return Found(), Report(source.name, "not needed", searches=_count_searches(source, query))
     return task.result()
@@ -200,18 +191,16 @@ def _count_searches(source: Source, query: Query) -> int:
     return int(query.call is not None) if source.kind == "graph" else len(query.texts)
 
 
-def _name_source(source: Source, found: Found) -> Found:
+def _name_source(name: str, found: Found) -> Found:
     """Two sources may hold passages of one id."""
-    named = ((replace(passage, id=f"{source.name}:{passage.id}") for passage in group) for group in found.passages)
+    named = ((replace(passage, id=f"{name}:{passage.id}") for passage in group) for group in found.passages)
     return replace(found, passages=tuple(map(tuple, named)))
 
 
-def _combine(
-    ended: Sequence[tuple[Source, tuple[Found, Report]]], query: Query, selection: Selection, first: bool
-) -> Gathered:
+def _combine(ended: Sequence[Asked], query: Query, selection: Selection, first: bool) -> Gathered:
     """`first`: where a graph settled the query, what other sources had found by then is left out."""
-    settled = [(source.name, found) for source, (found, _) in ended if _settles(found)][:1]
-    giving = [found for _, found in settled] if first and settled else [found for _, (found, _) in ended]
+    settled = [(report.source, found) for found, report in ended if _settles(found)][:1]
+    giving = [found for _, found in settled] if first and settled else [found for found, _ in ended]
     lists = [found.passages for found in giving if found.passages]
     passages = [
         take_turns([groups[place] for groups in lists if place < len(groups)]) for place in range(len(query.texts))
@@ -223,8 +212,8 @@ def _combine(
         by=settled[0][0] if settled else "",
         triples=frozenset(p.id for _, found in settled for group in found.passages for p in group),
         passages=tuple(passages),
-        reports=tuple(report for _, (_, report) in ended),
-        respelled={word: near for _, (found, _) in ended for word, near in found.respelled.items()},
+        reports=tuple(report for _, report in ended),
+        respelled={word: near for found, _ in ended for word, near in found.respelled.items()},
     )
 
 

@@ -1,9 +1,8 @@
 """Web search as a knowledge source: SearXNG and Brave, whose APIs answer in JSON.
 
-An API is two functions: what is sent for a query, and where the results stand in the reply. A result becomes a
-passage of its title and snippet, cleaned to plain text; the page behind it is never fetched, and no address in a
-reply is ever asked. A reply is read in a thread, and only as far as passages are wanted: 8 MB may hold 30,000 results.
-Keys come from the environment (`BRAVE_API_KEY`), travel in a header, and are blanked in passages.
+A hit becomes a passage of its title and snippet, cleaned to plain text; the page behind it is never fetched, and no
+address in a reply is ever asked. A reply is read in a thread, and only as far as passages are wanted: 8 MB may hold
+30,000 hits. Keys come from the environment (`BRAVE_API_KEY`), travel in a header, and are blanked in passages.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -29,62 +28,46 @@ TITLE_CHARACTERS = 200
 TEXT_CHARACTERS = 2_000
 MARKUP = 4  # characters of a raw text that are read for each that is kept
 QUERY_CHARACTERS = 400  # Brave's limit; the others allow more
+SNIPPETS = ("content", "description", "extra_snippets")  # SearXNG has the first, Brave the others
 _TAG = re.compile(r"<[^<>]{0,200}>")
 
 
 @dataclass(frozen=True)
-class Result:
-    """One hit as the API tells it."""
-
-    url: str
-    title: str
-    snippet: str
-
-
-@dataclass(frozen=True)
 class SearchApi:
-    """How one API is spoken: default address (None: it must be given), header and environment variable of its key, its
-    parameters, and its hits."""
+    """How one API is spoken: default address (None: it must be given), parameters of every query, the parameter that
+    says how many hits are wanted, header and environment variable of its key."""
 
-    url: str | None
-    parameters: Callable[[str, int], dict[str, Any]]
-    results: Callable[[Any], Iterable[Result]]
+    url: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    count: str = ""
     key_header: str = ""
     key_variable: str = ""
 
 
-def _read_hits(rows: Any, url: str, title: str, *snippets: str) -> Iterator[Result]:
-    for row in rows if isinstance(rows, list) else []:
-        if isinstance(row, dict):
-            said = " ".join(text for name in snippets for text in _list_texts(row.get(name)))
-            yield Result(" ".join(_list_texts(row.get(url))), " ".join(_list_texts(row.get(title))), said)
-
-
-def _list_texts(value: Any) -> list[str]:
-    if isinstance(value, list):
-        return [text for text in value if isinstance(text, str)]
-    return [value] if isinstance(value, str) else []
-
-
-def _read_brave(reply: Any) -> Iterable[Result]:
-    results = (reply.get("web") or {}).get("results")
-    return _read_hits(results, "url", "title", "description", "extra_snippets")
-
-
-APIS: dict[str, SearchApi] = {
-    "searxng": SearchApi(
-        None,
-        lambda query, k: {"q": query, "format": "json"},
-        lambda reply: _read_hits(reply.get("results"), "url", "title", "content"),
-    ),
+APIS = {
+    "searxng": SearchApi(parameters={"format": "json"}),
     "brave": SearchApi(
         "https://api.search.brave.com/res/v1/web/search",
-        lambda query, k: {"q": query, "count": str(k), "text_decorations": "false"},
-        _read_brave,
+        {"text_decorations": "false"},
+        "count",
         key_header="X-Subscription-Token",
         key_variable="BRAVE_API_KEY",
     ),
 }
+
+
+def read_hits(reply: Any) -> Iterator[tuple[str, str, str]]:
+    """Address, title and snippet of each hit of a reply: SearXNG's stand in `results`, Brave's in `web`."""
+    hits = (reply.get("web") or reply).get("results")
+    for hit in hits if isinstance(hits, list) else []:
+        if isinstance(hit, dict):
+            yield _join_texts(hit, "url"), _join_texts(hit, "title"), _join_texts(hit, *SNIPPETS)
+
+
+def _join_texts(hit: Mapping[str, Any], *names: str) -> str:
+    values = [hit.get(name) for name in names]
+    texts = [text for value in values for text in (value if isinstance(value, list) else [value])]
+    return " ".join(text for text in texts if isinstance(text, str))
 
 
 class WebSource:
@@ -115,23 +98,24 @@ class WebSource:
         await self._http.close()
 
     async def _search(self, text: str, k: int) -> tuple[Passage, ...]:
-        parameters = self.api.parameters(text, k)
-        body = await self._http.get(parameters)
+        wanted = {self.api.count: str(k)} if self.api.count else {}
+        body = await self._http.get({"q": text, **self.api.parameters, **wanted})
         return await asyncio.to_thread(self._read_passages, body, k)
 
     def _read_passages(self, body: bytes, k: int) -> tuple[Passage, ...]:
         try:
-            results = self.api.results(json.loads(body))
+            found = (
+                self._make_passage(1 / rank, *hit) for rank, hit in enumerate(read_hits(json.loads(body)), start=1)
+            )
+            return tuple(islice((passage for passage in found if passage.text), k))
         except (ValueError, AttributeError, RecursionError) as error:
             raise Unavailable("the reply is not the JSON that the API promises", where=self._http.url) from error
-        passages = (self._make_passage(result, 1 / rank) for rank, result in enumerate(results, start=1))
-        return tuple(islice((passage for passage in passages if passage.text), k))
 
-    def _make_passage(self, result: Result, score: float) -> Passage:
+    def _make_passage(self, score: float, url: str, title: str, snippet: str) -> Passage:
         return Passage(
-            id=self._clean(result.url, TEXT_CHARACTERS),
-            title=self._clean(result.title, TITLE_CHARACTERS),
-            text=self._clean(result.snippet, TEXT_CHARACTERS),
+            id=self._clean(url, TEXT_CHARACTERS),
+            title=self._clean(title, TITLE_CHARACTERS),
+            text=self._clean(snippet, TEXT_CHARACTERS),
             score=round(score, 4),
         )
 

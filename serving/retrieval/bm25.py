@@ -7,21 +7,33 @@ built, summed when it is searched. A title counts `title_weight` times, as if it
 holds the vocabulary and one shard, never the matrix. The vocabulary of a large corpus is the only part that bm25s would
 copy into every process (a dictionary of strings): here a term is found by binary search in a memory-mapped array of
 64-bit hashes instead.
+
+Words of a query that no passage holds are read as the nearest that one holds: a name typed carelessly is found. Nearest
+is by edits (optimal string alignment, by rapidfuzz: a letter more, less, other, or two exchanged). A word that MiniLM's
+vocabulary lists is left as it is: it is spelled well, and the corpus does not say it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 
 import bm25s
 import numpy as np
+from rapidfuzz.distance import OSA
+from rapidfuzz.process import extract
 
 from revelator.errors import DataError
+from revelator.minilm import read_vocabulary
 from serving.retrieval.index_folder import IndexSettings, Shard, create_mapped
-from serving.retrieval.spelling import Spellings, write_spellings
 from serving.retrieval.words import extract_query_terms, extract_query_words, hash_words
+
+SPELLINGS = "words.txt"
+LEAST = 3  # letters of a word that may be read as another
+LONG = 8  # letters of a word in which two may be wrong
+MOST = 8  # words that one is read as, where several are equally near
 
 
 class BM25Scores:
@@ -31,7 +43,7 @@ class BM25Scores:
         self._bm25 = bm25s.BM25.load(folder, mmap=True, load_vocab=False)
         self._hashes = np.load(folder / "term_hashes.npy", mmap_mode="r")
         self._numbers = np.load(folder / "term_numbers.npy", mmap_mode="r")
-        self._spellings = Spellings(folder)
+        self._folder = folder
         self.count = int(self._bm25.scores["num_docs"])
 
     def score(self, query: str) -> np.ndarray:
@@ -46,7 +58,21 @@ class BM25Scores:
         words = extract_query_words(query)
         _, known = self._find_terms(list(words))
         unknown = [word for word, is_known in zip(words.values(), known, strict=True) if not is_known]
-        return {word: near for word in unknown if (near := self._spellings.find_nearest(word))}
+        return {word: near for word in unknown if (near := self._find_nearest(word))}
+
+    @cached_property
+    def _words(self) -> list[str]:
+        """The words of the index, read when the first query holds one that it lacks; an earlier build wrote none."""
+        path = self._folder / SPELLINGS
+        return path.read_text(encoding="utf-8").split() if path.exists() else []
+
+    def _find_nearest(self, word: str) -> list[str]:
+        """The words that `word`, which is none of them, may be meant for: those with the fewest edits."""
+        if len(word) < LEAST or not word.isalpha() or word in read_vocabulary():
+            return []
+        edits = 1 if len(word) < LONG else 2
+        found = extract(word, self._words, scorer=OSA.distance, score_cutoff=edits, limit=MOST)
+        return [near for near, distance, _ in found if distance == found[0][1]]
 
     def _find_term_numbers(self, words: list[str]) -> np.ndarray:
         places, known = self._find_terms(words)
@@ -75,7 +101,7 @@ def write(stage: Path, shards: Iterable[Shard], settings: IndexSettings) -> int:
     _write_parameters(stage, count, settings)
     _write_columns(stage, shards, numbers, frequencies, idf, mean, settings)
     _write_vocabulary(stage, vocabulary)
-    write_spellings(stage, {word for shard in shards for word in json.loads(shard.read("spellings").tobytes())})
+    _write_spellings(stage, {word for shard in shards for word in json.loads(shard.read("spellings").tobytes())})
     return len(vocabulary)
 
 
@@ -141,3 +167,9 @@ def _write_vocabulary(stage: Path, vocabulary: dict[str, int]) -> None:
         raise DataError("two terms of this corpus have the same 64-bit hash", hint="leave one passage out")
     np.save(stage / "term_hashes.npy", found[order])
     np.save(stage / "term_numbers.npy", order.astype(np.int32))
+
+
+def _write_spellings(folder: Path, words: Iterable[str]) -> None:
+    """Writes the words of an index. A number, or a name with one, is never meant for another."""
+    kept = sorted(word for word in words if word.isalpha() and len(word) >= LEAST - 1)
+    (folder / SPELLINGS).write_text("".join(f"{word}\n" for word in kept), encoding="utf-8")

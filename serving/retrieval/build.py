@@ -1,7 +1,6 @@
 """Files → an index folder: surveyed, sharded, merged; resumable, and for corpora larger than memory.
 
-Held in memory are a shard, the vocabulary, and 8 bytes a passage. `hnsw` is the exception: its graph is made in memory,
-with all vectors.
+Held in memory are a shard, the vocabulary, and 8 bytes a passage.
 
 1. The files are read once for faults, ids that are used twice, digests and the number of passages: a broken last line
    is found before the first vector is made. A document that cannot be read is left out, and the manifest says why.
@@ -15,7 +14,7 @@ Where an index stands already, the passages and vectors of files that have not c
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
@@ -23,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 
 from revelator.errors import ArtifactError, DataError
 from revelator.files import sha256_file, staged_folder, work_folder
 from revelator.trace import Passage
 from serving.retrieval import bm25, dense
-from serving.retrieval.corpora import find_files, is_document, measure_corpus, read_corpus
+from serving.retrieval.corpora import find_files, is_document, read_corpus
 from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
 from serving.retrieval.index import Index
 from serving.retrieval.index_folder import INDEX, IndexSettings, Shard, write_passages, write_shard
@@ -69,149 +68,151 @@ def build_index(
     for a broken row, an id that is used twice, or no passage at all; ArtifactError when `out` exists and is not an
     index, and when the model cannot be read; ConfigError while another process builds there.
     """
-    progress = progress or Progress(disable=True)
-    encoder = open_embedder(settings) if settings.dense else None
-    old = _open_old(out, settings, encoder)
+    build = _Build(out, settings, progress, shard_size)
     files, left = find_files(paths, out)
     if not files:
         hint = "Markdown, text, HTML, PDF, DOCX, JSON lines, CSV, TSV and parquet are read"
         raise DataError("nothing there can be read", where=", ".join(map(str, paths)), hint=hint)
-    return _build(
-        _open_parts(files, frozenset(paths), old, settings, progress),
-        left,
-        out,
-        settings,
-        encoder,
-        progress,
-        shard_size,
-    )
+    return build.write(build.open_parts(files, paths), left)
 
 
 def add_to_index(paths: Sequence[Path], out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
     """Adds files and folders to an index, or reads those anew that have changed, as `build_index` would. What the index
     holds already under another name is left out."""
+    build = _open_build(out, progress)
     files, left = find_files(paths, out)
-    known = {corpus["sha256"]: corpus["name"] for corpus in INDEX.read_manifest(out)["corpora"]}
+    known = {part.sha256: name for name, part in build.old.items()}
     for name, path in list(files.items()):
         other = known.get(sha256_file(path), name)
         if other not in files:
             left[name] = f"it is in the index as {other}"
             del files[name]
-    return _change(out, progress or Progress(disable=True), files, frozenset(paths), left, frozenset())
+    return build.write(build.old | build.open_parts(files, paths), left)
 
 
 def remove_from_index(names: Sequence[str], out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
     """Removes files, by their names in the index, or all below a folder's name."""
-    manifest = INDEX.read_manifest(out)
-    known = [corpus["name"] for corpus in manifest["corpora"]]
-    gone = {name: {each for each in known if each == name or each.startswith(f"{name.rstrip('/')}/")} for name in names}
-    if unknown := next((name for name, found in gone.items() if not found), None):
-        hint = f"`revelator index info {out}` lists its files"
-        if meant := [each for each in known if unknown.endswith(f"/{each}")]:
-            hint = f"files are named from the folder that was indexed: {max(meant, key=len)}"
-        raise DataError(f"{unknown} is not in the index", where=str(out), hint=hint)
-    return _change(out, progress or Progress(disable=True), {}, frozenset(), {}, frozenset().union(*gone.values()))
+    build = _open_build(out, progress)
+    kept = dict(build.old)
+    for name in names:
+        gone = [each for each in build.old if each == name or each.startswith(f"{name.rstrip('/')}/")]
+        if not gone:
+            hint = f"`revelator index info {out}` lists its files"
+            if meant := [each for each in build.old if name.endswith(f"/{each}")]:
+                hint = f"files are named from the folder that was indexed: {max(meant, key=len)}"
+            raise DataError(f"{name} is not in the index", where=str(out), hint=hint)
+        for each in gone:
+            kept.pop(each, None)
+    return build.write(kept, {})
 
 
-def _change(
-    out: Path,
-    progress: Progress,
-    files: dict[str, Path],
-    given: frozenset[Path],
-    left: dict[str, str],
-    gone: frozenset[str],
-) -> dict[str, Any]:
-    settings = Index.open(out).settings
-    encoder = open_embedder(settings) if settings.dense else None
-    old = _open_old(out, settings, encoder)
-    if not old:
+def _open_build(out: Path, progress: Progress | None) -> _Build:
+    """A build over the index at `out`, as it was built before."""
+    build = _Build(out, Index.open(out).settings, progress)
+    if not build.old:
         hint = "build the index anew"
         raise ArtifactError("it cannot be changed: another model or version built it", where=str(out), hint=hint)
-    new = {part.name: part for part in _open_parts(files, given, old, settings, progress)}
-    parts = [new.pop(name, part) for name, part in old.items() if name not in gone]
-    return _build([*parts, *new.values()], left, out, settings, encoder, progress, None)
+    return build
 
 
-def _build(
-    parts: list[Part],
-    left: dict[str, str],
-    out: Path,
-    settings: IndexSettings,
-    encoder: Embedder | None,
-    progress: Progress,
-    shard_size: int | None,
-) -> dict[str, Any]:
-    replaced = INDEX.check_place(out)
-    version = 1 + (int(replaced.get("version", 1)) if replaced else 0)
-    counts, unread = _survey(parts, progress)
-    parts = [part for part in parts if part.name in counts]
-    count = sum(counts.values())
-    described = [{"name": part.name, "sha256": part.sha256, "passages": counts[part.name]} for part in parts]
-    plan: dict[str, Any] = {"format": INDEX.format, "count": count, "corpora": described, "settings": asdict(settings)}
-    plan["unread"] = dict(sorted((left | unread).items()))
-    if encoder:
-        plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}
-    size = shard_size or (DENSE_SHARD if encoder else SHARD)
-    with work_folder(out, plan | {"shard": size, "spellings": True}, "*.npz", "building this index") as work:
-        shards = _write_shards(work, parts, count, size, settings, encoder, progress)
-        with staged_folder(out) as stage:
-            more = _merge(stage, shards, settings, encoder, progress)
-            if encoder and encoder.probe is not None:
-                more["probe"] = [round(float(number), 5) for number in encoder.probe]
-            return INDEX.write_manifest(stage, plan | more | {"version": version})
+class _Build:
+    """A build into the folder `out`; `old` are the parts by name of the index that stands there, none where it was
+    built otherwise, or cannot be read."""
 
+    def __init__(
+        self, out: Path, settings: IndexSettings, progress: Progress | None, shard_size: int | None = None
+    ) -> None:
+        self.out = out
+        self.settings = settings
+        self.progress = progress or Progress(disable=True)
+        self.encoder = open_embedder(settings) if settings.dense else None
+        self.shard_size = shard_size or (DENSE_SHARD if self.encoder else SHARD)
+        self.old = self._open_old()
 
-def _open_old(out: Path, settings: IndexSettings, encoder: Embedder | None) -> dict[str, Part]:
-    """The parts of the index at `out` by name; none where it was built otherwise, or cannot be read."""
-    try:
-        old = Index.open(out)
-    except (ArtifactError, OSError):
-        return {}
-    if old.settings != settings or (encoder and not is_made_by(old.manifest, encoder)):
-        return {}
-    parts, first = {}, 0
-    for corpus in old.manifest["corpora"]:
-        if "passages" not in corpus:
+    def _open_old(self) -> dict[str, Part]:
+        try:
+            old = Index.open(self.out)
+        except (ArtifactError, OSError):
             return {}
-        places = range(first, first := first + corpus["passages"])
-        read = partial(_read_old, old, places, str(out))
-        vectors = old.vectors.matrix[places.start : places.stop] if old.vectors else None
-        parts[corpus["name"]] = Part(corpus["name"], corpus["sha256"], read, vectors)
-    return parts
+        if old.settings != self.settings or (self.encoder and not is_made_by(old.manifest, self.encoder)):
+            return {}
+        parts, first = {}, 0
+        for corpus in old.manifest["corpora"]:
+            if "passages" not in corpus:
+                return {}
+            places = range(first, first := first + corpus["passages"])
+            read = partial(_read_old, old, places, str(self.out))
+            vectors = old.vectors.matrix[places.start : places.stop] if old.vectors else None
+            parts[corpus["name"]] = Part(corpus["name"], corpus["sha256"], read, vectors)
+        return parts
+
+    def open_parts(self, files: Mapping[str, Path], given: Sequence[Path]) -> dict[str, Part]:
+        """The parts of files, from the old index where they are as they were. Rows of a `given` file must be whole: who
+        names a corpus wants all of it. Documents, and what a folder holds beside them, need not be."""
+        parts = {}
+        for name, path in files.items():
+            read = partial(_read_file, path, name, self.settings)
+            new = Part(name, sha256_file(path), read, must_be_whole=path in given and not is_document(path))
+            known = self.old.get(name)
+            parts[name] = known if known and known.sha256 == new.sha256 else new
+        return parts
+
+    def write(self, parts: Mapping[str, Part], left: dict[str, str]) -> dict[str, Any]:
+        """Writes the index of these parts and returns its manifest; `left` says why files were left out, by name."""
+        replaced = INDEX.check_place(self.out)
+        version = 1 + (int(replaced.get("version", 1)) if replaced else 0)
+        counts, unread = _survey(list(parts.values()), self.progress)
+        read = [parts[name] for name in counts]
+        described = [{"name": part.name, "sha256": part.sha256, "passages": counts[part.name]} for part in read]
+        plan: dict[str, Any] = {"format": INDEX.format, "count": sum(counts.values()), "corpora": described}
+        plan |= {"settings": asdict(self.settings), "unread": dict(sorted((left | unread).items()))}
+        if encoder := self.encoder:
+            plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}
+        resumed = plan | {"shard": self.shard_size, "spellings": True}
+        with work_folder(self.out, resumed, "*.npz", "building this index") as work:
+            shards = self._write_shards(work, read, plan["count"])
+            with staged_folder(self.out) as stage:
+                return INDEX.write_manifest(stage, plan | self._merge(stage, shards) | {"version": version})
+
+    def _write_shards(self, work: Path, parts: Sequence[Part], count: int) -> list[Shard]:
+        """All shards in order; those that are there already, and whole, are kept."""
+        passages = _read_passages(parts)
+        task = self.progress.add_task("embedding" if self.encoder else "counting terms", total=count)
+        shards = []
+        for number in range(-(-count // self.shard_size)):
+            here = list(islice(passages, self.shard_size))
+            shard = Shard(work / f"{number:06}.npz")
+            if not shard.is_whole():
+                vectors = _embed(here, self.encoder) if self.encoder else None
+                write_shard(shard.path, [passage for passage, _ in here], self.settings, vectors)
+            shards.append(shard)
+            self.progress.update(task, completed=min(count, (number + 1) * self.shard_size))
+        return shards
+
+    def _merge(self, stage: Path, shards: list[Shard]) -> dict[str, Any]:
+        """The files of the index; returns what the manifest says of them."""
+        task = self.progress.add_task("merging", total=None)
+        write_passages(stage, ((shard.read("lines").tobytes(), shard.read("sizes")) for shard in shards))
+        more: dict[str, Any] = {}
+        if self.settings.sparse:
+            more["terms"] = bm25.write(stage, shards, self.settings)
+        if self.encoder:
+            dense.write(stage, shards, self.encoder.dimensions)
+            if self.encoder.probe is not None:
+                more["probe"] = [round(float(number), 5) for number in self.encoder.probe]
+        self.progress.update(task, total=1, completed=1)
+        return more
 
 
 def _read_old(index: Index, places: range, where: str) -> Iterator[tuple[str, Passage]]:
     return ((where, index.passages[place]) for place in places)
 
 
-def _open_parts(
-    files: dict[str, Path], given: frozenset[Path], old: dict[str, Part], settings: IndexSettings, progress: Progress
-) -> list[Part]:
-    """The parts of files, from the old index where they are as they were. Rows of a `given` file must be whole: who
-    names a corpus wants all of it. Documents, and what a folder holds beside them, need not be."""
-    parts = []
-    for name, path in files.items():
-        digest = sha256_file(path)
-        known = old.get(name)
-        read = partial(_read_file, path, name, settings, progress)
-        new = Part(name, digest, read, must_be_whole=path in given and not is_document(path))
-        parts.append(known if known and known.sha256 == digest else new)
-    return parts
-
-
-def _read_file(path: Path, name: str, settings: IndexSettings, progress: Progress) -> Iterator[tuple[str, Passage]]:
-    if is_document(path):
-        tell: Callable[[int], object] = lambda done: None  # noqa: E731
-    else:
-        tell = partial(_advance, progress, progress.add_task(f"reading {path.name}", total=measure_corpus(path)))
-    for where, passage in read_corpus(path, name, chunk=settings.chunk, overlap=settings.overlap, progress=tell):
+def _read_file(path: Path, name: str, settings: IndexSettings) -> Iterator[tuple[str, Passage]]:
+    for where, passage in read_corpus(path, name, chunk=settings.chunk, overlap=settings.overlap):
         if settings.detokenize:
             passage = replace(passage, title=detokenize(passage.title), text=detokenize(passage.text))
         yield where, passage
-
-
-def _advance(progress: Progress, task: TaskID, done: int) -> None:
-    progress.update(task, completed=done)
 
 
 def _survey(parts: Sequence[Part], progress: Progress) -> tuple[dict[str, int], dict[str, str]]:
@@ -255,30 +256,6 @@ def _refuse_duplicate_ids(parts: Sequence[Part], suspects: frozenset[int]) -> No
                 places[passage.id] = where
 
 
-def _write_shards(
-    work: Path,
-    parts: Sequence[Part],
-    count: int,
-    size: int,
-    settings: IndexSettings,
-    encoder: Embedder | None,
-    progress: Progress,
-) -> list[Shard]:
-    """All shards in order; those that are there already, and whole, are kept."""
-    passages = _read_passages(parts)
-    task = progress.add_task("embedding" if encoder else "counting terms", total=count)
-    shards = []
-    for number in range(-(-count // size)):
-        here = list(islice(passages, size))
-        shard = Shard(work / f"{number:06}.npz")
-        if not shard.is_whole():
-            vectors = _embed(here, encoder) if encoder else None
-            write_shard(shard.path, [passage for passage, _ in here], settings, vectors)
-        shards.append(shard)
-        progress.update(task, completed=min(count, (number + 1) * size))
-    return shards
-
-
 def _read_passages(parts: Sequence[Part]) -> Iterator[tuple[Passage, np.ndarray | None]]:
     """Every passage, with its vector where it is known."""
     for part in parts:
@@ -290,18 +267,3 @@ def _embed(passages: Sequence[tuple[Passage, np.ndarray | None]], encoder: Embed
     new = [f"{passage.title}\n{passage.text}".strip() for passage, vector in passages if vector is None]
     made = iter(encoder.encode_documents(new) if new else ())
     return np.stack([next(made) if vector is None else vector for _, vector in passages])
-
-
-def _merge(
-    stage: Path, shards: list[Shard], settings: IndexSettings, encoder: Embedder | None, progress: Progress
-) -> dict[str, Any]:
-    """The files of the index; returns what the manifest says of them."""
-    task = progress.add_task("merging", total=None)
-    write_passages(stage, ((shard.read("lines").tobytes(), shard.read("sizes")) for shard in shards))
-    more: dict[str, Any] = {}
-    if settings.sparse:
-        more["terms"] = bm25.write(stage, shards, settings)
-    if encoder:
-        more["faiss"] = dense.write(stage, shards, settings, encoder.dimensions, progress)
-    progress.update(task, total=1, completed=1)
-    return more

@@ -14,6 +14,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -86,78 +87,75 @@ def is_document(path: Path) -> bool:
 
 
 def read_corpus(
-    path: Path,
-    name: str = "",
-    *,
-    chunk: int = SIZE,
-    overlap: int = OVERLAP,
-    progress: Callable[[int], object] = lambda position: None,
+    path: Path, name: str = "", *, chunk: int = SIZE, overlap: int = OVERLAP
 ) -> Iterator[tuple[str, Passage]]:
     """The passages of a file, each with its place for messages (file and line; of a document the file).
 
     A row without `id` gets `<name without its ending>:<line>`, an empty line none. The ending of the name tells
-    documents, parquet, CSV and TSV (gzipped or not) from JSON lines. `progress` gets the position in the file, in
-    bytes, or in rows of parquet. Raises DataError (file, line, reason).
+    documents, parquet, CSV and TSV (gzipped or not) from JSON lines. Raises DataError (file, line, reason).
     """
+    name = name or path.name
     if is_document(path):
-        yield from (
-            (str(path), passage) for passage in read_document(path, name or path.name, size=chunk, overlap=overlap)
-        )
+        for passage in read_document(path, name, size=chunk, overlap=overlap):
+            yield str(path), passage
         return
-    folder, _, last = (name or path.name).rpartition("/")
-    stem, kind = f"{folder}/".lstrip("/") + last.split(".")[0], find_kind(path)
+    folder, _, last = name.rpartition("/")
+    stem, kind = f"{folder}/".lstrip("/") + last.split(".")[0], _find_kind(path)
     try:
-        for number, row in (
-            _read_parquet_rows(path, progress) if kind == "parquet" else _read_text_rows(path, kind, progress)
-        ):
+        for number, row in READERS[kind](path):
             where = f"{path}:{number}"
             yield where, _make_passage(row, where=where, default_id=f"{stem}:{number}", hint=HINTS[kind])
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"the corpus cannot be read: {error}", where=str(path)) from error
 
 
-def find_kind(path: Path) -> str:
-    """`parquet`, `csv`, `tsv` or `jsonl`, by the ending of the name."""
+def _find_kind(path: Path) -> str:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes[-1:] == [".parquet"]:
         return "parquet"
     return next((kind for kind in ("csv", "tsv") if f".{kind}" in suffixes[-2:]), "jsonl")
 
 
-def measure_corpus(path: Path) -> int:
-    """Where `progress` ends: bytes, or rows of a parquet file (0 where it cannot be read)."""
-    if find_kind(path) != "parquet":
-        return path.stat().st_size
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        return parquet.read_metadata(path).num_rows
-    except pyarrow.ArrowException:
-        return 0
-
-
-def _read_text_rows(path: Path, kind: str, progress: Callable[[int], object]) -> Iterator[tuple[int, Any]]:
+def open_lines(path: Path) -> IO[bytes]:
+    """A file, gzipped or not whatever its name."""
     with path.open("rb") as raw:
-        gzipped = raw.read(2) == GZIP_MAGIC
-        raw.seek(0)
-        lines: IO[bytes] = gzip.GzipFile(fileobj=raw) if gzipped else raw  # type: ignore[assignment]
-        if kind == "csv":
-            yield from _read_csv_rows(path, lines, lambda: progress(raw.tell()))
-            return
-        columns = _read_header(path, next(iter(lines), b"")) if kind == "tsv" else ()
-        for number, line in enumerate(lines, start=2 if columns else 1):
+        is_gzipped = raw.read(2) == GZIP_MAGIC
+    return gzip.open(path) if is_gzipped else path.open("rb")  # type: ignore[return-value]
+
+
+def _read_json_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    with open_lines(path) as lines:
+        for number, line in enumerate(lines, start=1):
             if line.strip():
-                where = f"{path}:{number}"
-                yield number, _read_tsv_row(line, columns, where) if columns else _read_json_row(line, where)
-            if number % 1000 == 0:
-                progress(raw.tell())
-        progress(raw.tell())
+                try:
+                    yield number, json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    where = f"{path}:{number}"
+                    raise DataError(f"not a line of JSON: {error}", where=where, hint=HINTS["jsonl"]) from error
 
 
-def _read_header(path: Path, line: bytes) -> tuple[str, ...]:
-    columns = line.decode("utf-8-sig", "replace").rstrip("\r\n").split("\t")
-    return _check_columns(path, columns, HINTS["tsv"])
+def _read_table_rows(path: Path, hint: str, **dialect: Any) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows under a header, as passages; of a table of other columns, what each row says."""
+    csv.field_size_limit(FIELD_SIZE)
+    number = 1
+    try:
+        with open_lines(path) as lines:
+            first = next(iter(lines), b"").decode("utf-8-sig")
+            delimiter = dialect.pop("delimiter", "") or find_delimiter(first)
+            reader = csv.reader(chain([first], map(bytes.decode, lines)), delimiter=delimiter, **dialect)
+            columns = _check_columns(path, next(reader, []), hint)
+            for fields in reader:
+                number = reader.line_num
+                if not any(field.strip() for field in fields):
+                    continue
+                if len(fields) != len(columns):
+                    message = f"{len(fields)} fields do not match the header of {len(columns)} columns"
+                    raise DataError(message, where=f"{path}:{number}", hint=hint)
+                yield number, _name_fields(columns, fields)
+    except UnicodeDecodeError as error:  # as spreadsheets write it in some countries
+        raise DataError("not UTF-8 text", where=f"{path}, after line {number}", hint="save it as UTF-8") from error
+    except csv.Error as error:
+        raise DataError(f"not a table: {error}", where=f"{path}, after line {number}", hint=hint) from error
 
 
 def _check_columns(path: Path, columns: Sequence[str], hint: str) -> tuple[str, ...]:
@@ -177,57 +175,26 @@ def _name_fields(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str
     return {"title": find_subject(fields), "text": say_row(columns, fields)}
 
 
-def _read_csv_rows(path: Path, lines: IO[bytes], tell: Callable[[], object]) -> Iterator[tuple[int, dict[str, str]]]:
-    csv.field_size_limit(FIELD_SIZE)
-    number = 1
-    try:
-        first = next(iter(lines), b"").decode("utf-8-sig")
-        reader = csv.reader(chain([first], map(bytes.decode, lines)), delimiter=find_delimiter(first))
-        columns = _check_columns(path, next(reader, []), HINTS["csv"])
-        for fields in reader:
-            number = reader.line_num
-            if fields and len(fields) != len(columns):
-                raise DataError("fields do not match the header", where=f"{path}:{number}", hint=HINTS["csv"])
-            if any(field.strip() for field in fields):
-                yield number, _name_fields(columns, fields)
-            if number % 1000 == 0:
-                tell()
-    except UnicodeDecodeError as error:  # as spreadsheets write it in some countries
-        raise DataError("not UTF-8 text", where=f"{path}, after line {number}", hint="save it as UTF-8") from error
-    except csv.Error as error:
-        raise DataError(f"not CSV: {error}", where=f"{path}, after line {number}", hint=HINTS["csv"]) from error
-    tell()
-
-
-def _read_tsv_row(line: bytes, columns: tuple[str, ...], where: str) -> dict[str, str]:
-    fields = line.decode(errors="replace").rstrip("\r\n").split("\t")
-    if len(fields) != len(columns):
-        raise DataError(f"{len(fields)} fields under {len(columns)} columns", where=where, hint=HINTS["tsv"])
-    return _name_fields(columns, fields)
-
-
-def _read_parquet_rows(path: Path, progress: Callable[[int], object]) -> Iterator[tuple[int, Any]]:
+def _read_parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:
     import pyarrow
     from pyarrow import parquet
 
     try:
         with parquet.ParquetFile(path) as file:
             columns = [name for name in COLUMNS if name in file.schema_arrow.names]
-            number = 0
-            for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=columns):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, {name: value for name, value in row.items() if name != "id" or value is not None}
-                progress(number)
+            rows = (row for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns) for row in batch.to_pylist())
+            for number, row in enumerate(rows, start=1):
+                yield number, {name: value for name, value in row.items() if name != "id" or value is not None}
     except pyarrow.ArrowException as error:
         raise DataError(f"not a parquet file that can be read: {error}", where=str(path)) from error
 
 
-def _read_json_row(line: bytes, where: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"not a line of JSON: {error}", where=where, hint=HINTS["jsonl"]) from error
+READERS: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {
+    "jsonl": _read_json_rows,
+    "csv": partial(_read_table_rows, hint=HINTS["csv"]),
+    "tsv": partial(_read_table_rows, hint=HINTS["tsv"], delimiter="\t", quoting=csv.QUOTE_NONE),
+    "parquet": _read_parquet_rows,
+}
 
 
 def _make_passage(row: Any, *, where: str, default_id: str, hint: str) -> Passage:

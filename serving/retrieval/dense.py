@@ -1,8 +1,5 @@
-"""Vectors in a file that processes share by memory map, and how the nearest are found.
-
-`flat` compares a query with every vector of the file. `hnsw` is a graph of FAISS beside it (Douze et al. 2024) that
-proposes candidates; these are scored again with the file's vectors, so that a score is the inner product of unit
-vectors, the cosine, whatever found it.
+"""Vectors in a file that processes share by memory map, and how the nearest are found: a query is compared with all.
+A score is the inner product of unit vectors, the cosine.
 
 Inner products of a few vectors with all rows come from FAISS's kernel, which takes a row for all vectors while it is
 near. FAISS's own exhaustive search reads the matrix once a vector; one that repacks it for few vectors (OpenBLAS, MKL,
@@ -18,18 +15,14 @@ from typing import Any
 
 import faiss
 import numpy as np
-from rich.progress import Progress
 
-from serving.retrieval.index_folder import IndexSettings, Shard, create_mapped
+from serving.retrieval.index_folder import Shard, create_mapped
 
 log = logging.getLogger(__name__)
 KERNEL_ROWS = 65_536  # rows in one call of the kernel, which threads share
 TOGETHER = 64  # vectors at most in one reading of the matrix: a block of their products stays in the cache
 VECTORS = "vectors.npy"
-FAISS = "faiss.index"
-BLOCK = 20_000  # vectors added to the graph at a time
-CANDIDATES = 4  # proposed by an approximate index for each that is wanted, and 50 more
-HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 80, 128
+BLOCK = 20_000  # vectors copied to a card at a time
 
 
 def compute_products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -81,32 +74,20 @@ def find_best(scores: np.ndarray, k: int) -> np.ndarray:
 class Vectors:
     """The dense part of an index folder, memory-mapped. Safe to share between threads.
 
-    With a `device` (`cuda:1`) a copy on that card is searched, exactly whatever the kind, if a FAISS for GPUs is
-    installed; else a warning says that the CPU searches.
+    With a `device` (`cuda:1`) a copy on that card is searched if a FAISS for GPUs is installed; else a warning says
+    that the CPU searches.
     """
 
-    def __init__(self, folder: Path, kind: str, device: str | None = None) -> None:
+    def __init__(self, folder: Path, device: str | None = None) -> None:
         self.matrix = np.load(folder / VECTORS, mmap_mode="r")
         self._on_card = _copy_to_card(self.matrix, int(device.partition(":")[2])) if device else None
-        self._faiss = None if kind == "flat" else faiss.read_index(str(folder / FAISS), faiss.IO_FLAG_MMAP_IFC)
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """(cosines, positions) of the `k` nearest of each query, best first, shapes (q, k); -1 where none was found."""
         k = min(k, len(self.matrix))
         if self._on_card is not None:
             return self._on_card.search(np.ascontiguousarray(queries, np.float32), k)
-        if self._faiss is None:
-            return find_nearest(self.matrix, queries, k)
-        queries = np.ascontiguousarray(queries, np.float32)
-        _, proposed = self._faiss.search(queries, min(len(self.matrix), CANDIDATES * k + 50))
-        scores = np.full((len(queries), k), -np.inf, np.float32)
-        places = np.full((len(queries), k), -1, np.int64)
-        for row, among in enumerate(proposed):
-            among = np.unique(among[among >= 0])
-            cosines = self.matrix[among] @ queries[row]
-            order = np.argsort(-cosines, kind="stable")[:k]
-            scores[row, : len(order)], places[row, : len(order)] = cosines[order], among[order]
-        return scores, places
+        return find_nearest(self.matrix, queries, k)
 
 
 def _copy_to_card(matrix: np.ndarray, card: int) -> Any:
@@ -125,25 +106,11 @@ def _copy_to_card(matrix: np.ndarray, card: int) -> Any:
     return index
 
 
-def write(
-    stage: Path, shards: Sequence[Shard], settings: IndexSettings, dimensions: int, progress: Progress
-) -> dict[str, Any]:
-    """The vectors of all shards and the graph over them; returns its parameters. `hnsw` holds all vectors in memory
-    while it is made."""
+def write(stage: Path, shards: Sequence[Shard], dimensions: int) -> None:
+    """The vectors of all shards, in the corpus's order."""
     sizes = [len(shard.read("sizes")) for shard in shards]
-    count = sum(sizes)
-    matrix = create_mapped(stage / VECTORS, np.float32, (count, dimensions))
+    matrix = create_mapped(stage / VECTORS, np.float32, (sum(sizes), dimensions))
     start = 0
     for shard, size in zip(shards, sizes, strict=True):
         matrix[start : start + size] = shard.read("vectors")
         start += size
-    if settings.faiss == "flat":
-        return {"kind": "flat"}
-    graph = faiss.IndexHNSWFlat(dimensions, HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
-    graph.hnsw.efConstruction, graph.hnsw.efSearch = HNSW_BUILD, HNSW_SEARCH
-    task = progress.add_task("linking", total=count)
-    for start in range(0, count, BLOCK):
-        graph.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
-        progress.advance(task, BLOCK)
-    faiss.write_index(graph, str(stage / FAISS))
-    return {"kind": "hnsw", "links": HNSW_LINKS, "build": HNSW_BUILD, "search": HNSW_SEARCH}

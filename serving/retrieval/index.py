@@ -22,8 +22,7 @@ from serving.batching import Batcher
 from serving.protocols import Found
 from serving.retrieval.bm25 import BM25Scores
 from serving.retrieval.dense import Vectors, find_best
-from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
-from serving.retrieval.encoder import BATCH
+from serving.retrieval.embedders import BATCH, Embedder, is_made_by, open_embedder
 from serving.retrieval.index_folder import INDEX, IndexSettings, PassageStore
 
 RRF_CONSTANT = 60
@@ -55,7 +54,7 @@ class Index:
         self.settings = IndexSettings(**{k: v for k, v in manifest["settings"].items() if k in names})
         self.passages = PassageStore(folder)
         self.bm25 = BM25Scores(folder) if self.settings.sparse else None
-        self.vectors = Vectors(folder, self.settings.faiss, device) if self.settings.dense else None
+        self.vectors = Vectors(folder, device) if self.settings.dense else None
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None) -> Index:

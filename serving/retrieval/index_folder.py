@@ -35,7 +35,6 @@ INDEX = FolderKind(
     "revelator index build FILES --out DIR",
 )
 Kind = Literal["bm25", "dense", "hybrid"]
-Faiss = Literal["flat", "hnsw"]
 
 
 @dataclass(frozen=True)
@@ -43,11 +42,10 @@ class IndexSettings:
     """`kind`: which scores the index holds; hybrid holds both.
 
     BM25: `k1`, `b`, and `title_weight`, how often a title is counted. Dense: `model` (`minilm`, a folder or a Hub id of
-    a sentence-transformers model), `max_tokens` of a passage (0: the model's own limit), and `faiss`, how nearest
-    vectors are found. With `embeddings`, the address of an OpenAI-compatible endpoint, `model` is the name of a model
-    there. `query_prefix` and `document_prefix` stand before each text, as some models want it. `detokenize` sets
-    punctuation that stands apart. Documents are cut into passages of at most `chunk` tokens, of which `overlap` are the
-    last of the passage before.
+    a sentence-transformers model) and `max_tokens` of a passage (0: the model's own limit). With `embeddings`, the
+    address of an OpenAI-compatible endpoint, `model` is the name of a model there. `query_prefix` and `document_prefix`
+    stand before each text, as some models want it. `detokenize` sets punctuation that stands apart. Documents are cut
+    into passages of at most `chunk` tokens, of which `overlap` are the last of the passage before.
     """
 
     k1: float = 1.2
@@ -57,7 +55,6 @@ class IndexSettings:
     kind: Kind = "bm25"
     model: str = ""
     max_tokens: int = 0
-    faiss: Faiss = "flat"
     chunk: int = SIZE
     overlap: int = OVERLAP
     embeddings: str = ""

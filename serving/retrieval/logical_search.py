@@ -1,31 +1,78 @@
-"""A logical query over an index: terms embedded in one batch, every document scored by one matrix product, composed.
+"""Logical retrieval (ITLR, Faltings, Wei and Bao 2024): a query's operators compose its terms' scores.
 
-A calibration turns scores into probabilities that a document is about a term: σ((s - τ)·λ) (ITLR, appendix E).
+Terms are embedded in one batch, and every document is scored by one matrix product. A score of a term is brought to
+[0, 1] before: cosines below 0 are 0, BM25 is divided by the term's best score in the corpus, and a calibration turns
+scores into probabilities that a document is about a term: σ((s - τ)·λ) (appendix E).
+
+NOT is carried down to the terms first (De Morgan): composed as it stands, 1 - (x + y) can be negative, and the product
+of two such parts would rank highest what the query excludes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from functools import cached_property, reduce
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import Field, FiniteFloat
+from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, StrictBool, ValidationError
 
+from revelator.config import Strict, check_config, find_first_fault
 from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest
+from revelator.files import write_json
 from revelator.plans import logic
 from revelator.plans.faults import fault
-from revelator.plans.logic import Query
+from revelator.plans.logic import And, Not, Query, Term, move_negations_inwards
 from revelator.scores import fit_logistic
 from revelator.trace import Passage
 from serving.retrieval.dense import compute_products, find_best
 from serving.retrieval.index import Index
-from serving.retrieval.logic import DEFAULT, Operators, compose
 
 POSITIVES = NEGATIVES = 20  # documents a term, as in the paper
+SMALLEST = 1e-3  # under 1/x, what a score of 0 counts as
+LABEL = 'each line is one JSON object: {"term": "gene therapy", "passage": "its id", "relevant": true}'
 Source = Literal["dense", "bm25", "both"]
+Conjunction = Literal["product", "sum", "min"]
+Disjunction = Literal["sum", "max"]
+Negation = Literal["complement", "reciprocal"]
+_BINARY: dict[str, Callable[..., np.ndarray]] = {
+    "product": np.multiply,
+    "sum": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+
+class Operators(Strict):
+    """How the scores of terms are combined (ITLR, table 2): AND as x·y, x+y or min; OR as x+y or max; NOT as 1-x or
+    1/x. The default is the paper's."""
+
+    conjunction: Conjunction = "product"
+    disjunction: Disjunction = "sum"
+    negation: Negation = "complement"
+
+
+DEFAULT = Operators()
+
+
+def compose(query: Query, scores: Mapping[str, np.ndarray], operators: Operators = DEFAULT) -> np.ndarray:
+    """One score a document, from the scores of each term in [0, 1]; arrays of one shape in, one of that shape out."""
+    return _compose(move_negations_inwards(query), scores, operators)
+
+
+def _compose(query: Query, scores: Mapping[str, np.ndarray], operators: Operators) -> np.ndarray:
+    if isinstance(query, Term):
+        return scores[query.text]
+    if isinstance(query, Not):
+        inner = _compose(query.operand, scores, operators)
+        return 1 - inner if operators.negation == "complement" else 1 / np.maximum(inner, SMALLEST)
+    join = _BINARY[operators.conjunction if isinstance(query, And) else operators.disjunction]
+    return reduce(join, (_compose(operand, scores, operators) for operand in query.operands))
 
 
 @dataclass(frozen=True)
@@ -40,17 +87,18 @@ class Calibration:
         return 1 / (1 + np.exp(np.clip((self.threshold - scores) * self.slope, -60, 60)))
 
 
-@dataclass(frozen=True)
-class Calibrations:
-    """One calibration for each term that was labelled, and `general`, of all labels, for every other.
+class Calibrations(Strict):
+    """The file of `revelator index calibrate`: a calibration for each term that was labelled, and `general`, of all
+    labels, for every other.
 
     They hold for scores of one `source`, and where these are cosines for one model (its digest; "" for BM25).
     """
 
+    format: Literal["revelator-calibration-1"] = "revelator-calibration-1"
     source: Source
     model: str
     general: Calibration
-    terms: Mapping[str, Calibration]
+    terms: dict[str, Calibration]
 
     def of(self, term: str) -> Calibration:
         return self.terms.get(term, self.general)
@@ -83,20 +131,47 @@ def calibrate_unlabelled(scores: np.ndarray) -> Calibration:
     return fit_calibration(scores[chosen], np.arange(len(chosen)) < positives)
 
 
-@dataclass(frozen=True)
-class LogicalSettings:
-    """How a logical query is run.
+def read_calibrations(path: Path) -> Calibrations:
+    """A file of calibrations. Raises ArtifactError."""
+    hint = "make it with `revelator index calibrate DIR LABELS.jsonl --out FILE`"
+    try:
+        return Calibrations.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ArtifactError(f"the calibration cannot be read: {error.strerror}", where=str(path), hint=hint) from error
+    except ValidationError as error:
+        raise ArtifactError("not a calibration of this version", where=str(path), hint=hint) from error
 
-    `source`: cosines, BM25, or the mean of both; None takes what the index has. `calibration`: one for all terms, one
-    by term, or `"self"` for one fitted on each term's own best documents (`calibrate_unlabelled`).
-    """
 
-    operators: Operators = DEFAULT
-    source: Source | None = None
-    calibration: Calibration | Calibrations | Literal["none", "self"] = "none"
+class LogicalSettings(Operators):
+    """How logical queries are run: by which operators, by which scores of terms, and how these are calibrated."""
+
+    source: Source | None = None  # cosines, BM25, or the mean of both (default: cosines where the index has vectors)
+    calibration: Literal["none", "self"] | Path = "none"  # `self`: by each term's own best documents; or a file
+
+    @cached_property
+    def fitted(self) -> Calibrations | None:
+        """What the file says, where the calibration is one. Raises ArtifactError."""
+        return read_calibrations(self.calibration) if isinstance(self.calibration, Path) else None
+
+    def resolve(self, base: Path = Path()) -> LogicalSettings:
+        """The same with its file, which a relative path names from `base`. Raises ArtifactError for one that is no
+        calibration."""
+        if not isinstance(self.calibration, Path):
+            return self
+        found = self.model_copy(update={"calibration": (base / self.calibration).resolve()})
+        assert found.fitted
+        return found
 
 
 _DEFAULTS = LogicalSettings()
+
+
+def read_logical_options(options: Sequence[str]) -> LogicalSettings | None:
+    """What `--logic NAME=VALUE` says; None without any. Raises ConfigError and ArtifactError."""
+    if wrong := [text for text in options if "=" not in text]:
+        raise ConfigError(f"not NAME=VALUE: {wrong[0]!r}", where="--logic", hint="--logic negation=reciprocal")
+    settings = check_config(dict(text.split("=", 1) for text in options), LogicalSettings, "--logic").resolve()
+    return settings if options else None
 
 
 def search_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> list[Passage]:
@@ -124,7 +199,7 @@ def rank_logical(
     query = read_query(query)
     if k < 1:
         raise InvalidRequest(f"k must be 1 or more, not {k}")
-    source = _check_source(index, settings)
+    source = choose_source(index, settings)
     terms = logic.terms(query)
     cosines = None
     if source != "bm25":
@@ -133,23 +208,19 @@ def rank_logical(
     scores = {}
     for i, term in enumerate(terms):
         raw = compute_raw_scores(index, term, None if cosines is None else cosines[i], source)
-        scores[term] = _calibrate(term, raw, settings.calibration)
-    total = compose(query, scores, settings.operators)
+        scores[term] = _calibrate(term, raw, settings)
+    total = compose(query, scores, settings)
     chosen = find_best(total, k)
     chosen = chosen[total[chosen] > 0]
     return total[chosen], chosen
 
 
-def choose_source(index: Index, source: Source | None) -> Source:
-    """The scores that are taken where none are named: cosines if the index has vectors."""
-    return source or ("dense" if index.vectors is not None else "bm25")
-
-
-def _check_source(index: Index, settings: LogicalSettings) -> Source:
-    """The scores to take, which a calibration that was fitted on labels fits."""
-    if not isinstance(settings.calibration, Calibrations):
-        return choose_source(index, settings.source)
-    fitted = settings.calibration
+def choose_source(index: Index, settings: LogicalSettings = _DEFAULTS) -> Source:
+    """The scores to take: those that are named, or that a file of calibrations fits, or cosines if the index has
+    vectors. Raises ConfigError and ArtifactError for a calibration of other scores."""
+    fitted = settings.fitted
+    if fitted is None:
+        return settings.source or ("dense" if index.vectors is not None else "bm25")
     source = settings.source or fitted.source
     if fitted.source != source:
         hint = f"take source {fitted.source}, or calibrate anew"
@@ -188,18 +259,11 @@ def compute_raw_scores(
     return parts[0] if len(parts) == 1 else (parts[0] + parts[1]) / 2
 
 
-def _calibrate(
-    term: str, scores: np.ndarray, calibration: Calibration | Calibrations | Literal["none", "self"]
-) -> np.ndarray:
-    """Scores in [0, 1] by the calibration that is given, or none."""
-    match calibration:
-        case "none":
-            return np.clip(scores, 0, 1)
-        case "self":
-            return calibrate_unlabelled(scores)(scores)
-        case Calibrations():
-            return calibration.of(term)(scores)
-    return calibration(scores)
+def _calibrate(term: str, scores: np.ndarray, settings: LogicalSettings) -> np.ndarray:
+    """Scores in [0, 1], as the settings say."""
+    if settings.fitted:
+        return settings.fitted.of(term)(scores)
+    return calibrate_unlabelled(scores)(scores) if settings.calibration == "self" else np.clip(scores, 0, 1)
 
 
 def compute_sparse_scores(index: Index, term: str) -> np.ndarray:
@@ -210,3 +274,91 @@ def compute_sparse_scores(index: Index, term: str) -> np.ndarray:
         )
     scores = index.bm25.score(term)
     return scores / max(float(scores.max(initial=0)), 1e-9)
+
+
+# ---- labelled passages → calibrations
+
+
+def _check_term(term: str) -> str:
+    if not any(map(str.isalnum, term)):
+        raise ValueError("it holds no word")
+    return term
+
+
+class Label(BaseModel):
+    """Whether a passage is about a term; `where` is the place in the file that says so."""
+
+    term: Annotated[str, AfterValidator(_check_term)]
+    passage: Annotated[str, Field(coerce_numbers_to_str=True)]
+    relevant: StrictBool
+    where: str = ""
+
+
+def read_labels(path: Path) -> list[Label]:
+    """The labels of a file of JSON lines. Raises DataError with the line."""
+    labels: dict[tuple[str, str], Label] = {}
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    label = _read_label(line, f"{path}:{number}")
+                    before = labels.setdefault((label.term, label.passage), label)
+                    if before is not label:
+                        message = f"passage {label.passage!r} has a label for this term already at {before.where}"
+                        raise DataError(message, where=label.where)
+    except OSError as error:
+        raise DataError(f"the labels cannot be read: {error.strerror}", where=str(path)) from error
+    if len({label.relevant for label in labels.values()}) < 2:
+        raise DataError("a calibration needs labels of both kinds", where=str(path), hint=LABEL)
+    return list(labels.values())
+
+
+def _read_label(line: bytes, where: str) -> Label:
+    try:
+        return Label.model_validate_json(line).model_copy(update={"where": where})
+    except ValidationError as error:
+        field, reason = find_first_fault(error)
+        raise DataError(f"`{field}`: {reason}" if field else reason, where=where, hint=LABEL) from error
+
+
+def fit_calibrations(index: Index, labels: Sequence[Label], source: Source | None = None) -> Calibrations:
+    """A calibration for all terms, and one for each term that has labels of both kinds.
+
+    Raises DataError for a passage that the index does not hold, ConfigError for scores that it does not hold.
+    """
+    source = source or choose_source(index)
+    places, labelled = _find_places(index, labels), defaultdict(list)
+    for label in labels:
+        labelled[label.term].append(label)
+    vectors, matrix = embed_terms(index, list(labelled)) if source != "bm25" else (None, np.empty(0))
+    scores, fitted = [], {}
+    for number, (term, own) in enumerate(labelled.items()):
+        at, truth = np.array([places[label.passage] for label in own]), [label.relevant for label in own]
+        cosines = None if vectors is None else matrix[at] @ vectors[number]
+        scores.append(compute_raw_scores(index, term, cosines, source, at))
+        if len(set(truth)) == 2:
+            fitted[term] = fit_calibration(scores[-1], truth)
+    truths = [label.relevant for own in labelled.values() for label in own]
+    model = index.manifest["model"]["digest"] if source != "bm25" else ""
+    general = fit_calibration(np.concatenate(scores), truths)
+    return Calibrations(source=source, model=model, general=general, terms=fitted)
+
+
+def _find_places(index: Index, labels: Sequence[Label]) -> dict[str, int]:
+    """The position of each labelled passage: one reading of the store, which finds passages by position alone."""
+    wanted = {label.passage for label in labels}
+    places: dict[str, int] = {}
+    for position in range(len(index)):
+        if (name := index.passages[position].id) in wanted:
+            places[name] = position
+            if len(places) == len(wanted):
+                return places
+    missing = next(label for label in labels if label.passage not in places)
+    raise DataError(f"the index holds no passage {missing.passage!r}", where=missing.where)
+
+
+def write_calibrations(path: Path, fitted: Calibrations) -> dict[str, Any]:
+    """Writes the file of `--calibration`, and returns what it says."""
+    described = fitted.model_dump(mode="json")
+    write_json(path, described)
+    return described

@@ -28,7 +28,7 @@ from serving.models.releases import VersionContents, read_release
 from serving.models.vllm import FACTS_FILE
 from serving.models.vllm import MODEL as VLLM
 from serving.protocols import MergePolicy, Writing
-from serving.retrieval.logical_config import LogicalConfig
+from serving.retrieval.logical_search import LogicalSettings
 
 EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
@@ -81,7 +81,7 @@ class Settings:
     planner: PlannerConfig | Literal["deployed"] | None = None  # an endpoint, or the release
     max_in_flight: int | None = None
     decoding: str | None = None  # how the revelator writes plans: beams, grammar or free
-    logic: LogicalConfig | None = None  # how logical queries are run
+    logic: LogicalSettings | None = None  # how logical queries are run
     sources: Path | None = None  # file that names the knowledge sources; None: the index alone
     limits: Mapping[str, float] | None = None  # of revelator.limits.Limits: lower ones than its defaults
     merge: MergePolicy | None = None  # who makes the answer of the answers of parts

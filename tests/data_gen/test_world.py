@@ -14,9 +14,9 @@ import yaml
 from click.testing import CliRunner
 
 from data_gen.questions import OPERATIONS, AnnotatedQuestion
-from data_gen.world.blend import blend
 from data_gen.world.generate import generate
 from data_gen.world.graph import load_relations
+from data_gen.world.sources import blend
 from data_gen.world.terms import AskedTerm, echo_wording
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError, RevelatorError
@@ -316,7 +316,7 @@ def test_what_a_question_says_of_a_thing_decides_how_the_plan_asks_for_it(relati
 
 def test_a_question_of_the_same_words_about_other_names_has_the_same_plan(tmp_path: Path) -> None:
     """But for the few whose words leave open what kind of thing the name is."""
-    generate(12_000, 11, tmp_path / "w", routes=["complex", "compound"])
+    generate(6_000, 11, tmp_path / "w", routes=["complex", "compound"])
     plans: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for question in World(tmp_path / "w").questions:
         assert question.expression is not None

@@ -16,7 +16,6 @@ from revelator.trace import Trace
 from serving.executor.executor import Executor
 from serving.knowledge.sources import Sources, TextSource
 from serving.retrieval import Index
-from serving.retrieval.logic import Operators
 from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
 from tests.serving.executor.world import Toy
 
@@ -105,7 +104,7 @@ async def test_operators_are_those_that_were_chosen(index: Path) -> None:
     query, opened = '"film" AND "director"', Index.open(index)
     ways = [{}, {"conjunction": "sum"}, {"conjunction": "min"}, {"negation": "reciprocal"}]
     found = [
-        await LogicalRetriever(opened, LogicalSettings(Operators(**way))).search(query, 6)  # type: ignore[arg-type]
+        await LogicalRetriever(opened, LogicalSettings(**way)).search(query, 6)  # type: ignore[arg-type]
         for way in ways
     ]
     assert len({tuple(passage.score for passage in passages) for passages in found[:3]}) == 3

@@ -22,9 +22,7 @@ from serving.knowledge.sources import Sources, TextSource
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.generators import EndpointGenerator
 from serving.protocols import Completion
-from serving.retrieval.logic import Operators
-from serving.retrieval.logical_config import LogicalConfig, read_logical_options
-from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
+from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings, read_logical_options
 from serving.triton.repository import Settings, choose_parameters, lay_out
 from tests.conftest import Endpoint
 from tests.serving.executor.world import Toy
@@ -270,7 +268,7 @@ def test_a_text_source_runs_logical_queries_with_operators_and_calibration_of_it
     path.write_text(f"sources: [{{kind: text, index: {index}, logical: {{negation: reciprocal, calibration: self}}}}]")
     [source] = open_sources(path).all
     assert isinstance(source, TextSource) and isinstance(source.logical, LogicalRetriever)
-    assert source.logical.settings == LogicalSettings(Operators(negation="reciprocal"), calibration="self")
+    assert source.logical.settings == LogicalSettings(negation="reciprocal", calibration="self")
     path.write_text(f"sources: [{{kind: text, index: {index}, logical: {{calibration: none.json}}}}]")
     with pytest.raises(ArtifactError, match="the calibration cannot be read"):
         open_sources(path)
@@ -284,7 +282,7 @@ def test_the_served_index_runs_logical_queries_as_the_deployment_says(tmp_path: 
     how = read_logical_options(["negation=reciprocal", "calibration=self"])
     lay_out(tmp_path, Settings(index=index, logic=how))
     recorded = choose_parameters(tmp_path, Settings(index=index))["retriever"]["logic"]
-    assert LogicalConfig.model_validate_json(recorded).read().operators.negation == "reciprocal"
+    assert LogicalSettings.model_validate_json(recorded).negation == "reciprocal"
     with pytest.raises(ConfigError, match="negation"):
         read_logical_options(["negation=never"])
     with pytest.raises(ConfigError, match="not NAME=VALUE"):

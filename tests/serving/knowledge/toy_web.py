@@ -83,7 +83,7 @@ def serving_web() -> Iterator[Web]:
     web = Web()
     with ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"web": web})) as server:
         server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()  # seconds between polls
         web.url = f"http://127.0.0.1:{server.server_port}"
         yield web
         for reply in web.replies.values():
