@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from serving.models.decoding import Beams, Constraint, Marks, add_noise, pick_best_tokens, raise_if_cancelled
+from serving.models.decoding import Beams, Constraint, add_noise, pick_best_tokens, raise_if_cancelled
 from serving.models.graph import open_session
 from serving.models.onnx_graph import PREFIX, build_graph
 from serving.models.packing import Pack
@@ -100,7 +100,6 @@ class OnnxModel:
         end_id: int,
         width: int,
         cancelled: Callable[[], bool],
-        marks: Marks | None = None,
     ) -> list[list[list[int]]]:
         """Returns for each row up to `width` continuations that end within `max_new_tokens`, likeliest first (`Beams`).
 
@@ -111,7 +110,7 @@ class OnnxModel:
         kept = mask.numpy().astype(bool)
         lengths = kept.sum(1)
         logits, past = self._read_prompts(ids.numpy(), kept, cancelled)
-        beams = Beams(len(ids), width, end_id, marks)
+        beams = Beams(len(ids), width, end_id)
         parents = np.array(beams.step(logits.repeat_interleave(width, 0)))
         seen = np.repeat(kept[:, None], width, 1)  # (rows, beams, tokens)
         for number in range(max_new_tokens - 1):
