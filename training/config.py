@@ -115,12 +115,6 @@ class AdapterConfig(Settings):
     log_every: int = Field(10, ge=1)
     save_every: int = Field(100, ge=1)
     evaluation: Evaluation = Field(default_factory=lambda: Evaluation.model_validate({}))
-    tasks: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(TASKS, 1.0))  # weights
-
-    @field_validator("tasks")
-    @classmethod
-    def _check_tasks(cls, tasks: dict[str, float]) -> dict[str, float]:
-        return check_weights(tasks, TASKS, "task")
 
     def digest_inputs(self) -> dict[str, str]:
         """Digests what is read beside base and set; "" for what is gone."""
@@ -141,25 +135,28 @@ class FineTuneConfig(AdapterConfig):
     Lengths are in tokens."""
 
     stage: Literal["sft"] = "sft"
+    tasks: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(TASKS, 1.0))  # weights
     max_length: int = Field(512, ge=16)
     lost_rows_limit: float = Field(0.01, ge=0, le=1)  # largest share of a task's rows longer than `max_length`
     sampling_temperature: float | None = Field(None, gt=0, allow_inf_nan=False)  # None: weights alone are shares
     lora: Lora = Field(default_factory=lambda: Lora.model_validate({}))
 
+    @field_validator("tasks")
+    @classmethod
+    def _check_tasks(cls, tasks: dict[str, float]) -> dict[str, float]:
+        return check_weights(tasks, TASKS, "task")
+
 
 class GrpoConfig(AdapterConfig):
     """GRPO on top of an adapter (training.grpo). A step takes `global_batch` rollouts, `completions` of each prompt.
 
-    `world` is the world (or its questions.jsonl) over which plans are executed for the reward `executed`. `hard` keeps,
-    of the executable plans, those with a group, with five leaves or more, or (given a world) with fan-out; other tasks
-    keep all rows. `kl` weighs the distance from the adapter that it began with. `rewards` weighs those of
-    training.rewards: without it every reward but `executed`, which needs a world, weighs 1; with it only the named
-    rewards count.
+    `world` is the world (or its questions.jsonl) over which plans are executed for the reward `executed`. `kl` weighs
+    the distance from the adapter that it began with. `rewards` weighs those of training.rewards: without it every
+    reward but `executed`, which needs a world, weighs 1; with it only the named rewards count.
     """
 
     stage: Literal["grpo"]
     world: Path | None = None
-    hard: bool = True
     completions: int = Field(8, ge=2)
     temperature: float = Field(1.0, gt=0)
     max_new_tokens: int = Field(128, ge=1)

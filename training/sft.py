@@ -83,7 +83,7 @@ class SftInputs(Inputs):
             f"{len(self.tokens):,} training rows ({sum(self.lost.values())} too long), {len(self.dev):,} dev rows; "
             f"{config.steps} steps of {config.global_batch} rows of {mean:.0f} tokens on average"
         )
-        if none := sorted({task for task, weight in config.tasks.items() if weight} - set(self.tokens.tasks)):
+        if none := sorted({task for task, weight in config.tasks.items() if weight} - self.tasks):
             text += f"\nno rows of {', '.join(none)}: the steps go to the other tasks"
         return text
 
@@ -117,6 +117,7 @@ def read_inputs(config: FineTuneConfig) -> SftInputs:
         base=base,
         base_digest=digest,
         manifest=manifest,
+        tasks=set(tokens.tasks),
         tokenizer=tokenizer,
         tokens=tokens,
         order=order,

@@ -54,6 +54,7 @@ class Inputs(ABC):
     base: Path
     base_digest: str
     manifest: dict[str, Any]
+    tasks: set[str]  # that the training teaches
     tokenizer: PreTrainedTokenizerBase
     adapter: Path | None = None  # that it goes on from
 
@@ -167,8 +168,7 @@ def _track_training(
                 report.figures |= figures
                 mlflow.log_metrics(figures, step=config.steps)
                 console.print("  ".join(f"{name} {value:.4g}" for name, value in figures.items()), highlight=False)
-            taught = {task for task in inputs.manifest["counts"]["task"]["train"] if config.tasks.get(task)}
-            tasks = taught | list_learned_tasks(inputs.base, inputs.adapter)
+            tasks = inputs.tasks | list_learned_tasks(inputs.base, inputs.adapter)
             return complete_adapter(folder, config, inputs.tokenizer, tasks, run_id=run_id, **digests)
 
 
