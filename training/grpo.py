@@ -71,10 +71,9 @@ class GrpoInputs(Inputs):
 
 def read_inputs(config: GrpoConfig) -> GrpoInputs:
     """Reads base, adapter, set and world. Raises an error of revelator.errors for whatever does not fit."""
-    needed = {"--set": config.set_folder, "--out": config.out, "--adapter": config.adapter}
-    if missing := [option for option, value in needed.items() if value is None]:
-        raise ConfigError(f"{', '.join(missing)} must be given", hint="there, or in the configuration")
-    assert config.set_folder and config.adapter
+    assert config.set_folder
+    if config.adapter is None:
+        raise ConfigError("--adapter must be given", hint="there, or in the configuration")
     base = find_base(config.base)
     before = verify_adapter(config.adapter, base)
     manifest = verify_set(config.set_folder)

@@ -90,8 +90,7 @@ class SftInputs(Inputs):
 
 def read_inputs(config: FineTuneConfig) -> SftInputs:
     """Reads base, set and tokens. Raises an error of revelator.errors for whatever does not fit."""
-    if config.set_folder is None or config.out is None:
-        raise ConfigError("set_folder and out must be given", hint="run `revelator train`, or write both in the file")
+    assert config.set_folder
     base = find_base(config.base)
     if config.adapter:
         verify_adapter(config.adapter, base)

@@ -29,6 +29,7 @@ from transformers import (
 
 from revelator import registry
 from revelator.artifact import MANIFEST, AdapterManifest, explain_full_disk, list_learned_tasks, verify_files
+from revelator.errors import ConfigError
 from revelator.files import staged_folder
 from training.checkpoints import (
     clear_work,
@@ -140,7 +141,10 @@ def _find_finished(config: AdapterConfig, identity: dict) -> AdapterManifest | N
     if not (config.out / MANIFEST).is_file():
         return None
     manifest = verify_files(config.out)
-    made: Any = load_config(config.out / "config.yaml")
+    try:
+        made: Any = load_config(config.out / "config.yaml")
+    except ConfigError:  # of a release with other fields
+        return None
     if made.stage != config.stage:
         return None
     digests = {"base_digest": manifest.base_digest, "data_digest": manifest.data_digest} | made.digest_inputs()
