@@ -1,6 +1,7 @@
 """GRPO end to end on a toy: the adapter that it leaves, its curves, resumption after kill -9, and every refusal."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -53,9 +54,12 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(base: Path, set_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+def trained(
+    base: Path, set_folder: Path, empty_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Trained]:
     """An adapter that has learnt enough to be right now and then, and what GRPO made of it."""
     home = tmp_path_factory.mktemp("home")
+    shutil.copy(empty_store, home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REVELATOR_HOME", str(home))
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -100,7 +104,8 @@ def test_resuming_what_is_finished_trains_nothing_again(trained: Trained) -> Non
     assert sha256_file(Path(trained.result["adapter"]) / "manifest.json") == before
 
 
-def test_a_run_that_was_killed_resumes_to_the_same_adapter(trained: Trained, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_resumes_to_the_same_adapter(trained: Trained, empty_store: Path, tmp_path: Path) -> None:
+    shutil.copy(empty_store, tmp_path)
     path = tmp_path / "toy.yaml"
     path.write_text(json.dumps(SETTINGS))
     command = [str(PROGRAM), "train", str(path), "--home", str(tmp_path), "--out", str(tmp_path / "a"), "--json"]
