@@ -11,7 +11,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from revelator.artifact import MANIFEST
-from revelator.config import FilePath, Strict, check_config, read_yaml
+from revelator.config import Strict, check_config, read_yaml
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
 from revelator.tasks import TASKS
@@ -28,8 +28,6 @@ PRETRAINING_SHARES = {
     "route": 0.03,
     "relevance": 0.10,
     "end": 0.02,
-    "text": 0.01,
-    "copy": 0.02,
 }
 
 
@@ -188,8 +186,8 @@ class PretrainConfig(Settings):
     from the published MiniLM (`base: minilm`), or on from another `base`.
 
     It ends after `minutes` or `steps`, whichever comes first. `sets` are instruction sets; one that is named twice
-    counts twice. `text` is a JSONL corpus of titles and texts. `rows` is the number of rows drawn into the mixture, by
-    `shares` of tasks, `text` and `copy` (drills that copy titles). The highest learning rate is `rate` times 2e-3.
+    counts twice. `rows` is the number of rows drawn into the mixture, by `shares` of tasks. The highest learning rate
+    is `rate` times 2e-3.
     """
 
     stage: Literal["pretrain"]
@@ -198,7 +196,6 @@ class PretrainConfig(Settings):
     steps: int = Field(1_000_000, ge=1)
     processes: Literal[1] = 1
     sets: tuple[Path, ...] = ()
-    text: FilePath | None = None
     minutes: float = Field(75.0, gt=0)
     rows: int = Field(400_000, ge=1)
     batch_tokens: int = Field(6144, ge=448)
@@ -210,18 +207,11 @@ class PretrainConfig(Settings):
     @field_validator("shares")
     @classmethod
     def _check_shares(cls, shares: dict[str, float]) -> dict[str, float]:
-        if not any(shares.get(task) for task in TASKS):
-            raise ValueError("one share of a task must be above zero")
-        return check_weights(shares, (*TASKS, "text", "copy"), "kind of rows")
+        return check_weights(shares, TASKS, "task")
 
     @property
     def starts_from_minilm(self) -> bool:
         return self.base == "minilm"
-
-    @property
-    def reads_text(self) -> bool:
-        """Whether `text` is needed: for rows of it, drills with its titles, or the tokenizer of a base from scratch."""
-        return self.base is None or any(self.shares.get(kind) for kind in ("text", "copy"))
 
 
 class ReaderConfig(Settings):
