@@ -13,12 +13,10 @@ from typing import Any
 
 import click
 
-from revelator import registry
 from revelator.artifact import MANIFEST, TRAINING, explain_full_disk, find_base, read_manifest
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.minilm import fetch_minilm
 from revelator.options import AS_JSON, FOLDER, HOME, URI
-from revelator.registry import NAME
 from revelator.rows import find_plan_fault, verify_set
 from training.checkpoints import RUN, find_checkpoint, lock_work
 from training.config import (
@@ -30,6 +28,7 @@ from training.config import (
     find_config,
     load_config,
 )
+from training.export import find_adapter
 from training.launch import launch
 
 MADE = {  # by stage: what it makes, and a file by which that is known
@@ -108,7 +107,7 @@ def train(
     if find_spec("accelerate") is None:  # training runs in a process of its own, whose error would be a traceback
         raise ModuleNotFoundError(name="accelerate")
     if adapter is not None:
-        changes["adapter"] = _find_adapter(adapter, home, tracking_uri)
+        changes["adapter"] = find_adapter(adapter, home, tracking_uri)
     settings = _resolve(config, sets, rows, out, home, changes)
     began = time.monotonic()
     result = _train_in_work_folder(settings, resume, home, tracking_uri)
@@ -135,13 +134,6 @@ def train(
         click.echo(f"next: revelator model promote --home {home} --version {result['version']}{store}")
 
 
-def _find_adapter(adapter: str, home: Path, tracking_uri: str | None) -> Path:
-    if Path(adapter).is_dir():
-        return Path(adapter)
-    registry.connect(tracking_uri, home, must_exist=True)
-    return registry.fetch(registry.resolve(NAME, adapter), home)
-
-
 def _resolve(
     config: str,
     sets: tuple[Path, ...],
@@ -154,15 +146,15 @@ def _resolve(
     path = find_config(config)
     plain = load_config(path)
     if isinstance(plain, ReaderConfig):
-        changes = {**changes, "rows": rows or None, "set_folder": next(iter(sets), None)}
+        changes |= {"rows": rows or None, "set_folder": next(iter(sets), None)}
     elif rows:
         raise ConfigError(f"stage {plain.stage} reads no rows for reading", where="--rows", hint="leave it out")
     elif isinstance(plain, PretrainConfig):
-        changes = {**changes, "sets": sets or None}
+        changes["sets"] = sets or None
     elif len(sets) > 1:
         raise ConfigError(f"stage {plain.stage} trains on one set", where="--set", hint="name one")
     else:
-        changes = {**changes, "set_folder": next(iter(sets), None)}
+        changes["set_folder"] = next(iter(sets), None)
         if processes := changes.get("processes"):
             changes["gradient_accumulation"] = plain.accumulate_over(processes)
     settings = load_config(path, **changes, out=out or plain.out or home / f"{MADE[plain.stage][0]}s" / path.stem)

@@ -11,7 +11,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from revelator.artifact import MANIFEST
-from revelator.config import FilePath, Strict, check_config, read_yaml
+from revelator.config import Strict, check_config, read_yaml
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
 from revelator.tasks import TASKS
@@ -28,8 +28,6 @@ PRETRAINING_SHARES = {
     "route": 0.03,
     "relevance": 0.10,
     "end": 0.02,
-    "text": 0.01,
-    "copy": 0.02,
 }
 
 
@@ -115,12 +113,6 @@ class AdapterConfig(Settings):
     log_every: int = Field(10, ge=1)
     save_every: int = Field(100, ge=1)
     evaluation: Evaluation = Field(default_factory=lambda: Evaluation.model_validate({}))
-    tasks: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(TASKS, 1.0))  # weights
-
-    @field_validator("tasks")
-    @classmethod
-    def _check_tasks(cls, tasks: dict[str, float]) -> dict[str, float]:
-        return check_weights(tasks, TASKS, "task")
 
     def digest_inputs(self) -> dict[str, str]:
         """Digests what is read beside base and set; "" for what is gone."""
@@ -141,25 +133,28 @@ class FineTuneConfig(AdapterConfig):
     Lengths are in tokens."""
 
     stage: Literal["sft"] = "sft"
+    tasks: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(TASKS, 1.0))  # weights
     max_length: int = Field(512, ge=16)
     lost_rows_limit: float = Field(0.01, ge=0, le=1)  # largest share of a task's rows longer than `max_length`
     sampling_temperature: float | None = Field(None, gt=0, allow_inf_nan=False)  # None: weights alone are shares
     lora: Lora = Field(default_factory=lambda: Lora.model_validate({}))
 
+    @field_validator("tasks")
+    @classmethod
+    def _check_tasks(cls, tasks: dict[str, float]) -> dict[str, float]:
+        return check_weights(tasks, TASKS, "task")
+
 
 class GrpoConfig(AdapterConfig):
     """GRPO on top of an adapter (training.grpo). A step takes `global_batch` rollouts, `completions` of each prompt.
 
-    `world` is the world (or its questions.jsonl) over which plans are executed for the reward `executed`. `hard` keeps,
-    of the executable plans, those with a group, with five leaves or more, or (given a world) with fan-out; other tasks
-    keep all rows. `kl` weighs the distance from the adapter that it began with. `rewards` weighs those of
-    training.rewards: without it every reward but `executed`, which needs a world, weighs 1; with it only the named
-    rewards count.
+    `world` is the world (or its questions.jsonl) over which plans are executed for the reward `executed`. `kl` weighs
+    the distance from the adapter that it began with. `rewards` weighs those of training.rewards: without it every
+    reward but `executed`, which needs a world, weighs 1; with it only the named rewards count.
     """
 
     stage: Literal["grpo"]
     world: Path | None = None
-    hard: bool = True
     completions: int = Field(8, ge=2)
     temperature: float = Field(1.0, gt=0)
     max_new_tokens: int = Field(128, ge=1)
@@ -191,8 +186,8 @@ class PretrainConfig(Settings):
     from the published MiniLM (`base: minilm`), or on from another `base`.
 
     It ends after `minutes` or `steps`, whichever comes first. `sets` are instruction sets; one that is named twice
-    counts twice. `text` is a JSONL corpus of titles and texts. `rows` is the number of rows drawn into the mixture, by
-    `shares` of tasks, `text` and `copy` (drills that copy titles). The highest learning rate is `rate` times 2e-3.
+    counts twice. `rows` is the number of rows drawn into the mixture, by `shares` of tasks. The highest learning rate
+    is `rate` times 2e-3.
     """
 
     stage: Literal["pretrain"]
@@ -201,7 +196,6 @@ class PretrainConfig(Settings):
     steps: int = Field(1_000_000, ge=1)
     processes: Literal[1] = 1
     sets: tuple[Path, ...] = ()
-    text: FilePath | None = None
     minutes: float = Field(75.0, gt=0)
     rows: int = Field(400_000, ge=1)
     batch_tokens: int = Field(6144, ge=448)
@@ -213,18 +207,11 @@ class PretrainConfig(Settings):
     @field_validator("shares")
     @classmethod
     def _check_shares(cls, shares: dict[str, float]) -> dict[str, float]:
-        if not any(shares.get(task) for task in TASKS):
-            raise ValueError("one share of a task must be above zero")
-        return check_weights(shares, (*TASKS, "text", "copy"), "kind of rows")
+        return check_weights(shares, TASKS, "task")
 
     @property
     def starts_from_minilm(self) -> bool:
         return self.base == "minilm"
-
-    @property
-    def reads_text(self) -> bool:
-        """Whether `text` is needed: for rows of it, drills with its titles, or the tokenizer of a base from scratch."""
-        return self.base is None or any(self.shares.get(kind) for kind in ("text", "copy"))
 
 
 class ReaderConfig(Settings):

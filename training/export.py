@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,7 +12,6 @@ import click
 
 from revelator import registry
 from revelator.artifact import (
-    MANIFEST,
     AdapterManifest,
     explain_full_disk,
     find_base,
@@ -81,6 +79,14 @@ def register_version(config: AdapterConfig, manifest: AdapterManifest, figures: 
     )
 
 
+def find_adapter(adapter: str, home: Path, tracking_uri: str | None) -> Path:
+    """Finds what ADAPTER names: a folder, or a registered version, which is downloaded into the home folder."""
+    if Path(adapter).is_dir():
+        return Path(adapter)
+    registry.connect(tracking_uri, home, must_exist=True)
+    return registry.fetch(registry.resolve(NAME, adapter), home)
+
+
 @click.command()
 @click.argument("adapter", default=CHAMPION)
 @click.option(
@@ -106,13 +112,7 @@ def merge(adapter: str, base: str | None, out: Path, home: Path, tracking_uri: s
         raise ConfigError(
             "something stands there that is no merged model", where=f"--out {out}", hint="name another folder"
         )
-    if (Path(adapter) / MANIFEST).is_file():
-        record = merge_adapter(Path(adapter), base, out)
-    else:
-        registry.connect(tracking_uri, home, must_exist=True)
-        version = registry.resolve(NAME, adapter)
-        with tempfile.TemporaryDirectory() as folder:
-            record = merge_adapter(registry.download(version, Path(folder) / "adapter"), base, out)
+    record = merge_adapter(find_adapter(adapter, home, tracking_uri), base, out)
     if as_json:
         click.echo(json.dumps({"out": str(out), **record}))
     else:

@@ -1,7 +1,8 @@
 """GRPO on top of a LoRA adapter (Shao et al. 2024, section 4.1), by TRL: `stage: grpo` of `revelator train`.
 
 The policy is the base with the adapter, which stays LoRA and is all that learns: what comes out is an adapter folder of
-the same form. Rollouts are sampled without a grammar; what each is worth is in training.rewards.
+the same form. It writes plans whose leaves can be looked up; rollouts are sampled without a grammar, and what each is
+worth is in training.rewards.
 Design notes:
 * The order of prompts is computed before the first step and TRL shuffles nothing, so that a resumed run draws what the
   killed one would have drawn: same adapter, byte for byte, on the same machine and thread count.
@@ -12,9 +13,9 @@ Design notes:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -36,17 +37,14 @@ from trl import GRPOConfig, GRPOTrainer
 
 from revelator.artifact import find_base, verify_adapter
 from revelator.errors import ConfigError, DataError
-from revelator.plans import parse
 from revelator.rows import Row, read_split, sample_rows, verify_set
 from training.base_model import check_base, choose_precision, load_base, load_tokenizer
 from training.config import GrpoConfig
 from training.export import use_lasting_names
-from training.rewards import Answers, has_executable_plans, is_hard, make_reward_functions, read_answers
+from training.rewards import TASK, Answers, make_reward_functions, read_answers
 from training.stage import Inputs, MarkWholeCheckpoints, Stage, make_common_settings, train_adapter
-from training.tokens import draw_rows, tokenise
+from training.tokens import repeat_shuffled, tokenise
 from training.tracking import Report
-
-ROWS_LOOKED_AT = 100  # rows of a task by which it is decided whether a reward fits it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,73 +71,53 @@ class GrpoInputs(Inputs):
 
 def read_inputs(config: GrpoConfig) -> GrpoInputs:
     """Reads base, adapter, set and world. Raises an error of revelator.errors for whatever does not fit."""
-    needed = {"--set": config.set_folder, "--out": config.out, "--adapter": config.adapter}
-    if missing := [option for option, value in needed.items() if value is None]:
-        raise ConfigError(f"{', '.join(missing)} must be given", hint="there, or in the configuration")
-    assert config.set_folder and config.adapter
+    assert config.set_folder
+    if config.adapter is None:
+        raise ConfigError("--adapter must be given", hint="there, or in the configuration")
     base = find_base(config.base)
     before = verify_adapter(config.adapter, base)
     manifest = verify_set(config.set_folder)
     answers = read_answers(config.world) if config.world else {}
+    if config.rewards.get("executed") and not answers:
+        hint = "give --world, the world whose questions the set has; or weigh executed 0"
+        raise ConfigError("the reward `executed` needs a world to run plans over", where="rewards", hint=hint)
     tokenizer = load_tokenizer(base)
-    tasks = {task for task, weight in config.tasks.items() if weight > 0}
-    rows = select_plans(read_split(config.set_folder, "train", tasks), config, answers)
-    rows, longest = select_short_prompts(rows, tokenizer, config.max_prompt)
+    rows, longest = select_short_prompts(
+        read_split(config.set_folder, "train", {TASK.name}), tokenizer, config.max_prompt
+    )
     if not rows:
-        hint = "build the set from more questions, or set hard: false, another `tasks`, a longer max_prompt"
-        raise DataError("no training row fits", where=str(config.set_folder), hint=hint)
-    check_rewards(rows, config, answers)
-    dev = select_plans(read_split(config.set_folder, "dev", set(filter(has_executable_plans, tasks))), config, answers)
-    dev, _ = select_short_prompts(sample_rows(dev, config.evaluation.rows_per_task), tokenizer, config.max_prompt)
+        hint = "build the set from more questions, or set a longer max_prompt"
+        raise DataError(f"no training row of {TASK.name} fits", where=str(config.set_folder), hint=hint)
+    dev = sample_rows(read_split(config.set_folder, "dev", {TASK.name}), config.evaluation.rows_per_task)
+    dev, _ = select_short_prompts(dev, tokenizer, config.max_prompt)
     check_base(base, tokenizer, longest=longest + config.max_new_tokens, highest=0)
     prompts = config.steps * config.global_batch // config.completions
     return GrpoInputs(
         base=base,
         base_digest=before.base_digest,
         manifest=manifest,
+        tasks={TASK.name},
         tokenizer=tokenizer,
         adapter=config.adapter,
         answers=answers,
         rows=rows,
-        order=draw_rows([row.task for row in rows], config.tasks, prompts, Random(config.seed)),
+        order=list(islice(repeat_shuffled(range(len(rows)), Random(config.seed)), prompts)),
         dev=dev,
     )
 
 
-def select_plans(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> list[Row]:
-    """Returns the rows; with `hard`, of those whose plans can be executed only the hard ones."""
-    if not config.hard:
-        return list(rows)
-    return [row for row in rows if not has_executable_plans(row.task) or is_hard(parse(json.loads(row.gold)), answers)]
-
-
-def select_short_prompts(rows: list[Row], tokenizer: PreTrainedTokenizerBase, limit: int) -> tuple[list[Row], int]:
+def select_short_prompts(rows: Sequence[Row], tokenizer: PreTrainedTokenizerBase, limit: int) -> tuple[list[Row], int]:
     """Selects the rows whose prompt has at most `limit` tokens, and returns the length of the longest one."""
     lengths = [tokens.prompt_length for tokens in tokenise(rows, tokenizer)]
     short = [row for row, length in zip(rows, lengths, strict=True) if length <= limit]
     return short, max((length for length in lengths if length <= limit), default=0)
 
 
-def check_rewards(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> None:
-    """Raises ConfigError if a task could not be learnt, or a reward never be earned."""
-    if config.rewards.get("executed") and not answers:
-        hint = "give --world, the world whose questions the set has; or weigh executed 0"
-        raise ConfigError("the reward `executed` needs a world to run plans over", where="rewards", hint=hint)
-    weighed = [name for name, weight in config.rewards.items() if weight]
-    for task in dict.fromkeys(row.task for row in rows):
-        some = [row for row in rows if row.task == task][:ROWS_LOOKED_AT]
-        columns = [row.prompt for row in some], [""] * len(some), [task] * len(some), [row.gold for row in some]
-        earned = [reward(*columns) for reward in make_reward_functions(dict.fromkeys(weighed, 1.0), answers)]
-        if all(value is None for values in earned for value in values):
-            hint = "which reward fits which task: docs/training.md"
-            raise ConfigError(f"no reward of {', '.join(weighed)} fits {task}", where="rewards", hint=hint)
-
-
 def make_trainer(config: GrpoConfig, inputs: GrpoInputs, report: Report) -> GRPOTrainer:
     dtype = choose_precision(config)
     base = load_base(config, inputs.base, dtype)
     chosen = [inputs.rows[i] for i in inputs.order]
-    columns = {"prompt": [r.prompt for r in chosen], "task": [r.task for r in chosen], "gold": [r.gold for r in chosen]}
+    columns = {"prompt": [r.prompt for r in chosen], "gold": [r.gold for r in chosen]}
     rewards: list[Any] = list(make_reward_functions(config.rewards, inputs.answers))
     trainer = GRPOTrainer(
         model=PeftModel.from_pretrained(base, inputs.adapter, is_trainable=True),
@@ -221,7 +199,7 @@ class PlanScores(TrainerCallback):
         for start in range(0, len(self.rows), self.config.evaluation.batch_size):
             part = self.rows[start : start + self.config.evaluation.batch_size]
             prompts = [row.prompt for row in part]
-            columns = prompts, self._write(model, prompts), [row.task for row in part], [row.gold for row in part]
+            columns = prompts, self._write(model, prompts), [row.gold for row in part]
             for own, reward in zip(scores.values(), rewards, strict=True):
                 own += [value for value in reward(*columns) if value is not None]
         figures = {f"dev/{name}": sum(own) / len(own) for name, own in scores.items() if own}

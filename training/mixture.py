@@ -1,15 +1,12 @@
-"""What pre-training reads: rows of instruction sets, running text and copying drills, as tokens with weights.
+"""What pre-training reads: rows of instruction sets, as tokens with weights.
 
 The loss of each token counts with its weight. Prompts count a little, so that questions are learnt as language (a
 prefix language model predicts none of its prompt); completions count fully, and a label (one token) counts as much as
-a short plan. The embedded base's tokenizer is learnt
-from the same text.
+a short plan. The embedded base's tokenizer is learnt from the same rows.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,32 +26,15 @@ WIDTHS = (64, 96, 160, 288, 448)  # batches are padded to one of these: torch.co
 CLOSE_WIDTHS = tuple(range(32, WIDTHS[-1] + 1, 16))  # where nothing is compiled
 PROMPT_WEIGHT = 0.1
 LABEL_WEIGHT = 8.0
-TEXT_WEIGHT = 0.5
 SHORT_DOCUMENTS = 0.5  # of the relevance rows
 DOCUMENT = re.compile(r"(?<=^Document: ).+$", re.MULTILINE)
 END, PAD = "<|end|>", "<|pad|>"
-
-Article = tuple[str, str]  # title, text
 
 
 @dataclass(frozen=True)
 class WeightedTokens:
     tokens: np.ndarray  # int16 ids
     weights: np.ndarray  # float32, same length; weight i is that of predicting token i
-
-
-def read_articles(path: Path) -> Iterator[Article]:
-    """Reads the articles of a JSONL corpus, gzipped or not, and joins tokenised punctuation to its word."""
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-        for line in lines:
-            article = json.loads(line)
-            yield article["title"], _join_punctuation(article["text"])
-
-
-def _join_punctuation(text: str) -> str:
-    for mark in (" ,", " .", " ;", " :", " ?", " !", " )", " 's"):
-        text = text.replace(mark, mark[1:])
-    return text.replace("( ", "(")
 
 
 def draw_rows(folders: Sequence[Path], shares: Mapping[str, float], total: int, random: Random) -> list[Sequence[Row]]:
@@ -77,7 +57,6 @@ def draw_rows(folders: Sequence[Path], shares: Mapping[str, float], total: int, 
 
 def mix_rows(
     sets: Sequence[Sequence[Row]],
-    articles: Sequence[Article],
     tokenizer: PreTrainedTokenizerFast,
     *,
     shares: Mapping[str, float],
@@ -85,7 +64,7 @@ def mix_rows(
     random: Random,
     warn: Callable[[str], object],
 ) -> list[WeightedTokens]:
-    """Mixes `total` rows by `shares` of tasks, `text` and `copy`.
+    """Mixes `total` rows by `shares` of tasks.
 
     The sets that have a task give it equal parts; a set that is too small is repeated. `warn` is called with a
     message about rows that are too long and left out.
@@ -101,10 +80,7 @@ def mix_rows(
             if lost := len(drawn) - len(fitting):
                 warn(f"{task}: {lost:,} of {len(drawn):,} rows are over {WIDTHS[-1]} tokens, left out")
             mixed += [fitting[i % len(fitting)] for i in range(want)]
-    chosen = random.sample(articles, int(total * shares.get("text", 0)))
-    mixed += make_text_rows([f"{title}: {text}" for title, text in chosen], tokenizer, WIDTHS[2])
-    drills = make_copy_rows([t for t, _ in articles], int(total * shares.get("copy", 0)), tokenizer, random)
-    return mixed + [row for row in drills if len(row.tokens) <= WIDTHS[-1]]
+    return mixed
 
 
 def shorten(row: Row, random: Random) -> Row:
@@ -128,30 +104,6 @@ def weigh_rows(rows: Sequence[Row], tokenizer: PreTrainedTokenizerFast, longest:
     return weighted
 
 
-def make_text_rows(texts: list[str], tokenizer: PreTrainedTokenizerFast, longest: int) -> list[WeightedTokens]:
-    """Makes rows of running text, cut at `longest` tokens."""
-    if not texts:
-        return []
-    ids = tokenizer(texts, add_special_tokens=False, truncation=True, max_length=longest)["input_ids"]
-    return [WeightedTokens(np.array(i, np.int16), np.full(len(i), TEXT_WEIGHT, np.float32)) for i in ids if len(i) > 8]
-
-
-def make_copy_rows(
-    titles: list[str], count: int, tokenizer: PreTrainedTokenizerFast, random: Random
-) -> list[WeightedTokens]:
-    """Makes drills: two to five titles, then one to all of them again; only the second half counts."""
-    rows = []
-    for _ in range(count):
-        names = random.sample(titles, random.randint(2, 5))
-        again = random.sample(names, random.randint(1, len(names)))
-        first = tokenizer(f"Question: {', '.join(names)}\nPlan:")["input_ids"]
-        second = tokenizer(f" {' + '.join(again)}", add_special_tokens=False)["input_ids"]
-        tokens = [*first, *second, tokenizer.eos_token_id]
-        weights = [0.0] * (len(first) + 1) + [1.0] * (len(second))
-        rows.append(WeightedTokens(np.array(tokens, np.int16), np.array(weights, np.float32)))
-    return rows
-
-
 def batch_rows(
     rows: list[WeightedTokens], widths: tuple[int, ...], tokens: int, random: Random
 ) -> Iterator[list[WeightedTokens]]:
@@ -168,12 +120,11 @@ def batch_rows(
                 waiting[width] = []
 
 
-def learn_tokenizer(rows: list[Row], articles: list[Article], random: Random) -> PreTrainedTokenizerFast:
-    """Trains the embedded base's tokenizer on a sample of rows and articles."""
+def learn_tokenizer(rows: list[Row], random: Random) -> PreTrainedTokenizerFast:
+    """Trains the embedded base's tokenizer on a sample of rows."""
     sample = random.sample(rows, min(len(rows), 60_000))
-    prose = [f"{title}: {body}" for title, body in random.sample(articles, min(len(articles), 15_000))]
     labels = sorted({label for task in TASKS.values() for label in task.labels or ()})
-    return train_tokenizer([*(row.prompt + row.completion for row in sample), *prose], words=labels)
+    return train_tokenizer([row.prompt + row.completion for row in sample], words=labels)
 
 
 def train_tokenizer(texts: Iterable[str], *, words: Iterable[str], size: int = 4096) -> PreTrainedTokenizerFast:

@@ -7,14 +7,13 @@ With a `rate` of 0.25 the loss stood at 0.81 after 180 steps, at the full rate a
 Design notes, each with its number (2 cores at 2.5 GHz, AVX-512, no bf16 units):
 * fp32 under torch.compile: 4,255 tokens/s against 2,194 eager and 869 in bf16 autocast (one run, beside
   other work). Shapes are fixed to a few widths, one compiled graph each.
-* On a core with AVX512-BF16, `precision: bf16`: passes in bf16 over a copy of the fp32 weights, 2.2 s of processor
-  time for 6,144 positions against 3.3 s in compiled fp32 (median of 4, beside other work); in
-  another series 2.3 s compiled and 2.6 s not.
+* On a core with AVX512-BF16, `precision: bf16`: passes under bf16 autocast over the fp32 weights, 0.43 s of processor
+  time for the loss of 2,880 positions of MiniLM against 0.74 s in fp32 (one thread).
 * Muon (fp32) on the matrices, AdamW on embeddings and norms. MiniLM's word and position embeddings stay as they are.
 * A prefix language model predicts completions alone, so only their positions pass the output layer (30,522 words). Its
   loss is not compiled: the number of those positions changes from batch to batch.
 * Rows are prompt + completion of the instruction sets (entity names substituted by the set's builder, so that structure
-  and not names is learnt), running text, and drills that copy titles.
+  and not names is learnt).
 * The learning rate warms up for 2 % and falls linearly to 5 %; progress is the larger of
   step/`steps` and elapsed/`minutes`.
 * A checkpoint every `save_minutes`; a killed run goes on from it with --resume.
@@ -39,7 +38,6 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from revelator.artifact import TRAINING, digest_base, explain_full_disk, find_base, list_learned_tasks
-from revelator.errors import ConfigError
 from revelator.files import sha256_file, staged_folder, write_json
 from revelator.prefix_lm.model import PrefixLMForCausalLM, load_minilm_tokenizer, start_from_minilm
 from revelator.rows import MANIFEST, Row, read_split, verify_set
@@ -63,7 +61,6 @@ from training.mixture import (
     draw_rows,
     learn_tokenizer,
     mix_rows,
-    read_articles,
 )
 
 LEARNING_RATE = 2e-3
@@ -74,10 +71,7 @@ console = Console(stderr=True)
 
 def train(config: PretrainConfig, *, resume: bool) -> dict:
     """The whole stage. Returns `base` (its folder), `steps`, `tokens` and `exact`, the scores of dev rows by task."""
-    if not config.sets or config.out is None or (config.text is None and config.reads_text):
-        raise ConfigError("sets, text and out must be given", hint="give --set and --out, and `text` in the file")
-    if config.text is not None and not Path(config.text).is_file():
-        raise ConfigError("no such file", where=f"text: {config.text}", hint="name a JSONL corpus of titles and texts")
+    assert config.sets and config.out
     transformers.logging.disable_progress_bar()
     base = find_base(config.base) if config.base and not config.starts_from_minilm else None
     manifests = [verify_set(folder) for folder in config.sets]
@@ -85,7 +79,6 @@ def train(config: PretrainConfig, *, resume: bool) -> dict:
         config,
         base_digest=digest_base(base) if base else "",  # that of MiniLM is the one that `fetch_minilm` checks
         data_digest=" ".join(manifest["digest"] for manifest in manifests),
-        text_digest=sha256_file(Path(config.text)) if config.text else "",
     )
     torch.set_num_threads(config.threads or torch.get_num_threads())
     with lock_work(config.work, "writer"), explain_full_disk(config.work):
@@ -106,20 +99,15 @@ def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: 
     random = Random(config.seed)
     sets = draw_rows(config.sets, config.shares, config.rows, random)
     Random(1).shuffle(dev)
-    articles = list(read_articles(Path(config.text))) if config.text else []
-    tokenizer = _prepare_tokenizer(config, base, checkpoint, [row for rows in sets for row in rows], articles)
-    rows = mix_rows(
-        sets, articles, tokenizer, shares=config.shares, total=config.rows, random=random, warn=console.print
-    )
+    tokenizer = _prepare_tokenizer(config, base, checkpoint, [row for rows in sets for row in rows])
+    rows = mix_rows(sets, tokenizer, shares=config.shares, total=config.rows, random=random, warn=console.print)
     mean = np.mean([len(row.tokens) for row in rows])
     console.print(
         f"{sum(map(len, sets)):,} training and {len(dev):,} dev rows; mixture {len(rows):,}, {mean:.0f} tokens"
     )
     del sets  # gigabytes, which the steps do not need
     model = _start_model(config, base, tokenizer)
-    half: Any = deepcopy(model)
-    passing = half.to(torch.bfloat16) if config.precision == "bf16" else model
-    trained = Trained(model, make_optimizers(model), passing)
+    trained = Trained(model, make_optimizers(model))
     widths = CLOSE_WIDTHS if isinstance(model, PrefixLMForCausalLM) else WIDTHS
     stream = batch_rows(rows, widths, config.batch_tokens, random)
     if checkpoint:
@@ -152,7 +140,8 @@ def _run_steps(
         progress = max(trained.step / config.steps, trained.seconds / 60 / config.minutes)
         if progress >= 1:
             return
-        loss = compute_loss(trained.passing, *collate(batch, pad, CLOSE_WIDTHS if reads_both_ways else WIDTHS))
+        with torch.autocast("cpu", torch.bfloat16, enabled=config.precision == "bf16"):
+            loss = compute_loss(trained.model, *collate(batch, pad, CLOSE_WIDTHS if reads_both_ways else WIDTHS))
         trained.update(loss, config.rate * schedule_rate(max(progress, 1e-3)))
         trained.step, trained.tokens = trained.step + 1, trained.tokens + sum(len(row.tokens) for row in batch)
         trained.seconds = time.monotonic() - begun
@@ -168,13 +157,9 @@ def _run_steps(
 
 
 def _prepare_tokenizer(
-    config: PretrainConfig,
-    base: Path | None,
-    checkpoint: Path | None,
-    rows: list[Row],
-    articles: list[tuple[str, str]],
+    config: PretrainConfig, base: Path | None, checkpoint: Path | None, rows: list[Row]
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer of the checkpoint, of `base` or of MiniLM, else one that is learnt from the rows and articles."""
+    """The tokenizer of the checkpoint, of `base` or of MiniLM, else one that is learnt from the rows."""
     folder = config.work / TOKENIZER
     if checkpoint is None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -183,7 +168,7 @@ def _prepare_tokenizer(
         elif base:
             own = PreTrainedTokenizerFast.from_pretrained(base)
         else:
-            own = learn_tokenizer(rows, articles, Random(config.seed))
+            own = learn_tokenizer(rows, Random(config.seed))
         own.save_pretrained(folder)
     return PreTrainedTokenizerFast.from_pretrained(folder)
 
@@ -205,7 +190,6 @@ def _describe(config: PretrainConfig, trained: Trained, base: Path | None) -> di
     return {
         "tasks": sorted(taught | list_learned_tasks(base) if base else taught),
         "data": {folder.name: sha256_file(folder / MANIFEST) for folder in config.sets},
-        "text": Path(config.text).name if config.text else "",
         "machine": f"{torch.get_num_threads()} threads, {platform.machine()}",
         "seed": config.seed,
         "steps": trained.step,
@@ -221,7 +205,6 @@ class Trained:
 
     model: Any  # a Llama or a prefix language model
     steppers: list[torch.optim.Optimizer]
-    passing: Any  # what batches pass through: the model itself, or its copy in bf16
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
@@ -235,29 +218,17 @@ class Trained:
         self.model.load_state_dict(state["model"])
         for stepper, saved in zip(self.steppers, state["steppers"], strict=True):
             stepper.load_state_dict(saved)
-        self._copy_weights()
         self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
 
     def update(self, loss: torch.Tensor, scale: float) -> None:
         """Takes one optimizer step at `scale` of the full learning rate."""
         loss.backward()
-        if self.passing is not self.model:
-            for own, copy in zip(self.model.parameters(), self.passing.parameters(), strict=True):
-                if own.requires_grad:
-                    own.grad, copy.grad = copy.grad.float(), None
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for stepper in self.steppers:
             for group in stepper.param_groups:
                 group["lr"] = LEARNING_RATE * scale
             stepper.step()
             stepper.zero_grad(set_to_none=True)
-        self._copy_weights()
-
-    @torch.no_grad()
-    def _copy_weights(self) -> None:
-        if self.passing is not self.model:
-            for own, copy in zip(self.model.parameters(), self.passing.parameters(), strict=True):
-                copy.copy_(own)
 
 
 def make_small_llama(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
@@ -376,7 +347,8 @@ def orthogonalise(matrix: torch.Tensor) -> torch.Tensor:
 class Muon(torch.optim.Optimizer):
     """For weight matrices only; `lr` is on AdamW's scale: an update has a root mean square of 0.2, as AdamW's have.
 
-    `torch.optim.Muon` computes the same in bf16, which is slow on a core without units for it."""
+    `torch.optim.Muon` computes the same in bf16, which takes 4 times as long on a core without units for it, and 39
+    times where oneDNN does not help."""
 
     def __init__(self, matrices: Iterable[torch.Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.01):
         super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})

@@ -104,8 +104,7 @@ class ReaderModel(torch.nn.Module):
 
 def train(config: ReaderConfig, *, resume: bool) -> dict:
     """The whole stage. Returns `reader` (its folder), `steps`, `run_id` and `figures`, those of dev by file."""
-    if not config.rows or config.out is None:
-        raise ConfigError("rows and out must be given", hint="give --rows FILE and --out DIR")
+    assert config.rows and config.out
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(config.threads or torch.get_num_threads())

@@ -1,8 +1,7 @@
 """What a rollout is worth: rewards in [0, 1] from our own parser, checker and binder, and from executing the plan.
 
-Each reward takes a row (task, prompt, gold) and what the model wrote, and gives None where it does not fit the task, so
-that GRPO leaves it out of that row's sum. Nothing constrains rollouts: a reward that every rollout earns teaches
-nothing.
+Each reward compares what the model wrote with the gold plan. Nothing constrains rollouts: a reward that every rollout
+earns teaches nothing.
 
 A plan is executed over a table of answers, without a model and without retrieval. The table is a file of annotated
 questions (`questions.jsonl` of a world): each of their steps is a question that stands alone and its answer.
@@ -20,97 +19,74 @@ from pathlib import Path
 from typing import Any
 
 from revelator.errors import DataError
-from revelator.plans import Atomic, Expression, bind, leaves, parse, substitute, to_letters
+from revelator.plans import Atomic, Expression, bind, leaves, parse, render, substitute
 from revelator.plans.language import BNF
 from revelator.plans.names import find_name_words, find_words
 from revelator.tasks import TASKS
 from revelator.trace import join_answers
 
+TASK = next(task for task in TASKS.values() if task.language is BNF)  # whose leaves a table of answers can answer
 FAN_OUT = 64  # look-ups of one leaf
-MANY_LEAVES = 5
 
 Answers = Mapping[str, tuple[str, ...]]  # values by question
-Reward = Callable[[str, str, str, str], float | None]  # task, prompt, gold (JSON), output
 
 
-def has_executable_plans(task: str) -> bool:
-    """Whether the task writes plans whose leaves are questions that a table of answers can answer."""
-    return TASKS[task].language is BNF
+@dataclass(frozen=True)
+class Rollout:
+    """A question, its gold plan, what the model wrote, and the plan that this is: None unless it parses and checks."""
+
+    question: str
+    gold: Expression
+    output: str
+    plan: Expression | None
 
 
-# Rewards
+Reward = Callable[[Rollout], float | None]
 
 
-def valid(task: str, prompt: str, gold: str, output: str) -> float | None:
-    """Rewards an output that the task's strict parser accepts and, if it is a plan, that is valid."""
-    return float(_read(task, output) is not None)
+def valid(rollout: Rollout) -> float:
+    """Rewards a plan that parses and checks."""
+    return float(rollout.plan is not None)
 
 
-def binding(task: str, prompt: str, gold: str, output: str) -> float | None:
+def binding(rollout: Rollout) -> float:
     """Rewards the F1 over edges (which leaf uses which leaf's result) against gold; leaves are known by their place."""
-    if not has_executable_plans(task):
-        return None
-    plan = _read(task, output)
-    if plan is None:
+    if rollout.plan is None:
         return 0.0
-    ours, wanted = _list_edges(plan), _list_edges(parse(json.loads(gold)))
+    ours, wanted = _list_edges(rollout.plan), _list_edges(rollout.gold)
     return 2 * len(ours & wanted) / (len(ours) + len(wanted)) if ours or wanted else 1.0
 
 
-def entities(task: str, prompt: str, gold: str, output: str) -> float | None:
-    """Rewards the share of name words that the output keeps, of those of the question that gold keeps, with repeats.
-
-    None for label tasks, which copy nothing. A plan must check, or it earns nothing for repeating the question.
-    """
-    if TASKS[task].labels:
-        return None
-    wanted = Counter(find_words(_join_texts(gold)))
-    names = {word: wanted[word] for word in find_name_words(TASKS[task].question(prompt)) if word in wanted}
-    if _read(task, output) is None:
+def entities(rollout: Rollout) -> float:
+    """Rewards the share of name words that a plan keeps, of those of the question that gold keeps, with repeats. What
+    is no plan earns nothing for repeating the question."""
+    if rollout.plan is None:
         return 0.0
-    written = Counter(find_words(output))
+    wanted, written = (Counter(find_words(text)) for text in (render(rollout.gold), rollout.output))
+    names = {word: wanted[word] for word in find_name_words(rollout.question) if word in wanted}
     kept = sum(min(count, written[word]) for word, count in names.items())
     return kept / sum(names.values()) if names else 1.0
 
 
-def leaf_count(task: str, prompt: str, gold: str, output: str) -> float | None:
-    """Rewards the right number of leaves of a plan, or parts of a list: 1 minus the relative difference from gold."""
-    if task == "decompose":
-        count, wanted = len, len(json.loads(gold))
-    elif has_executable_plans(task):
-        count, wanted = BNF.count_leaves, BNF.count_leaves(parse(json.loads(gold)))
-    else:
-        return None
-    read = _read(task, output)
-    if read is None:
+def leaf_count(rollout: Rollout) -> float:
+    """Rewards the right number of leaves: 1 minus the relative difference from gold."""
+    if rollout.plan is None:
         return 0.0
-    ours = count(read)
+    ours, wanted = len(leaves(rollout.plan)), len(leaves(rollout.gold))
     return max(0.0, 1 - abs(ours - wanted) / wanted)
 
 
-def executed(answers: Answers, task: str, prompt: str, gold: str, output: str) -> float | None:
+def executed(answers: Answers, rollout: Rollout) -> float | None:
     """Rewards a plan that, run over `answers`, gives the values that gold gives; None if gold cannot be run."""
-    if not has_executable_plans(task):
-        return None
-    wanted = execute(parse(json.loads(gold)), answers)
+    wanted = execute(rollout.gold, answers)
     if wanted is None:
         return None
-    plan = _read(task, output)
-    found = execute(plan, answers) if plan is not None else None
-    return float(found is not None and found.results == wanted.results)
+    return float(rollout.plan is not None and execute(rollout.plan, answers) == wanted)
 
 
-def exact(task: str, prompt: str, gold: str, output: str) -> float | None:
+def exact(rollout: Rollout) -> float:
     """Rewards a plan that equals gold word for word: other plans may give the same values."""
-    if not has_executable_plans(task):
-        return None
-    plan = _read(task, output)
-    return float(plan is not None and plan == parse(json.loads(gold)))
-
-
-def label(task: str, prompt: str, gold: str, output: str) -> float | None:
-    """Rewards the right label; None for tasks that write."""
-    return float(output == json.loads(gold)) if TASKS[task].labels else None
+    return float(rollout.plan == rollout.gold)
 
 
 REWARDS: dict[str, Reward] = {
@@ -120,7 +96,6 @@ REWARDS: dict[str, Reward] = {
     "leaves": leaf_count,
     "executed": partial(executed, {}),
     "exact": exact,
-    "label": label,
 }
 
 
@@ -131,40 +106,24 @@ def make_reward_functions(weights: Mapping[str, float], answers: Answers) -> lis
 
 
 def _make_batched(name: str, reward: Reward) -> Callable[..., list[float | None]]:
-    def values(
-        prompts: list[str], completions: list[str], task: list[str], gold: list[str], **_: Any
-    ) -> list[float | None]:
-        rows = zip(task, prompts, gold, completions, strict=True)
-        return [reward(own, prompt, wanted, output.strip()) for own, prompt, wanted, output in rows]
+    def values(prompts: list[str], completions: list[str], gold: list[str], **_: Any) -> list[float | None]:
+        return [reward(_read(*row)) for row in zip(prompts, gold, completions, strict=True)]
 
     values.__name__ = name
     return values
 
 
 @lru_cache(maxsize=4096)
-def _read(task: str, output: str) -> Any:
-    """Parses an output; None if the task's parser refuses it. Cached, because several rewards read the same output."""
-    return TASKS[task].sound(output)
+def _read(prompt: str, gold: str, output: str) -> Rollout:
+    """Reads a rollout, with gold as JSON. Cached, because each reward reads it."""
+    return Rollout(TASK.question(prompt), parse(json.loads(gold)), output.strip(), TASK.sound(output.strip()))
 
 
 def _list_edges(plan: Expression) -> set[tuple[int, int]]:
     return {(source, leaf) for leaf, wired in enumerate(bind(plan).sources) for source in wired.values()}
 
 
-def _join_texts(gold: str) -> str:
-    value = json.loads(gold)
-    return value if isinstance(value, str) else " ".join(value)
-
-
 # Executing a plan over a table of answers
-
-
-@dataclass(frozen=True)
-class Execution:
-    """The result of a plan: the sorted values of each leaf that ends a branch, and the number of questions asked."""
-
-    results: tuple[tuple[str, ...], ...]
-    questions: int
 
 
 def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
@@ -195,29 +154,21 @@ def make_question_key(question: str) -> str:
     return " ".join(question.casefold().split())
 
 
-def execute(plan: Expression, answers: Answers) -> Execution | None:
-    """Runs a plan that checks by looking its leaves up; None when a leaf asks what the table does not hold.
+def execute(plan: Expression, answers: Answers) -> tuple[tuple[str, ...], ...] | None:
+    """Runs a plan that checks by looking its leaves up: the sorted values of each leaf that ends a branch. None when a
+    leaf asks what the table does not hold.
 
     A leaf whose producer gave several values is looked up with all of them and, if that was never asked, once for each.
     """
     bound = bind(plan)
     found: list[tuple[str, ...]] = []
-    questions = 0
     for leaf, wired in zip(leaves(plan), bound.sources, strict=True):
         values = {name: found[source] for name, source in wired.items()}
         results = _look_up(leaf, values, answers)
         if results is None:
             return None
-        questions += len(results)
         found.append(tuple(dict.fromkeys(itertools.chain.from_iterable(results))))
-    return Execution(tuple(sorted(tuple(sorted(found[i])) for i in bound.results)), questions)
-
-
-def is_hard(plan: Expression, answers: Answers) -> bool:
-    """Whether a plan has a group, or five leaves or more, or asks a question of each value of an answer."""
-    count = len(leaves(plan))
-    ran = execute(plan, answers)
-    return "(" in to_letters(plan) or count >= MANY_LEAVES or (ran is not None and ran.questions > count)
+    return tuple(sorted(tuple(sorted(found[i])) for i in bound.results))
 
 
 def _look_up(leaf: Atomic, values: Answers, answers: Answers) -> list[tuple[str, ...]] | None:

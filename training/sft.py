@@ -83,15 +83,14 @@ class SftInputs(Inputs):
             f"{len(self.tokens):,} training rows ({sum(self.lost.values())} too long), {len(self.dev):,} dev rows; "
             f"{config.steps} steps of {config.global_batch} rows of {mean:.0f} tokens on average"
         )
-        if none := sorted({task for task, weight in config.tasks.items() if weight} - set(self.tokens.tasks)):
+        if none := sorted({task for task, weight in config.tasks.items() if weight} - self.tasks):
             text += f"\nno rows of {', '.join(none)}: the steps go to the other tasks"
         return text
 
 
 def read_inputs(config: FineTuneConfig) -> SftInputs:
     """Reads base, set and tokens. Raises an error of revelator.errors for whatever does not fit."""
-    if config.set_folder is None or config.out is None:
-        raise ConfigError("set_folder and out must be given", hint="run `revelator train`, or write both in the file")
+    assert config.set_folder
     base = find_base(config.base)
     if config.adapter:
         verify_adapter(config.adapter, base)
@@ -117,6 +116,7 @@ def read_inputs(config: FineTuneConfig) -> SftInputs:
         base=base,
         base_digest=digest,
         manifest=manifest,
+        tasks=set(tokens.tasks),
         tokenizer=tokenizer,
         tokens=tokens,
         order=order,

@@ -29,6 +29,7 @@ from transformers import (
 
 from revelator import registry
 from revelator.artifact import MANIFEST, AdapterManifest, explain_full_disk, list_learned_tasks, verify_files
+from revelator.errors import ConfigError
 from revelator.files import staged_folder
 from training.checkpoints import (
     clear_work,
@@ -54,6 +55,7 @@ class Inputs(ABC):
     base: Path
     base_digest: str
     manifest: dict[str, Any]
+    tasks: set[str]  # that the training teaches
     tokenizer: PreTrainedTokenizerBase
     adapter: Path | None = None  # that it goes on from
 
@@ -139,7 +141,10 @@ def _find_finished(config: AdapterConfig, identity: dict) -> AdapterManifest | N
     if not (config.out / MANIFEST).is_file():
         return None
     manifest = verify_files(config.out)
-    made: Any = load_config(config.out / "config.yaml")
+    try:
+        made: Any = load_config(config.out / "config.yaml")
+    except ConfigError:  # of a release with other fields
+        return None
     if made.stage != config.stage:
         return None
     digests = {"base_digest": manifest.base_digest, "data_digest": manifest.data_digest} | made.digest_inputs()
@@ -167,8 +172,7 @@ def _track_training(
                 report.figures |= figures
                 mlflow.log_metrics(figures, step=config.steps)
                 console.print("  ".join(f"{name} {value:.4g}" for name, value in figures.items()), highlight=False)
-            taught = {task for task in inputs.manifest["counts"]["task"]["train"] if config.tasks.get(task)}
-            tasks = taught | list_learned_tasks(inputs.base, inputs.adapter)
+            tasks = inputs.tasks | list_learned_tasks(inputs.base, inputs.adapter)
             return complete_adapter(folder, config, inputs.tokenizer, tasks, run_id=run_id, **digests)
 
 

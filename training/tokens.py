@@ -196,11 +196,12 @@ def draw_rows(tasks: Sequence[str], weights: Mapping[str, float], count: int, ra
             by_task[task].append(index)
     drawn_as = {task: weight for task, weight in weights.items() if by_task[task]}
     drawn = random.choices(list(drawn_as), list(drawn_as.values()), k=count)
-    streams = {task: _repeat_shuffled(indices, random) for task, indices in by_task.items()}
+    streams = {task: repeat_shuffled(indices, random) for task, indices in by_task.items()}
     return [next(streams[task]) for task in drawn]
 
 
-def _repeat_shuffled(indices: list[int], random: Random) -> Iterator[int]:
+def repeat_shuffled(indices: Sequence[int], random: Random) -> Iterator[int]:
+    """Yields all indices in a random order, then in another one, without end."""
     while True:
         yield from random.sample(indices, len(indices))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from heapq import nlargest
 from typing import Any
@@ -56,25 +55,6 @@ def raise_if_cancelled(cancelled: Callable[[], bool]) -> None:
         raise Cancelled("nobody waits for this any more")
 
 
-@dataclass(frozen=True)
-class Marks:
-    """A rule for texts: of the tokens `marks` a text has exactly those of `order`, in that order, with any other tokens
-    between them."""
-
-    marks: Sequence[int]
-    order: Sequence[int]
-
-    def mask_scores(self, scores: torch.Tensor, texts: Sequence[Sequence[int]], end: int) -> torch.Tensor:
-        """Sets to -inf, in scores (texts, vocabulary), the tokens that may not follow each text; `end` ends a text."""
-        scores = scores.clone()
-        for row, text in enumerate(texts):
-            missing = self.order[sum(map(text.count, self.marks)) :]
-            scores[row, [mark for mark in self.marks if mark not in missing[:1]]] = NOTHING
-            if missing:
-                scores[row, end] = NOTHING
-        return scores
-
-
 class Beams:
     """`rows` searches of `width` beams each; every search begins with one empty beam.
 
@@ -86,8 +66,8 @@ class Beams:
     the last token of each.
     """
 
-    def __init__(self, rows: int, width: int, end: int, marks: Marks | None = None) -> None:
-        self.width, self.end, self.marks = width, end, marks
+    def __init__(self, rows: int, width: int, end: int) -> None:
+        self.width, self.end = width, end
         self.alive = list(range(rows))
         self.tokens: list[int] = []
         self._scores = torch.full((rows, width), NOTHING)
@@ -103,8 +83,6 @@ class Beams:
         """
         rows, looked = len(self.alive), 2 * self.width
         odds = logits.float().log_softmax(-1)
-        if self.marks:
-            odds = self.marks.mask_scores(odds, self._texts, self.end)
         best, tokens = odds.topk(min(looked, odds.shape[1]))
         scores, places = (best.view(rows, self.width, -1) + self._scores[..., None]).flatten(1).topk(looked)
         tokens = tokens.view(rows, -1).gather(1, places)

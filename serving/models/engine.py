@@ -28,7 +28,7 @@ from revelator.errors import ArtifactError, InvalidRequest
 from revelator.plans.grammar import Grammar
 from revelator.prefix_lm.model import PrefixLMForCausalLM
 from revelator.prefix_lm.spelling import read_sources, restore_spelling
-from serving.models.decoding import Constraint, Marks, Vocabulary, is_complete, raise_if_cancelled
+from serving.models.decoding import Constraint, Vocabulary, is_complete, raise_if_cancelled
 from serving.models.onnx_graph import is_supported
 from serving.models.onnx_model import OnnxModel
 from serving.models.packing import pack
@@ -119,7 +119,7 @@ class Engine:
         """Indices of prompts and the logits after their last tokens, (prompts, vocabulary), some at a time."""
         rows = self._tokenize(prompts, reserve=None if shorten else 1)
         rows = [self._shorten(row) for row in rows] if shorten else rows
-        packs, alone = pack(rows, self.model.pack_tokens)
+        packs, alone = pack(rows) if self.model.packs else ([], list(range(len(rows))))
         for group in packs:
             yield group.members, self.model.read_pack(group, cancelled)
         for indices, ids, mask in self._make_batches(alone, rows):
@@ -164,10 +164,8 @@ class Engine:
         width: int,
         max_new_tokens: int = MAX_NEW_TOKENS,
         cancelled: Callable[[], bool] = never_cancelled,
-        marks: Marks | None = None,
     ) -> list[list[GeneratedText]]:
-        """For each prompt, up to `width` texts that may follow it, likeliest first, by a beam search of that width,
-        held to `marks`.
+        """For each prompt, up to `width` texts that may follow it, likeliest first, by a beam search of that width.
 
         An empty list for a prompt that leaves no room to write, or whose beams do not end within `max_new_tokens`.
         """
@@ -177,7 +175,7 @@ class Engine:
         for indices, ids, mask in self._make_batches(fitting, rows, max_new_tokens, WRITTEN_TOKENS // width):
             raise_if_cancelled(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
-            found = self.model.search_beams(ids, mask, room, self.tokenizer.eos_token_id, width, cancelled, marks)
+            found = self.model.search_beams(ids, mask, room, self.tokenizer.eos_token_id, width, cancelled)
             for index, texts in zip(indices, found, strict=True):
                 end = self.tokenizer.eos_token_id
                 answers[index] = [self._decode([*text, end], prompt=prompts[index]) for text in texts]

@@ -1,4 +1,4 @@
-"""Graphs for ONNX Runtime while they are built, and the sessions that run them.
+"""Graphs for ONNX Runtime while they are built from a model's weights, and the sessions that run them.
 
 Weights stay outside of a graph: a session reads them where they are. Nothing here needs torch."""
 
@@ -16,12 +16,18 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 OPSET = 23  # the first with attention, rotation and root mean square norm
 IR_VERSION = 11
 MICROSOFT = "com.microsoft"  # operators of ONNX Runtime's own
+ENCODER = "encoder"  # where BERT stands in a prefix language model, and in a reader
+WORDS, PLACES, SEGMENTS = (
+    f"{ENCODER}.embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type")
+)
 
 
 @dataclass
 class Graph:
-    """Nodes, constants and weights (name to array) as they are added."""
+    """Nodes, constants and weights as they are added. `source` has the model's weights by name, in float32; of several
+    linear layers that are one product, the product's weights have the name of the first."""
 
+    source: Mapping[str, np.ndarray]
     nodes: list[NodeProto] = field(default_factory=list)
     constants: list[TensorProto] = field(default_factory=list)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
@@ -32,9 +38,9 @@ class Graph:
         self.nodes.append(helper.make_node(operator, inputs, names, f"{operator}.{len(self.nodes)}", **attributes))
         return names[0] if len(names) == 1 else names
 
-    def weight(self, name: str, value: Any) -> str:
-        """Adds an array of float32."""
-        self.weights[name] = np.ascontiguousarray(value)
+    def weight(self, name: str, value: np.ndarray | None = None) -> str:
+        """Adds an array of float32: `value`, or the model's own of this name."""
+        self.weights[name] = np.ascontiguousarray(self.source[name] if value is None else value)
         return name
 
     def integers(self, *values: int) -> str:
@@ -42,11 +48,42 @@ class Graph:
         self.constants.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
         return name
 
+    def linear(self, x: str, *layers: str) -> str:
+        """Several linear layers of one input as one product."""
+        weight, bias = f"{layers[0]}.weight", f"{layers[0]}.bias"
+        joined = np.concatenate([self.source[f"{layer}.weight"] for layer in layers]).T
+        x = self.add("MatMul", x, self.weight(weight, joined))
+        if bias not in self.source:
+            return x
+        joined = np.concatenate([self.source[f"{layer}.bias"] for layer in layers])
+        return self.add("Add", x, self.weight(bias, joined))
+
+    def norm(self, x: str, name: str, epsilon: float) -> str:
+        """A root mean square norm."""
+        return self.add("RMSNormalization", x, self.weight(f"{name}.weight"), axis=-1, epsilon=epsilon)
+
+    def layer_norm(self, x: str, name: str, epsilon: float) -> str:
+        weight, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
+        return self.add("LayerNormalization", x, weight, bias, axis=-1, epsilon=epsilon)
+
+    def finish_bert_layer(self, x: str, attended: str, layer: str, epsilon: float) -> str:
+        """What follows the attention in a layer of BERT: two products, each added to its input, with a norm after the
+        sum."""
+        x = self.add("Add", x, self.linear(attended, f"{layer}.attention.output.dense"))
+        x = self.layer_norm(x, f"{layer}.attention.output.LayerNorm", epsilon)
+        inner = self.add("Gelu", self.linear(x, f"{layer}.intermediate.dense"))
+        x = self.add("Add", x, self.linear(inner, f"{layer}.output.dense"))
+        return self.layer_norm(x, f"{layer}.output.LayerNorm", epsilon)
+
     def to_model(self, inputs: Sequence[ValueInfoProto], outputs: Sequence[ValueInfoProto]) -> ModelProto:
         tensors = [*self.constants, *(_make_external(name, value) for name, value in self.weights.items())]
         made = helper.make_graph(self.nodes, "revelator", inputs, outputs, tensors)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
         return helper.make_model(made, opset_imports=opsets, ir_version=IR_VERSION)
+
+
+def make_value_info(name: str, *shape: str | int, kind: int = TensorProto.FLOAT) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
 
 
 def _make_external(name: str, value: np.ndarray) -> TensorProto:

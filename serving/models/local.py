@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from revelator.errors import ConfigError
 from revelator.plans.names import find_name_words
 from revelator.tasks import TASKS, Task
 from serving.executor.operations.wording import OF_SEVERAL
 from serving.models.engine import MAX_NEW_TOKENS, Engine, GeneratedText, never_cancelled
-from serving.protocols import DECODINGS, Completion, Decoding
+from serving.protocols import Completion, Decoding
 
 BEAMS = 4
 
@@ -39,8 +38,6 @@ def complete(
     A plan that cannot be closed within `max_new_tokens` (by default as many as gold needs) is replaced by the fallback
     of its language, the question itself, and is `degraded`.
     """
-    if decoding not in DECODINGS:
-        raise ConfigError(f"decoding is {', '.join(DECODINGS)}, not {decoding!r}")
     asked = TASKS[task]
     lengths = engine.count_tokens(prompts)
     if asked.labels:

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import ml_dtypes  # noqa: F401 (bfloat16, as weights are saved, for NumPy)
 import numpy as np
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from revelator.errors import ArtifactError
 from revelator.minilm import TOKENIZER, WEIGHTS, fetch_minilm
 from revelator.reading import INSIDE, KINDS, Reader, ReaderFolder, ReadingTokenizer, open_folder
-from serving.models.graph import MICROSOFT, Graph, open_session
+from serving.models.graph import ENCODER, MICROSOFT, PLACES, SEGMENTS, WORDS, Graph, make_value_info, open_session
 
-EMBEDDINGS = "encoder.embeddings"
+EMBEDDINGS = f"{ENCODER}.embeddings"
 HEADS = 12
 NORM = 1e-12  # epsilon of MiniLM's layer norms
 
@@ -70,49 +70,30 @@ class OnnxReader:
 
 def build_graph(weights: dict[str, np.ndarray], layers: int) -> Graph:
     """BERT's layers over MiniLM's embeddings, and the reader's two products."""
-    graph = Graph()
-
-    def norm(x: str, name: str) -> str:
-        scale, bias = (graph.weight(f"{name}.{part}", weights[f"{name}.{part}"]) for part in ("weight", "bias"))
-        return graph.add("LayerNormalization", x, scale, bias, axis=-1, epsilon=NORM)
-
-    def product(x: str, *names: str) -> str:
-        weight = np.concatenate([weights[f"{name}.weight"] for name in names]).T
-        bias = np.concatenate([weights[f"{name}.bias"] for name in names])
-        whole = graph.add("MatMul", x, graph.weight(f"{names[0]}.weight", weight))
-        return graph.add("Add", whole, graph.weight(f"{names[0]}.bias", bias))
-
-    words = graph.weight("words", weights[f"{EMBEDDINGS}.word_embeddings.weight"])
-    places = graph.weight("places", weights[f"{EMBEDDINGS}.position_embeddings.weight"])
-    segments = graph.weight("segments", weights[f"{EMBEDDINGS}.token_type_embeddings.weight"])
+    graph = Graph(weights)
+    words, segments = (
+        graph.add("Gather", graph.weight(WORDS), "ids"),
+        graph.add("Gather", graph.weight(SEGMENTS), "types"),
+    )
     length = graph.add("Shape", "ids", start=1, end=2)
-    place = graph.add("Slice", places, graph.integers(0), length, graph.integers(0))
-    x = graph.add("Add", graph.add("Gather", words, "ids"), graph.add("Gather", segments, "types"))
-    x = norm(graph.add("Add", x, place), f"{EMBEDDINGS}.LayerNorm")
+    places = graph.add("Slice", graph.weight(PLACES), graph.integers(0), length, graph.integers(0))
+    x = graph.add("Add", graph.add("Add", words, segments), places)
+    x = graph.layer_norm(x, f"{EMBEDDINGS}.LayerNorm", NORM)
     seen = graph.add("Cast", "mask", to=TensorProto.INT32)
     for number in range(layers):
-        layer = f"encoder.encoder.layer.{number}"
+        layer = f"{ENCODER}.encoder.layer.{number}"
         parts = (f"{layer}.attention.self.{part}" for part in ("query", "key", "value"))
-        q, k, v = graph.add("Split", product(x, *parts), outputs=3, axis=-1, num_outputs=3)
-        mixed = graph.add("MultiHeadAttention", q, k, v, "", seen, num_heads=HEADS, domain=MICROSOFT)
-        joined = graph.add("Add", x, product(mixed, f"{layer}.attention.output.dense"))
-        x = norm(joined, f"{layer}.attention.output.LayerNorm")
-        inner = graph.add("Gelu", product(x, f"{layer}.intermediate.dense"))
-        x = norm(graph.add("Add", x, product(inner, f"{layer}.output.dense")), f"{layer}.output.LayerNorm")
+        q, k, v = graph.add("Split", graph.linear(x, *parts), outputs=3, axis=-1, num_outputs=3)
+        attended = graph.add("MultiHeadAttention", q, k, v, "", seen, num_heads=HEADS, domain=MICROSOFT)
+        x = graph.finish_bert_layer(x, attended, layer, NORM)
     first = graph.add("Gather", x, graph.integers(0), axis=1)
-    kinds = graph.add("Squeeze", product(first, "kinds"), graph.integers(1))
-    graph.add("Identity", product(x, "tokens"), outputs=["scores"])
+    kinds = graph.add("Squeeze", graph.linear(first, "kinds"), graph.integers(1))
+    graph.add("Identity", graph.linear(x, "tokens"), outputs=["scores"])
     graph.add("Identity", kinds, outputs=["kinds"])
     return graph
 
 
 def _to_model(graph: Graph) -> ModelProto:
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.INT64, ["windows", "tokens"])
-        for name in ("ids", "mask", "types")
-    ]
-    outputs = [
-        helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["windows", "tokens", "columns"]),
-        helper.make_tensor_value_info("kinds", TensorProto.FLOAT, ["windows", "kinds"]),
-    ]
+    inputs = [make_value_info(name, "windows", "tokens", kind=TensorProto.INT64) for name in ("ids", "mask", "types")]
+    outputs = [make_value_info("scores", "windows", "tokens", "columns"), make_value_info("kinds", "windows", "kinds")]
     return graph.to_model(inputs, outputs)

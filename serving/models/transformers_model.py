@@ -9,7 +9,7 @@ import torch
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
 from revelator.prefix_lm.model import PrefixLMForCausalLM
-from serving.models.decoding import Constraint, Marks, add_noise, raise_if_cancelled
+from serving.models.decoding import Constraint, add_noise, raise_if_cancelled
 from serving.models.packing import Pack
 
 
@@ -18,8 +18,7 @@ class TransformersModel:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        # In one pass: attention looks at every pair. A prompt that is read in both directions shares no beginning.
-        self.pack_tokens = 0 if isinstance(model, PrefixLMForCausalLM) else 512
+        self.packs = not isinstance(model, PrefixLMForCausalLM)  # one that is read both ways shares no beginning
         self.model.generation_config = GenerationConfig()  # a base's own penalties fill in what a call leaves open
 
     @torch.inference_mode()
@@ -70,7 +69,6 @@ class TransformersModel:
         end_id: int,
         width: int,
         cancelled: Callable[[], bool],
-        marks: Marks | None = None,
     ) -> list[list[list[int]]]:
         """Returns for each row up to `width` continuations that end within `max_new_tokens`, likeliest first. Beams cut
         by it compete with those that ended, so near the limit there may be fewer than `OnnxModel` finds."""
@@ -83,10 +81,7 @@ class TransformersModel:
             pad_token_id=end_id,
         )
 
-        def hold(written: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-            return marks.mask_scores(scores, written[:, ids.shape[1] :].tolist(), end_id) if marks else scores
-
-        texts = self._generate(ids, mask, settings, cancelled, hold)
+        texts = self._generate(ids, mask, settings, cancelled)
         groups = [texts[i : i + width] for i in range(0, len(texts), width)]
         return [[text[: text.index(end_id)] for text in group if end_id in text] for group in groups]
 
@@ -96,9 +91,9 @@ class TransformersModel:
         mask: torch.Tensor,
         settings: GenerationConfig,
         cancelled: Callable[[], bool],
-        process: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        process: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
     ) -> list[list[int]]:
-        """What follows each row of `ids`; `process` changes the scores of its next token."""
+        """What follows each row of `ids`; `process` may change the scores of its next token."""
 
         def is_done(written: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
             raise_if_cancelled(cancelled)
@@ -108,7 +103,7 @@ class TransformersModel:
             input_ids=ids.to(self.model.device),
             attention_mask=mask.to(self.model.device),
             generation_config=settings,
-            logits_processor=LogitsProcessorList([process]),
+            logits_processor=LogitsProcessorList([process] if process else []),
             stopping_criteria=StoppingCriteriaList([is_done]),
         )
         return output[:, ids.shape[1] :].tolist()

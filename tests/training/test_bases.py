@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -66,11 +67,18 @@ def make_random_base(name: str, like: Path, folder: Path) -> tuple[Path, set[str
     return folder, layers
 
 
+@pytest.fixture(scope="module")
+def home(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    shutil.copy(empty_store, home)
+    return home
+
+
 @pytest.mark.parametrize("path", HUB_BASES, ids=lambda path: path.stem)
 def test_a_base_of_today_loads_and_takes_two_steps(
-    path: Path, base: Path, set_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, base: Path, set_folder: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("REVELATOR_HOME", str(tmp_path))
+    monkeypatch.setenv("REVELATOR_HOME", str(home))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     plain = load_config(path)
     assert isinstance(plain, FineTuneConfig)

@@ -1,6 +1,7 @@
 """GRPO end to end on a toy: the adapter that it leaves, its curves, resumption after kill -9, and every refusal."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,8 +32,6 @@ SETTINGS = {
     "learning_rate": 1e-3,
     "max_new_tokens": 24,
     "kl": 0.01,
-    "hard": False,
-    "tasks": {"translate_bnf": 1, "route": 1},
     "threads": 1,
     "log_every": 1,
     "save_every": 2,
@@ -55,9 +54,12 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(base: Path, set_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+def trained(
+    base: Path, set_folder: Path, empty_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Trained]:
     """An adapter that has learnt enough to be right now and then, and what GRPO made of it."""
     home = tmp_path_factory.mktemp("home")
+    shutil.copy(empty_store, home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REVELATOR_HOME", str(home))
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -88,7 +90,7 @@ def test_the_run_holds_the_curves_of_every_reward_and_of_the_plans_written_for_d
     run = mlflow.get_run(trained.result["run_id"])
     curve = mlflow.MlflowClient().get_metric_history(run.info.run_id, "rollouts/reward")
     assert [point.step for point in curve] == [1, 2, 3, 4, 5] and curve[-1].value > 0
-    names = {"valid", "binding", "entities", "leaves", "label", "silent_groups", "kl", "entropy"}
+    names = {"valid", "binding", "entities", "leaves", "silent_groups", "kl", "entropy"}
     assert {f"rollouts/{name}" for name in names} <= set(run.data.metrics)
     plans = mlflow.MlflowClient().get_metric_history(run.info.run_id, "dev/exact")
     assert [point.step for point in plans] == [0, 5]
@@ -102,7 +104,8 @@ def test_resuming_what_is_finished_trains_nothing_again(trained: Trained) -> Non
     assert sha256_file(Path(trained.result["adapter"]) / "manifest.json") == before
 
 
-def test_a_run_that_was_killed_resumes_to_the_same_adapter(trained: Trained, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_resumes_to_the_same_adapter(trained: Trained, empty_store: Path, tmp_path: Path) -> None:
+    shutil.copy(empty_store, tmp_path)
     path = tmp_path / "toy.yaml"
     path.write_text(json.dumps(SETTINGS))
     command = [str(PROGRAM), "train", str(path), "--home", str(tmp_path), "--out", str(tmp_path / "a"), "--json"]
@@ -129,14 +132,12 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(base: Path, set_
     adapter = write_adapter(tmp_path / "adapter", base)
     with pytest.raises(ConfigError, match="--adapter must be given"):
         inputs(adapter=None)
-    with pytest.raises(DataError, match="no training row fits"):
-        inputs(hard=True, tasks={"translate_bnf": 1})
+    with pytest.raises(DataError, match="no training row of translate_bnf fits"):
+        inputs(max_prompt=16)
     with pytest.raises(DataError, match="the answers cannot be read"):
         inputs(world=tmp_path)
     with pytest.raises(ConfigError, match="`executed` needs a world"):
         inputs(rewards={"executed": 1, "valid": 1})
-    with pytest.raises(ConfigError, match="no reward of label fits translate_bnf"):
-        inputs(rewards={"label": 1})
     other = write_base(tmp_path / "other", seed=9)
     with pytest.raises(ArtifactError, match=r"base: sha256 .* when the adapter was trained"):
         inputs(base=str(other))

@@ -9,22 +9,8 @@ from hypothesis import strategies as st
 
 from revelator.errors import DataError
 from revelator.plans import parse
-from revelator.rows import Row
-from revelator.tasks import TASKS
-from tests.training.toy import toy_rows
-from training.rewards import REWARDS, Execution, execute, is_hard, make_reward_functions, read_answers
+from training.rewards import REWARDS, TASK, execute, make_reward_functions, read_answers
 
-FITTING = {
-    "translate_bnf": {"valid", "binding", "entities", "leaves", "executed", "exact"},
-    "decompose": {"valid", "entities", "leaves"},
-    "refine": {"valid", "entities"},
-    "translate_logic": {"valid", "entities"},
-    "translate_art": {"valid", "entities"},
-    "route": {"valid", "label"},
-    "relevance": {"valid", "label"},
-    "end": {"valid", "label"},
-    "select": {"valid", "label"},
-}
 STEPS = {
     "Who is the mayor of Port Velm?": ["Ama Oyelaran"],
     "Who leads Port Velm?": ["Ama Oyelaran"],
@@ -40,21 +26,14 @@ PROMPT = "Question: Where was the mayor of Port Velm born?\nPlan:"
 GOLD = "Who is the mayor of Port Velm? * Where was {mayor} born?"
 
 
-def earned(output: str, task: str = "translate_bnf", gold: str = GOLD, answers=ANSWERS) -> dict[str, float | None]:
-    prompt = TASKS["translate_bnf"].template.replace("$question", "Where was the mayor of Port Velm born?")
+def earned(output: str, gold: str = GOLD, answers=ANSWERS) -> dict[str, float | None]:
+    prompt = TASK.template.replace("$question", "Where was the mayor of Port Velm born?")
     functions = make_reward_functions(dict.fromkeys(REWARDS, 1.0), answers)
-    return {f.__name__: f([prompt], [output], task=[task], gold=[json.dumps(gold)])[0] for f in functions}
+    return {f.__name__: f([prompt], [output], gold=[json.dumps(gold)])[0] for f in functions}
 
 
-@given(st.sampled_from(toy_rows("train", 8)))
-def test_gold_earns_all_of_what_fits_its_task_and_the_rest_is_none(row: Row) -> None:
-    answers = {}
-    if row.task == "translate_bnf":  # a world in which everything is answered: by the question itself
-        first, second = (leaf.strip() for leaf in json.loads(row.gold).split(" * "))
-        answers = {first.casefold(): ("Ada",), second.replace("{mayor}", "Ada").casefold(): ("there",)}
-    functions = make_reward_functions(dict.fromkeys(REWARDS, 1.0), answers)
-    values = {f.__name__: f([row.prompt], [row.completion], task=[row.task], gold=[row.gold])[0] for f in functions}
-    assert values == {name: 1.0 if name in FITTING[row.task] else None for name in REWARDS}
+def test_gold_earns_every_reward() -> None:
+    assert earned(f" {GOLD}") == dict.fromkeys(REWARDS, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +70,9 @@ def test_whatever_is_written_every_reward_lies_between_0_and_1(output: str) -> N
 def test_a_plan_is_executed_over_every_value_of_an_answer_unless_all_were_asked_for_together() -> None:
     towns = "Who is the mayor of Port Velm? * Where was {mayor} born? * Which towns lie near {city}?"
     each = parse(f"{towns} * Who is the mayor of {{town}}?")
-    assert execute(each, ANSWERS) == Execution((("Ivo Marek", "Mei Watanabe"),), 5)
-    assert is_hard(each, ANSWERS) and not is_hard(parse(GOLD), ANSWERS)
-    five = " * ".join(["Who leads Orn?", *(f"Who taught {{x{n}}}?" for n in range(4))])
-    assert is_hard(parse(five), {}) and not is_hard(parse(five.rpartition(" * ")[0]), {})
-    assert is_hard(parse("(Who leads Orn? + Who leads Urn?) * Who taught {leader} and {leader_2}?"), {})
+    assert execute(each, ANSWERS) == (("Ivo Marek", "Mei Watanabe"),)
     together = parse(f"{towns} * How many of {{towns}} are ports?")
-    assert execute(together, ANSWERS) == Execution((("1",),), 4)
+    assert execute(together, ANSWERS) == (("1",),)
     assert execute(parse(f"{towns} * When was {{town}} founded?"), ANSWERS) is None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,24 +14,25 @@ import pytest
 from revelator.artifact import read_manifest, verify_adapter
 from tests.training import kill_resumes
 
-KILLS = 20
+KILLS = 10
 SETTINGS = {
-    "steps": 30,
+    "steps": 20,
     "batch_size": 8,
     "learning_rate": 1e-2,
     "save_every": 2,
     "log_every": 1,
     "threads": 1,
     "lora": {"dropout": 0.1},
-    "evaluation": {"every": 15, "rows_per_task": 4},
+    "evaluation": {"every": 10, "rows_per_task": 4},
 }
 WEIGHTS = "adapter_model.safetensors"
 
 
 @pytest.mark.timeout(900)
-def test_twenty_resumes_killed_at_random_moments_leave_the_adapter_of_an_uninterrupted_run(
-    base: Path, set_folder: Path, tmp_path: Path
+def test_ten_resumes_killed_at_random_moments_leave_the_adapter_of_an_uninterrupted_run(
+    base: Path, set_folder: Path, empty_store: Path, tmp_path: Path
 ) -> None:
+    shutil.copy(empty_store, tmp_path)
     values = json.dumps({**SETTINGS, "base": str(base), "set_folder": str(set_folder)})
     known = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     done = subprocess.run(

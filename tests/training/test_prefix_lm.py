@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
-from random import Random
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from serving.models.engine import Engine
 from tests.prefix_lm import make_model, write_prefix_base
 from training import pretrain, sft
 from training.config import FineTuneConfig, PretrainConfig
-from training.mixture import make_copy_rows, weigh_rows
+from training.mixture import weigh_rows
 from training.pretrain import collate, compute_completion_loss, compute_weighted_loss
 from training.tokens import tokenise
 
@@ -35,7 +35,6 @@ def test_a_prompt_ends_with_the_boundary_and_its_completion_with_the_end(set_fol
 def test_nothing_of_a_prompt_is_predicted_and_only_what_is_predicted_is_projected(set_folder: Path) -> None:
     tokenizer, model = load_minilm_tokenizer(), make_model()
     rows = weigh_rows(list(read_split(set_folder, "dev"))[:6], tokenizer, 448)
-    rows += make_copy_rows(["Tin Comet", "Łódź (film)", "Salt", "12 Monkeys", "O'Hara"], 2, tokenizer, Random(1))
     for row in rows:
         boundary = row.tokens.tolist().index(tokenizer.sep_token_id)
         assert not row.weights[: boundary + 1].any() and (row.weights[boundary + 2 :] > 0).all()
@@ -45,9 +44,10 @@ def test_nothing_of_a_prompt_is_predicted_and_only_what_is_predicted_is_projecte
 
 
 def test_lora_by_the_fine_tuning_stage_gives_an_adapter_that_the_engine_serves(
-    set_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    set_folder: Path, empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("REVELATOR_HOME", str(tmp_path / "home"))
+    shutil.copy(empty_store, tmp_path)
+    monkeypatch.setenv("REVELATOR_HOME", str(tmp_path))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     base = write_prefix_base(tmp_path / "base")
     config = FineTuneConfig(

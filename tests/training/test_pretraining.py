@@ -17,11 +17,11 @@ from transformers import PreTrainedTokenizerFast
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
 from revelator.tasks import TASKS, RelevanceInput
-from tests.training.toy import toy_row
+from tests.training.toy import toy_row, toy_rows
 from training import pretrain
 from training.checkpoints import find_checkpoint
 from training.config import PretrainConfig
-from training.mixture import batch_rows, make_copy_rows, shorten, train_tokenizer, weigh_rows
+from training.mixture import batch_rows, shorten, train_tokenizer, weigh_rows
 from training.pretrain import Muon, orthogonalise
 
 BASE = Path(__file__).resolve().parents[2] / "training" / "bases" / "tiny"
@@ -36,17 +36,22 @@ def tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
+@pytest.fixture(scope="module")
+def embedded() -> PreTrainedTokenizerFast:
+    return PreTrainedTokenizerFast.from_pretrained(BASE)
+
+
 @given(text=st.text(max_size=80))
-@settings(max_examples=300)
-def test_every_text_survives_the_tokenizer(text: str) -> None:
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(BASE)
+def test_every_text_survives_the_tokenizer(embedded: PreTrainedTokenizerFast, text: str) -> None:
     plain = "".join(c for c in text if not 0xD800 <= ord(c) <= 0xDFFF)
-    ids = tokenizer(plain, add_special_tokens=False)["input_ids"]
-    assert tokenizer.decode(ids, clean_up_tokenization_spaces=False) == plain
+    ids = embedded(plain, add_special_tokens=False)["input_ids"]
+    assert embedded.decode(ids, clean_up_tokenization_spaces=False) == plain
 
 
-def test_a_label_is_one_token_behind_a_space(tokenizer: PreTrainedTokenizerFast) -> None:
-    for own in (tokenizer, PreTrainedTokenizerFast.from_pretrained(BASE)):
+def test_a_label_is_one_token_behind_a_space(
+    tokenizer: PreTrainedTokenizerFast, embedded: PreTrainedTokenizerFast
+) -> None:
+    for own in (tokenizer, embedded):
         assert [len(own(f" {label}", add_special_tokens=False)["input_ids"]) for label in LABELS] == [1] * len(LABELS)
 
 
@@ -65,14 +70,8 @@ def test_a_row_over_the_length_is_left_out(tokenizer: PreTrainedTokenizerFast) -
     assert weigh_rows([toy_row(task="refine", prompt="x" * 500, completion=" y")], tokenizer, 64) == []
 
 
-def test_a_drill_repeats_titles_that_it_has_shown(tokenizer: PreTrainedTokenizerFast) -> None:
-    for row in make_copy_rows(TITLES, 20, tokenizer, Random(3)):
-        shown, _, again = tokenizer.decode(row.tokens, skip_special_tokens=True).partition("Plan:")
-        assert all(name in shown for name in again.strip().split(" + "))
-
-
 def test_a_round_of_batches_holds_no_row_twice_and_fits_its_widths(tokenizer: PreTrainedTokenizerFast) -> None:
-    rows = make_copy_rows(TITLES, 200, tokenizer, Random(1))
+    rows = weigh_rows(toy_rows("train", 40), tokenizer, 256)
     widths = (64, 128, 256)
     first = [row for batch in islice(batch_rows(rows, widths, 512, Random(0)), 15) for row in batch]
     assert len({id(row) for row in first}) == len(first)
@@ -88,7 +87,7 @@ def test_a_shortened_document_leaves_question_and_frame_as_they_were() -> None:
 
 
 @given(rows=st.integers(2, 40), columns=st.integers(2, 40), seed=st.integers(0, 1000))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_the_update_of_muon_is_nearly_orthogonal(rows: int, columns: int, seed: int) -> None:
     matrix = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
     kept = torch.linalg.svdvals(matrix) > 0.02 * matrix.norm()  # five steps lift no smaller ones
@@ -123,18 +122,12 @@ def test_a_pre_training_that_is_resumed_ends_in_the_base_of_one_that_was_not(
 ) -> None:
     monkeypatch.setattr(torch, "compile", lambda function: function)  # compiling takes longer than these steps
     monkeypatch.setattr(pretrain, "score_tasks", lambda *_, **__: {"route": 0.0})
-    text = tmp_path / "text.jsonl"
-    articles = [{"title": f"Town {n} of Velm", "text": f"Town {n} is a port , and it is old ."} for n in range(40)]
-    text.write_text("".join(json.dumps(article) + "\n" for article in articles))
-    common = {"stage": "pretrain", "sets": (set_folder,), "text": str(text), "steps": 4, "rows": 300}
+    common = {"stage": "pretrain", "sets": (set_folder,), "steps": 4, "rows": 300}
     common |= {"batch_tokens": 448, "threads": 1}
     config = PretrainConfig(**common, out=tmp_path / "straight")
     straight = pretrain.train(config, resume=False)
     assert (straight["steps"], straight["exact"]) == (4, {"route": 0.0})
     assert json.loads((tmp_path / "straight" / "training.json").read_text())["tokens"] == straight["tokens"]
-
-    with pytest.raises(ConfigError, match="no such file"):
-        pretrain.train(config.model_copy(update={"text": str(tmp_path / "none")}), resume=False)
 
     broken = PretrainConfig(**common, out=tmp_path / "resumed", save_minutes=1e-9)  # a checkpoint after each step
     with monkeypatch.context() as patch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,8 +56,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(rows: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ReaderConfig, dict]:
+def trained(rows: Path, empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ReaderConfig, dict]:
     home = tmp_path_factory.mktemp("home")
+    shutil.copy(empty_store, home)
     config = ReaderConfig(**SETTINGS, rows=(rows,), out=home / "straight")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REVELATOR_HOME", str(home))
@@ -64,7 +66,7 @@ def trained(rows: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Reade
 
 
 @given(before=st.text(max_size=600), after=st.text(max_size=600))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60)
 def test_the_gold_tokens_of_a_window_say_the_answer(before: str, after: str) -> None:
     passage = f"{before} Rosa Quispe {after}"
     row = ReadingRow("1", "Who?", passage, answers=(Answer("Rosa Quispe", len(before) + 1),))
@@ -172,8 +174,9 @@ def test_eval_reading_takes_the_reader_that_ships_unless_another_is_named(traine
 
 
 def test_a_training_that_is_killed_between_two_checkpoints_ends_in_the_same_reader(
-    trained: tuple[ReaderConfig, dict], tmp_path: Path
+    trained: tuple[ReaderConfig, dict], empty_store: Path, tmp_path: Path
 ) -> None:
+    shutil.copy(empty_store, tmp_path)
     straight = trained[0]
     assert straight.out
     config = straight.model_copy(update={"out": tmp_path / "resumed"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,8 +27,9 @@ SETTINGS = {"steps": 40, "batch_size": 4, "learning_rate": 1e-3, "log_every": 1,
 
 @pytest.mark.timeout(900)  # three starts of two processes; how busy the machine is must not decide
 def test_a_job_on_two_nodes_goes_on_from_its_checkpoint_when_it_is_sent_again(
-    base: Path, set_folder: Path, tmp_path: Path
+    base: Path, set_folder: Path, empty_store: Path, tmp_path: Path
 ) -> None:
+    shutil.copy(empty_store, tmp_path)
     for name, text in (("srun", SRUN), ("scontrol", "#!/bin/sh\necho 127.0.0.1\n")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from revelator.tasks import TASKS
 from tests.training.toy import write_set
 from training import sft
 from training.checkpoints import find_checkpoint, lock_work
+from training.commands import train
 from training.config import FineTuneConfig, Lora
 
 PROGRAM = Path(sys.executable).with_name("revelator")
@@ -56,8 +58,11 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(base: Path, set_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+def trained(
+    base: Path, set_folder: Path, empty_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Trained]:
     home = tmp_path_factory.mktemp("home")
+    shutil.copy(empty_store, home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REVELATOR_HOME", str(home))
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -121,9 +126,8 @@ def test_a_training_goes_on_from_a_version_of_the_registry(trained: Trained, tmp
     path, out = tmp_path / "on.yaml", tmp_path / "on"
     settings = trained.config.model_dump(mode="json") | {"steps": 1, "learning_rate": 1e-9, "out": str(out)}
     path.write_text(yaml.safe_dump(settings))
-    command = ["train", str(path), "--adapter", str(trained.result["version"]), "--home", str(trained.home)]
-    ran = subprocess.run([PROGRAM, *command], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+    command = [str(path), "--adapter", str(trained.result["version"]), "--home", str(trained.home)]
+    train.main(command, standalone_mode=False)
     before, after = (load_file(folder / WEIGHTS) for folder in (trained.config.out, out))
     assert before.keys() == after.keys()
     for name, value in before.items():
@@ -146,7 +150,10 @@ def test_resuming_what_is_finished_trains_and_registers_nothing_again(trained: T
     assert again and again["version"] == trained.result["version"]
 
 
-def test_a_run_killed_at_any_step_resumes_to_the_same_adapter(trained: Trained, tmp_path: Path) -> None:
+def test_a_run_killed_at_any_step_resumes_to_the_same_adapter(
+    trained: Trained, empty_store: Path, tmp_path: Path
+) -> None:
+    shutil.copy(empty_store, tmp_path)
     command = [
         str(PROGRAM),
         "train",
@@ -191,8 +198,9 @@ def curve(home: Path, run_id: str, name: str) -> list[tuple[int, float]]:
     ("number", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
 def test_a_training_ends_with_the_command_that_started_it(
-    number: int, status: int, trained: Trained, tmp_path: Path
+    number: int, status: int, trained: Trained, empty_store: Path, tmp_path: Path
 ) -> None:
+    shutil.copy(empty_store, tmp_path)
     command = [str(PROGRAM), "train", str(_config_file(tmp_path)), "--home", str(tmp_path), "--steps", "100000"]
     command += ["--set", str(trained.config.set_folder), "--base", trained.config.base, "--out", str(tmp_path / "a")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -312,6 +320,4 @@ def test_two_trainings_do_not_write_to_one_folder(base: Path, set_folder: Path, 
 
 
 def _train_command(home: Path, *arguments: str) -> None:
-    from training.commands import train
-
     train.main([str(_config_file(home)), "--home", str(home), *arguments], standalone_mode=False)

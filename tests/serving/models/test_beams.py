@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from revelator.plans.names import find_name_words
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_BNF, TRANSLATE_LOGIC
-from serving.models.decoding import Beams, Marks
+from serving.models.decoding import Beams
 from serving.models.local import choose_plan
 
 VOCABULARY, ROOM, END = 4, 4, 0
@@ -30,8 +30,8 @@ def enumerated(table: torch.Tensor, rows: int) -> list[list[tuple[float, list[in
     return [sorted(own, key=lambda pair: -pair[0]) for own in found]
 
 
-def searched(table: torch.Tensor, rows: int, width: int, marks: Marks | None = None) -> list[list[list[int]]]:
-    beams = Beams(rows, width, END, marks)
+def searched(table: torch.Tensor, rows: int, width: int) -> list[list[list[int]]]:
+    beams = Beams(rows, width, END)
     logits = table[:, 0, END].repeat_interleave(width, 0)
     for place in range(1, ROOM + 1):
         beams.step(logits)
@@ -49,18 +49,6 @@ def test_a_wide_search_finds_the_likeliest_texts(seed: int, rows: int) -> None:
     width = len(texts[0])  # as wide as there are texts: nothing is left out
     found = searched(table, rows, width)
     assert [own[:5] for own in found] == [own[:5] for own in texts]
-
-
-@given(st.integers(0, 2**31), st.lists(st.integers(1, 2), max_size=ROOM - 1), st.booleans())
-def test_a_search_held_to_marks_finds_the_likeliest_texts_with_just_these(
-    seed: int, order: list[int], both: bool
-) -> None:
-    marks = {*order, 1} | ({2} if both else set())
-    table = 3 * torch.randn((2, ROOM, VOCABULARY, VOCABULARY), generator=torch.Generator().manual_seed(seed))
-    every = enumerated(table, 2)
-    texts = [[text for _, text in own if [token for token in text if token in marks] == order] for own in every]
-    width = VOCABULARY**ROOM  # ends count among the best `width` steps: here all do
-    assert searched(table, 2, width, Marks(sorted(marks), order)) == texts
 
 
 def plainly_searched(table: torch.Tensor, row: int, width: int) -> list[list[int]]:

@@ -33,7 +33,7 @@ PIECES = [*'+*(){}"\\', " ", " +", " *", " (", " {", "}", ")", ' "', "x", "é"]
 LOGIC_SIGNS = [*'"()_\\', " AND", " OR", " (", "NOT", "NOT (", ' "']
 TREE_SIGNS = [*'"[]{}123\\', " ", '"children": [', '"direct"', "[1]", "[2]", "é"]
 seeds = st.integers(0, 2**32 - 1)
-held = settings(suppress_health_check=list(HealthCheck), max_examples=60, derandomize=True)
+held = settings(suppress_health_check=list(HealthCheck), max_examples=30, derandomize=True)
 
 
 @pytest.fixture(scope="module")
@@ -266,8 +266,6 @@ def test_free_decoding_writes_what_the_model_wants(engine: Engine) -> None:
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
     free = complete(engine, "translate_bnf", prompts, max_new_tokens=12, decoding="free")
     assert [c.text for c in free] == [row.text for row in engine.generate(prompts, max_new_tokens=12)]
-    with pytest.raises(ConfigError, match="grammar, free"):
-        complete(engine, "translate_bnf", prompts, decoding="none")  # type: ignore[arg-type]
 
 
 def test_a_trained_plan_is_one_that_the_decoder_can_write(vocabulary: Vocabulary) -> None:
