@@ -1,4 +1,4 @@
-"""Reports a training run to MLflow and the terminal: configuration, data set, packages, curves."""
+"""Reports a training run to MLflow and the terminal: configuration, data set, packages, curves, progress."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from mlflow.data.dataset_source_registry import get_dataset_source_from_json
 from mlflow.data.meta_dataset import MetaDataset
 from mlflow.exceptions import MlflowException
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from revelator.errors import ConfigError
@@ -91,7 +92,7 @@ def list_packages() -> str:
 
 
 class Report(TrainerCallback):
-    """Prints figures and logs them to MLflow. `figures` has the last value of each.
+    """Shows a bar on a terminal, prints lines elsewhere, and logs to MLflow. `figures` has the last value of each.
 
     A loss that is no number any more ends the training with a ConfigError.
     """
@@ -100,9 +101,24 @@ class Report(TrainerCallback):
         self.console = console
         self.active = active  # process 0 of a distributed run
         self.figures: dict[str, float] = {}
+        columns = (
+            TextColumn("training"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self.progress = Progress(
+            *columns, TextColumn("{task.description}"), console=console, disable=not (active and console.is_terminal)
+        )
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.began = time.monotonic()
+        self.bar = self.progress.add_task("", total=state.max_steps, completed=state.global_step)
+        self.progress.start()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.progress.update(self.bar, completed=state.global_step)
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         figures = {}
@@ -120,5 +136,12 @@ class Report(TrainerCallback):
         self.figures |= figures
         mlflow.log_metrics(figures, step=state.global_step)
         text = "  ".join(f"{n} {v:.3g}" for n, v in figures.items() if PRINTED.fullmatch(n))
-        place = f"step {state.global_step}/{state.max_steps}  {time.monotonic() - self.began:.0f} s"
-        self.console.print(f"{place}  {text}", highlight=False, soft_wrap=True)
+        self.progress.update(self.bar, description=text)
+        if not self.console.is_terminal:
+            elapsed = time.monotonic() - self.began
+            self.console.print(
+                f"step {state.global_step}/{state.max_steps}  {elapsed:.0f} s  {text}", highlight=False, soft_wrap=True
+            )
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.progress.stop()
