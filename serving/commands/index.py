@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
 import click
-from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -19,46 +18,22 @@ from revelator.plans import logic as language
 from revelator.terminal import mask_controls
 from revelator.trace import Passage
 from serving.retrieval import INDEX, Index, IndexSettings, add_to_index, build_index, remove_from_index
-from serving.retrieval.calibration import fit_calibrations, read_calibrations, read_labels, write_calibrations
+from serving.retrieval.calibration import fit_calibrations, read_labels, write_calibrations
 from serving.retrieval.documents import OVERLAP, SIZE
 from serving.retrieval.index_folder import Faiss, Kind
-from serving.retrieval.logic import Conjunction, Disjunction, Negation, Operators
-from serving.retrieval.logical_search import Calibration, LogicalSettings, Source, search_logical
+from serving.retrieval.logical_config import LogicalConfig, read_logical_options
+from serving.retrieval.logical_search import Calibration, Source, search_logical
 
 RERANKED = 50  # passages that a cross-encoder reads
 SHOWN = 160  # characters of a text
 LISTED = 10  # files that were left out
-LOGICAL = ("source", "conjunction", "disjunction", "negation", "calibrate", "calibration")
 
 
 def make_choice(literal: Any) -> click.Choice:
     return click.Choice(get_args(literal))
 
 
-@click.group()
-def index() -> None:
-    """Build, change, search and calibrate an index of passages: BM25, vectors, or both.
-
-    Documents (Markdown, text, HTML, PDF, DOCX) and folders of them are cut into passages at headings and paragraphs.
-    Files of rows hold passages: JSON lines, {"id": …, "title": …, "text": …}, CSV or TSV with a header of these
-    columns, gzipped or not, or parquet; the id may be left out. CSV and TSV with other columns are tables: a row is a
-    passage that says each column and its value.
-
-    \b
-    Examples:
-      revelator index build handbook/ minutes.pdf --out runs/indexes/mine
-      revelator index add runs/indexes/mine handbook/
-      revelator index remove runs/indexes/mine minutes.pdf
-      revelator index build wiki.jsonl.gz --detokenize --out runs/indexes/wiki
-      revelator index build papers.parquet --kind hybrid --model minilm --out runs/indexes/papers
-      revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
-      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"'
-      revelator index calibrate runs/indexes/papers labels.jsonl --out fitted.json
-      revelator index info runs/indexes/wiki --verify
-    """
-
-
-@index.command()
+@click.command()
 @click.argument("files", nargs=-1, required=True, type=FOLDER)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the index; one that stands there is replaced.")
 @click.option("--kind", default="bm25", show_default=True, type=make_choice(Kind), help="Scores the index holds.")
@@ -82,6 +57,11 @@ def index() -> None:
 def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) -> None:
     """Index files, and all files of folders, as passages.
 
+    Documents (Markdown, text, HTML, PDF, DOCX) are cut into passages at headings and paragraphs. Files of rows hold
+    passages: JSON lines, {"id": …, "title": …, "text": …}, CSV or TSV with a header of these columns, gzipped or not,
+    or parquet; the id may be left out. CSV and TSV with other columns are tables: a row is a passage that says each
+    column and its value.
+
     A document that cannot be read is left out and named. The corpus may be larger than memory, except with --faiss
     hnsw, which holds all vectors while it is made. A build that was killed goes on where it was when it is started
     again; one over an index that stands reads and embeds only files that have changed since.
@@ -98,7 +78,7 @@ def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) ->
     _make(out, as_json, lambda progress: build_index(files, out, chosen, progress=progress))
 
 
-@index.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("files", nargs=-1, required=True, type=FOLDER)
 @AS_JSON
@@ -123,7 +103,7 @@ def _list_names(manifest: dict[str, Any]) -> set[str]:
     return {corpus["name"] for corpus in manifest["corpora"]}
 
 
-@index.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("names", nargs=-1, required=True)
 @AS_JSON
@@ -157,7 +137,7 @@ def _make(out: Path, as_json: bool, make: Callable[[Progress], dict[str, Any]]) 
     return manifest
 
 
-@index.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.option("--verify", is_flag=True, help="Compare every file with its digest.")
 @AS_JSON
@@ -194,7 +174,7 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-@index.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("query")
 @click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many passages.")
@@ -203,24 +183,23 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
     "--source", type=make_choice(Source), help="--logic: scores of terms.  [default: dense if the index has it]"
 )
 @click.option(
-    "--and", "conjunction", default="product", show_default=True, type=make_choice(Conjunction), help="--logic"
+    "--set",
+    "how",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="--logic: conjunction, disjunction, negation or calibration (`none`, `self`, or a file of `index calibrate`).",
 )
-@click.option("--or", "disjunction", default="sum", show_default=True, type=make_choice(Disjunction), help="--logic")
-@click.option("--not", "negation", default="complement", show_default=True, type=make_choice(Negation), help="--logic")
-@click.option("--calibrate", is_flag=True, help="--logic: scores to probabilities, by each term's own best passages.")
-@click.option("--calibration", type=FOLDER, help="--logic: the same by a file of `revelator index calibrate`.")
 @click.option("--reranker", help="Cross-encoder that reads the best passages again: a folder or a Hub id.")
 @AS_JSON
-@click.pass_context
 def search(
-    context: click.Context,
     folder: Path,
     query: str,
     k: int,
     logic: bool,
+    source: Source | None,
+    how: tuple[str, ...],
     reranker: str | None,
     as_json: bool,
-    **how: Any,
 ) -> None:
     """Print the best passages for QUERY.
 
@@ -231,20 +210,19 @@ def search(
     Examples:
       revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
       revelator index search runs/indexes/papers "gene therapy" --reranker models/cross
-      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT ("mice" OR "rats")' --calibrate
-      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --calibration fitted.json
+      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --set calibration=self
     """
-    if not logic:
-        _refuse_unused(context)
-    settings = _make_logical_settings(**how) if logic else None
+    if not logic and (source or how):
+        raise click.UsageError("--source and --set count with --logic alone")
+    chosen = read_logical_options(how, "--set") or LogicalConfig()
     opened = Index.open(folder)
     depth = max(k, RERANKED) if reranker else k
     warnings = None
-    if settings is None:
+    if not logic:
         passages = opened.search(query, depth)
     else:
         parsed = language.parse(query)
-        passages = search_logical(opened, parsed, depth, settings)
+        passages = search_logical(opened, parsed, depth, replace(chosen.read(), source=source))
         warnings = [{"code": d.code, "message": d.message, "hint": d.hint} for d in language.check(parsed)]
     for word, near in getattr(passages, "respelled", {}).items():
         click.echo(mask_controls(f"no passage says {word}: read as {' or '.join(near)}"), err=True)
@@ -253,24 +231,6 @@ def search(
 
         passages = Reranker(reranker).rerank(query, passages, k)
     _print(passages, warnings, as_json)
-
-
-def _refuse_unused(context: click.Context) -> None:
-    """An option that would not count is refused, not dropped."""
-    given = [p for p in context.command.params if context.get_parameter_source(p.name or "") != ParameterSource.DEFAULT]
-    if unused := ["/".join(p.opts + p.secondary_opts) for p in given if p.name in LOGICAL]:
-        raise click.UsageError(f"{', '.join(unused)}: counts with --logic alone")
-
-
-def _make_logical_settings(
-    conjunction: Any, disjunction: Any, negation: Any, calibrate: bool, calibration: Path | None, **more: Any
-) -> LogicalSettings:
-    if calibrate and calibration:
-        raise click.UsageError("--calibrate labels by itself, --calibration takes labels that were given: choose one")
-    operators = Operators(conjunction, disjunction, negation)
-    if calibration:
-        return LogicalSettings(operators, calibration=read_calibrations(calibration), **more)
-    return LogicalSettings(operators, calibration="self" if calibrate else "none", **more)
 
 
 def _print(passages: list[Passage], warnings: list[dict[str, str]] | None, as_json: bool) -> None:
@@ -295,10 +255,10 @@ def _fit_line(text: str) -> str:
     return mask_controls(" ".join(text.split()))
 
 
-@index.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("labels", metavar="LABELS", type=FOLDER)
-@click.option("--out", required=True, type=FOLDER, help="File for `index search --logic --calibration`.")
+@click.option("--out", required=True, type=FOLDER, help="File of the calibrations.")
 @click.option("--source", type=make_choice(Source), help="Scores to calibrate.  [default: dense if the index has it]")
 @AS_JSON
 def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_json: bool) -> None:
@@ -311,7 +271,7 @@ def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_j
     \b
     Example:
       revelator index calibrate runs/indexes/papers labels.jsonl --out fitted.json
-      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --calibration fitted.json
+      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --set calibration=fitted.json
     """
     rows = read_labels(labels)
     fitted = fit_calibrations(Index.open(folder), rows, source)
@@ -326,7 +286,7 @@ def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_j
     click.echo(
         f"{_describe_calibration(fitted.general)}  every other term ({len(rows):,} labels, {relevant:,} relevant)"
     )
-    click.echo(f"next: revelator index search {folder} --logic '…' --calibration {out}")
+    click.echo(f"next: revelator index search {folder} --logic '…' --set calibration={out}")
 
 
 def _describe_calibration(calibration: Calibration) -> str:

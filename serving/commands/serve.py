@@ -150,6 +150,8 @@ def serve(
         how = read_logical_options(logic)
         settings = Settings(**chosen, planner=plans, logic=how, limits=dict(map(_read_limit, limits)) or None)
         exposure = Exposure(host, choose_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
+        if exposure.tls:  # for the calls of this process and of the models that it starts
+            os.environ.update(exposure.tls.to_environment())
         _serve(home, ports, settings, exposure, http, hosts)
     except KeyboardInterrupt:
         click.echo("stopped")

@@ -15,9 +15,9 @@ from statistics import mean, median
 from revelator import files
 from revelator.errors import ConfigError, Conflict
 from revelator.registry import Version, tag_version
-from serving.deploy.deploy import apply_release, deploy, deploy_lock, stage, try_version, version_folder
+from serving.deploy.deploy import deploy, deploy_lock, put_release, stage, try_version, version_folder
 from serving.deploy.engines import Engine, find_engine
-from serving.models.releases import Canary, Release, format_now, read_release, write_release
+from serving.models.releases import Canary, Release, format_now, read_release
 from serving.models.routing import Comparison, comparisons_file, read_comparisons
 from serving.triton.repository import check_version
 
@@ -145,8 +145,7 @@ class Rollout:
                 under_way = Canary(number, self.share, format_now())
             try_version(engine, number, release.version)
             begun = replace(release, canary=under_way)
-            write_release(home, begun)
-            apply_release(home, begun, engine)
+            put_release(home, begun, engine)
         return begun
 
     def conclude(self, verdict: Verdict) -> None:
@@ -156,9 +155,7 @@ class Rollout:
             deploy(self.home, self.version, keep=self.keep)
         else:
             with deploy_lock(self.home):
-                without = replace(self._current_release(), canary=None)
-                write_release(self.home, without)
-                apply_release(self.home, without, self._find_engine())
+                put_release(self.home, replace(self._current_release(), canary=None), self._find_engine())
         outcome = "deployed" if verdict.passes else f"withdrawn: {'; '.join(verdict.reasons)}"
         tag_version(self.version, VERDICT_TAG, outcome)
 

@@ -15,8 +15,8 @@ import json
 import platform
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from revelator import files
@@ -29,11 +29,11 @@ from revelator.artifact import (
     read_manifest,
     verify_adapter,
 )
-from revelator.errors import ArtifactError, ConfigError, Unavailable
+from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.files import try_lock
 from revelator.registry import DIGEST_TAG, Version, download, tag_version
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
-from serving.deploy.engines import Engine, VllmEngine, drop_quietly, find_engine, write_config
+from serving.deploy.engines import Engine, VllmEngine, find_engine, write_config
 from serving.models.releases import (
     EMBEDDED_VERSION,
     RELEASE_FILE,
@@ -92,7 +92,9 @@ def deploy(
         repository.check_version(home, contents)
         before, engine = read_release(home), find_engine(home, vllm)
         vllm_url = engine.url if isinstance(engine, VllmEngine) else ""
-        if before is None or (before.version, before.vllm) != (version.version, vllm_url):
+        if before and (before.version, before.vllm) == (version.version, vllm_url):
+            release = replace(before, **asdict(contents), canary=None)
+        else:
             if engine:
                 report("load, wait until it is ready, ask smoke questions")
                 try_version(engine, version.version, before.version if before else None)
@@ -100,11 +102,8 @@ def deploy(
             if before and before.version == version.version:
                 previous = before.previous
             release = Release.of(contents, previous, vllm_url)
-        else:
-            release = Release(**asdict(contents), previous=before.previous, time=before.time, vllm=vllm_url)
-        write_release(home, release)
         report("wait for questions under way, unload what is not needed")
-        apply_release(home, release, engine)
+        put_release(home, release, engine)
         registry_error = registry_error or _tag_as_deployed(version, release, home)
         removed = prune(home, keep, {release.version, release.previous})
     url = engine.url if engine else None
@@ -153,7 +152,11 @@ def deploy_lock(home: Path) -> Iterator[None]:
         if not mine:
             raise ConfigError("another deploy is at work on this home folder", where=str(home), hint="wait for its end")
         with explain_full_disk(home):
-            clear_leftovers(home)
+            for path in (repository.repository_folder(home) / REVELATOR).glob(".*-*"):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
             yield
 
 
@@ -168,12 +171,14 @@ def try_version(engine: Engine, version: int, live: int | None) -> None:
         if live is not None or isinstance(engine, VllmEngine):
             asyncio.run(smoke_test(engine, version))
     except BaseException:
-        drop_quietly(engine, version, live)
+        with suppress(RevelatorError):  # the first error says more
+            engine.drop(version, live)
         raise
 
 
-def apply_release(home: Path, release: Release, engine: Engine | None) -> None:
-    """Brings the engine, and config.pbtxt, to what `release` names. Can be repeated safely."""
+def put_release(home: Path, release: Release, engine: Engine | None) -> None:
+    """Records `release`, and brings the engine, and config.pbtxt, to what it names. Can be repeated safely."""
+    write_release(home, release)
     if engine:
         engine.serve_only(release)
     else:
@@ -224,8 +229,7 @@ def stage(folder: Path, version: Version) -> VersionContents:
 
 
 def _write_version(folder: Path, contents: VersionContents) -> None:
-    shutil.copyfile(repository.find_template(REVELATOR), folder / "model.py")
-    repository.compile_code(folder / "model.py")
+    repository.write_code(REVELATOR, folder)
     files.write_json(folder / CONTENTS_FILE, asdict(contents))
 
 
@@ -241,7 +245,7 @@ def _read_if_whole(folder: Path, version: Version) -> VersionContents | None:
         return None
     is_whole = files.sha256_folder(folder / ADAPTER) == contents.files
     is_same = contents.files.get(MANIFEST) == version.tags.get(DIGEST_TAG)
-    has_code = (folder / "model.py").read_bytes() == repository.find_template(REVELATOR).read_bytes()
+    has_code = (folder / "model.py").read_bytes() == repository.read_code(REVELATOR)
     if not (is_whole and is_same and has_code and Path(contents.base["folder"]).is_dir()):
         return None
     _verify(folder / ADAPTER, Path(contents.base["folder"]), version)  # the base may have changed since
@@ -267,15 +271,6 @@ def _verify(adapter: Path, base: Path, version: Version) -> None:
     except ArtifactError as error:  # it names the staging folder, which is gone when this is read
         where = f"version {version.version} of {version.name}"
         raise ArtifactError(error.message, where=where, hint=error.hint) from error
-
-
-def clear_leftovers(home: Path) -> None:
-    """Removes what a killed deploy left; the caller holds the deploy lock, so nobody is at work there."""
-    for path in (repository.repository_folder(home) / REVELATOR).glob(".*-*"):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
 
 
 def prune(home: Path, keep: int, needed: set[int | None]) -> tuple[int, ...]:

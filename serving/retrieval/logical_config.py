@@ -29,11 +29,11 @@ class LogicalConfig(Strict):
         return LogicalSettings(operators, calibration=self.calibration)
 
 
-def read_logical_options(options: Sequence[str]) -> LogicalConfig | None:
-    """What `--logic NAME=VALUE` says; None without any. Raises ConfigError and ArtifactError."""
+def read_logical_options(options: Sequence[str], option: str = "--logic") -> LogicalConfig | None:
+    """What `--logic NAME=VALUE` says, or another `option`; None without any. Raises ConfigError and ArtifactError."""
     if wrong := [text for text in options if "=" not in text]:
-        raise ConfigError(f"not NAME=VALUE: {wrong[0]!r}", where="--logic", hint="--logic negation=reciprocal")
-    config = check_config(dict(text.split("=", 1) for text in options), LogicalConfig, "--logic")
+        raise ConfigError(f"not NAME=VALUE: {wrong[0]!r}", where=option, hint=f"{option} negation=reciprocal")
+    config = check_config(dict(text.split("=", 1) for text in options), LogicalConfig, option)
     if isinstance(config.calibration, Path):
         config = config.model_copy(update={"calibration": config.calibration.resolve()})
     config.read()

@@ -300,7 +300,7 @@ async def test_the_generator_can_be_exchanged_for_the_embedded_reader_while_serv
 
 
 def test_a_model_that_does_not_load_says_why_in_one_line(world):
-    repository.write_config(world.home, "retriever", 1, {"index": "/nowhere"})
+    repository.write_config(world.home, "retriever", [1], {"index": "/nowhere"})
     try:
         with pytest.raises(ArtifactError) as refused:
             control.load(world.home, world.url, "retriever", 1)
