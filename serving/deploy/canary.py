@@ -61,19 +61,8 @@ def judge(
 ) -> Verdict | None:
     """Returns the verdict, or None while there are too few comparisons. A canary that fails to answer too often gets
     its verdict before that; one that was not compared enough when its time is up fails."""
-    figures = _compute_figures(version, released, rows)
-    unanswered = sum(bool(row.error) for row in rows)
-    if len(rows) >= rules.comparisons or unanswered > rules.errors * rules.comparisons:
-        return replace(figures, reasons=tuple(_find_reasons(figures, rules)))
-    if is_late:
-        reason = f"{len(rows)} comparisons in the time given, and {rules.comparisons} are needed"
-        return replace(figures, reasons=(reason,))
-    return None
-
-
-def _compute_figures(version: int, released: int, rows: Sequence[Comparison]) -> Verdict:
     answered = [row for row in rows if not row.error]
-    return Verdict(
+    figures = Verdict(
         version=version,
         released=released,
         comparisons=len(rows),
@@ -85,6 +74,12 @@ def _compute_figures(version: int, released: int, rows: Sequence[Comparison]) ->
         errors=mean([bool(row.error) for row in rows] or [False]),
         reasons=(),
     )
+    if len(rows) >= rules.comparisons or len(rows) - len(answered) > rules.errors * rules.comparisons:
+        return replace(figures, reasons=tuple(_find_reasons(figures, rules)))
+    if is_late:
+        reason = f"{len(rows)} comparisons in the time given, and {rules.comparisons} are needed"
+        return replace(figures, reasons=(reason,))
+    return None
 
 
 def _find_reasons(figures: Verdict, rules: Rules) -> list[str]:
