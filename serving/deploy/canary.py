@@ -15,11 +15,10 @@ from statistics import mean, median
 from revelator import files
 from revelator.errors import ConfigError, Conflict
 from revelator.registry import Version, tag_version
-from serving.deploy.deploy import deploy, deploy_lock, put_release, stage, try_version, version_folder
+from serving.deploy.deploy import deploy, deploy_lock, put_release, stage, try_version
 from serving.deploy.engines import Engine, find_engine
 from serving.models.releases import Canary, Release, format_now, read_release
 from serving.models.routing import Comparison, comparisons_file, read_comparisons
-from serving.triton.repository import check_version
 
 LOOK_SECONDS = 0.5
 VERDICT_TAG = "canary"
@@ -133,7 +132,7 @@ class Rollout:
         home, number = self.home, self.version.version
         with deploy_lock(home):
             release, engine = self._current_release(), self._find_engine()
-            check_version(home, stage(version_folder(home, number), self.version))
+            stage(home, self.version)
             under_way = release.canary
             if not under_way or (under_way.version, under_way.share) != (number, self.share):
                 comparisons_file(home, number).unlink(missing_ok=True)

@@ -45,7 +45,7 @@ from serving.models.releases import (
     write_release,
 )
 from serving.triton import repository
-from serving.triton.repository import ADAPTER, CONTENTS_FILE, REVELATOR
+from serving.triton.repository import ADAPTER, CONTENTS_FILE, REVELATOR, version_folder
 
 SMOKE_QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
 DEPLOYED_TAG = "deployed"
@@ -88,8 +88,7 @@ def deploy(
     home = home.resolve()
     with deploy_lock(home):
         report("fetch and verify")
-        contents = stage(version_folder(home, version.version), version)
-        repository.check_version(home, contents)
+        contents = stage(home, version)
         before, engine = read_release(home), find_engine(home, vllm)
         vllm_url = engine.url if isinstance(engine, VllmEngine) else ""
         if before and (before.version, before.vllm) == (version.version, vllm_url):
@@ -160,10 +159,6 @@ def deploy_lock(home: Path) -> Iterator[None]:
             yield
 
 
-def version_folder(home: Path, version: int) -> Path:
-    return repository.repository_folder(home) / REVELATOR / str(version)
-
-
 def try_version(engine: Engine, version: int, live: int | None) -> None:
     """Loads `version` beside the live one and asks it smoke questions. One that fails is unloaded again."""
     try:
@@ -212,19 +207,20 @@ def _tag_as_deployed(version: Version, release: Release, home: Path) -> str | No
     return None
 
 
-def stage(folder: Path, version: Version) -> VersionContents:
-    """Fills `folder` with adapter, model.py and version.json, unless it holds this version already.
+def stage(home: Path, version: Version) -> VersionContents:
+    """Fills the version's folder with adapter, model.py and version.json, unless it holds this version already.
 
     Raises ArtifactError when a file is damaged or missing, and when base, prompts or grammar are not those that the
-    adapter was trained with; `folder` is then as it was.
+    adapter was trained with, or it has not learned what the release is to do; the folder is then as it was.
     """
-    staged = _read_if_whole(folder, version)
-    if staged:
-        return staged
-    with files.staged_folder(folder) as staging:
-        download(version, staging / ADAPTER)
-        contents = _verify_contents(staging / ADAPTER, version)
-        _write_version(staging, contents)
+    folder = version_folder(home, version.version)
+    contents = _read_if_whole(folder, version)
+    if not contents:
+        with files.staged_folder(folder) as staging:
+            download(version, staging / ADAPTER)
+            contents = _verify_contents(staging / ADAPTER, version)
+            _write_version(staging, contents)
+    repository.check_version(home, contents)
     return contents
 
 

@@ -105,7 +105,7 @@ class VllmEngine:
     url: str
 
     def load_beside(self, version: int, live: int | None) -> None:
-        VllmServer(self.url).load(version, repository.repository_folder(self.home) / REVELATOR / str(version) / ADAPTER)
+        VllmServer(self.url).load(version, repository.version_folder(self.home, version) / ADAPTER)
 
     def drop(self, version: int, live: int | None) -> None:
         if version != live:

@@ -101,6 +101,11 @@ def repository_folder(home: Path) -> Path:
     return home / "model_repo"
 
 
+def version_folder(home: Path, version: int) -> Path:
+    """The folder of a version of the revelator."""
+    return repository_folder(home) / REVELATOR / str(version)
+
+
 def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str]]:
     """The parameters of each plain model: what was given, else what is recorded, else the default. Writes nothing.
 
@@ -160,8 +165,8 @@ def check_version(home: Path, contents: VersionContents) -> None:
 
 
 def _require_selecting(home: Path, contents: VersionContents) -> None:
-    adapter = repository_folder(home) / REVELATOR / str(contents.version) / ADAPTER
-    require_task("select", Path(contents.base["folder"]), adapter if contents.files else None)
+    adapter = version_folder(home, contents.version) / ADAPTER if contents.files else None
+    require_task("select", Path(contents.base["folder"]), adapter)
 
 
 def _choose_writing(settings: Settings, recorded: Mapping[str, str], endpoint: str) -> Writing:

@@ -76,7 +76,7 @@ def serve_home(
         models = choose_models(home, settings)
         repository.lay_out(home, settings)
         if version := models.get(REVELATOR):
-            repository.write_code(REVELATOR, repository.repository_folder(home) / REVELATOR / str(version))
+            repository.write_code(REVELATOR, repository.version_folder(home, version))
             # the promoted version alone: one that does not load would keep the others from loading
             repository.write_config(home, REVELATOR, [version])
         server = TritonServer(

@@ -38,7 +38,7 @@ from tests.serving.deploy import kill_deploys
 from tests.serving.toy_model import write_adapter
 
 WAIT = 30.0
-KILLS = 8  # one in each eighth of a deploy
+KILLS = 5  # one in each fifth of a deploy
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ def test_the_way_of_decoding_is_remembered_for_the_version_that_is_served(index,
         assert repository.read_served_versions(tmp_path, "revelator") == [3]
 
 
-# A child that kills itself with -9 at the n-th file operation below its home folder, for n = 1, 5, 9, …
+# A child that kills itself with -9 at the n-th file operation below its home folder, for n = 1, 8, 15, …
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -277,7 +277,7 @@ while True:
     print(at, os.waitstatus_to_exitcode(status), *folders, flush=True)
     for name in folders:
         os.rename(f"{home}/model_repo/revelator/{name}", f"{home}/seen-{at}-{name}")
-    at += 4
+    at += 7
     if status == 0:
         break
 """
