@@ -46,7 +46,6 @@ def read_cards(text: str) -> tuple[int, ...]:
 @click.option("--alias", default=registry.CHAMPION, show_default=True, help="Alias or number of the version.")
 @REGISTERED
 @HOME
-@click.option("--keep", default=3, show_default=True, type=click.IntRange(1), help="Version folders to keep.")
 @click.option("--engine", type=click.Choice(["own", "vllm"]), help="Who runs it (default: as the release before, own).")
 @click.option("--url", metavar="URL", help="With vllm: a running vLLM server. Without: a folder for Triton's backend.")
 @click.option("--also", multiple=True, metavar="VERSION", help="In that folder: a further version over the same base.")
@@ -77,7 +76,6 @@ def deploy(
     alias: str,
     name: str,
     home: Path,
-    keep: int,
     engine: str | None,
     url: str | None,
     also: tuple[str, ...],
@@ -132,20 +130,20 @@ def deploy(
     if watch:
         from serving.deploy.watch import Reconciler, follow_until_stopped
 
-        follow_until_stopped(Reconciler(home, name, alias, keep, tracking_uri, vllm), interval, port, click.echo)
+        follow_until_stopped(Reconciler(home, name, alias, tracking_uri, vllm), interval, port, click.echo)
     elif canary is not None:
         registry.connect(tracking_uri, home, must_exist=True)
-        _try_canary(home, registry.resolve(name, alias), canary, comparisons, minutes, keep, as_json)
+        _try_canary(home, registry.resolve(name, alias), canary, comparisons, minutes, as_json)
     else:
         from serving.deploy.deploy import deploy as put
 
         with Console(stderr=True).status("ask the registry") as status:
             if rollback:
-                done = _roll_back(home, keep, tracking_uri, status.update)
+                done = _roll_back(home, tracking_uri, status.update)
             else:
                 registry.connect(tracking_uri, home, must_exist=True)
-                done = put(home, registry.resolve(name, alias), vllm=vllm, keep=keep, report=status.update)
-        _report(done, home, keep, as_json)
+                done = put(home, registry.resolve(name, alias), vllm=vllm, report=status.update)
+        _report(done, home, as_json)
 
 
 def _place(home: Path, gpus: tuple[int, ...] | None, instances: int | None) -> None:
@@ -166,7 +164,7 @@ def _place(home: Path, gpus: tuple[int, ...] | None, instances: int | None) -> N
     write_placement(home, Placement(before.gpus if gpus is None else gpus, instances or before.instances))
 
 
-def _roll_back(home: Path, keep: int, tracking_uri: str | None, report: Callable[[str], None]) -> Deployment:
+def _roll_back(home: Path, tracking_uri: str | None, report: Callable[[str], None]) -> Deployment:
     """Works without the registry, too: it only records the deploy."""
     from serving.deploy.deploy import roll_back
 
@@ -176,10 +174,10 @@ def _roll_back(home: Path, keep: int, tracking_uri: str | None, report: Callable
         registry.connect(tracking_uri, home, must_exist=True)
     except (Unavailable, ConfigError) as error:
         registry_error = str(error)
-    return roll_back(home, keep=keep, report=report, registry_error=registry_error)
+    return roll_back(home, report=report, registry_error=registry_error)
 
 
-def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
+def _report(done: Deployment, home: Path, as_json: bool) -> None:
     from serving.triton.repository import read_parameters, read_planner
 
     release = done.release
@@ -190,7 +188,7 @@ def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
     before = f", before it {release.previous}" if release.previous else ""
     click.echo(f"version {release.version} of {release.model}{before}: {done.folder}")
     if done.removed:
-        click.echo(f"removed, beyond the {keep} that are kept: {', '.join(map(str, done.removed))}")
+        click.echo(f"removed, as too many were kept: {', '.join(map(str, done.removed))}")
     if done.registry_error:
         click.echo(f"warning: the registry does not record it: {done.registry_error}", err=True)
     if planner := read_planner(read_parameters(home, "executor")):
@@ -202,7 +200,7 @@ def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
 
 
 def _try_canary(
-    home: Path, version: registry.Version, share: float, comparisons: int, minutes: float, keep: int, as_json: bool
+    home: Path, version: registry.Version, share: float, comparisons: int, minutes: float, as_json: bool
 ) -> None:
     from serving.deploy.canary import Rollout, Rules
 
@@ -210,7 +208,7 @@ def _try_canary(
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(f"version {version.version} answers {share:.0%}: prompts compared", total=comparisons)
-        rollout = Rollout(home, version, share, Rules(comparisons), minutes * 60, keep)
+        rollout = Rollout(home, version, share, Rules(comparisons), minutes * 60)
         verdict = rollout.run(lambda compared: progress.update(task, completed=compared))
     if as_json:
         click.echo(json.dumps({**asdict(verdict), "deployed": verdict.passes}))

@@ -107,7 +107,6 @@ class Rollout:
     share: float
     rules: Rules
     seconds: float = 3600.0
-    keep: int = 3
 
     def run(self, report_total: Callable[[int], None] = lambda _: None) -> Verdict:
         """Returns the verdict once it is carried out. `report_total` gets the number of prompts compared so far.
@@ -146,7 +145,7 @@ class Rollout:
         """Deploys or withdraws the version, and records the verdict below the home folder and in the registry."""
         files.write_json(self.home / "canary" / f"{verdict.version}.json", asdict(verdict))
         if verdict.passes:
-            deploy(self.home, self.version, keep=self.keep)
+            deploy(self.home, self.version)
         else:
             with deploy_lock(self.home):
                 put_release(self.home, replace(self._current_release(), canary=None), self._find_engine())

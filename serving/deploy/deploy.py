@@ -49,6 +49,7 @@ from serving.triton.repository import ADAPTER, CONTENTS_FILE, REVELATOR, version
 
 SMOKE_QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
 DEPLOYED_TAG = "deployed"
+KEPT_VERSIONS = 3  # folders below a home folder; the embedded base has one, too
 Report = Callable[[str], None]
 
 
@@ -74,7 +75,6 @@ def deploy(
     version: Version,
     *,
     vllm: str | None = None,
-    keep: int = 3,
     report: Report = ignore_report,
     registry_error: str | None = None,
 ) -> Deployment:
@@ -104,7 +104,7 @@ def deploy(
         report("wait for questions under way, unload what is not needed")
         put_release(home, release, engine)
         registry_error = registry_error or _tag_as_deployed(version, release, home)
-        removed = prune(home, keep, {release.version, release.previous})
+        removed = prune(home, {release.version, release.previous})
     url = engine.url if engine else None
     return Deployment(release, version_folder(home, release.version), url, removed, registry_error)
 
@@ -123,9 +123,7 @@ def release_embedded_base(home: Path) -> None:
         write_release(home, Release.of(contents, None))
 
 
-def roll_back(
-    home: Path, *, keep: int = 3, report: Report = ignore_report, registry_error: str | None = None
-) -> Deployment:
+def roll_back(home: Path, *, report: Report = ignore_report, registry_error: str | None = None) -> Deployment:
     """Deploys the version that `release.json` names as the previous one, from its folder: no registry is needed.
 
     ArtifactError when none is recorded or its folder is gone.
@@ -141,7 +139,7 @@ def roll_back(
         hint = f"fetch it again: revelator model deploy --alias {release.previous}"
         raise ArtifactError("the folder of the previous version is gone", where=str(folder), hint=hint)
     version = Version(contents.model, contents.version, contents.run_id, "", {DIGEST_TAG: contents.files[MANIFEST]})
-    return deploy(home, version, keep=keep, report=report, registry_error=registry_error)
+    return deploy(home, version, report=report, registry_error=registry_error)
 
 
 @contextmanager
@@ -269,10 +267,9 @@ def _verify(adapter: Path, base: Path, version: Version) -> None:
         raise ArtifactError(error.message, where=where, hint=error.hint) from error
 
 
-def prune(home: Path, keep: int, needed: set[int | None]) -> tuple[int, ...]:
-    """Removes the oldest version folders beyond `keep`, never one that is needed."""
-    there = repository.list_versions(home, REVELATOR)
-    old = tuple(v for v in there[: max(0, len(there) - keep)] if v not in needed)
+def prune(home: Path, needed: set[int | None]) -> tuple[int, ...]:
+    """Removes the oldest version folders beyond `KEPT_VERSIONS`, never one that is needed."""
+    old = tuple(v for v in repository.list_versions(home, REVELATOR)[:-KEPT_VERSIONS] if v not in needed)
     for version in old:
         shutil.rmtree(version_folder(home, version))
     return old

@@ -35,10 +35,8 @@ PREFIX = "revelator_deploy"
 class Reconciler:
     """Brings the home folder to what `alias` of the registered model `name` says. `vllm` as in `deploy`."""
 
-    def __init__(
-        self, home: Path, name: str, alias: str, keep: int, tracking_uri: str | None, vllm: str | None = None
-    ) -> None:
-        self.home, self.name, self.alias, self.keep, self.vllm = home, name, alias, keep, vllm
+    def __init__(self, home: Path, name: str, alias: str, tracking_uri: str | None, vllm: str | None = None) -> None:
+        self.home, self.name, self.alias, self.vllm = home, name, alias, vllm
         self.metrics = Metrics()
         self._tracking_uri = tracking_uri
         self._connected = False
@@ -54,7 +52,7 @@ class Reconciler:
         self.metrics.desired.set(desired.version)
         made = None
         if not self._is_live(desired.version):
-            made = deploy(self.home, desired, keep=self.keep, vllm=self.vllm).release
+            made = deploy(self.home, desired, vllm=self.vllm).release
             self._finished = True
         self.metrics.live.set(desired.version)
         return made

@@ -104,9 +104,10 @@ def test_the_command_rolls_back_a_home_that_has_no_registry_and_makes_none(versi
 def test_old_versions_beyond_the_number_to_keep_go_but_never_the_previous_one(versions, tmp_path):
     models = tmp_path / "model_repo" / "revelator"
     deploy(tmp_path, versions[1])
-    shutil.copytree(models / "1", models / "0")
-    assert deploy(tmp_path, versions[2], keep=1).removed == (0,)
-    assert repository.list_versions(tmp_path, "revelator") == [1, 2]
+    for old in ("0", "3", "4"):
+        shutil.copytree(models / "1", models / old)
+    assert deploy(tmp_path, versions[2]).removed == (0,)
+    assert repository.list_versions(tmp_path, "revelator") == [1, 2, 3, 4]
 
 
 def test_a_version_whose_base_has_changed_is_refused_and_nothing_is_left(versions, base, tmp_path):
