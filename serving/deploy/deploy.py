@@ -209,7 +209,7 @@ def stage(home: Path, version: Version) -> VersionContents:
     """Fills the version's folder with adapter, model.py and version.json, unless it holds this version already.
 
     Raises ArtifactError when a file is damaged or missing, and when base, prompts or grammar are not those that the
-    adapter was trained with, or it has not learned what the release is to do; the folder is then as it was.
+    adapter was trained with (the folder is then as it was), or when it has not learned a task that the release has.
     """
     folder = version_folder(home, version.version)
     contents = _read_if_whole(folder, version)
