@@ -38,7 +38,7 @@ from tests.serving.deploy import kill_deploys
 from tests.serving.toy_model import write_adapter
 
 WAIT = 30.0
-KILLS = 5  # one in each fifth of a deploy
+KILLS = 4  # one in each quarter of a deploy
 
 
 @pytest.fixture
