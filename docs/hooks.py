@@ -9,13 +9,10 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from collections.abc import Iterator
+from typing import Any, get_args
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 MARK = "<!-- configuration models -->"
 MODELS = {
@@ -35,7 +32,8 @@ MODELS = {
     "Evaluation (`revelator eval run`)": "evaluation.harness.config:RunConfig",
     "Knowledge sources (`--sources`)": "serving.knowledge.config:SourcesFile",
 }
-NAMES = {str: "text", Path: "path", int: "integer", float: "number", bool: "true or false"}
+NAMES = {"string": "text", "path": "path", "integer": "integer", "number": "number", "boolean": "true or false"}
+BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
@@ -54,9 +52,13 @@ def _add_tables(model: type[BaseModel], tables: dict[str, str]) -> None:
     if model.__name__ in tables:
         return
     comments = _read_comments(model)
+    described = model.model_json_schema(by_alias=False)["properties"]
     lines = [f"### {model.__name__}", "", inspect.cleandoc(model.__doc__ or ""), ""]
     lines += ["| field | value | default | meaning |", "|---|---|---|---|"]
-    lines += [_row(name, field, comments.get(name, "")) for name, field in model.model_fields.items()]
+    for name, field in model.model_fields.items():
+        default = "required" if field.is_required() else _spell_default(field.get_default(call_default_factory=True))
+        cells = f"`{name}`", _spell_type(described[name]), default, comments.get(name, "")
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     tables[model.__name__] = "\n".join(lines)
     for field in model.model_fields.values():
         for part in _models_in(field.annotation):
@@ -70,12 +72,6 @@ def _read_comments(model: type[BaseModel]) -> dict[str, str]:
     return dict(re.findall(r"^    (\w+): [^#\n]*  # (.+)$", source, re.MULTILINE))
 
 
-def _row(name: str, field: FieldInfo, comment: str) -> str:
-    default = "required" if field.is_required() else _spell_default(field.get_default(call_default_factory=True))
-    cells = (f"`{name}`", _spell_type(field.annotation, field.metadata), default, comment)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
 def _spell_default(value: object) -> str:
     if value is None or value == "" or isinstance(value, BaseModel):
         return ""
@@ -84,36 +80,25 @@ def _spell_default(value: object) -> str:
     return f"`{list(value) if isinstance(value, tuple) else value}`"
 
 
-def _spell_type(kind: Any, metadata: Sequence[Any] = ()) -> str:
-    """The type and its bounds, as a person who writes YAML needs them."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return _spell_type(inner[0], inner[1:])
-    if origin is Literal:
-        spelt = ", ".join(f"`{str(value).lower() if value is False else value}`" for value in inner)
-    elif origin in (Union, UnionType):
-        spelt = " or ".join(_spell_type(one) for one in inner if one is not NoneType)
-    elif origin in (tuple, list):
-        spelt = f"list of {_spell_type(inner[0])}"
-    elif origin is dict:
-        spelt = f"map from {_spell_type(inner[0])} to {_spell_type(inner[1])}"
+def _spell_type(schema: dict[str, Any]) -> str:
+    """The type and its bounds by a JSON schema, as a person who writes YAML needs them."""
+    if values := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        spelt = ", ".join(f"`{'false' if value is False else value}`" for value in values)
+    elif kinds := schema.get("anyOf") or schema.get("oneOf"):
+        spelt = " or ".join(_spell_type(kind) for kind in kinds if kind.get("type") != "null")
+    elif "$ref" in schema:
+        spelt = schema["$ref"].rpartition("/")[2]
+    elif "items" in schema:
+        spelt = f"list of {_spell_type(schema['items'])}"
+    elif "additionalProperties" in schema:
+        spelt = f"map from text to {_spell_type(schema['additionalProperties'])}"
     else:
-        spelt = {str: "text", Path: "path", int: "integer", float: "number", bool: "true or false"}.get(
-            kind, kind.__name__
-        )
-    bounds = [text for bound in metadata for text in _spell_bounds(bound)]
-    return ", ".join([spelt, *bounds])
-
-
-def _spell_bounds(bound: Any) -> Iterator[str]:
-    for inner in getattr(bound, "metadata", ()):
-        yield from _spell_bounds(inner)
-    for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<")):
-        limit = getattr(bound, name, None)
-        if limit is not None and limit != sys.maxsize:
-            yield f"{sign} {limit}"
-    if getattr(bound, "min_length", None):
-        yield "not empty"
+        spelt = NAMES[schema.get("format", schema["type"])]
+    bounds = [
+        f"{sign} {schema[name]:g}" for name, sign in BOUNDS.items() if schema.get(name, sys.maxsize) < sys.maxsize
+    ]
+    is_needed = schema.get("minLength") or schema.get("minItems") or schema.get("minProperties")
+    return ", ".join([spelt, *bounds, *(["not empty"] if is_needed else [])])
 
 
 def _models_in(annotation: object) -> Iterator[type[BaseModel]]:

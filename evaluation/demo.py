@@ -59,7 +59,7 @@ def list_steps(home: Path, base: str, size: int) -> list[Step]:
     grade = ("model", "grade", "latest", "--split", "test", "--limit", ROWS, *at_home)
     promote = ("model", "promote", "--limit", ROWS, *at_home)
     build_index = ("index", "build", str(world / "passages.jsonl"), "--out", str(index))
-    deploy = ("model", "deploy", "--index", str(index), *at_home)
+    deploy = ("model", "deploy", *at_home)
     return [
         Step("world", "generate a world: facts, documents, questions, gold plans", make_world, world_made),
         Step("set", "build the instruction set of all tasks", build_set, built_made, (world_made, WORLD_CONFIG),
@@ -69,7 +69,7 @@ def list_steps(home: Path, base: str, size: int) -> list[Step]:
         Step("grade", "grade it on the test split, whose names are all new", grade, None, (adapter,)),
         Step("promote", "gate on every task, and make the version champion", promote, None, (adapter, RULES)),
         Step("index", "index the world's passages", build_index, index_made, (world_made,), digest=INDEX.format),
-        Step("deploy", "deploy the champion into the Triton model repository", deploy, None, (adapter, index_made)),
+        Step("deploy", "deploy the champion into the Triton model repository", deploy, None, (adapter,)),
     ]  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def demo(home: Path, base: str, size: int) -> None:
     chain.print_heading("start the Triton server")
     chain.print_command(("serve", "--home", str(home), "--ports", "auto"))
     os.environ |= PASSIVE_WAIT
-    with serve_home(home, read_ports("auto"), Settings()) as (_, running):
+    with serve_home(home, read_ports("auto"), Settings(home / "indexes" / "world", remember=True)) as (_, running):
         console.print(f"[green]ready[/] at {running.grpc}", highlight=False)
         chain.print_heading("ask six questions: of each kind the first by hash of its id")
         asked = ask_questions(chosen, running.grpc, chain)

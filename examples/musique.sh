@@ -52,7 +52,7 @@ say "index the passages"
 # 6. The served version: staged, tried, switched to. `revelator serve` then answers at a gRPC address, and
 #    `revelator ask "Who founded the company that distributed UHF?"` shows the plan of a question and its passages.
 say "deploy the champion"
-revelator model deploy --index "$INDEX"
+revelator model deploy
 
 # ---------------------------------------------------------------------------------------------------------------------
 # 7. The systems beside each other, on the same dev questions: our strategies, baselines of other papers, switches.

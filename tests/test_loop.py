@@ -36,7 +36,7 @@ def serve_a_champion(home: Path, environment: dict[str, str]) -> None:
     run("train", "demo", "--set", str(built), "--steps", "5", "--out", str(home / "adapters" / "world"))
     run("model", "promote", "--limit", "20", "--force")
     run("index", "build", str(world / "passages.jsonl"), "--out", str(index))
-    run("model", "deploy", "--index", str(index))
+    run("model", "deploy")
 
 
 @pytest.mark.timeout(3600)

@@ -93,11 +93,7 @@ def test_a_question_is_asked_with_the_base_alone(base: Path) -> None:
         ("train demo", "train"),
         ("index build x --out y", "serve"),
         ("graph load x --out y", "serve"),
-        ("inspect --url 127.0.0.1:1", "serve"),
         ("model grade base", "eval"),
-        ("eval run x", "eval"),
-        ("eval report x --out y", "eval"),
-        ("demo", "eval"),
     ],
 )
 def test_a_command_of_an_absent_extra_says_which_one_to_install(base: Path, line: str, extra: str) -> None:

@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from serving.triton import control
-from serving.triton.access import read_control_token
 from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer, read_ports
 
@@ -51,13 +50,7 @@ def serve_models(
                 parameters="\n".join(lines),
             )
             (work / "models" / name / "config.pbtxt").write_text(config)
-        server = TritonServer(
-            find_installation(work),
-            work / "models",
-            read_ports("auto"),
-            work / "triton.log",
-            token=read_control_token(work),
-        )
+        server = TritonServer(find_installation(work), work / "models", read_ports("auto"), work / "triton.log")
         with server:
             for name in models:
                 control.load(work, server.url, name, 1)

@@ -2,19 +2,20 @@
 
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import SecretCheck, make_response, make_strings, read_parameters, read_text
-from serving.triton.inside.generator import READING_BYTES, ReadingService
+from serving.triton.inside.generator import READING_BYTES, open_generator, read_request
 from serving.triton.inside.request_loop import RequestLoop
 from serving.triton.inside.telemetry import Telemetry
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        config = read_parameters(args)
+        self.parameters = read_parameters(args)
         self.inner = SecretCheck(args)
-        self.readings = ReadingService(config["endpoint"], config["model"])
-        self.loop = RequestLoop(
-            self.readings.open, Admission(int(config["max_in_flight"])), Telemetry(args["model_name"])
-        )
+        admission = Admission(int(self.parameters["max_in_flight"]))
+        self.loop = RequestLoop(self.open, admission, Telemetry(args["model_name"]))
+
+    async def open(self, stack):
+        self.generator = open_generator(self.parameters["endpoint"], self.parameters["model"], stack)
 
     def execute(self, requests):
         return [self.loop.accept(request, self.begin) for request in requests]
@@ -24,7 +25,7 @@ class TritonPythonModel:
         return self.answer(read_text(request, "request", READING_BYTES))
 
     async def answer(self, body):
-        reading = await self.readings.answer(body)
+        reading = await self.generator.answer(read_request(body))
         return make_response(reading=make_strings(reading.to_json()))
 
     def finalize(self):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from revelator import registry
 from revelator.config import read_config
-from revelator.errors import ArtifactError, ConfigError, GateRefused, Unavailable
-from revelator.options import AS_JSON, FOLDER, HOME, REGISTERED, URI
+from revelator.errors import ConfigError, GateRefused, Unavailable
+from revelator.options import AS_JSON, HOME, REGISTERED, URI
 
 if TYPE_CHECKING:
     from serving.deploy.deploy import Deployment
@@ -23,51 +24,38 @@ if TYPE_CHECKING:
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
-class Share(click.ParamType):
+def read_share(text: str) -> float:
     """`10%` or `0.1`."""
-
-    name = "share"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        text = str(value)
-        try:
-            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            share = 0.0
-        if not 0 < share <= 1:
-            self.fail(f"{text!r} is no share of the questions: 10%, or 0.1", param, ctx)
-        return share
+    with suppress(ValueError):
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        if 0 < share <= 1:
+            return share
+    raise click.BadParameter(f"{text!r} is no share of the questions: 10%, or 0.1")
 
 
-class Cards(click.ParamType):
+def read_cards(text: str) -> tuple[int, ...]:
     """`0,1`, or `cpu` for none."""
-
-    name = "cards"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        text = str(value)
-        numbers = [] if text == "cpu" else text.split(",")
-        if not all(number.isascii() and number.isdigit() for number in numbers) or len({*numbers}) < len(numbers):
-            self.fail(f"{text!r} names no cards: 0,1, or cpu", param, ctx)
-        return tuple(map(int, numbers))
+    with suppress(ValueError):
+        cards = tuple(map(int, text.split(","))) if text != "cpu" else ()
+        if len({*cards}) == len(cards) and min(cards, default=0) >= 0:
+            return cards
+    raise click.BadParameter(f"{text!r} names no cards: 0,1, or cpu")
 
 
 @click.command()
 @click.option("--alias", default=registry.CHAMPION, show_default=True, help="Alias or number of the version.")
 @REGISTERED
 @HOME
-@click.option("--index", type=FOLDER, help="Index to search from now on (default: as recorded).")
-@click.option("--keep", default=3, show_default=True, type=click.IntRange(1), help="Version folders to keep.")
 @click.option("--engine", type=click.Choice(["own", "vllm"]), help="Who runs it (default: as the release before, own).")
 @click.option("--url", metavar="URL", help="With vllm: a running vLLM server. Without: a folder for Triton's backend.")
 @click.option("--also", multiple=True, metavar="VERSION", help="In that folder: a further version over the same base.")
 @click.option("--engine-config", type=FILE, metavar="FILE", help="In that folder: vLLM's engine arguments, as YAML.")
 @click.option(
-    "--gpus", type=Cards(), metavar="0,1|cpu", help="Cards for plans and vectors (default: as recorded, cpu)."
+    "--gpus", type=read_cards, metavar="0,1|cpu", help="Cards for plans and vectors (default: as recorded, cpu)."
 )
 @click.option("--instances", type=click.IntRange(1), help="Processes of each model on each card (default: 1).")
 @click.option("--rollback", is_flag=True, help="Return to the version that release.json names as the previous one.")
-@click.option("--canary", type=Share(), metavar="SHARE", help="Let the version answer a share first, and judge it.")
+@click.option("--canary", type=read_share, metavar="SHARE", help="Let the version answer a share first, and judge it.")
 @click.option(
     "--canary-comparisons",
     "comparisons",
@@ -88,8 +76,6 @@ def deploy(
     alias: str,
     name: str,
     home: Path,
-    index: Path | None,
-    keep: int,
     engine: str | None,
     url: str | None,
     also: tuple[str, ...],
@@ -124,37 +110,40 @@ def deploy(
     """
     if url and engine != "vllm":
         raise click.UsageError("--url is that of a vLLM server: give --engine vllm, too")
+    modes = sum((rollback, canary is not None, watch))
+    if modes > 1:
+        raise click.UsageError("--rollback, --canary and --watch exclude one another")
     if engine == "vllm" and not url:
-        if rollback or canary is not None or watch:
+        if modes:
             said = "Triton's vLLM backend reads its adapters once, when it is loaded: --rollback, --canary and --watch"
             raise click.UsageError(f"{said} need a vLLM server, --url")
         deploy_vllm(home, name, alias, also, engine_config, tracking_uri, as_json)
         return
     if also or engine_config:
         raise click.UsageError("--also and --engine-config are for the folder of --engine vllm without --url")
-    if engine and (rollback or canary is not None):
+    if engine and modes and not watch:
         raise click.UsageError("--rollback and --canary go to the engine of the release")
-    vllm = url if url else "" if engine == "own" else None
-    if sum((rollback, canary is not None, watch)) > 1:
-        raise click.UsageError("--rollback, --canary and --watch exclude one another")
+    vllm = url or ("" if engine == "own" else None)
     home = home.resolve()
     if gpus is not None or instances:
         _place(home, gpus, instances)
     if watch:
         from serving.deploy.watch import Reconciler, follow_until_stopped
 
-        follow_until_stopped(Reconciler(home, name, alias, keep, tracking_uri, vllm), interval, port, click.echo)
+        follow_until_stopped(Reconciler(home, name, alias, tracking_uri, vllm), interval, port, click.echo)
     elif canary is not None:
         registry.connect(tracking_uri, home, must_exist=True)
-        _try_canary(home, registry.resolve(name, alias), canary, comparisons, minutes, keep, as_json)
+        _try_canary(home, registry.resolve(name, alias), canary, comparisons, minutes, as_json)
     else:
+        from serving.deploy.deploy import deploy as put
+
         with Console(stderr=True).status("ask the registry") as status:
             if rollback:
-                done = _roll_back(home, keep, tracking_uri, status.update)
+                done = _roll_back(home, tracking_uri, status.update)
             else:
                 registry.connect(tracking_uri, home, must_exist=True)
-                done = _deploy_version(home, registry.resolve(name, alias), index, keep, vllm, status.update)
-        _report(done, home, keep, as_json)
+                done = put(home, registry.resolve(name, alias), vllm=vllm, report=status.update)
+        _report(done, home, as_json)
 
 
 def _place(home: Path, gpus: tuple[int, ...] | None, instances: int | None) -> None:
@@ -175,7 +164,7 @@ def _place(home: Path, gpus: tuple[int, ...] | None, instances: int | None) -> N
     write_placement(home, Placement(before.gpus if gpus is None else gpus, instances or before.instances))
 
 
-def _roll_back(home: Path, keep: int, tracking_uri: str | None, report: Callable[[str], None]) -> Deployment:
+def _roll_back(home: Path, tracking_uri: str | None, report: Callable[[str], None]) -> Deployment:
     """Works without the registry, too: it only records the deploy."""
     from serving.deploy.deploy import roll_back
 
@@ -185,52 +174,21 @@ def _roll_back(home: Path, keep: int, tracking_uri: str | None, report: Callable
         registry.connect(tracking_uri, home, must_exist=True)
     except (Unavailable, ConfigError) as error:
         registry_error = str(error)
-    return roll_back(home, keep=keep, report=report, registry_error=registry_error)
+    return roll_back(home, report=report, registry_error=registry_error)
 
 
-def _deploy_version(
-    home: Path,
-    version: registry.Version,
-    index: Path | None,
-    keep: int,
-    vllm: str | None,
-    report: Callable[[str], None],
-) -> Deployment:
-    from serving.deploy.deploy import deploy as put
-    from serving.triton.control import load
-    from serving.triton.repository import Settings, lay_out, read_parameters
-    from serving.triton.running import find_running_server
-
-    before = read_parameters(home, "retriever").get("index")
-    if index:
-        lay_out(home, Settings(index=index, remember=True))
-    done = put(home, version, vllm=vllm, keep=keep, report=report)
-    if index and (running := find_running_server(home)):
-        try:
-            load(home, running.grpc, "retriever", 1)
-        except ArtifactError:  # the old index is still being searched: it stays on record
-            lay_out(home, Settings(index=Path(before) if before else None, remember=bool(before)))
-            raise
-    return done
-
-
-def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
+def _report(done: Deployment, home: Path, as_json: bool) -> None:
     from serving.triton.repository import read_parameters, read_planner
 
     release = done.release
     if as_json:
-        value = {
-            "folder": str(done.folder),
-            "url": done.url,
-            "removed": done.removed,
-            "registry_error": done.registry_error,
-        }
-        click.echo(json.dumps({**asdict(release), **value}))
+        more = {name: getattr(done, name) for name in ("url", "removed", "registry_error")}
+        click.echo(json.dumps({**asdict(release), "folder": str(done.folder), **more}))
         return
     before = f", before it {release.previous}" if release.previous else ""
     click.echo(f"version {release.version} of {release.model}{before}: {done.folder}")
     if done.removed:
-        click.echo(f"removed, beyond the {keep} that are kept: {', '.join(map(str, done.removed))}")
+        click.echo(f"removed, as too many were kept: {', '.join(map(str, done.removed))}")
     if done.registry_error:
         click.echo(f"warning: the registry does not record it: {done.registry_error}", err=True)
     if planner := read_planner(read_parameters(home, "executor")):
@@ -242,7 +200,7 @@ def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
 
 
 def _try_canary(
-    home: Path, version: registry.Version, share: float, comparisons: int, minutes: float, keep: int, as_json: bool
+    home: Path, version: registry.Version, share: float, comparisons: int, minutes: float, as_json: bool
 ) -> None:
     from serving.deploy.canary import Rollout, Rules
 
@@ -250,7 +208,7 @@ def _try_canary(
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(f"version {version.version} answers {share:.0%}: prompts compared", total=comparisons)
-        rollout = Rollout(home, version, share, Rules(comparisons), minutes * 60, keep)
+        rollout = Rollout(home, version, share, Rules(comparisons), minutes * 60)
         verdict = rollout.run(lambda compared: progress.update(task, completed=compared))
     if as_json:
         click.echo(json.dumps({**asdict(verdict), "deployed": verdict.passes}))

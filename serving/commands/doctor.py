@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 import click
 from packaging.requirements import Requirement
@@ -55,7 +54,7 @@ class Finding:
     """One part: `absent` parts are optional, a `fault` must be mended before what it is for can work."""
 
     name: str
-    state: Literal["ok", "absent", "fault"]
+    state: str  # ok, absent, fault
     found: str
     purpose: str
     remedy: str = ""
@@ -101,12 +100,8 @@ def examine(home: Path, tracking_uri: str | None) -> Iterator[Finding]:
     yield from _examine_extras()
     yield _examine_cpu()
     yield from _examine_gpu()
-    yield _examine_package(
-        "vllm",
-        "vllm",
-        "large bases at high throughput, as an endpoint",
-        "`pip install vllm` in an environment of its own",
-    )
+    apart = "`pip install vllm` in an environment of its own"
+    yield _examine_package("vllm", "vllm", "large bases at high throughput, as an endpoint", apart)
     yield from _examine_triton()
     yield _examine_disk(home)
     yield _examine_tracking(home, tracking_uri)
@@ -142,22 +137,15 @@ def _examine_extras() -> Iterator[Finding]:
 
 
 def _examine_cpu() -> Finding:
-    flags = _read_fields("/proc/cpuinfo", "flags").split()
+    cpus = Path("/proc/cpuinfo")  # of Linux
+    flags = set(cpus.read_text(encoding="utf-8").split()) if cpus.exists() else set()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIGABYTE
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     features = [name for flag, name in CPU_FLAGS.items() if flag in flags]
     found = f"{cores} cores, {memory:.0f} GB, {', '.join(features) or platform.machine()}"
-    has_half = {"avx512_bf16", "amx_bf16"} & set(flags)
+    has_half = {"avx512_bf16", "amx_bf16"} & flags
     purpose = "training in bf16 and int8 products" if has_half else "training (in fp32: `precision: fp32`)"
     return Finding("cpu", "ok", found, purpose)
-
-
-def _read_fields(path: str, key: str) -> str:
-    try:
-        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == key), "")
 
 
 def _examine_gpu() -> Iterator[Finding]:
@@ -170,16 +158,13 @@ def _examine_gpu() -> Iterator[Finding]:
     if not cards:
         yield Finding("gpus", "absent", "no NVIDIA card answers `nvidia-smi`", purpose, "install NVIDIA's driver")
     else:
-        shown = [
-            f"{name}, {int(free) / 1024:.0f} of {int(total) / 1024:.0f} GiB free" for name, total, free, *_ in cards
-        ]
+        shown = [f"{name}, {int(free) / 1024:.0f} of {int(all) / 1024:.0f} GiB free" for name, all, free, *_ in cards]
         driver, capability = cards[0][3:]
         yield Finding("gpus", "ok", f"{'; '.join(shown)}; driver {driver}, compute {capability}", purpose)
     yield _examine_cuda(bool(cards))
-    bits, faiss = "4-bit bases (QLoRA)", "vectors searched on a card"
+    yield _examine_package("bitsandbytes", "bitsandbytes", "4-bit bases (QLoRA)", "pip install 'revelator[gpu]'")
     instead = "pip install faiss-gpu-cu12==1.12.0 in place of faiss-cpu"
-    yield _examine_package("bitsandbytes", "bitsandbytes", bits, "pip install 'revelator[gpu]'")
-    yield _examine_package("faiss-gpu", "faiss-gpu-cu12", faiss, instead)
+    yield _examine_package("faiss-gpu", "faiss-gpu-cu12", "vectors searched on a card", instead)
 
 
 def _examine_cuda(has_card: bool) -> Finding:
@@ -213,23 +198,19 @@ def _find_version(distribution: str) -> str | None:
 
 def _examine_triton() -> Iterator[Finding]:
     """The server, and one with NVIDIA's vLLM backend."""
-    purpose = "serving over gRPC: `revelator serve`"
-    with tempfile.TemporaryDirectory() as work:
-        try:
-            found = find_installation(Path(work))
-        except ConfigError as error:
-            is_installed = _find_version("nvidia-pytriton") is not None  # and lacks what it needs to run
-            yield Finding("triton", "fault" if is_installed else "absent", error.message, purpose, error.hint or "")
-        else:
+    is_wheel_there = _find_version("nvidia-pytriton") is not None  # and lacks what it needs to run
+    for name, backend, purpose, state in (
+        ("triton", "python", "serving over gRPC: `revelator serve`", "fault" if is_wheel_there else "absent"),
+        ("triton-vllm", "vllm", "adapters on vLLM behind Triton", "absent"),
+    ):
+        with tempfile.TemporaryDirectory() as work:
+            try:
+                found = find_installation(Path(work), backend)
+            except ConfigError as error:
+                yield Finding(name, state, error.message, purpose, error.hint or "")
+                continue
             backends = sorted(folder.name for folder in found.backends.iterdir() if folder.is_dir())
-            yield Finding("triton", "ok", f"{found.binary}, backends: {', '.join(backends)}", purpose)
-        purpose = "adapters on vLLM behind Triton"
-        try:
-            found = find_installation(Path(work), "vllm")
-        except ConfigError as error:
-            yield Finding("triton-vllm", "absent", error.message, purpose, error.hint or "")
-        else:
-            yield Finding("triton-vllm", "ok", str(found.binary), purpose)
+            yield Finding(name, "ok", f"{found.binary}, backends: {', '.join(backends)}", purpose)
 
 
 def _examine_disk(home: Path) -> Finding:

@@ -22,21 +22,7 @@ from serving.knowledge.sparql import RDFS_LABEL, Vocabulary
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
-@click.group()
-def graph() -> None:
-    """Load and ask a knowledge graph.
-
-    \b
-    Examples:
-      revelator graph load kb.tsv.gz --out runs/graphs/films
-      revelator graph search runs/graphs/films "UHF"
-      revelator graph relate runs/graphs/films "UHF" "directed by"
-      revelator graph relate runs/graphs/films "Jay Levey" "directed by" --inverse
-      revelator graph info runs/graphs/films --verify
-    """
-
-
-@graph.command()
+@click.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the graph; one that stands there is replaced.")
 @click.option("--label", default=RDFS_LABEL.value, show_default=True, help="IRI of the predicate that names nodes.")
@@ -66,7 +52,7 @@ def load(files: tuple[Path, ...], out: Path, label: str, language: str, as_json:
     click.echo(f'next: revelator graph search {out} "…"')
 
 
-@graph.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("name")
 @click.argument("descriptor", required=False, default="")
@@ -81,7 +67,7 @@ def search(folder: Path, name: str, descriptor: str, as_json: bool) -> None:
     _ask(folder, Search(name, descriptor), as_json)
 
 
-@graph.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("head")
 @click.argument("relation")
@@ -93,12 +79,13 @@ def relate(folder: Path, head: str, relation: str, inverse: bool | None, as_json
     \b
     Examples:
       revelator graph relate runs/graphs/films "UHF" "directed by"
+      revelator graph relate runs/graphs/films "Jay Levey" "directed by" --inverse
       revelator graph relate runs/graphs/films "UHF" "Jay Levey"
     """
     _ask(folder, Relate(head, relation, inverse), as_json)
 
 
-@graph.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.option("--verify", is_flag=True, help="Compare the digest of every file.")
 @AS_JSON

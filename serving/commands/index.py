@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
-from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -23,50 +22,24 @@ from serving.retrieval.documents import OVERLAP, SIZE
 from serving.retrieval.index_folder import Kind
 from serving.retrieval.logical_search import (
     Calibration,
-    Conjunction,
-    Disjunction,
     LogicalSettings,
-    Negation,
     Source,
     fit_calibrations,
     read_labels,
+    read_logical_options,
     search_logical,
     write_calibrations,
 )
 
 SHOWN = 160  # characters of a text
 LISTED = 10  # files that were left out
-LOGICAL = ("source", "conjunction", "disjunction", "negation", "calibrate", "calibration")
 
 
 def make_choice(literal: Any) -> click.Choice:
     return click.Choice(get_args(literal))
 
 
-@click.group()
-def index() -> None:
-    """Build, change, search and calibrate an index of passages: BM25, vectors, or both.
-
-    Documents (Markdown, text, HTML, PDF, DOCX) and folders of them are cut into passages at headings and paragraphs.
-    Files of rows hold passages: JSON lines, {"id": …, "title": …, "text": …}, CSV or TSV with a header of these
-    columns, gzipped or not, or parquet; the id may be left out. CSV and TSV with other columns are tables: a row is a
-    passage that says each column and its value.
-
-    \b
-    Examples:
-      revelator index build handbook/ minutes.pdf --out runs/indexes/mine
-      revelator index add runs/indexes/mine handbook/
-      revelator index remove runs/indexes/mine minutes.pdf
-      revelator index build wiki.jsonl.gz --detokenize --out runs/indexes/wiki
-      revelator index build papers.parquet --kind hybrid --model minilm --out runs/indexes/papers
-      revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
-      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"'
-      revelator index calibrate runs/indexes/papers labels.jsonl --out fitted.json
-      revelator index info runs/indexes/wiki --verify
-    """
-
-
-@index.command()
+@click.command()
 @click.argument("files", nargs=-1, required=True, type=FOLDER)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the index; one that stands there is replaced.")
 @click.option("--kind", default="bm25", show_default=True, type=make_choice(Kind), help="Scores the index holds.")
@@ -89,6 +62,11 @@ def index() -> None:
 def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) -> None:
     """Index files, and all files of folders, as passages.
 
+    Documents (Markdown, text, HTML, PDF, DOCX) are cut into passages at headings and paragraphs. Files of rows hold
+    passages: JSON lines, {"id": …, "title": …, "text": …}, CSV or TSV with a header of these columns, gzipped or not,
+    or parquet; the id may be left out. CSV and TSV with other columns are tables: a row is a passage that says each
+    column and its value.
+
     A document that cannot be read is left out and named. The corpus may be larger than memory. A build that was killed
     goes on where it was when it is started again; one over an index that stands reads and embeds only files that have
     changed since.
@@ -105,7 +83,7 @@ def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) ->
     _make(out, as_json, lambda progress: build_index(files, out, chosen, progress=progress))
 
 
-@index.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("files", nargs=-1, required=True, type=FOLDER)
 @AS_JSON
@@ -130,7 +108,7 @@ def _list_names(manifest: dict[str, Any]) -> set[str]:
     return {corpus["name"] for corpus in manifest["corpora"]}
 
 
-@index.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("names", nargs=-1, required=True)
 @AS_JSON
@@ -164,7 +142,7 @@ def _make(out: Path, as_json: bool, make: Callable[[Progress], dict[str, Any]]) 
     return manifest
 
 
-@index.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.option("--verify", is_flag=True, help="Compare every file with its digest.")
 @AS_JSON
@@ -201,31 +179,26 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-@index.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("query")
 @click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many passages.")
 @click.option("--logic", is_flag=True, help='QUERY is logical: "a" AND ("b" OR NOT "c").')
 @click.option(
-    "--source", type=make_choice(Source), help="--logic: scores of terms.  [default: dense if the index has it]"
+    "--set",
+    "how",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="--logic: conjunction, disjunction, negation, source, or calibration (none, self, a file of `index calibrate`).",
 )
-@click.option(
-    "--and", "conjunction", default="product", show_default=True, type=make_choice(Conjunction), help="--logic"
-)
-@click.option("--or", "disjunction", default="sum", show_default=True, type=make_choice(Disjunction), help="--logic")
-@click.option("--not", "negation", default="complement", show_default=True, type=make_choice(Negation), help="--logic")
-@click.option("--calibrate", is_flag=True, help="--logic: scores to probabilities, by each term's own best passages.")
-@click.option("--calibration", type=FOLDER, help="--logic: the same by a file of `revelator index calibrate`.")
 @AS_JSON
-@click.pass_context
 def search(
-    context: click.Context,
     folder: Path,
     query: str,
     k: int,
     logic: bool,
+    how: tuple[str, ...],
     as_json: bool,
-    **how: Any,
 ) -> None:
     """Print the best passages for QUERY.
 
@@ -235,15 +208,14 @@ def search(
     \b
     Examples:
       revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
-      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT ("mice" OR "rats")' --calibrate
-      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --calibration fitted.json
+      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --set calibration=self
     """
-    if not logic:
-        _refuse_unused(context)
-    settings = _make_logical_settings(**how) if logic else None
+    if not logic and how:
+        raise click.UsageError("--set counts with --logic alone")
+    settings = read_logical_options(how, "--set") or LogicalSettings()
     opened = Index.open(folder)
     warnings = None
-    if settings is None:
+    if not logic:
         passages = opened.search(query, k)
     else:
         parsed = language.parse(query)
@@ -252,19 +224,6 @@ def search(
     for word, near in getattr(passages, "respelled", {}).items():
         click.echo(mask_controls(f"no passage says {word}: read as {' or '.join(near)}"), err=True)
     _print(passages, warnings, as_json)
-
-
-def _refuse_unused(context: click.Context) -> None:
-    """An option that would not count is refused, not dropped."""
-    given = [p for p in context.command.params if context.get_parameter_source(p.name or "") != ParameterSource.DEFAULT]
-    if unused := ["/".join(p.opts + p.secondary_opts) for p in given if p.name in LOGICAL]:
-        raise click.UsageError(f"{', '.join(unused)}: counts with --logic alone")
-
-
-def _make_logical_settings(calibrate: bool, calibration: Path | None, **more: Any) -> LogicalSettings:
-    if calibrate and calibration:
-        raise click.UsageError("--calibrate labels by itself, --calibration takes labels that were given: choose one")
-    return LogicalSettings(calibration=calibration or ("self" if calibrate else "none"), **more).resolve()
 
 
 def _print(passages: list[Passage], warnings: list[dict[str, str]] | None, as_json: bool) -> None:
@@ -289,10 +248,10 @@ def _fit_line(text: str) -> str:
     return mask_controls(" ".join(text.split()))
 
 
-@index.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("labels", metavar="LABELS", type=FOLDER)
-@click.option("--out", required=True, type=FOLDER, help="File for `index search --logic --calibration`.")
+@click.option("--out", required=True, type=FOLDER, help="File of the calibrations.")
 @click.option("--source", type=make_choice(Source), help="Scores to calibrate.  [default: dense if the index has it]")
 @AS_JSON
 def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_json: bool) -> None:
@@ -305,7 +264,7 @@ def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_j
     \b
     Example:
       revelator index calibrate runs/indexes/papers labels.jsonl --out fitted.json
-      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --calibration fitted.json
+      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --set calibration=fitted.json
     """
     rows = read_labels(labels)
     fitted = fit_calibrations(Index.open(folder), rows, source)
@@ -320,7 +279,7 @@ def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_j
     click.echo(
         f"{_describe_calibration(fitted.general)}  every other term ({len(rows):,} labels, {relevant:,} relevant)"
     )
-    click.echo(f"next: revelator index search {folder} --logic '…' --calibration {out}")
+    click.echo(f"next: revelator index search {folder} --logic '…' --set calibration={out}")
 
 
 def _describe_calibration(calibration: Calibration) -> str:

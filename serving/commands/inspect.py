@@ -8,7 +8,6 @@ import socket
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,9 +15,6 @@ from revelator.endpoints import check_key
 from revelator.errors import ConfigError
 from revelator.options import HOME
 from serving.commands.ask import find_address
-
-if TYPE_CHECKING:
-    from serving.inspector import Server
 
 TOKEN = "REVELATOR_INSPECT_TOKEN"
 ADDRESSES = "host:port of a server's gRPC; give two to compare what they serve.  [default: the server of --home]"
@@ -81,26 +77,21 @@ async def _serve(
 ) -> None:
     import uvicorn
 
+    from revelator.client import AsyncClient
     from serving.http.gateway import make_config
-    from serving.inspector import Runs, create_app
+    from serving.inspector import Runs, Server, create_app
     from serving.inspector.judging import find_tracking_server
+    from serving.triton.control import find_served_models
 
     async with AsyncExitStack() as stack:
-        servers = [await _connect(url, patience, stack) for url in urls]
+        servers = []
+        for url in urls:
+            models = await find_served_models(url)
+            client = await stack.enter_async_context(AsyncClient(url, patience))
+            servers.append(Server(url, client.stream, partial(find_served_models, url)))
+            click.echo(f"asks    {url}, revelator version {models.get('revelator', 'none')}")
         app = create_app(servers, Runs(folder, keep), hosts=hosts, token=token, tracking_uri=find_tracking_server())
         host, port = listening.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         click.echo(f"page    {address}/\nOpenAI  {address}/v1\nruns    {folder}\nstop: Ctrl-C")
         await uvicorn.Server(make_config(app)).serve(sockets=[listening])
-
-
-async def _connect(url: str, patience: float, stack: AsyncExitStack) -> Server:
-    """The Triton server at `url`. Raises Unavailable, with how to start one."""
-    from revelator.client import AsyncClient
-    from serving.inspector import Server
-    from serving.triton.control import find_served_models
-
-    models = await find_served_models(url)
-    client = await stack.enter_async_context(AsyncClient(url, patience))
-    click.echo(f"asks    {url}, revelator version {models.get('revelator', 'none')}")
-    return Server(url, client.stream, partial(find_served_models, url))

@@ -149,6 +149,8 @@ def serve(
         how = read_logical_options(logic)
         settings = Settings(**chosen, planner=plans, logic=how, limits=dict(map(_read_limit, limits)) or None)
         exposure = Exposure(host, choose_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
+        if exposure.tls:  # for the calls of this process and of the models that it starts
+            os.environ.update(exposure.tls.to_environment())
         _serve(home, ports, settings, exposure, http, hosts)
     except KeyboardInterrupt:
         click.echo("stopped")
@@ -185,7 +187,7 @@ def _stop(*_: object) -> None:
 def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http: bool, hosts: tuple[str, ...]) -> None:
     from serving.deploy.deploy import release_embedded_base
     from serving.models.releases import EMBEDDED_VERSION, read_release
-    from serving.triton.repository import MODELS, PLAIN_MODELS, choose_parameters, read_planner
+    from serving.triton.repository import choose_parameters, read_planner
     from serving.triton.serve import Watchdog, serve_home
     from serving.triton.server import read_ports
 
@@ -198,11 +200,9 @@ def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http:
         click.echo(f"nothing is deployed: the embedded base plans. A champion: revelator model deploy --home {home}")
     release = read_release(home)
     with Console(stderr=True).status("start the server") as status:
-        waiting = set(PLAIN_MODELS if planner or (release and release.vllm) else MODELS)
 
         def report(model: str) -> None:
-            waiting.discard(model)
-            status.update(f"waiting for {', '.join(sorted(waiting))}")
+            status.update(f"{model} is ready, waiting for the others")
 
         with serve_home(home, read_ports(ports), settings, report, exposure, http, hosts) as (server, running):
             status.stop()

@@ -15,11 +15,10 @@ from statistics import mean, median
 from revelator import files
 from revelator.errors import ConfigError, Conflict
 from revelator.registry import Version, tag_version
-from serving.deploy.deploy import apply_release, deploy, deploy_lock, stage, try_version, version_folder
+from serving.deploy.deploy import deploy, deploy_lock, put_release, stage, try_version
 from serving.deploy.engines import Engine, find_engine
-from serving.models.releases import Canary, Release, format_now, read_release, write_release
+from serving.models.releases import Canary, Release, format_now, read_release
 from serving.models.routing import Comparison, comparisons_file, read_comparisons
-from serving.triton.repository import check_version
 
 LOOK_SECONDS = 0.5
 VERDICT_TAG = "canary"
@@ -61,19 +60,8 @@ def judge(
 ) -> Verdict | None:
     """Returns the verdict, or None while there are too few comparisons. A canary that fails to answer too often gets
     its verdict before that; one that was not compared enough when its time is up fails."""
-    figures = _compute_figures(version, released, rows)
-    unanswered = sum(bool(row.error) for row in rows)
-    if len(rows) >= rules.comparisons or unanswered > rules.errors * rules.comparisons:
-        return replace(figures, reasons=tuple(_find_reasons(figures, rules)))
-    if is_late:
-        reason = f"{len(rows)} comparisons in the time given, and {rules.comparisons} are needed"
-        return replace(figures, reasons=(reason,))
-    return None
-
-
-def _compute_figures(version: int, released: int, rows: Sequence[Comparison]) -> Verdict:
     answered = [row for row in rows if not row.error]
-    return Verdict(
+    figures = Verdict(
         version=version,
         released=released,
         comparisons=len(rows),
@@ -85,6 +73,12 @@ def _compute_figures(version: int, released: int, rows: Sequence[Comparison]) ->
         errors=mean([bool(row.error) for row in rows] or [False]),
         reasons=(),
     )
+    if len(rows) >= rules.comparisons or len(rows) - len(answered) > rules.errors * rules.comparisons:
+        return replace(figures, reasons=tuple(_find_reasons(figures, rules)))
+    if is_late:
+        reason = f"{len(rows)} comparisons in the time given, and {rules.comparisons} are needed"
+        return replace(figures, reasons=(reason,))
+    return None
 
 
 def _find_reasons(figures: Verdict, rules: Rules) -> list[str]:
@@ -113,7 +107,6 @@ class Rollout:
     share: float
     rules: Rules
     seconds: float = 3600.0
-    keep: int = 3
 
     def run(self, report_total: Callable[[int], None] = lambda _: None) -> Verdict:
         """Returns the verdict once it is carried out. `report_total` gets the number of prompts compared so far.
@@ -138,27 +131,24 @@ class Rollout:
         home, number = self.home, self.version.version
         with deploy_lock(home):
             release, engine = self._current_release(), self._find_engine()
-            check_version(home, stage(version_folder(home, number), self.version))
+            stage(home, self.version)
             under_way = release.canary
             if not under_way or (under_way.version, under_way.share) != (number, self.share):
                 comparisons_file(home, number).unlink(missing_ok=True)
                 under_way = Canary(number, self.share, format_now())
             try_version(engine, number, release.version)
             begun = replace(release, canary=under_way)
-            write_release(home, begun)
-            apply_release(home, begun, engine)
+            put_release(home, begun, engine)
         return begun
 
     def conclude(self, verdict: Verdict) -> None:
         """Deploys or withdraws the version, and records the verdict below the home folder and in the registry."""
         files.write_json(self.home / "canary" / f"{verdict.version}.json", asdict(verdict))
         if verdict.passes:
-            deploy(self.home, self.version, keep=self.keep)
+            deploy(self.home, self.version)
         else:
             with deploy_lock(self.home):
-                without = replace(self._current_release(), canary=None)
-                write_release(self.home, without)
-                apply_release(self.home, without, self._find_engine())
+                put_release(self.home, replace(self._current_release(), canary=None), self._find_engine())
         outcome = "deployed" if verdict.passes else f"withdrawn: {'; '.join(verdict.reasons)}"
         tag_version(self.version, VERDICT_TAG, outcome)
 

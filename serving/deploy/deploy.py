@@ -15,8 +15,8 @@ import json
 import platform
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from revelator import files
@@ -29,11 +29,11 @@ from revelator.artifact import (
     read_manifest,
     verify_adapter,
 )
-from revelator.errors import ArtifactError, ConfigError, Unavailable
+from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.files import try_lock
 from revelator.registry import DIGEST_TAG, Version, download, tag_version
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
-from serving.deploy.engines import Engine, VllmEngine, drop_quietly, find_engine, write_config
+from serving.deploy.engines import Engine, VllmEngine, find_engine, write_config
 from serving.models.releases import (
     EMBEDDED_VERSION,
     RELEASE_FILE,
@@ -45,10 +45,11 @@ from serving.models.releases import (
     write_release,
 )
 from serving.triton import repository
-from serving.triton.repository import ADAPTER, CONTENTS_FILE, REVELATOR
+from serving.triton.repository import ADAPTER, CONTENTS_FILE, REVELATOR, version_folder
 
 SMOKE_QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
 DEPLOYED_TAG = "deployed"
+KEPT_VERSIONS = 3  # folders below a home folder; the embedded base has one, too
 Report = Callable[[str], None]
 
 
@@ -74,7 +75,6 @@ def deploy(
     version: Version,
     *,
     vllm: str | None = None,
-    keep: int = 3,
     report: Report = ignore_report,
     registry_error: str | None = None,
 ) -> Deployment:
@@ -88,11 +88,12 @@ def deploy(
     home = home.resolve()
     with deploy_lock(home):
         report("fetch and verify")
-        contents = stage(version_folder(home, version.version), version)
-        repository.check_version(home, contents)
+        contents = stage(home, version)
         before, engine = read_release(home), find_engine(home, vllm)
         vllm_url = engine.url if isinstance(engine, VllmEngine) else ""
-        if before is None or (before.version, before.vllm) != (version.version, vllm_url):
+        if before and (before.version, before.vllm) == (version.version, vllm_url):
+            release = replace(before, **asdict(contents), canary=None)
+        else:
             if engine:
                 report("load, wait until it is ready, ask smoke questions")
                 try_version(engine, version.version, before.version if before else None)
@@ -100,13 +101,10 @@ def deploy(
             if before and before.version == version.version:
                 previous = before.previous
             release = Release.of(contents, previous, vllm_url)
-        else:
-            release = Release(**asdict(contents), previous=before.previous, time=before.time, vllm=vllm_url)
-        write_release(home, release)
         report("wait for questions under way, unload what is not needed")
-        apply_release(home, release, engine)
+        put_release(home, release, engine)
         registry_error = registry_error or _tag_as_deployed(version, release, home)
-        removed = prune(home, keep, {release.version, release.previous})
+        removed = prune(home, {release.version, release.previous})
     url = engine.url if engine else None
     return Deployment(release, version_folder(home, release.version), url, removed, registry_error)
 
@@ -125,9 +123,7 @@ def release_embedded_base(home: Path) -> None:
         write_release(home, Release.of(contents, None))
 
 
-def roll_back(
-    home: Path, *, keep: int = 3, report: Report = ignore_report, registry_error: str | None = None
-) -> Deployment:
+def roll_back(home: Path, *, report: Report = ignore_report, registry_error: str | None = None) -> Deployment:
     """Deploys the version that `release.json` names as the previous one, from its folder: no registry is needed.
 
     ArtifactError when none is recorded or its folder is gone.
@@ -143,7 +139,7 @@ def roll_back(
         hint = f"fetch it again: revelator model deploy --alias {release.previous}"
         raise ArtifactError("the folder of the previous version is gone", where=str(folder), hint=hint)
     version = Version(contents.model, contents.version, contents.run_id, "", {DIGEST_TAG: contents.files[MANIFEST]})
-    return deploy(home, version, keep=keep, report=report, registry_error=registry_error)
+    return deploy(home, version, report=report, registry_error=registry_error)
 
 
 @contextmanager
@@ -153,12 +149,12 @@ def deploy_lock(home: Path) -> Iterator[None]:
         if not mine:
             raise ConfigError("another deploy is at work on this home folder", where=str(home), hint="wait for its end")
         with explain_full_disk(home):
-            clear_leftovers(home)
+            for path in (repository.repository_folder(home) / REVELATOR).glob(".*-*"):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
             yield
-
-
-def version_folder(home: Path, version: int) -> Path:
-    return repository.repository_folder(home) / REVELATOR / str(version)
 
 
 def try_version(engine: Engine, version: int, live: int | None) -> None:
@@ -168,12 +164,14 @@ def try_version(engine: Engine, version: int, live: int | None) -> None:
         if live is not None or isinstance(engine, VllmEngine):
             asyncio.run(smoke_test(engine, version))
     except BaseException:
-        drop_quietly(engine, version, live)
+        with suppress(RevelatorError):  # the first error says more
+            engine.drop(version, live)
         raise
 
 
-def apply_release(home: Path, release: Release, engine: Engine | None) -> None:
-    """Brings the engine, and config.pbtxt, to what `release` names. Can be repeated safely."""
+def put_release(home: Path, release: Release, engine: Engine | None) -> None:
+    """Records `release`, and brings the engine, and config.pbtxt, to what it names. Can be repeated safely."""
+    write_release(home, release)
     if engine:
         engine.serve_only(release)
     else:
@@ -207,25 +205,25 @@ def _tag_as_deployed(version: Version, release: Release, home: Path) -> str | No
     return None
 
 
-def stage(folder: Path, version: Version) -> VersionContents:
-    """Fills `folder` with adapter, model.py and version.json, unless it holds this version already.
+def stage(home: Path, version: Version) -> VersionContents:
+    """Fills the version's folder with adapter, model.py and version.json, unless it holds this version already.
 
     Raises ArtifactError when a file is damaged or missing, and when base, prompts or grammar are not those that the
-    adapter was trained with; `folder` is then as it was.
+    adapter was trained with (the folder is then as it was), or when it has not learned a task that the release has.
     """
-    staged = _read_if_whole(folder, version)
-    if staged:
-        return staged
-    with files.staged_folder(folder) as staging:
-        download(version, staging / ADAPTER)
-        contents = _verify_contents(staging / ADAPTER, version)
-        _write_version(staging, contents)
+    folder = version_folder(home, version.version)
+    contents = _read_if_whole(folder, version)
+    if not contents:
+        with files.staged_folder(folder) as staging:
+            download(version, staging / ADAPTER)
+            contents = _verify_contents(staging / ADAPTER, version)
+            _write_version(staging, contents)
+    repository.check_version(home, contents)
     return contents
 
 
 def _write_version(folder: Path, contents: VersionContents) -> None:
-    shutil.copyfile(repository.find_template(REVELATOR), folder / "model.py")
-    repository.compile_code(folder / "model.py")
+    repository.write_code(REVELATOR, folder)
     files.write_json(folder / CONTENTS_FILE, asdict(contents))
 
 
@@ -241,7 +239,7 @@ def _read_if_whole(folder: Path, version: Version) -> VersionContents | None:
         return None
     is_whole = files.sha256_folder(folder / ADAPTER) == contents.files
     is_same = contents.files.get(MANIFEST) == version.tags.get(DIGEST_TAG)
-    has_code = (folder / "model.py").read_bytes() == repository.find_template(REVELATOR).read_bytes()
+    has_code = (folder / "model.py").read_bytes() == repository.read_code(REVELATOR)
     if not (is_whole and is_same and has_code and Path(contents.base["folder"]).is_dir()):
         return None
     _verify(folder / ADAPTER, Path(contents.base["folder"]), version)  # the base may have changed since
@@ -269,19 +267,9 @@ def _verify(adapter: Path, base: Path, version: Version) -> None:
         raise ArtifactError(error.message, where=where, hint=error.hint) from error
 
 
-def clear_leftovers(home: Path) -> None:
-    """Removes what a killed deploy left; the caller holds the deploy lock, so nobody is at work there."""
-    for path in (repository.repository_folder(home) / REVELATOR).glob(".*-*"):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def prune(home: Path, keep: int, needed: set[int | None]) -> tuple[int, ...]:
-    """Removes the oldest version folders beyond `keep`, never one that is needed."""
-    there = repository.list_versions(home, REVELATOR)
-    old = tuple(v for v in there[: max(0, len(there) - keep)] if v not in needed)
+def prune(home: Path, needed: set[int | None]) -> tuple[int, ...]:
+    """Removes the oldest version folders beyond `KEPT_VERSIONS`, never one that is needed."""
+    old = tuple(v for v in repository.list_versions(home, REVELATOR)[:-KEPT_VERSIONS] if v not in needed)
     for version in old:
         shutil.rmtree(version_folder(home, version))
     return old

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from revelator.errors import ConfigError, RevelatorError
+from revelator.errors import ConfigError
 from revelator.files import try_lock
 from serving.models.releases import Release, read_release, traffic_lock_file
 from serving.models.triton import RemoteRevelator, TritonModels
@@ -105,7 +105,7 @@ class VllmEngine:
     url: str
 
     def load_beside(self, version: int, live: int | None) -> None:
-        VllmServer(self.url).load(version, repository.repository_folder(self.home) / REVELATOR / str(version) / ADAPTER)
+        VllmServer(self.url).load(version, repository.version_folder(self.home, version) / ADAPTER)
 
     def drop(self, version: int, live: int | None) -> None:
         if version != live:
@@ -133,9 +133,7 @@ class VllmEngine:
 
 def write_config(home: Path, release: Release) -> None:
     """Writes config.pbtxt with the versions that the release names."""
-    canary = release.canary.version if release.canary else None
-    parameters = repository.read_parameters(home, REVELATOR)
-    repository.write_config(home, REVELATOR, release.version, parameters, canary=canary)
+    repository.write_config(home, REVELATOR, [release.version, *([release.canary.version] if release.canary else [])])
 
 
 def wait_for_questions(home: Path, version: int) -> None:
@@ -145,9 +143,3 @@ def wait_for_questions(home: Path, version: int) -> None:
         with try_lock(traffic_lock_file(home, str(version))) as is_free:  # each attempt takes a tenth of a second
             if is_free:
                 return
-
-
-def drop_quietly(engine: Engine, version: int, live: int | None) -> None:
-    """After a failure, whose error says more than this one's."""
-    with suppress(RevelatorError):
-        engine.drop(version, live)

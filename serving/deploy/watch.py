@@ -15,34 +15,28 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from revelator import registry
-from revelator.errors import RevelatorError
+from revelator.errors import ConfigError, RevelatorError
 from serving.deploy.deploy import deploy
 from serving.deploy.engines import find_engine
-from serving.http.gateway import serve_http
 from serving.models.releases import Release, read_release
+from serving.triton.access import LOOPBACK
 
 FIRST_WAIT = 1.0  # seconds after the first failure
 LONGEST_WAIT = 300.0
 PREFIX = "revelator_deploy"
-LOOPBACK = "127.0.0.1"
 
 
 class Reconciler:
     """Brings the home folder to what `alias` of the registered model `name` says. `vllm` as in `deploy`."""
 
-    def __init__(
-        self, home: Path, name: str, alias: str, keep: int, tracking_uri: str | None, vllm: str | None = None
-    ) -> None:
-        self.home, self.name, self.alias, self.keep, self.vllm = home, name, alias, keep, vllm
+    def __init__(self, home: Path, name: str, alias: str, tracking_uri: str | None, vllm: str | None = None) -> None:
+        self.home, self.name, self.alias, self.vllm = home, name, alias, vllm
         self.metrics = Metrics()
         self._tracking_uri = tracking_uri
         self._connected = False
@@ -58,7 +52,7 @@ class Reconciler:
         self.metrics.desired.set(desired.version)
         made = None
         if not self._is_live(desired.version):
-            made = deploy(self.home, desired, keep=self.keep, vllm=self.vllm).release
+            made = deploy(self.home, desired, vllm=self.vllm).release
             self._finished = True
         self.metrics.live.set(desired.version)
         return made
@@ -114,28 +108,28 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.desired = self._gauge("desired_version", "Version that the alias names.")
-        self.live = self._gauge("live_version", "Version that takes the traffic; 0: none.")
-        self.in_sync = self._gauge("in_sync", "1 when the last look found or made them the same.")
-        self.wait = self._gauge("wait_seconds", "Seconds between the last look and the next.")
-        self.failing = self._gauge("consecutive_failures", "Failures since the last success.")
-        self.failures = self._counter("failures", "Looks that ended in an error, by its kind.", "error")
-
-    def _gauge(self, name: str, meaning: str) -> Gauge:
-        return Gauge(name, meaning, namespace=PREFIX, registry=self.registry)
-
-    def _counter(self, name: str, meaning: str, label: str) -> Counter:
-        return Counter(name, meaning, (label,), namespace=PREFIX, registry=self.registry)
+        gauge = partial(Gauge, namespace=PREFIX, registry=self.registry)
+        self.desired = gauge("desired_version", "Version that the alias names.")
+        self.live = gauge("live_version", "Version that takes the traffic; 0: none.")
+        self.in_sync = gauge("in_sync", "1 when the last look found or made them the same.")
+        self.wait = gauge("wait_seconds", "Seconds between the last look and the next.")
+        self.failing = gauge("consecutive_failures", "Failures since the last success.")
+        explained = "Looks that ended in an error, by its kind."
+        self.failures = Counter("failures", explained, ("error",), namespace=PREFIX, registry=self.registry)
 
 
 @contextmanager
 def serve_metrics(port: int, metrics: Metrics) -> Iterator[str]:
     """Serves /metrics on loopback until the end of the block; yields the address. ConfigError when the port is
     taken."""
-
-    async def show(_: Request) -> Response:
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-    application = Starlette(routes=[Route("/metrics", show)])
-    with serve_http(LOOPBACK, port, application, "name another --port, or 0 for a free one") as taken:
-        yield f"http://{LOOPBACK}:{taken}/metrics"
+    try:
+        server, thread = start_http_server(port, LOOPBACK, metrics.registry)
+    except OSError as error:
+        where, hint = f"{LOOPBACK}:{port}", "name another --port, or 0 for a free one"
+        raise ConfigError(f"cannot listen there: {error.strerror}", where=where, hint=hint) from error
+    try:
+        yield f"http://{LOOPBACK}:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -166,11 +166,11 @@ class LogicalSettings(Operators):
 _DEFAULTS = LogicalSettings()
 
 
-def read_logical_options(options: Sequence[str]) -> LogicalSettings | None:
-    """What `--logic NAME=VALUE` says; None without any. Raises ConfigError and ArtifactError."""
+def read_logical_options(options: Sequence[str], option: str = "--logic") -> LogicalSettings | None:
+    """What `--logic NAME=VALUE` says, or another `option`; None without any. Raises ConfigError and ArtifactError."""
     if wrong := [text for text in options if "=" not in text]:
-        raise ConfigError(f"not NAME=VALUE: {wrong[0]!r}", where="--logic", hint="--logic negation=reciprocal")
-    settings = check_config(dict(text.split("=", 1) for text in options), LogicalSettings, "--logic").resolve()
+        raise ConfigError(f"not NAME=VALUE: {wrong[0]!r}", where=option, hint=f"{option} negation=reciprocal")
+    settings = check_config(dict(text.split("=", 1) for text in options), LogicalSettings, option).resolve()
     return settings if options else None
 
 

@@ -16,8 +16,7 @@ import ipaddress
 import os
 import secrets
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -70,20 +69,6 @@ class Exposure:
             options["grpc-server-cert"], options["grpc-server-key"] = str(self.tls.cert), str(self.tls.key)
             options["grpc-root-cert"] = str(self.tls.ca)
         return options
-
-    @contextmanager
-    def set_environment(self) -> Iterator[None]:
-        """Sets the environment for the block: this process and the models that it starts use the server's TLS files."""
-        if not self.tls:
-            yield
-            return
-        before = dict(os.environ)
-        os.environ.update(self.tls.to_environment())
-        try:
-            yield
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
 
 
 CLOSED = Exposure()

@@ -86,16 +86,12 @@ def unload(home: Path, url: str, model: str) -> None:
     """Takes `model` out of service at once, and returns when the requests that it is answering are finished."""
     with control_client(url, home) as client:
         client.unload_model(model)
-        wait_until(
-            lambda: not _read_states(client, model) & {"READY", "UNLOADING"},
-            f"the end of model {model}",
-            UNLOAD_SECONDS,
-        )
 
+        def is_over() -> bool:
+            states = {found.state for found in client.get_model_repository_index().models if found.name == model}
+            return not states & {"READY", "UNLOADING"}
 
-def _read_states(client: grpc_client.InferenceServerClient, model: str) -> set[str]:
-    """The states of the model's versions: READY, UNLOADING, UNAVAILABLE, …"""
-    return {found.state for found in client.get_model_repository_index().models if found.name == model}
+        wait_until(is_over, f"the end of model {model}", UNLOAD_SECONDS)
 
 
 def read_reason(message: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import py_compile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -67,8 +67,7 @@ def write_placement(home: Path, placement: Placement) -> None:
     files.write_json(home / PLACEMENT, asdict(placement))
     for name in PLACED:
         if served := read_served_versions(home, name):
-            canary = served[1] if len(served) > 1 else None
-            write_config(home, name, served[0], read_parameters(home, name), canary=canary)
+            write_config(home, name, served)
 
 
 @dataclass(frozen=True)
@@ -98,13 +97,13 @@ def find_templates() -> Path:
     raise ArtifactError("the model repository is not part of this installation", where=str(package))
 
 
-def find_template(name: str) -> Path:
-    """The packaged model.py of a model."""
-    return find_templates() / name / "model.py"
-
-
 def repository_folder(home: Path) -> Path:
     return home / "model_repo"
+
+
+def version_folder(home: Path, version: int) -> Path:
+    """The folder of a version of the revelator."""
+    return repository_folder(home) / REVELATOR / str(version)
 
 
 def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str]]:
@@ -129,7 +128,7 @@ def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str
         WRITING: json.dumps(asdict(_choose_writing(settings, asker, endpoint))),
     }
     chosen: dict[str, dict[str, object]] = {
-        "retriever": _choose_index(home, settings) | {LOGIC: _choose_logic(home, settings)},
+        "retriever": _choose_index(home, settings),
         "generator": {"endpoint": endpoint, "model": model},
         "executor": asking,
         "executor_stream": asking,
@@ -166,8 +165,8 @@ def check_version(home: Path, contents: VersionContents) -> None:
 
 
 def _require_selecting(home: Path, contents: VersionContents) -> None:
-    adapter = repository_folder(home) / REVELATOR / str(contents.version) / ADAPTER
-    require_task("select", Path(contents.base["folder"]), adapter if contents.files else None)
+    adapter = version_folder(home, contents.version) / ADAPTER if contents.files else None
+    require_task("select", Path(contents.base["folder"]), adapter)
 
 
 def _choose_writing(settings: Settings, recorded: Mapping[str, str], endpoint: str) -> Writing:
@@ -202,8 +201,10 @@ def read_planner(parameters: Mapping[str, str]) -> PlannerConfig | None:
 
 
 def _choose_index(home: Path, settings: Settings) -> dict[str, object]:
-    """The index that was given is searched, else the remembered one, else the only one below the home folder."""
-    recorded = read_parameters(home, "retriever").get(REMEMBERED)
+    """The parameters of the retriever: the index that was given is searched, else the remembered one, else the only
+    one below the home folder."""
+    before = read_parameters(home, "retriever")
+    recorded = before.get(REMEMBERED)
     below = sorted(path.parent for path in (home / "indexes").glob("*/manifest.json"))
     folder = settings.index or (Path(recorded) if recorded else None)
     if folder is None and len(below) == 1:
@@ -217,12 +218,11 @@ def _choose_index(home: Path, settings: Settings) -> dict[str, object]:
     if not (folder / "manifest.json").is_file():
         hint = "give another with --index DIR" + ("" if settings.index else "; this one was remembered (--remember)")
         raise ConfigError("not an index: it has no manifest.json", where=str(folder), hint=hint)
-    return {"index": folder.resolve(), REMEMBERED: folder.resolve() if settings.remember else recorded}
-
-
-def _choose_logic(home: Path, settings: Settings) -> str | None:
-    recorded = read_parameters(home, "retriever").get(LOGIC)
-    return settings.logic.model_dump_json() if settings.logic else recorded
+    return {
+        "index": folder.resolve(),
+        REMEMBERED: folder.resolve() if settings.remember else recorded,
+        LOGIC: settings.logic.model_dump_json() if settings.logic else before.get(LOGIC),
+    }
 
 
 def _check_generator(endpoint: str, model: str) -> None:
@@ -246,34 +246,36 @@ def _write_limits(limits: Mapping[str, float]) -> str:
 def lay_out(home: Path, settings: Settings) -> None:
     """Writes the models that have no versions of their own, and the revelator's parameters. Raises ConfigError."""
     for name, parameters in choose_parameters(home, settings).items():
-        write_code(home, name, 1)
-        write_config(home, name, 1, parameters)
+        write_code(name, repository_folder(home) / name / "1")
+        write_config(home, name, [1], parameters)
     if served := read_served_versions(home, REVELATOR):
         chosen = {"decoding": settings.decoding} if settings.decoding else {}
-        canary = served[1] if len(served) > 1 else None
-        write_config(home, REVELATOR, served[0], read_parameters(home, REVELATOR) | chosen, canary=canary)
+        write_config(home, REVELATOR, served, read_parameters(home, REVELATOR) | chosen)
 
 
-def write_code(home: Path, name: str, version: int) -> None:
-    """Writes this package's model.py into a version folder, which an older release may have made."""
-    path, code = repository_folder(home) / name / str(version) / "model.py", find_template(name).read_bytes()
+def read_code(name: str) -> bytes:
+    """The packaged model.py of a model."""
+    return (find_templates() / name / "model.py").read_bytes()
+
+
+def write_code(name: str, folder: Path) -> None:
+    """Writes this package's model.py into a version folder, which an older release may have made.
+
+    The byte code, too: if the stub wrote it, Triton would see a changed folder and load it again.
+    """
+    path, code = folder / "model.py", read_code(name)
     if not path.is_file() or path.read_bytes() != code:
         files.write_bytes(path, code)
-    compile_code(path)
-
-
-def compile_code(path: Path) -> None:
-    """Writes the byte code now: if the stub wrote it, Triton would see a changed folder and load it again."""
     py_compile.compile(str(path), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
 
 
-def write_config(
-    home: Path, name: str, version: int, parameters: Mapping[str, str] = {}, *, canary: int | None = None
-) -> None:
-    """Writes the packaged config.pbtxt with the version to serve, a canary beside it, and these parameters."""
+def write_config(home: Path, name: str, versions: Sequence[int], parameters: Mapping[str, str] | None = None) -> None:
+    """Writes the packaged config.pbtxt with the version to serve, a canary behind it, and the parameters; None keeps
+    those that are recorded."""
+    parameters = read_parameters(home, name) if parameters is None else parameters
     config = text_format.Parse((find_templates() / name / "config.pbtxt").read_text(encoding="utf-8"), ModelConfig())
     config.name = name
-    config.version_policy.specific.versions[:] = [version, *([canary] if canary else [])]
+    config.version_policy.specific.versions[:] = versions
     for key, value in parameters.items():
         config.parameters[key].string_value = value
     if name in PLACED:
@@ -304,11 +306,6 @@ def read_parameters(home: Path, name: str) -> dict[str, str]:
     """The parameters in the live config.pbtxt of a model; {} when nothing is laid out."""
     config = _read_config(home, name)
     return {key: value.string_value for key, value in config.parameters.items()} if config else {}
-
-
-def read_served_version(home: Path, name: str) -> int | None:
-    """The version that the live config.pbtxt names first; None when nothing is laid out."""
-    return next(iter(read_served_versions(home, name)), None)
 
 
 def read_served_versions(home: Path, name: str) -> list[int]:

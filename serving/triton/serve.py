@@ -26,7 +26,7 @@ from serving.http.gateway import create_gateway, create_metrics, serve_http
 from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
 from serving.models.releases import read_release
 from serving.triton import control, repository
-from serving.triton.access import CLOSED, Exposure, read_control_token
+from serving.triton.access import CLOSED, Exposure
 from serving.triton.control import find_served_models
 from serving.triton.installation import find_installation
 from serving.triton.repository import EXECUTORS, PLAIN_MODELS, REVELATOR, Settings
@@ -48,7 +48,7 @@ def choose_models(home: Path, settings: Settings) -> dict[str, int]:
         where = str(repository.repository_folder(home) / REVELATOR)
         hint = f"put the registry's champion there: revelator model deploy --home {home}"
         raise ArtifactError("no version of the revelator is deployed", where=where, hint=hint)
-    vllm = {repository.VLLM: 1} if repository.read_served_version(home, repository.VLLM) else {}
+    vllm = {repository.VLLM: 1} if repository.read_served_versions(home, repository.VLLM) else {}
     return {**dict.fromkeys(PLAIN_MODELS, 1), **vllm, REVELATOR: version}
 
 
@@ -76,25 +76,33 @@ def serve_home(
         models = choose_models(home, settings)
         repository.lay_out(home, settings)
         if version := models.get(REVELATOR):
-            repository.write_code(home, REVELATOR, version)
+            repository.write_code(REVELATOR, repository.version_folder(home, version))
             # the promoted version alone: one that does not load would keep the others from loading
-            repository.write_config(home, REVELATOR, version, repository.read_parameters(home, REVELATOR))
+            repository.write_config(home, REVELATOR, [version])
         server = TritonServer(
             find_installation(home / "triton", "vllm" if repository.VLLM in models else "python"),
             repository.repository_folder(home),
             ports,
             home / "logs" / "triton.log",
-            exposure=exposure,
-            token=read_control_token(home),
+            exposure,
         )
-        with exposure.set_environment(), server, ExitStack() as stack:
+        with server, ExitStack() as stack:
             try:
                 load_all(home, server.url, models, report)
             except BaseException:
                 server.stop(at_once=True)  # nobody is being answered, and the other loads would be waited for
                 raise
-            running = _describe(server, models, http, exposure)
-            names, ports = {*LOOPBACK_NAMES, *hosts}, server.ports
+            running = RunningServer(
+                pid=os.getpid(),
+                server_pid=server.pid,
+                http=f"{'https' if exposure.tls else 'http'}://{LOOPBACK}:{ports.http}" if http else None,
+                grpc=server.url,
+                metrics=f"http://{LOOPBACK}:{ports.metrics}/metrics",
+                log=str(server.log),
+                models=models,
+                started=datetime.now(UTC).isoformat(timespec="seconds"),
+            )
+            names = {*LOOPBACK_NAMES, *hosts}
             page = create_metrics(server.metrics_url, server.metrics_folder, names)
             stack.enter_context(serve_http(exposure.host, ports.metrics, page, PORTS_HINT))
             if http:
@@ -134,20 +142,6 @@ async def _is_ready(url: str) -> bool:
     return "executor" in await find_served_models(url)
 
 
-def _describe(server: TritonServer, models: dict[str, int], http: bool, exposure: Exposure) -> RunningServer:
-    scheme = "https" if exposure.tls else "http"
-    return RunningServer(
-        pid=os.getpid(),
-        server_pid=server.pid,
-        http=f"{scheme}://{LOOPBACK}:{server.ports.http}" if http else None,
-        grpc=server.url,
-        metrics=f"http://{LOOPBACK}:{server.ports.metrics}/metrics",
-        log=str(server.log),
-        models=models,
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-
-
 RETRY_SECONDS = 30.0  # after a model did not come back
 
 
@@ -166,30 +160,25 @@ class Watchdog:
 
     def check_processes(self) -> None:
         """Loads each model again that is ready by Triton's account and has no process; reports each."""
-        alive = _list_commands(self._pid)
+        commands = _list_commands(self._pid)
         for model in self._models:
-            gone = [
-                v for v in repository.read_served_versions(self._home, model) if not self._has_process(model, v, alive)
-            ]
-            if not gone or time.monotonic() < self._not_before.get(model, 0):
+            if time.monotonic() < self._not_before.get(model, 0):
                 continue
             try:
-                for version in gone:
-                    self._bring_back(model, version)
+                for version in repository.read_served_versions(self._home, model):
+                    self._check_version(model, version, commands)
             except RevelatorError as error:
                 self._not_before[model] = time.monotonic() + RETRY_SECONDS
                 self._report(f"error: {error}\n  tried again in {RETRY_SECONDS:.0f} s")
 
-    def _has_process(self, model: str, version: int, commands: Iterable[str]) -> bool:
-        folder = f"{repository.repository_folder(self._home) / model / str(version)}{os.sep}"
-        return any(folder in command for command in commands)
-
-    def _bring_back(self, model: str, version: int) -> None:
+    def _check_version(self, model: str, version: int, commands: Iterable[str]) -> None:
+        folder = repository.repository_folder(self._home) / model / str(version)
+        if any(f"{folder}{os.sep}" in command for command in commands):
+            return
         if not control.is_ready(self._url, model, version):
             return  # it was unloaded, or is being loaded
         self._report(f"{model}: its process died; loading it again")
-        file = "model.json" if model == repository.VLLM else "model.py"
-        os.utime(repository.repository_folder(self._home) / model / str(version) / file)
+        os.utime(folder / ("model.json" if model == repository.VLLM else "model.py"))
         control.load(self._home, self._url, model, version)
         self._report(f"{model} version {version}: ready")
 

@@ -16,7 +16,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ from revelator import spans
 from revelator.endpoints import TOKEN, make_channel_arguments
 from revelator.errors import ConfigError, Unavailable
 from revelator.files import sha256_text
-from serving.triton.access import CLOSED, LOOPBACK, Exposure
+from serving.triton.access import CLOSED, LOOPBACK, Exposure, read_control_token
 from serving.triton.installation import Installation
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -57,16 +57,16 @@ def read_ports(text: str) -> Ports:
     """`8000,8001,8002` (HTTP, gRPC, metrics), or `auto`: those when they are free, else any three that are."""
     if text == "auto":
         return Ports() if not Ports().find_taken() else _find_free_ports()
-    parts, hint = text.split(","), "--ports 8000,8001,8002"
-    if len(parts) != 3 or not all(part.strip(" ").isascii() and part.strip(" ").isdigit() for part in parts):
-        raise ConfigError(f"ports are three numbers or auto, not {text!r}", where="--ports", hint=hint)
-    numbers = [int(part) for part in parts]
-    for at, number in enumerate(numbers):
-        if not 0 < number < 65536:
-            raise ConfigError(f"a port is a number from 1 to 65535, not {number}", where="--ports", hint=hint)
-        if number in numbers[:at]:
-            raise ConfigError(f"port {number} is named twice", where="--ports", hint=hint)
-    ports = Ports(*numbers)
+    try:
+        http, grpc, metrics = map(int, text.split(","))
+    except ValueError:
+        hint = "--ports 8000,8001,8002"
+        raise ConfigError(f"ports are three numbers or auto, not {text!r}", where="--ports", hint=hint) from None
+    ports, numbers = Ports(http, grpc, metrics), [http, grpc, metrics]
+    if wrong := [number for number in numbers if not 0 < number < 65536]:
+        raise ConfigError(f"a port is a number from 1 to 65535, not {wrong[0]}", where="--ports")
+    if twice := [number for number in numbers if numbers.count(number) > 1]:
+        raise ConfigError(f"port {twice[0]} is named twice", where="--ports")
     if taken := ports.find_taken():
         raise ConfigError(f"port {taken[0]} is in use", where="--ports", hint="name other ports, or --ports auto")
     return ports
@@ -109,9 +109,7 @@ class TritonServer:
         repository: Path,
         ports: Ports,
         log: Path,
-        environment: Mapping[str, str] = {},
         exposure: Exposure = CLOSED,
-        token: str | None = None,
     ) -> None:
         self.repository = repository
         self.ports = ports
@@ -119,9 +117,8 @@ class TritonServer:
         self._exposure = exposure
         self.metrics_folder = repository.parent / "triton" / "metrics"  # of `serving.triton.inside.metrics`
         self._metrics = _choose_hidden_address()
-        self._token = token or secrets.token_hex(32)  # without one that others know, nobody changes the server
+        self._token = read_control_token(repository.parent)
         self._installation = installation
-        self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
         # shared memory by the repository's name: what a killed server left can be told from what others use
         self.regions = f"revelator-{sha256_text(str(repository.resolve()))[:16]}-"
@@ -160,16 +157,13 @@ class TritonServer:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.metrics_folder, ignore_errors=True)
         self.metrics_folder.mkdir(parents=True)
-        environment = self._installation.make_environment(os.environ) | self._environment
+        environment = self._installation.make_environment(os.environ)
         environment.pop(TOKEN, None)  # no model's process needs it
+        environment |= {"REVELATOR_GRPC": self.url, "PROMETHEUS_MULTIPROC_DIR": str(self.metrics_folder)}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 self._build_command(),
-                env={
-                    **environment,
-                    "REVELATOR_GRPC": self.url,
-                    "PROMETHEUS_MULTIPROC_DIR": str(self.metrics_folder),
-                },
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -114,7 +114,7 @@ def lay_out(home: Path, versions: Sequence[Version], engine: EngineArguments | N
     }
     first = names[str(versions[0].version)]
     (folder / "1" / FACTS_FILE).unlink(missing_ok=True)
-    repository.write_config(home, MODEL, 1, {ENVIRONMENT: str(engine.environment)} if engine.environment else {})
+    repository.write_config(home, MODEL, [1], {ENVIRONMENT: str(engine.environment)} if engine.environment else {})
     files.write_json(folder / "1" / "model.json", chosen)
     files.write_json(folder / "1" / "multi_lora.json", {names[v]: str(adapter) for v, adapter in adapters.items()})
     files.write_json(folder / "1" / FACTS_FILE, vars(VllmFacts(first, names, tokens)))

@@ -29,7 +29,6 @@ from serving.models.local import complete
 from serving.models.triton import TritonModels, make_strings
 from serving.models.vllm import VllmFacts, VllmRevelator, read_facts
 from serving.triton import control, repository
-from serving.triton.access import read_control_token
 from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer, read_ports
 from serving.triton.vllm_repository import EngineArguments, _read_rank, measure_longest
@@ -75,10 +74,9 @@ def models(folder: Path, vllm: Path, tmp_path_factory: pytest.TempPathFactory) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_VLLM_BACKEND", str(BACKEND))
         installation = find_installation(tmp_path_factory.mktemp("triton"), "vllm")
-    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
     log = home / "logs" / "triton.log"
-    token = read_control_token(home)
-    with TritonServer(installation, folder.parent, read_ports("auto"), log, environment, token=token) as server:
+    with TritonServer(installation, folder.parent, read_ports("auto"), log) as server:
         control.load(home, server.url, repository.VLLM, 1)
         yield server.url
 

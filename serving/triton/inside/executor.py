@@ -1,11 +1,13 @@
-"""The executor behind its Triton model: a request's strings in, a trace out."""
+"""The models `executor` and `executor_stream`: questions in; answers and traces out, or each event when it happens."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, aclosing, nullcontext
+import math
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.limits import Limits
 from revelator.minilm import read_vocabulary
-from revelator.trace import Event, Trace
+from revelator.trace import Trace
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.models.endpoint_revelator import EndpointRevelator
@@ -23,143 +25,174 @@ from serving.models.routing import RoutedRevelator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.models.vllm import VllmRevelator, read_facts
 from serving.models.vllm_server import ReleasedAdapter
-from serving.pauses import offload
+from serving.pauses import offload, write_json
 from serving.protocols import Revelator
 from serving.triton.access import INNER, read_secret
 from serving.triton.inside.admission import Admission
+from serving.triton.inside.backend import (
+    make_response,
+    make_strings,
+    read_parameter,
+    read_parameters,
+    read_text,
+    send_last,
+)
 from serving.triton.inside.options import read_history, read_options, read_trace
 from serving.triton.inside.processes import ProcessGuard
+from serving.triton.inside.request_loop import Answer, RequestLoop
+from serving.triton.inside.telemetry import Telemetry
 from serving.triton.repository import read_planner, read_writing
 
 
-class QuestionService:
-    """Answers questions with the three other models of the server at `url`.
+class TritonPythonModel:
+    """Answers questions with the three other models of the server.
 
-    The release of `home` answers (`serving.models.releases`). Of the `parameters` of a config.pbtxt, `sources` names
-    the knowledge sources, without which the served retriever alone is searched; `vllm` the version folder of the
+    The release of the home folder answers (`serving.models.releases`). Of the parameters of config.pbtxt, `sources`
+    names the knowledge sources, without which the served retriever alone is searched; `vllm` the version folder of the
     model `revelator_vllm`, and `planner` (JSON) an endpoint, which then plans in place of `revelator`; `limits` is
-    JSON that lowers the executor's own, `writing` JSON that says what a language model writes. `on_finish` is called
-    with each finished trace; `admission` says when a question may begin.
+    JSON that lowers the executor's own, `writing` JSON that says what a language model writes.
     """
 
-    def __init__(
-        self,
-        url: str,
-        home: Path,
-        parameters: Mapping[str, str],
-        on_finish: Callable[[Trace], object] = lambda trace: None,
-        admission: Admission | None = None,
-    ) -> None:
-        self.url = url
-        self.home = home
-        self.sources, self.vllm = (Path(parameters[n]) if n in parameters else None for n in ("sources", "vllm"))
-        self.planner = read_planner(parameters)
-        self.writing = read_writing(parameters)
-        self.limits = Limits.of_deployment(json.loads(parameters.get("limits", "{}")))
-        self._on_finish = on_finish
-        self._admission = admission
-        self._traffic = Traffic(home)
-
-    async def open(self, stack: AsyncExitStack) -> None:
-        await asyncio.to_thread(read_vocabulary)  # half a second, which the first question would wait
-        models = await stack.enter_async_context(TritonModels(self.url, read_secret(self.home, INNER)))
-        planner: Revelator
-        if self.planner:
-            planner = endpoint = EndpointRevelator(self.planner)
-            stack.push_async_callback(endpoint.close)
-        elif self.vllm:
-            planner = VllmRevelator(models, read_facts(self.vllm))
-        else:
-            planner = routed = RoutedRevelator(self._open_released(models, stack), self.home)
-            stack.push_async_callback(routed.close)
-        services = planner, RemoteRetriever(models), RemoteGenerator(models, ProcessGuard("generator").call)
-        logical = RemoteRetriever(models, "logic")
-        sources = open_sources(self.sources, services[1], services[2], logical, planner) if self.sources else None
-        if sources:
-            stack.push_async_callback(sources.close)
-        turn = self._admission.turn if self._admission else nullcontext
-        if self._admission:
-            stack.callback(asyncio.create_task(self._admission.watch_cores()).cancel)
-        self._executor = Executor(
-            *services,
-            self.limits,
-            sources=sources,
-            logical=logical,
-            writing=self.writing,
-            on_finish=self._report_finish,
-            turn=turn,
+    def initialize(self, args: dict[str, str]) -> None:
+        self._parameters = read_parameters(args)
+        self._home = Path(args["model_repository"]).parents[1]
+        self._streams = args["model_name"] == "executor_stream"
+        self._planner = read_planner(self._parameters)
+        self._limits = Limits.of_deployment(json.loads(self._parameters.get("limits", "{}")))
+        self._traffic = Traffic(self._home)
+        self._telemetry = Telemetry(args["model_name"])
+        self._admission = Admission(int(self._parameters["max_in_flight"]))
+        self._loop = RequestLoop(
+            self._open, self._admission, self._telemetry, self._seconds_allowed, self._reply_to_probe
         )
 
-    def _open_released(self, models: TritonModels, stack: AsyncExitStack) -> Revelator:
-        """What asks the version that a question's choice names: at the engine of the release, which a deploy changes
-        only while no server runs."""
-        release = read_release(self.home)
-        if release is None or not release.vllm:
-            return RemoteRevelator(models)
-        released = ReleasedAdapter(release.vllm)
-        stack.push_async_callback(released.close)
-        return released
+    def execute(self, requests: Sequence[Any]) -> list[Any] | None:
+        refusals = [self._loop.accept(request, self._begin) for request in requests]
+        if not self._streams:
+            return refusals
+        for request, refusal in zip(requests, refusals, strict=True):
+            if refusal:
+                send_last(request.get_response_sender(), refusal)
+        return None
 
-    def seconds_allowed(self, deadline_ms: object) -> float:
-        """Seconds in which a question must end. Raises InvalidRequest."""
-        return min(_read_milliseconds(deadline_ms) or self.limits.deadline_ms, self.limits.deadline_ms) / 1000
+    def finalize(self) -> None:
+        self._loop.close()
 
-    async def answer(self, question: str, options: str, deadline_ms: object, request_id: str = "") -> Trace:
-        """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
+    async def _open(self, stack: AsyncExitStack) -> None:
+        await asyncio.to_thread(read_vocabulary)  # half a second, which the first question would wait
+        url = os.environ["REVELATOR_GRPC"]
+        models = await stack.enter_async_context(TritonModels(url, read_secret(self._home, INNER)))
+        planner = self._open_planner(models, stack)
+        retriever, logical = RemoteRetriever(models), RemoteRetriever(models, "logic")
+        generator = RemoteGenerator(models, ProcessGuard("generator").call)
+        sources = None
+        if path := self._parameters.get("sources"):
+            sources = open_sources(Path(path), retriever, generator, logical, planner)
+            stack.push_async_callback(sources.close)
+        stack.callback(asyncio.create_task(self._admission.watch_cores()).cancel)
+        self._executor = Executor(
+            planner,
+            retriever,
+            generator,
+            self._limits,
+            sources=sources,
+            logical=logical,
+            writing=read_writing(self._parameters),
+            on_finish=self._record_finish,
+            turn=self._admission.turn,
+        )
+
+    def _open_planner(self, models: TritonModels, stack: AsyncExitStack) -> Revelator:
+        """The engine of the release is read once: a deploy changes it only while no server runs."""
+        if not self._planner and (folder := self._parameters.get("vllm")):
+            return VllmRevelator(models, read_facts(Path(folder)))
+        planner: EndpointRevelator | RoutedRevelator
+        if self._planner:
+            planner = EndpointRevelator(self._planner)
+        else:
+            release = read_release(self._home)
+            released: Revelator = RemoteRevelator(models)
+            if release and release.vllm:
+                released = ReleasedAdapter(release.vllm)
+                stack.push_async_callback(released.close)
+            planner = RoutedRevelator(released, self._home)
+        stack.push_async_callback(planner.close)
+        return planner
+
+    def _seconds_allowed(self, request: Any) -> float:
+        return min(_read_deadline(request) or math.inf, self._limits.deadline_ms) / 1000
+
+    def _reply_to_probe(self, text: str) -> Any:
+        if self._streams:
+            return make_response(event=make_strings(text))
+        return make_response(answer=make_strings(text), trace=make_strings(""))
+
+    def _begin(self, request: Any) -> Answer:
+        question, options = read_text(request, "question"), read_text(request, "options")
+        asked = question, options, _read_deadline(request), request.request_id() or question
+        return self._stream(*asked) if self._streams else self._answer(*asked)
+
+    async def _answer(self, question: str, options: str, deadline_ms: float | None, request: str) -> Any:
         wanted = await self._read_options(question, options, deadline_ms)
-        with self._choose_version(request_id or question) as choice:
-            trace = await self._executor.run(question, **wanted)
-        return replace(trace, versions={**trace.versions, **choice.versions()})
+        with self._choose_version(request) as choice:
+            trace = _add_versions(await self._executor.run(question, **wanted), choice)
+        return make_response(
+            answer=make_strings(trace.answer), trace=make_strings(await asyncio.to_thread(trace.to_text))
+        )
 
-    async def stream(
-        self, question: str, options: str, deadline_ms: object, request_id: str = ""
-    ) -> AsyncGenerator[Event, None]:
-        """The same question's events, each when it happens. Closing the generator cancels the question."""
+    async def _stream(
+        self, question: str, options: str, deadline_ms: float | None, request: str
+    ) -> AsyncGenerator[Any, None]:
         wanted = await self._read_options(question, options, deadline_ms)
-        with self._choose_version(request_id or question) as choice:
+        with self._choose_version(request) as choice:
             async with aclosing(self._executor.stream(question, **wanted)) as events:
                 async for event in events:
                     if event.kind == "finished":
                         event.changes["versions"] = {**event.changes.get("versions", {}), **choice.versions()}
-                    yield event
+                    yield make_response(event=make_strings(await write_json(event.to_json())))
 
     def _choose_version(self, request: str) -> AbstractContextManager[Choice]:
         """The release's version, or that of an endpoint, "": only its replies tell what it is."""
-        return use_choice(Choice(request=request)) if self.planner else self._traffic.route_question(request)
+        return use_choice(Choice(request=request)) if self._planner else self._traffic.route_question(request)
 
-    async def _read_options(self, question: str, options: str, deadline_ms: object) -> dict[str, Any]:
+    async def _read_options(self, question: str, options: str, deadline_ms: float | None) -> dict[str, Any]:
         """What the options say; a trace of 4 MB takes 50 ms to read. Raises DeadlineExceeded and InvalidRequest,
         also for a question that is too long."""
-        self.limits.check_question(question)
-        seconds = self.seconds_allowed(deadline_ms)
+        self._limits.check_question(question)
+        milliseconds = min(deadline_ms or math.inf, self._limits.deadline_ms)
         try:
-            async with asyncio.timeout(seconds):
-                return await offload(len(options), partial(self._parse, options, deadline_ms))
+            async with asyncio.timeout(milliseconds / 1000):
+                wanted = await offload(len(options), partial(self._parse, options))
         except TimeoutError as error:
-            raise DeadlineExceeded(f"the options were not read within {seconds * 1000:g} ms") from error
+            raise DeadlineExceeded(f"the options were not read within {milliseconds:g} ms") from error
+        return {**wanted, "deadline_ms": deadline_ms}
 
-    def _parse(self, options: str, deadline_ms: object) -> dict[str, Any]:
-        wanted = read_options(options, self.limits.options_bytes)
-        wanted["limits"] = self.limits.lowered(wanted.pop("limits", {}))
+    def _parse(self, options: str) -> dict[str, Any]:
+        wanted = read_options(options, self._limits.options_bytes)
+        wanted["limits"] = self._limits.lowered(wanted.pop("limits", {}))
         if "reuse" in wanted:
             wanted["reuse"] = read_trace(wanted["reuse"])
         if "history" in wanted:
             wanted["history"] = read_history(wanted["history"])
-        return {**wanted, "deadline_ms": _read_milliseconds(deadline_ms)}
+        return wanted
 
-    def _report_finish(self, trace: Trace) -> None:
-        self._on_finish(replace(trace, versions={**trace.versions, **current_choice().versions()}))
+    def _record_finish(self, trace: Trace) -> None:
+        self._telemetry.record_trace(_add_versions(trace, current_choice()))
 
 
-def _read_milliseconds(value: object) -> float | None:
+def _add_versions(trace: Trace, choice: Choice) -> Trace:
+    return replace(trace, versions={**trace.versions, **choice.versions()})
+
+
+def _read_deadline(request: Any) -> float | None:
+    """The parameter `deadline_ms`, a number or a text that spells one; None without it. Raises InvalidRequest."""
+    value: Any = read_parameter(request, "deadline_ms")
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise InvalidRequest(f"deadline_ms must be a number of milliseconds, not {value!r:.60}")
     try:
         number = float(value)
-    except (ValueError, OverflowError):
-        number = -1.0
-    if not 0 < number < float("inf"):
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0 < number < math.inf:
         raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {value!r:.60}")
     return number

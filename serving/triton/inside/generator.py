@@ -10,30 +10,20 @@ from revelator.config import find_first_fault
 from revelator.errors import InvalidRequest
 from serving.models.embedded import EmbeddedGenerator
 from serving.models.generators import EndpointGenerator
-from serving.protocols import GenerateRequest, Generator, Reading
+from serving.protocols import GenerateRequest, Generator
 from serving.triton.repository import EMBEDDED
 
 READING_BYTES = 8_388_608  # question and passages
 _REQUEST = TypeAdapter(GenerateRequest)
 
 
-class ReadingService:
+def open_generator(endpoint: str, model: str, stack: AsyncExitStack) -> Generator:
     """The embedded reader, or the model `model` at an OpenAI-compatible `endpoint` (its key: OPENAI_API_KEY)."""
-
-    def __init__(self, endpoint: str, model: str) -> None:
-        self.endpoint = endpoint
-        self.model = model
-
-    async def open(self, stack: AsyncExitStack) -> None:
-        self._generator: Generator
-        if self.endpoint == EMBEDDED:
-            self._generator = EmbeddedGenerator()
-        else:
-            self._generator = generator = EndpointGenerator(self.endpoint, self.model)
-            stack.push_async_callback(generator.close)
-
-    async def answer(self, text: str) -> Reading:
-        return await self._generator.answer(read_request(text))
+    if endpoint == EMBEDDED:
+        return EmbeddedGenerator()
+    generator = EndpointGenerator(endpoint, model)
+    stack.push_async_callback(generator.close)
+    return generator
 
 
 def read_request(text: str) -> GenerateRequest:

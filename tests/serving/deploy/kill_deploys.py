@@ -25,9 +25,10 @@ import mlflow.store.tracking.sqlalchemy_store  # noqa: F401  once, not in each f
 from revelator import registry
 from revelator.artifact import verify_files
 from revelator.files import sha256_folder
-from serving.deploy.deploy import deploy, read_contents, version_folder
+from serving.deploy.deploy import deploy, read_contents
 from serving.models import releases
 from serving.triton import control, repository
+from serving.triton.repository import version_folder
 from serving.triton.running import find_running_server
 
 SECONDS = 240  # for a deploy to end by itself

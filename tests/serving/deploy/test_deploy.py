@@ -38,7 +38,7 @@ from tests.serving.deploy import kill_deploys
 from tests.serving.toy_model import write_adapter
 
 WAIT = 30.0
-KILLS = 8  # one in each eighth of a deploy
+KILLS = 4  # one in each quarter of a deploy
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_deployed_version_is_whole_recorded_and_named_by_the_config(versions, 
     assert (done.url, done.release.previous, done.release.base["folder"]) == (None, None, str(base))
     assert {path.name for path in done.folder.iterdir()} == {"adapter", "model.py", "__pycache__", "version.json"}
     assert "registered_model_meta" not in sha256_folder(done.folder / "adapter")
-    assert repository.read_served_version(tmp_path, "revelator") == 1
+    assert repository.read_served_versions(tmp_path, "revelator") == [1]
     assert releases.read_release(tmp_path) == done.release
     assert registry.resolve(registry.NAME, 1).tags["deployed"].endswith(str(tmp_path))
 
@@ -68,11 +68,11 @@ def test_the_next_version_names_the_one_before_and_an_old_one_comes_back_untouch
     first = deploy(tmp_path, versions[1])
     before = {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")}
     second = deploy(tmp_path, versions[2])
-    assert (second.release.previous, repository.read_served_version(tmp_path, "revelator")) == (1, 2)
+    assert (second.release.previous, repository.read_served_versions(tmp_path, "revelator")) == (1, [2])
     again = deploy(tmp_path, versions[1])
     assert (again.release.files, again.release.previous) == (first.release.files, 2)
     assert deploy(tmp_path, versions[1]).release == again.release
-    assert repository.read_served_version(tmp_path, "revelator") == 1
+    assert repository.read_served_versions(tmp_path, "revelator") == [1]
     assert {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")} == before
 
 
@@ -86,7 +86,7 @@ def test_a_rollback_returns_to_the_version_before_without_the_registry_and_back_
     done = roll_back(tmp_path)
     assert (done.release.version, done.release.previous) == (1, 2)
     assert done.registry_error is not None and "127.0.0.1:1" in done.registry_error
-    assert repository.read_served_version(tmp_path, "revelator") == 1
+    assert repository.read_served_versions(tmp_path, "revelator") == [1]
     assert roll_back(tmp_path).release.version == 2
 
 
@@ -104,9 +104,10 @@ def test_the_command_rolls_back_a_home_that_has_no_registry_and_makes_none(versi
 def test_old_versions_beyond_the_number_to_keep_go_but_never_the_previous_one(versions, tmp_path):
     models = tmp_path / "model_repo" / "revelator"
     deploy(tmp_path, versions[1])
-    shutil.copytree(models / "1", models / "0")
-    assert deploy(tmp_path, versions[2], keep=1).removed == (0,)
-    assert repository.list_versions(tmp_path, "revelator") == [1, 2]
+    for old in ("0", "3", "4"):
+        shutil.copytree(models / "1", models / old)
+    assert deploy(tmp_path, versions[2]).removed == (0,)
+    assert repository.list_versions(tmp_path, "revelator") == [1, 2, 3, 4]
 
 
 def test_a_version_whose_base_has_changed_is_refused_and_nothing_is_left(versions, base, tmp_path):
@@ -237,14 +238,14 @@ def test_choices_are_remembered_and_the_only_index_is_found(index, tmp_path):
 
 
 def test_the_way_of_decoding_is_remembered_for_the_version_that_is_served(index, tmp_path):
-    repository.write_config(tmp_path, "revelator", 3)
+    repository.write_config(tmp_path, "revelator", [3])
     for given, kept in ((None, "beams"), ("grammar", "grammar"), (None, "grammar"), ("free", "free")):
         repository.lay_out(tmp_path, Settings(index=index, decoding=given))
         assert repository.read_parameters(tmp_path, "revelator") == {"decoding": kept}
-        assert repository.read_served_version(tmp_path, "revelator") == 3
+        assert repository.read_served_versions(tmp_path, "revelator") == [3]
 
 
-# A child that kills itself with -9 at the n-th file operation below its home folder, for n = 1, 5, 9, …
+# A child that kills itself with -9 at the n-th file operation below its home folder, for n = 1, 8, 15, …
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -277,7 +278,7 @@ while True:
     print(at, os.waitstatus_to_exitcode(status), *folders, flush=True)
     for name in folders:
         os.rename(f"{home}/model_repo/revelator/{name}", f"{home}/seen-{at}-{name}")
-    at += 4
+    at += 7
     if status == 0:
         break
 """
@@ -340,7 +341,7 @@ def test_a_running_server_changes_versions_without_a_gap_and_refuses_a_damaged_o
             deploy(served.home, third)
         assert triton.is_model_ready("revelator", "2") and not triton.is_model_ready("revelator", "3")
         assert client.ask(question, strategy="single").trace.versions["revelator"] == "2"
-        assert repository.read_served_version(served.home, "revelator") == 2
+        assert repository.read_served_versions(served.home, "revelator") == [2]
         deploy(served.home, versions[1])
         assert client.ask(question, strategy="single").trace.versions["revelator"] == "1"
     assert {answer.outcome for answer in answers} == {"answered"}

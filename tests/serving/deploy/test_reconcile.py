@@ -53,7 +53,7 @@ def followed(tracking_server: str, registered: Path, tmp_path: Path) -> Reconcil
     for seed in ("1", "2"):
         registry.register_adapter(registered / "adapters" / seed, NAME)
     registry.client().set_registered_model_alias(NAME, "champion", "1")
-    return Reconciler(tmp_path, NAME, "champion", 3, tracking_server)
+    return Reconciler(tmp_path, NAME, "champion", tracking_server)
 
 
 def value(reconciler: Reconciler, name: str) -> float | None:
@@ -66,7 +66,7 @@ def test_a_look_deploys_what_the_alias_names_once_and_finishes_what_a_killed_one
     files = {path: path.stat().st_mtime_ns for path in followed.home.rglob("*")}
     assert followed.reconcile() is None
     assert {path: path.stat().st_mtime_ns for path in followed.home.rglob("*")} == files
-    again = Reconciler(followed.home, NAME, "champion", 3, tracking_server)  # a new process goes through it once more
+    again = Reconciler(followed.home, NAME, "champion", tracking_server)  # a new process goes through it once more
     assert again.reconcile() == made and again.reconcile() is None
     promotions.move(NAME, 2, promotions.read_standing(NAME))
     moved = followed.reconcile()
@@ -109,7 +109,7 @@ def watching(reconciler: Reconciler, tracking_server: str) -> Iterator[subproces
 
 def test_a_watch_that_is_killed_at_any_moment_is_taken_up_by_the_next(followed, tracking_server):
     moments = random.Random(3)
-    for version in ("2", "1", "2"):
+    for version in ("1", "2"):
         registry.client().set_registered_model_alias(NAME, "champion", version)
         with watching(followed, tracking_server):
             time.sleep(moments.uniform(0, 0.6))  # into a deploy of half a second
@@ -122,7 +122,7 @@ def test_a_watch_that_is_killed_at_any_moment_is_taken_up_by_the_next(followed, 
 
 
 def test_a_registry_that_is_away_is_waited_for_and_shows_in_the_metrics(tmp_path):
-    reconciler = Reconciler(tmp_path, NAME, "champion", 3, "http://127.0.0.1:1")
+    reconciler = Reconciler(tmp_path, NAME, "champion", "http://127.0.0.1:1")
     with following(reconciler, interval=3600) as said:
         until(lambda: value(reconciler, "consecutive_failures") == 2)
     assert value(reconciler, "in_sync") == 0 and 0 < value(reconciler, "wait_seconds") <= 2

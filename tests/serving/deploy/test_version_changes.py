@@ -6,6 +6,7 @@ The model here answers with its version and process id, and notes each start of 
 from __future__ import annotations
 
 import os
+import py_compile
 import sys
 import threading
 import time
@@ -24,7 +25,6 @@ from tritonclient.utils import InferenceServerException
 from revelator.endpoints import ControlToken
 from serving.triton.access import read_control_token
 from serving.triton.installation import find_installation
-from serving.triton.repository import compile_code
 from serving.triton.server import TritonServer, read_ports
 
 CONFIG = """
@@ -73,7 +73,9 @@ class Probe:
         aside = self.folder / f".{version}"
         aside.mkdir(parents=True)
         (aside / "model.py").write_text(MODEL)
-        compile_code(aside / "model.py")
+        py_compile.compile(
+            str(aside / "model.py"), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
+        )
         aside.rename(self.folder / str(version))
 
     def config(self, *versions: int) -> ModelConfig:
@@ -130,9 +132,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
     home = tmp_path_factory.mktemp("probe")
     (home / "model_repo").mkdir()
     log = home / "triton.log"
-    with TritonServer(
-        find_installation(home / "triton"), home / "model_repo", read_ports("auto"), log, token=read_control_token(home)
-    ) as running:
+    with TritonServer(find_installation(home / "triton"), home / "model_repo", read_ports("auto"), log) as running:
         yield Probe(home, running.url)
 
 

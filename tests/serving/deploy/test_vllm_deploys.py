@@ -171,7 +171,7 @@ def test_a_replica_that_follows_an_alias_loads_its_version_again_after_vllm_has_
     vllm_url: str, store: str, versions: dict[int, registry.Version], tmp_path: Path
 ) -> None:
     registry.client().set_registered_model_alias(registry.NAME, "followed", "1")
-    follower = Reconciler(tmp_path, registry.NAME, "followed", 3, store, vllm_url)
+    follower = Reconciler(tmp_path, registry.NAME, "followed", store, vllm_url)
     server = VllmServer(vllm_url)
     assert (made := follower.reconcile()) and made.version == 1 and server.list_versions() == {1}
     assert follower.reconcile() is None

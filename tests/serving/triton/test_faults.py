@@ -1,16 +1,21 @@
 """A running `revelator serve` of which a part dies, is gone for a while, or fails.
 
 Questions that need that part get a typed error or a partial answer, others go on, and the executor's process stays the
-same through all of it.
+same through all of it. Where the executor's own process is killed, each question inside fails soon, typed, and later
+ones are answered: Triton 2.51 never answers what was inside a dead process, so the clients send probes
+(`revelator.calls`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,16 +23,22 @@ import psutil
 import pytest
 
 from revelator import registry
-from revelator.client import Client
+from revelator.client import AsyncClient, Client
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
+from revelator.files import sha256_text
+from revelator.trace import Event
 from serving.deploy.deploy import deploy
 from serving.triton import control
 from serving.triton.running import find_running_server
+from serving.triton.server import SHARED_MEMORY
 from tests.conftest import Endpoint
+from tests.serving.operations.metrics_page import read, total
 
 REVELATOR = str(Path(sys.executable).parent / "revelator")
 WAIT = 150.0
 FAST = "Where is Sarnath?"
+SOON = 5.0  # seconds; two on a machine with nothing else at work, and far from the client's own timeout
+QUESTIONS = 4
 
 
 @dataclass
@@ -72,6 +83,10 @@ def world(serving: Serving) -> Iterator[Serving]:
     serving.endpoint.gates.clear()
     serving.endpoint.down.clear()
     assert serving.process.poll() is not None or serving.stubs("executor") == executor
+
+
+def shared_memory(home: Path) -> list[Path]:
+    return list(SHARED_MEMORY.glob(f"revelator-{sha256_text(str(home / 'model_repo'))[:16]}-*"))
 
 
 def wait_until(is_so: Callable[[], object]) -> None:
@@ -137,7 +152,120 @@ def test_an_endpoint_that_fails_leaves_the_other_parts_of_a_question_and_is_aske
         wait_until(lambda: answers(client, bad, strategy="single") == ("nobody",))
 
 
-def test_told_to_stop_it_answers_what_it_has_begun_and_refuses_what_is_new(world):
+@pytest.fixture
+def held(serving: Serving):
+    """A question that is not answered before its gate opens."""
+    question = "What is kept in the archive of Sarnath?"
+    serving.endpoint.knowledge[FAST] = ["Orland"]
+    serving.endpoint.gate(question, "ledgers")
+    with Client(serving.url, timeout=WAIT) as client:
+        wait_until(lambda: answers(client, FAST, strategy="single") and is_streamed(client, FAST))
+    wait_until(lambda: len(serving.stubs("executor")) == len(serving.stubs("executor_stream")) == 1)
+    yield question
+    serving.endpoint.gates[question].set()
+    serving.endpoint.gates.clear()
+
+
+def is_streamed(client: Client, question: str) -> bool:
+    with suppress(Unavailable):
+        return [event.kind for event in client.stream(question, strategy="single")][-1] == "finished"
+    return False
+
+
+def kill(serving: Serving, model: str) -> float:
+    [process] = serving.stubs(model)
+    process.kill()
+    return time.monotonic()
+
+
+def is_soon(killed: float) -> bool:
+    print(f"after {time.monotonic() - killed:.2f} s")
+    return time.monotonic() - killed < SOON
+
+
+def test_questions_of_a_blocking_client_fail_soon_and_later_ones_are_answered(serving, held):
+    with Client(serving.url, timeout=WAIT) as client, ThreadPoolExecutor(QUESTIONS) as threads:
+        pending = [client.submit(held, strategy="single") for _ in range(QUESTIONS)]
+        pending += [threads.submit(client.ask, held, strategy="single") for _ in range(QUESTIONS)]
+        assert serving.endpoint.started[held].wait(WAIT)
+        wait_until(lambda: in_flight(serving, "executor") == 2 * QUESTIONS)
+        killed = kill(serving, "executor")
+        for future in pending:
+            with pytest.raises(Unavailable, match="process died"):
+                future.result(WAIT)
+        assert is_soon(killed)
+        wait_until(lambda: answers(client, FAST, strategy="single") == ("Orland",))
+        wait_until(lambda: in_flight(serving, "executor") == 0)
+
+
+async def test_questions_and_streams_of_an_asyncio_client_fail_soon_and_retries_are_answered(serving, held):
+    async with AsyncClient(serving.url, timeout=WAIT) as client, AsyncClient(serving.url, WAIT, 20) as patient:
+
+        async def follow(seen: list[Event]) -> None:
+            async for event in client.stream(held, strategy="single"):
+                seen.append(event)
+
+        seen: list[Event] = []
+        tasks = [asyncio.create_task(client.ask(held, strategy="single")) for _ in range(QUESTIONS)]
+        streams = [asyncio.create_task(follow(seen)) for _ in range(QUESTIONS)]
+        again = asyncio.create_task(patient.ask(held, strategy="single"))
+        assert await asyncio.to_thread(serving.endpoint.started[held].wait, WAIT)
+        await asyncio.to_thread(wait_until, lambda: in_flight(serving, "executor") == QUESTIONS + 1)
+        await asyncio.to_thread(wait_until, lambda: in_flight(serving, "executor_stream") == QUESTIONS)
+        for model, waiting in (("executor", tasks), ("executor_stream", streams)):
+            killed = kill(serving, model)
+            for error in await asyncio.gather(*waiting, return_exceptions=True):
+                assert isinstance(error, Unavailable) and "process died" in error.message
+            assert is_soon(killed)
+        assert {event.kind for event in seen} >= {"begun", "retrieved"}
+        serving.endpoint.gates[held].set()
+        assert (await again).answers == ("ledgers",)
+
+
+def test_a_blocking_stream_fails_soon(serving, held):
+    with Client(serving.url, timeout=WAIT) as client, ThreadPoolExecutor(1) as thread:
+        streamed = thread.submit(lambda: list(client.stream(held, strategy="single")))
+        assert serving.endpoint.started[held].wait(WAIT)
+        killed = kill(serving, "executor_stream")
+        with pytest.raises(Unavailable, match="process died"):
+            streamed.result(WAIT)
+        assert is_soon(killed)
+
+
+@pytest.mark.parametrize("model", ["executor", "executor_stream"])
+def test_a_model_that_is_unloaded_or_loaded_anew_answers_what_it_has_begun(serving, held, model):
+    """Clients send probes meanwhile: there is no model, and then another process that does not know the question."""
+
+    def ask(client: Client) -> object:
+        if model == "executor":
+            return client.ask(held, strategy="single").answers
+        return list(client.stream(held, strategy="single"))[-1].changes["answers"]
+
+    with Client(serving.url, timeout=WAIT) as client, ThreadPoolExecutor(2) as threads:
+        pending = threads.submit(ask, client)
+        assert serving.endpoint.started[held].wait(WAIT)
+        unloading = threads.submit(control.unload, serving.home, serving.url, model)
+        wait_until(lambda: not control.is_ready(serving.url, model, 1))
+        time.sleep(3)  # several probes
+        assert not pending.done()
+        loading = ThreadPoolExecutor(1).submit(control.load, serving.home, serving.url, model, 1)
+        time.sleep(3)
+        assert not pending.done(), pending.exception()
+        serving.endpoint.gates[held].set()
+        assert tuple(pending.result(WAIT)) == ("ledgers",)
+        for control_call in (unloading, loading):
+            with suppress(Unavailable):
+                control_call.result(WAIT)
+        control.load(serving.home, serving.url, model, 1)
+
+
+def in_flight(serving: Serving, model: str) -> float:
+    return total(read(serving.metrics), "revelator_in_flight", model=model)
+
+
+def test_told_to_stop_it_answers_what_it_has_begun_refuses_what_is_new_and_leaves_nothing(world):
+    children = psutil.Process(world.process.pid).children(recursive=True)
+    assert len(children) >= 5 and shared_memory(world.home)  # the server and a process for each model
     held = "What is shown last in Lantern Row?"
     world.endpoint.gate(held, "Tessaly")
     world.endpoint.knowledge["Where is Tessaly?"] = ["Lantern Row"]
@@ -159,3 +287,5 @@ def test_told_to_stop_it_answers_what_it_has_begun_and_refuses_what_is_new(world
         answer = pending.result(WAIT)
     assert (answer.answers, answer.outcome) == (("Lantern Row",), "answered")
     assert world.process.wait(WAIT) == 0
+    assert psutil.wait_procs(children, timeout=WAIT)[1] == [] and shared_memory(world.home) == []
+    assert not (world.home / "serve.json").exists() and find_running_server(world.home) is None

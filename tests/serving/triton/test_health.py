@@ -12,7 +12,6 @@ import pytest
 
 from revelator.errors import ArtifactError
 from serving.triton import control
-from serving.triton.access import read_control_token
 from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer, read_ports
 
@@ -47,8 +46,8 @@ def test_a_server_is_healthy_while_a_model_loads_and_after_one_has_not(gate: soc
         (tmp_path / "models" / model / "1").mkdir(parents=True)
         (tmp_path / "models" / model / "config.pbtxt").write_text(CONFIG)
         (tmp_path / "models" / model / "1" / "model.py").write_text(CODE % gate.getsockname()[1])
-    log, token = tmp_path / "triton.log", read_control_token(tmp_path)
-    server = TritonServer(find_installation(tmp_path), tmp_path / "models", read_ports("auto"), log, token=token)
+    log = tmp_path / "triton.log"
+    server = TritonServer(find_installation(tmp_path), tmp_path / "models", read_ports("auto"), log)
     with server, grpc.insecure_channel(server.url) as channel, ThreadPoolExecutor(1) as threads:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
         assert check(b"", timeout=WAIT) == SERVING

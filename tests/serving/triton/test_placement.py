@@ -26,7 +26,7 @@ def read_group(home: Path, name: str) -> ModelInstanceGroup:
 
 def test_models_that_use_cards_have_instances_on_each_and_keep_them(index: Path, tmp_path: Path) -> None:
     repository.lay_out(tmp_path, Settings(index=index))
-    repository.write_config(tmp_path, "revelator", 1, canary=2)
+    repository.write_config(tmp_path, "revelator", [1, 2])
     repository.write_placement(tmp_path, Placement((0, 1), 2))
     for _ in range(2):
         for name in repository.PLACED:
@@ -35,7 +35,7 @@ def test_models_that_use_cards_have_instances_on_each_and_keep_them(index: Path,
         for name in (*repository.EXECUTORS, "generator"):
             assert read_group(tmp_path, name).kind == ModelInstanceGroup.KIND_CPU
         repository.lay_out(tmp_path, Settings(index=index))  # as the next start of a server does
-        repository.write_config(tmp_path, "revelator", 3)
+        repository.write_config(tmp_path, "revelator", [3])
     assert repository.read_served_versions(tmp_path, "revelator") == [3]
 
 

@@ -18,7 +18,6 @@ from tritonclient.utils import InferenceServerException
 from revelator.errors import RevelatorError, ServingError
 from revelator.wire import read_error
 from serving.triton import control
-from serving.triton.access import read_control_token
 from serving.triton.installation import find_installation
 from serving.triton.repository import find_templates
 from serving.triton.server import TritonServer, read_ports
@@ -93,12 +92,8 @@ def server(tmp_path_factory) -> Iterator[Server]:
         (version.parent / "config.pbtxt").write_text(config)
     log = work / "logs" / "events.jsonl"
     log.parent.mkdir()
-    told = {"REVELATOR_EVENTS": str(log)}
-    token = read_control_token(work)
-    triton = TritonServer(
-        find_installation(work), work / "models", read_ports("auto"), work / "triton.log", told, token=token
-    )
-    with triton:
+    os.environ["REVELATOR_EVENTS"] = str(log)
+    with TritonServer(find_installation(work), work / "models", read_ports("auto"), work / "triton.log") as triton:
         for model in MODELS:
             control.load(work, triton.url, model, 1)
         yield Server(triton.url, triton.pid, log)

@@ -200,20 +200,8 @@ def test_a_generator_that_is_down_makes_the_question_unavailable(client, world):
     assert client.ask(question, strategy="single").answers == ("nobody's",)
 
 
-def test_a_retriever_that_is_unloaded_makes_questions_unavailable_until_it_is_back(client, world):
-    control.unload(world.home, world.url, "retriever")
-    try:
-        with pytest.raises(Unavailable, match="retriever"):
-            client.ask(FAST, strategy="single")
-        with pytest.raises(Unavailable, match="retriever"):
-            client.ask(QUESTION, plan=PLAN)
-    finally:
-        control.load(world.home, world.url, "retriever", 1)
-    assert client.ask(FAST, strategy="single").answers == ("Orland",)
-
-
-@pytest.mark.parametrize("model", ["retriever", "revelator"])
-def test_a_model_whose_process_died_makes_questions_unavailable_until_it_is_brought_back(client, world, model):
+def test_a_model_whose_process_died_makes_questions_unavailable_until_it_is_brought_back(client, world):
+    model = "retriever"
     said: list[str] = []
     watch = Watchdog(world.home, world.pid, world.url, repository.MODELS, said.append)
     watch.check_processes()
@@ -300,7 +288,7 @@ async def test_the_generator_can_be_exchanged_for_the_embedded_reader_while_serv
 
 
 def test_a_model_that_does_not_load_says_why_in_one_line(world):
-    repository.write_config(world.home, "retriever", 1, {"index": "/nowhere"})
+    repository.write_config(world.home, "retriever", [1], {"index": "/nowhere"})
     try:
         with pytest.raises(ArtifactError) as refused:
             control.load(world.home, world.url, "retriever", 1)
