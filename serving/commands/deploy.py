@@ -117,6 +117,9 @@ def deploy(
         if modes:
             said = "Triton's vLLM backend reads its adapters once, when it is loaded: --rollback, --canary and --watch"
             raise click.UsageError(f"{said} need a vLLM server, --url")
+        if gpus is not None or instances:
+            said = "--gpus and --instances place our own engine; cards of vLLM are tensor_parallel_size"
+            raise click.UsageError(f"{said} in the file of --engine-config")
         deploy_vllm(home, name, alias, also, engine_config, tracking_uri, as_json)
         return
     if also or engine_config:
@@ -233,13 +236,15 @@ def deploy_vllm(
     as_json: bool,
 ) -> None:
     """`alias` answers; requests may ask for the versions of `also`."""
+    from serving.deploy.deploy import deploy_lock
     from serving.models.vllm import read_facts
     from serving.triton.vllm_repository import EngineArguments, lay_out
 
     engine = read_config(engine_config, EngineArguments) if engine_config else None
     registry.connect(tracking_uri, home, must_exist=True)
     versions = {version.version: version for version in (registry.resolve(name, each) for each in (alias, *also))}
-    folder = lay_out(home, list(versions.values()), engine)
+    with deploy_lock(home.resolve()):
+        folder = lay_out(home, list(versions.values()), engine)
     names = read_facts(folder / "1").versions
     if as_json:
         click.echo(json.dumps({"folder": str(folder), "versions": names}))

@@ -189,7 +189,7 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
     "how",
     multiple=True,
     metavar="NAME=VALUE",
-    help="--logic: conjunction, disjunction, negation, source, or calibration (none, self, a file of `index calibrate`).",
+    help="--logic: conjunction, disjunction, negation, source; calibration (none, self, a file of `index calibrate`).",
 )
 @AS_JSON
 def search(

@@ -31,6 +31,7 @@ from revelator.artifact import (
 )
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.files import try_lock
+from revelator.language_model import RefusedError
 from revelator.registry import DIGEST_TAG, Version, download, tag_version
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
 from serving.deploy.engines import Engine, VllmEngine, find_engine, write_config
@@ -187,7 +188,12 @@ async def smoke_test(engine: Engine, version: int) -> None:
     with use_choice(Choice(str(version))) as choice:
         async with engine.open_revelator() as revelator:
             for task, given in inputs.items():
-                [completion] = await revelator.complete(task, [TASKS[task].render(given)])
+                try:
+                    [completion] = await revelator.complete(task, [TASKS[task].render(given)])
+                except RefusedError as error:
+                    message = f"the smoke test failed: {task} was refused: {error.message}"
+                    hint = "does vLLM hold outputs to grammars by its default backend, xgrammar?"
+                    raise ArtifactError(message, where=f"version {version}", hint=hint) from error
                 total = sum(completion.probabilities.values())
                 if (TASKS[task].labels and not abs(total - 1) < 1e-3) or not completion.text:
                     said = f"{completion.text!r} with probabilities that sum to {total}"

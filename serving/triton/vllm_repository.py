@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import Field, field_validator
 from transformers import AutoConfig, AutoTokenizer
 
 from revelator import files
 from revelator.artifact import find_base, read_manifest, verify_adapter
 from revelator.config import Share, Strict
-from revelator.errors import ArtifactError
+from revelator.errors import ArtifactError, ConfigError
 from revelator.limits import Limits
 from revelator.registry import Version, download
 from revelator.tasks import TASKS
@@ -84,8 +85,8 @@ def measure_longest(tokenizer: Any, positions: int) -> int:
 def lay_out(home: Path, versions: Sequence[Version], engine: EngineArguments | None = None) -> Path:
     """The model's folder below `home`, for these versions over one base; the first answers unless a request asks.
 
-    Raises ArtifactError when an adapter is damaged, has another base
-    than the first, or is one that vLLM does not serve.
+    Raises ArtifactError when an adapter is damaged, has another base than the first, or is one that vLLM does not
+    serve, ConfigError for a length that the base does not read and for cards that are not there.
     """
     home = home.resolve()
     folder = repository.repository_folder(home) / MODEL
@@ -102,6 +103,12 @@ def lay_out(home: Path, versions: Sequence[Version], engine: EngineArguments | N
     tokens = {label: tokenizer(" " + label, add_special_tokens=False)["input_ids"][0] for label in sorted(labels)}
     positions = AutoConfig.from_pretrained(base, trust_remote_code=False).get_text_config().max_position_embeddings
     engine = engine or EngineArguments.model_validate({})
+    if (engine.max_model_len or 0) > positions:
+        message = f"max_model_len = {engine.max_model_len}: the base reads {positions} tokens"
+        raise ConfigError(message, where=str(base), hint="leave it out: it follows from the tasks")
+    if engine.tensor_parallel_size > 1 and (cards := torch.cuda.device_count()) < engine.tensor_parallel_size:
+        message = f"tensor_parallel_size = {engine.tensor_parallel_size}: torch sees {cards} GPUs"
+        raise ConfigError(message, hint="see what there is: revelator doctor")
     chosen = {
         "model": str(base),
         "max_model_len": measure_longest(tokenizer, int(positions)),

@@ -27,7 +27,7 @@ from serving.models import releases
 from serving.models.engine import Engine
 from serving.models.local import complete
 from serving.models.triton import TritonModels, make_strings
-from serving.models.vllm import VllmFacts, VllmRevelator, read_facts
+from serving.models.vllm import FACTS_FILE, VllmFacts, VllmRevelator, read_facts
 from serving.triton import control, repository
 from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer, read_ports
@@ -126,6 +126,29 @@ def test_engine_arguments_that_vllm_or_a_plan_cannot_live_with_are_refused(
     (tmp_path / "engine.yaml").write_text(text)
     with pytest.raises(ConfigError, match=says):
         read_config(tmp_path / "engine.yaml", EngineArguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("max_model_len: 999999999", "max_model_len = 999999999: the base reads 2048 tokens"),
+        ("tensor_parallel_size: 64", "tensor_parallel_size = 64: torch sees [0-9]+ GPUs"),
+    ],
+)
+def test_engine_arguments_that_the_base_or_the_machine_cannot_meet_are_refused_by_the_command(
+    folder: Path, tmp_path: Path, text: str, says: str
+) -> None:
+    (tmp_path / "engine.yaml").write_text(text)
+    asked = ["--engine", "vllm", "--alias", "1", "--engine-config", str(tmp_path / "engine.yaml")]
+    asked += ["--home", str(tmp_path), "--tracking-uri", f"sqlite:///{folder.parents[1] / 'mlflow.db'}"]
+    with pytest.raises(ConfigError, match=says):
+        CliRunner().invoke(deploy, asked, catch_exceptions=False)
+    assert not list(tmp_path.rglob(FACTS_FILE))
+
+
+def test_places_of_our_own_engine_are_refused_for_vllm(tmp_path: Path) -> None:
+    made = CliRunner().invoke(deploy, ["--engine", "vllm", "--home", str(tmp_path), "--gpus", "0"])
+    assert made.exit_code == 2 and "--gpus and --instances place our own engine" in made.output
 
 
 @pytest.mark.parametrize("positions", [1024, 32_768])
