@@ -1,13 +1,14 @@
 """Rows of a published file or data set, one in memory at a time.
 
-A file holds JSON lines, a JSON array, CSV or parquet, gzipped or not. It is a path, or an address that
+A file holds JSON lines, a JSON array, CSV or parquet, compressed (gzip, bzip2) or not. It is a path, or an address that
 fsspec opens (`https://…`, `hf://datasets/OWNER/NAME/FILE`). A data set of the Hugging Face Hub streams through
-`datasets`. A line that holds no row, or a row that is not UTF-8, is handed on as
-`MalformedRow`; a file that cannot be read raises DataError.
+`datasets`. A line that holds no row, or a row that is not UTF-8, is handed on as `MalformedRow`; a file that cannot be
+read raises DataError.
 """
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import io
@@ -178,7 +179,7 @@ def make_unreadable_error(place: str, error: Exception) -> DataError:
 
 
 def _read_rows(path: str, member: str) -> Iterator[tuple[int, Any]]:
-    name = path.removesuffix(".gz")
+    name = path.removesuffix(".gz").removesuffix(".bz2")
     if name.endswith(".parquet"):
         yield from _read_parquet(path)
         return
@@ -193,7 +194,11 @@ def _read_rows(path: str, member: str) -> Iterator[tuple[int, Any]]:
 def _open_text(path: str) -> IO[str]:
     raw: Any = _open_binary(path)
     buffered = io.BufferedReader(raw)
-    bytes_read: Any = gzip.GzipFile(fileobj=buffered) if buffered.peek(2)[:2] == b"\x1f\x8b" else buffered
+    bytes_read: Any = buffered
+    if buffered.peek(2)[:2] == b"\x1f\x8b":
+        bytes_read = gzip.GzipFile(fileobj=buffered)
+    elif buffered.peek(3)[:3] == b"BZh":  # CRAG is published so
+        bytes_read = bz2.BZ2File(buffered)
     # a byte that is not UTF-8 goes through as a surrogate: `find_encoding_fault` then finds it in its own line
     return io.TextIOWrapper(bytes_read, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
