@@ -119,7 +119,7 @@ class Engine:
         """Indices of prompts and the logits after their last tokens, (prompts, vocabulary), some at a time."""
         rows = self._tokenize(prompts, reserve=None if shorten else 1)
         rows = [self._shorten(row) for row in rows] if shorten else rows
-        packs, alone = pack(rows) if self.model.packs else ([], list(range(len(rows))))
+        packs, alone = pack(rows, self.model.pack_tokens)
         for group in packs:
             yield group.members, self.model.read_pack(group, cancelled)
         for indices, ids, mask in self._make_batches(alone, rows):

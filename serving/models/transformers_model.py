@@ -18,7 +18,8 @@ class TransformersModel:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.packs = not isinstance(model, PrefixLMForCausalLM)  # one that is read both ways shares no beginning
+        # In one pass: attention looks at every pair. A prompt that is read in both directions shares no beginning.
+        self.pack_tokens = 0 if isinstance(model, PrefixLMForCausalLM) else 512
         self.model.generation_config = GenerationConfig()  # a base's own penalties fill in what a call leaves open
 
     @torch.inference_mode()
