@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
+from pydantic import TypeAdapter
 
 from data_gen.leakage import normalise
 from data_gen.questions import (
@@ -43,7 +44,8 @@ from revelator.terminal import mask_controls
 
 KIND = "set of collected questions"
 PAGE = 100  # traces in one request
-RIGHT = (True, 1, "yes", "true", "good", "correct", "right")  # what a person's feedback says of a right trace
+RIGHT = ("yes", "true", "good", "correct", "right")  # what a person's feedback says of a right trace
+WRONG = ("no", "false", "bad", "incorrect", "wrong")
 PERSON = "person:"  # before the version that a person corrected, in the teacher of a row
 Wanted = Literal["good", "corrected"]
 FEEDBACK = "Keep only answers marked right (good), or only corrected ones.  [default: both]"
@@ -135,15 +137,17 @@ def read_judged(trace: Any) -> AnnotatedQuestion:
     words = sorted(trace.info.assessments, key=lambda word: word.create_time_ms or 0)
     said = [word for word in words if word.source.source_type == "HUMAN"]
     corrected = [word.value for word in said if word.expectation and word.name == "plan"]
-    verdicts = [word.value for word in said if word.feedback]
+    if corrected and not (isinstance(corrected[-1], str) and corrected[-1].strip()):
+        raise DroppedError(f"the expectation `plan` of {trace.info.trace_id} is no text")
+    verdicts = [word.value for word in said if word.feedback and _is_verdict(word.value)]
     try:
         passages = _read_passages([word.value for word in said if word.expectation and word.name == "relevance"])
-    except (TypeError, KeyError):
+    except (TypeError, KeyError, ValueError):
         raise DroppedError(f"an expectation `relevance` of {trace.info.trace_id} has another form") from None
     version, plan = served.attributes.get(VERSION, ""), served.attributes.get(PLAN) or ""
     if corrected:
-        made = _annotate(trace, served, str(corrected[-1]), (), f"{PERSON}{version}")
-    elif verdicts and verdicts[-1] in RIGHT:
+        made = _annotate(trace, served, corrected[-1], (), f"{PERSON}{version}")
+    elif verdicts and (verdicts[-1] is True or str(verdicts[-1]).lower() in RIGHT):
         steps = [span for span in spans if span.name == "atomic" and span.inputs and span.outputs]
         known = dict.fromkeys(AnnotatedStep(span.inputs, tuple(span.outputs)) for span in steps)  # some are sent twice
         made = _annotate(trace, served, plan, tuple(known), f"served:{version}")
@@ -154,13 +158,24 @@ def read_judged(trace: Any) -> AnnotatedQuestion:
     return replace(made, passages=passages)
 
 
+def _is_verdict(value: Any) -> bool:
+    """Whether feedback says right or wrong; a rating or a tone says neither."""
+    return isinstance(value, bool) or str(value).lower() in (*RIGHT, *WRONG)
+
+
 def _read_passages(judged: Sequence[Any]) -> tuple[AnnotatedPassage, ...]:
-    """The documents that a person judged, each once for a question, with what was said last."""
+    """The documents that a person judged, each once for a question, with what was said last. Raises KeyError, TypeError
+    or ValueError for what has another form."""
     said = {(one["question"], one["document"]): one for one in judged}
     return tuple(
-        AnnotatedPassage(one["title"], one["text"], one["relevant"], one["document"], one["question"])
-        for one in said.values()
+        _PASSAGE.validate_python(
+            {"title": one["title"], "text": one["text"], "relevant": one["relevant"], "id": document, "asked": asked}
+        )
+        for (asked, document), one in said.items()
     )
+
+
+_PASSAGE = TypeAdapter(AnnotatedPassage)
 
 
 def _join(earlier: AnnotatedQuestion, later: AnnotatedQuestion) -> AnnotatedQuestion:

@@ -213,7 +213,7 @@ def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
     """
     held, looked, console = load_held_out(held_out), Counter(records=0, texts=0), Console(stderr=True)
     if not held:
-        raise DataError("no hashes stand there", where=str(held_out), hint="`sha256  name` a line: docs/sources.md")
+        raise DataError("no hashes stand there", where=str(held_out), hint="give a file of lines `sha256  name`")
     found: list[dict[str, str]] = []
     for place in places:
         records, total = read_place(place)

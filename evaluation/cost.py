@@ -28,7 +28,8 @@ FEWEST = 2  # servers of a service, so that one may fail
 
 @dataclass(frozen=True)
 class Demand:
-    """Mean seconds of work of one question at each service, and the tokens that the generator reads and writes."""
+    """Mean seconds of work of one question at each service, and the tokens that language models at endpoints read and
+    write: the generator, and a planner if there is one."""
 
     revelator: float
     retriever: float
@@ -50,8 +51,8 @@ class Sizing:
     question: float
 
 
-def average_work(traces: Sequence[Trace]) -> Demand:
-    """Raises DataError where there is no trace."""
+def average_work(traces: Sequence[Trace], has_planner: bool = False) -> Demand:
+    """`has_planner`: an endpoint did the revelator's tasks. Raises DataError where there is no trace."""
     if not traces:
         raise DataError("no question of this run has a trace", hint="ask with `traces: true`")
     seconds = {"revelator": 0.0, "retriever": 0.0, "generator": 0.0}
@@ -61,7 +62,7 @@ def average_work(traces: Sequence[Trace]) -> Demand:
         service = "revelator" if task in TASKS else "retriever" if task.startswith("search") else "generator"
         seconds[service] += call["ms"] / 1000
         for name in tokens:
-            tokens[name] += call.get(name, 0) if service == "generator" else 0
+            tokens[name] += call.get(name, 0) if service == "generator" or (has_planner and task in TASKS) else 0
     return Demand(**{name: total / len(traces) for name, total in (seconds | tokens).items()})
 
 
@@ -96,7 +97,7 @@ def size_deployment(
               help="Share of its time that a server may be at work.")  # fmt: skip
 @click.option("--server-hour", default=0.0, type=click.FloatRange(0), help="Price of a revelator's server an hour.")
 @click.option(
-    "--tokens-in", default=0.0, type=click.FloatRange(0), help="Price of 1,000,000 tokens that a generator reads."
+    "--tokens-in", default=0.0, type=click.FloatRange(0), help="Price of 1,000,000 tokens that an endpoint reads."
 )
 @click.option("--tokens-out", default=0.0, type=click.FloatRange(0), help="Price of 1,000,000 tokens that it writes.")
 @AS_JSON
@@ -114,7 +115,7 @@ def cost(run_folder: Path, rates: tuple[float, ...], busy: float, as_json: bool,
     """
     run = read_run(run_folder)
     traces = [Trace.from_json(row.trace) for row in read_questions(run_folder, run) if row.trace]
-    demand = average_work(traces)
+    demand = average_work(traces, has_planner=bool(run.config.get("planner")))
     sizings = [size_deployment(demand, rate, busy, **prices) for rate in rates]
     if as_json:
         click.echo(json.dumps({"seconds": asdict(demand), "sizes": [asdict(sizing) for sizing in sizings]}))
@@ -127,4 +128,4 @@ def cost(run_folder: Path, rates: tuple[float, ...], busy: float, as_json: bool,
     Console().print(table)
     work = f"revelator {demand.revelator:.3f}, retriever {demand.retriever:.3f}, generator {demand.generator:.3f}"
     click.echo(f"seconds of work a question (n = {len(traces)}, {run.machine}): {work}")
-    click.echo(f"tokens of the generator a question: {demand.tokens_in:,.0f} in, {demand.tokens_out:,.0f} out")
+    click.echo(f"tokens of endpoints a question: {demand.tokens_in:,.0f} in, {demand.tokens_out:,.0f} out")

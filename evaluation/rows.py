@@ -30,9 +30,12 @@ def lock_folder(folder: Path) -> AbstractContextManager[None]:
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
-    """Reads all rows; a missing file has none. Raises DataError that names the line, the field and the reason."""
+    """Reads all rows; a missing file has none, and an empty line is none. Raises DataError that names the line, the
+    field and the reason."""
     rows, adapter = [], TypeAdapter(kind)
     for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+        if not line.strip():
+            continue
         try:
             rows.append(adapter.validate_json(line))
         except ValidationError as error:

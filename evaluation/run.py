@@ -8,20 +8,13 @@ import shlex
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.harness.benchmarks import open_benchmark
 from evaluation.harness.config import RunConfig, describe_own, load_runs, read_columns
-from evaluation.harness.run import prepare_run, run_questions
-from evaluation.harness.run_metrics import COSTS, SCORES, write_metrics
-from evaluation.harness.systems import SharedModels
-from evaluation.report.command import PAGE, write_report
-from evaluation.report.page import format_interval
-from evaluation.report.runs import LoadedRun, load_run_folders
 from evaluation.rows import progress_bar
 from revelator import registry
 from revelator.config import check_config
@@ -30,6 +23,9 @@ from revelator.options import FOLDER
 from serving.commands.planner import planner_options, read_planner_options
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import PlannerPrompt
+
+if TYPE_CHECKING:
+    from evaluation.report.runs import LoadedRun
 
 OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG or FILE]"
 HOME_HELP = "Where --questions looks for a champion.  [env: REVELATOR_HOME; default: runs]"
@@ -96,6 +92,12 @@ def evaluate(
       revelator eval run evaluation/configs/compare-world.yaml --run auto --run naive-5
       revelator eval run evaluation/configs/compare-planners.yaml --planner URL --planner-model NAME
     """
+    from evaluation.harness.benchmarks import open_benchmark
+    from evaluation.harness.run import prepare_run, run_questions
+    from evaluation.harness.run_metrics import write_metrics
+    from evaluation.harness.systems import SharedModels
+    from evaluation.report.runs import load_run_folders
+
     if (config is None) == (questions is None):
         raise ConfigError("what is to be asked?", hint="give CONFIG, or --questions FILE --index DIR")
     source = config or questions
@@ -193,6 +195,9 @@ def has_champion(home: Path) -> bool:
 
 def report_comparison(runs: list[LoadedRun], folder: Path, as_json: bool) -> None:
     """Prints one table a benchmark and what follows from it, and writes the report beside the runs."""
+    from evaluation.harness.run_metrics import COSTS, SCORES
+    from evaluation.report.command import PAGE, write_report
+
     built, page = write_report(runs, folder), folder / PAGE
     says = " ".join(section.conclusion for section in built.sections)
     if as_json:
@@ -207,7 +212,16 @@ def report_comparison(runs: list[LoadedRun], folder: Path, as_json: bool) -> Non
 
 
 def build_comparison_table(runs: list[LoadedRun], title: str) -> Table:
-    """A column for each run; of many runs a row for each, with its scores alone."""
+    """A column for each run; of many runs a row for each, with its scores alone. A measure of fewer questions than a
+    run has says of how many."""
+    from evaluation.harness.run_metrics import COSTS, SCORES
+    from evaluation.report.page import format_interval
+
+    def show(run: LoadedRun, name: str) -> str:
+        figure = run.figures.get(name)
+        shown = str(format_interval(figure, name))
+        return f"{shown} (n = {n:,})" if figure and name in SCORES and (n := figure["n"]) < len(run.rows) else shown
+
     many = len(runs) > MANY
     measures = SCORES if many else SCORES | COSTS
     if any(run.figures["error"]["value"] for run in runs):
@@ -215,7 +229,7 @@ def build_comparison_table(runs: list[LoadedRun], title: str) -> Table:
     rows = [["measure", *(run.name for run in runs)], ["questions", *(f"{len(run.rows):,}" for run in runs)]]
     for name, label in measures.items():
         if any(name in run.figures for run in runs):
-            rows.append([label, *(str(format_interval(run.figures.get(name), name)) for run in runs)])
+            rows.append([label, *(show(run, name) for run in runs)])
     head, *body = map(list, zip(*rows, strict=True)) if many else rows
     table = Table(*head, title=title, title_justify="left")
     for row in body:

@@ -20,6 +20,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from concurrent.futures import CancelledError, Future
 from contextlib import aclosing, suppress
 from contextvars import Context
+from functools import partial
 from typing import Any, TypeVar, Unpack
 
 import grpc
@@ -95,7 +96,7 @@ class AsyncClient:
 
     async def ask(self, question: str, **options: Unpack[Options]) -> Answer:
         """Answers one question. Raises the errors listed in the module's docstring."""
-        request = build_request(question, self.timeout, **options)
+        request = await self._build_request(question, options)
         attempts = Attempts(self.retries, request["client_timeout"])
         while True:
             try:
@@ -106,6 +107,11 @@ class AsyncClient:
             except RevelatorError as error:
                 await asyncio.sleep(attempts.choose_pause(error))
             request["client_timeout"] = attempts.seconds
+
+    async def _build_request(self, question: str, options: Options) -> dict[str, Any]:
+        """In a thread where an earlier trace goes along: one of megabytes takes tens of milliseconds to write."""
+        build = partial(build_request, question, self.timeout, **options)
+        return await asyncio.to_thread(build) if options.get("reuse") else build()
 
     async def ask_once(self, request: dict[str, Any]) -> Answer:
         """Sends a request of `revelator.wire.build_request`, without a retry."""
@@ -166,7 +172,7 @@ class AsyncClient:
         server: at once with `contextlib.aclosing`, else when the generator is collected. It is sent again only while no
         event has come.
         """
-        request = build_request(question, self.timeout, **options)
+        request = await self._build_request(question, options)
         attempts = Attempts(self.retries, request["client_timeout"])
         begun = False
         while True:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from revelator.errors import ConfigError
 
-REFERENCE = "docs/configuration.md"  # every field with its bounds, generated from the models
+REFERENCE = "the page Configuration of `make docs`"  # every field with its bounds, generated from the models
 DATA_VARIABLE = "REVELATOR_DATA"
 DATA_DEFAULT = "../shared/data"
 VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")

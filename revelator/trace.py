@@ -202,8 +202,11 @@ class Trace:
         return list_evidence(self.nodes)
 
     def list_sources(self) -> list[str]:
-        """What the numbers in `text` stand for: "[1] Ana Berg"."""
-        return [f"[{number}] {e.passage.title or e.passage.id}" for number, e in enumerate(self.list_evidence(), 1)]
+        """The passages that hold the answers, by the numbers in `text`, each with its sentence: [1] Ana Berg: “…”."""
+        return [
+            f"[{number}] {e.passage.title or e.passage.id}" + (f": “{e.sentence}”" if e.sentence else "")
+            for number, e in enumerate(self.list_evidence(), 1)
+        ]
 
     def list_notes(self) -> list[str]:
         """How the question was read, where it could have been read otherwise."""

@@ -104,6 +104,8 @@ def _write_label(node: Node, whole: str) -> Text:
         label.append(f"\n{node.error}", colour)
     if node.sentence and node.sentence not in node.answers:
         label.append(f"\n“{node.sentence}”", "italic dim")
+    if node.detail.get("call"):
+        label.append(f"\nasked as {node.detail['call']}", "dim")
     if "logic" in node.detail:
         label.append(f"\nfound by {node.detail['logic']}", "dim")
     for source in node.detail.get("sources", ()):

@@ -78,6 +78,8 @@ def build_request(question: str, timeout: float, /, **options: Unpack[Options]) 
     """
     wanted: dict[str, Any] = {"strategy": "auto", **options}
     deadline_ms = wanted.pop("deadline_ms", None)
+    if limits := options.get("limits"):
+        wanted["limits"] = dict(limits)
     if reuse := options.get("reuse"):
         wanted["reuse"] = reuse.to_json()
     if history := options.get("history"):

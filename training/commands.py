@@ -84,12 +84,12 @@ def train(
 ) -> None:
     """Train by what the configuration says: `stage: sft` (if none is named), `grpo`, `pretrain` or `reader`.
 
-    CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, world, logic, tiny-gpu, qwen3-0.6b,
-    qwen3-1.7b, qwen3-4b, llama-3.2-1b, llama-3.2-3b, smollm3-3b, gemma-3-1b, lfm2-350m: LoRA on an instruction set,
-    tracked in MLflow; the adapter of the step with the best mean score of the tasks on dev rows becomes a registered
-    version. With --adapter it goes on from an adapter. With `stage: grpo` (grpo-tiny) it does so by rewards for the
-    plans that it writes itself. With `stage: pretrain` (pretrain-tiny, pretrain-minilm) it makes a small base, and with
-    `stage: reader` (reader) what reads answers from passages: folders and no versions.
+    CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, world, logic, select, tiny-gpu,
+    qwen3-0.6b, qwen3-1.7b, qwen3-4b, llama-3.2-1b, llama-3.2-3b, smollm3-3b, gemma-3-1b, lfm2-350m: LoRA on an
+    instruction set, tracked in MLflow; the adapter of the step with the best mean score of the tasks on dev rows
+    becomes a registered version. With --adapter it goes on from an adapter. With `stage: grpo` (grpo-tiny) it does so
+    by rewards for the plans that it writes itself. With `stage: pretrain` (pretrain-tiny, pretrain-minilm) it makes a
+    small base, and with `stage: reader` (reader) what reads answers from passages: folders and no versions.
 
     \b
     Examples:

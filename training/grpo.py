@@ -13,6 +13,7 @@ Design notes:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -37,14 +38,17 @@ from trl import GRPOConfig, GRPOTrainer
 
 from revelator.artifact import find_base, verify_adapter
 from revelator.errors import ConfigError, DataError
+from revelator.plans import parse
 from revelator.rows import Row, read_split, sample_rows, verify_set
 from training.base_model import check_base, choose_precision, load_base, load_tokenizer
 from training.config import GrpoConfig
 from training.export import use_lasting_names
-from training.rewards import TASK, Answers, make_reward_functions, read_answers
+from training.rewards import TASK, Answers, execute, make_reward_functions, read_answers
 from training.stage import Inputs, MarkWholeCheckpoints, Stage, make_common_settings, train_adapter
 from training.tokens import repeat_shuffled, tokenise
 from training.tracking import Report
+
+ROWS_LOOKED_AT = 100  # by which it is decided whether a world fits the set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +92,10 @@ def read_inputs(config: GrpoConfig) -> GrpoInputs:
     if not rows:
         hint = "build the set from more questions, or set a longer max_prompt"
         raise DataError(f"no training row of {TASK.name} fits", where=str(config.set_folder), hint=hint)
+    alone = {name for name, weight in config.rewards.items() if weight} == {"executed"}
+    if alone and all(execute(parse(json.loads(row.gold)), answers) is None for row in rows[:ROWS_LOOKED_AT]):
+        hint = "give the world whose questions the set has, or weigh another reward, too"
+        raise ConfigError("the world has none of the set's questions", where=str(config.world), hint=hint)
     dev = sample_rows(read_split(config.set_folder, "dev", {TASK.name}), config.evaluation.rows_per_task)
     dev, _ = select_short_prompts(dev, tokenizer, config.max_prompt)
     check_base(base, tokenizer, longest=longest + config.max_new_tokens, highest=0)

@@ -90,7 +90,7 @@ def _decode(text: str) -> Any:
 def _find_member(text: str, file: IO[str], name: str) -> tuple[str, int | None]:
     """What has been read, and where in it the elements of the array `name` begin, before which the object has plain
     values alone; None if it has no such array."""
-    start = re.compile(rf'\{{[^\[\]{{}}]*"{name}"\s*:\s*\[')
+    start = re.compile(rf'\s*\{{(?:"(?:[^"\\]|\\.)*"|[^"\[\]{{}}])*?"{name}"\s*:\s*\[')
     while not (found := start.match(text)):
         if len(text) > MEMBER_WITHIN or not (more := file.read(CHUNK)):
             return text, None

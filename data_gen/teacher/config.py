@@ -79,6 +79,12 @@ class TeachConfig(TeacherConfig):
     passages: int = Field(6, ge=0)  # judged for each question
     split: SplitConfig = SplitConfig()
 
+    @model_validator(mode="after")
+    def _has_plans(self) -> TeachConfig:
+        if {"refine", "end"} & {*self.tasks} and "translate_bnf" not in self.tasks:
+            raise ValueError("tasks: refine and end are taught from the steps of plans: add translate_bnf")
+        return self
+
 
 class Sizes(Strict):
     """Compound questions in each split."""

@@ -148,7 +148,8 @@ class Prediction(BaseModel):
     @field_validator("values", mode="before")
     @classmethod
     def _make_list(cls, value: Any) -> Any:
-        return value if isinstance(value, list) else [] if value is None else [value]
+        listed = value if isinstance(value, list) else [] if value is None else [value]
+        return [str(one) if isinstance(one, bool) else one for one in listed]
 
 
 def read_predictions(path: Path, ids: Collection[str]) -> dict[str, tuple[str, ...]]:
@@ -157,9 +158,14 @@ def read_predictions(path: Path, ids: Collection[str]) -> dict[str, tuple[str, .
 
     An id may omit the name of its set. Raises DataError for ids that are missing, doubled or foreign.
     """
+    hint = 'rows are {"id": "…", "prediction": "…"}'
     if not path.is_file():
-        raise DataError("there is no such file", where=str(path), hint='rows are {"id": "…", "prediction": "…"}')
+        raise DataError("there is no such file", where=str(path), hint=hint)
     full = {id.partition(":")[2]: id for id in ids if ":" in id} | {id: id for id in ids}
-    named = [(full.get(row.id, row.id), row.values) for row in read_rows(path, Prediction)]
+    try:
+        rows = read_rows(path, Prediction)
+    except DataError as error:
+        raise DataError(error.message, where=error.where, hint=hint) from error
+    named = [(full.get(row.id, row.id), row.values) for row in rows]
     check_ids([id for id, _ in named], ids, str(path))
     return dict(named)

@@ -124,6 +124,9 @@ def serve(
     """
     if chosen["remember"] and not chosen["index"]:
         raise ConfigError("no index is given that could be remembered", where="--remember", hint="give --index DIR")
+    plans: PlannerConfig | Literal["deployed"] | None = "deployed"
+    if planner != plans or planner_model or planner_prompt:
+        plans = read_planner_options(planner, planner_model, planner_prompt)
     if not chosen["index"]:  # an index needs nothing else
         require_existing(home)
     try:
@@ -137,15 +140,11 @@ def serve(
         from serving.retrieval.logical_search import read_logical_options
         from serving.triton.access import Exposure, choose_tls
         from serving.triton.inside import telemetry
-        from serving.triton.repository import DEPLOYED, Settings
+        from serving.triton.repository import Settings
 
         os.environ.setdefault(telemetry.EVENTS_VARIABLE, str(home.resolve() / "logs" / "events.jsonl"))
         if log_questions:
             os.environ[spans.QUESTIONS_VARIABLE] = "1"
-        asked = planner_model, planner_prompt
-        plans: PlannerConfig | Literal["deployed"] | None = DEPLOYED
-        if planner != DEPLOYED or any(asked):
-            plans = read_planner_options(planner, *asked)
         how = read_logical_options(logic)
         settings = Settings(**chosen, planner=plans, logic=how, limits=dict(map(_read_limit, limits)) or None)
         exposure = Exposure(host, choose_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)

@@ -108,11 +108,12 @@ def choose(
             steps += 1
             if not one.choice.agrees(choice):
                 continue
-            for number in range(len(one.answers)):
+            answers = one.answers
+            for number in range(len(answers)):
                 steps += 1
                 if steps > MOST_STEPS:
                     return False
-                option = _make_choice(names[producer], one, number, producer)
+                option = _make_choice(names[producer], one, answers[number], number, producer)
                 if not extend(choice.combine(option), position + 1):
                     return False
         return steps <= MOST_STEPS
@@ -121,8 +122,9 @@ def choose(
     return found[:width], not is_whole
 
 
-def _make_choice(names: Sequence[str], one: EndedCall, number: int, producer: int) -> Choice:
-    values = dict.fromkeys(names, one.answers[number])
+def _make_choice(names: Sequence[str], one: EndedCall, answer: str, number: int, producer: int) -> Choice:
+    """The choice of the call's `answer`, its `number`-th."""
+    values = dict.fromkeys(names, answer)
     return Choice(
         values,
         dict.fromkeys(names, one.node.id),

@@ -76,6 +76,8 @@ class PlanRun:
         try:
             async with self._group as group:
                 self._tasks += [group.create_task(self._run_leaf(leaf)) for leaf in range(len(self.leaves))]
+        except BaseExceptionGroup as errors:  # of what no leaf expects: the first ended the others
+            raise errors.exceptions[0] from None
         finally:
             self._recorder.close_plan(self.root)
 

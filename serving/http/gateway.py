@@ -180,6 +180,8 @@ class Gateway:
     async def infer(self, request: Request) -> Response:
         asked = await read_body(request, Inference, BODY_BYTES)
         inputs = {tensor.name: tensor.data[0] for tensor in asked.inputs}
+        if len(inputs) < len(asked.inputs):
+            raise InvalidRequest("an input is given twice", where="inputs")
         if "question" not in inputs:
             raise InvalidRequest("the input question is missing", where="inputs")
         options, deadline_ms = inputs.get("options", ""), asked.parameters.deadline_ms

@@ -4,9 +4,9 @@ The question is the text of the last message, which must be the user's. What was
 language model that the server reads with writes it out in full, or the planner reads it with an earlier question; what
 neither understands is unanswered, and says why. Sampling parameters are accepted and change nothing: a plan is written
 greedily and run. The model `revelator` is the first server; with several, `revelator@NAME` is one of them. The plan and
-each step's answer come as `reasoning_content`, which front ends show as thinking; the answer comes as `content`, as a
-text that cites its sources where a language model wrote one, and below it how the question was read where it could have
-been read otherwise. Every run is kept; a completion's id is `chatcmpl-ID`.
+each step's answer come as `reasoning_content`, which front ends show as thinking; the answer comes as `content`, with
+the passages and sentences that hold it, and how the question was read where it could have been read otherwise. Every
+run is kept; a completion's id is `chatcmpl-ID`.
 """
 
 from __future__ import annotations
@@ -170,8 +170,9 @@ def _describe_progress(event: Event, node: Mapping[str, Any]) -> str | None:
 
 def _show_answer(trace: Trace) -> str:
     why = f" ({trace.reason})" if trace.outcome == "unanswered" and trace.reason else ""
-    parts = [trace.text, "\n".join(trace.list_sources())] if trace.text else [trace.answer or f"{NO_ANSWER}{why}"]
-    return "\n\n".join([*parts, *trace.list_notes()])
+    answer = trace.text or trace.answer or f"{NO_ANSWER}{why}"
+    parts = [answer, "\n".join(trace.list_sources() if trace.answer else ()), *trace.list_notes()]
+    return "\n\n".join(filter(None, parts))
 
 
 def _make_head(inquiry: Inquiry, wanted: CompletionRequest, kind: str) -> dict[str, Any]:

@@ -42,13 +42,16 @@ class Judgement(Body):
 
 def judge(run: Run, said: Judgement, tracking_uri: str | None) -> None:
     """Keeps a judgement on the run's trace. Raises InvalidRequest for one that says nothing, gives a plan that cannot
-    be run or judges a document that the run did not find, and where MLflow did not get the run; Unavailable where
-    MLflow does not take it."""
+    be run or judges a document that the run did not find, for documents where traces hold no texts, and where MLflow
+    did not get the run; Unavailable where MLflow does not take it."""
     relevance = list(_list_relevance(run, said))
     if said.right is None and said.plan is None and not relevance:
         raise InvalidRequest("the judgement says nothing", hint='give "right", "plan" or "relevant"')
     if said.plan is not None and not LANGUAGES["bnf"].verdict(said.plan)["valid"]:
         raise InvalidRequest("the plan cannot be run", where="plan", hint="check it first: POST /api/check")
+    if relevance and not spans.may_hold_texts():
+        hint = "start the server and `revelator inspect` with REVELATOR_LOG_QUESTIONS=1"
+        raise InvalidRequest("a judged document is kept with its text, and traces may hold none", hint=hint)
     if not tracking_uri or not run.trace_id:
         raise InvalidRequest("MLflow did not get this run, so nothing can be kept with it", hint=SENDING)
     with store_errors(tracking_uri):

@@ -117,7 +117,12 @@ def open_sources(
     settings = read_sources(path)
     if select:
         settings = settings.model_copy(update={"select": select})
-    opened = [_open(source, path.parent, retriever, logical) for source in settings.sources]
+    opened = []
+    for source in settings.sources:
+        try:
+            opened.append(_open(source, path.parent, retriever, logical))
+        except ConfigError as error:
+            raise ConfigError(error.message, where=f"{path}, {source.name}", hint=error.hint) from error
     about = {source.name: source.about for source in settings.sources}
     return Sources(opened, settings, writer=writer, about=about, revelator=revelator)
 

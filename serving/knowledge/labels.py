@@ -7,6 +7,7 @@ text does. The file is read-only once it is built, and processes share it throug
 from __future__ import annotations
 
 import sqlite3
+import threading
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -59,11 +60,12 @@ def write_labels(path: Path, labels: Iterable[Label]) -> int:
 
 
 class LabelIndex:
-    """The file of `write_labels`, read-only. Safe to share between threads, as SQLite is."""
+    """The file of `write_labels`, read-only. Safe to share between threads: each has a connection of its own, for
+    threads that wait for one hold Python's lock meanwhile."""
 
     def __init__(self, path: Path) -> None:
-        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-        self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        self._uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        self._local = threading.local()
         self.relations = self._read("kind = 'relation' ORDER BY main DESC, id")  # with their aliases
 
     def find_entities(self, name: str) -> list[Label]:
@@ -95,7 +97,10 @@ class LabelIndex:
         return [label for score, label in scored if score == best] if best >= THRESHOLD else []
 
     def _read(self, condition: str, *values: str | int) -> list[Label]:
-        rows = self._connection.execute(f"SELECT iri, text, kind, main FROM labels WHERE {condition}", values)
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = sqlite3.connect(self._uri, uri=True)
+        rows = connection.execute(f"SELECT iri, text, kind, main FROM labels WHERE {condition}", values)
         return [Label(iri, text, kind, bool(main)) for iri, text, kind, main in rows]
 
 

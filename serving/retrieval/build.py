@@ -149,10 +149,10 @@ class _Build:
     def open_parts(self, files: Mapping[str, Path], given: Sequence[Path]) -> dict[str, Part]:
         """The parts of files, from the old index where they are as they were. Rows of a `given` file must be whole: who
         names a corpus wants all of it. Documents, and what a folder holds beside them, need not be."""
-        parts = {}
+        parts, named = {}, set(given)
         for name, path in files.items():
             read = partial(_read_file, path, name, self.settings)
-            new = Part(name, sha256_file(path), read, must_be_whole=path in given and not is_document(path))
+            new = Part(name, sha256_file(path), read, must_be_whole=path in named and not is_document(path))
             known = self.old.get(name)
             parts[name] = known if known and known.sha256 == new.sha256 else new
         return parts

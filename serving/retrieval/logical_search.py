@@ -358,7 +358,7 @@ def _find_places(index: Index, labels: Sequence[Label]) -> dict[str, int]:
 
 
 def write_calibrations(path: Path, fitted: Calibrations) -> dict[str, Any]:
-    """Writes the file of `--calibration`, and returns what it says."""
+    """Writes the file of `calibration=FILE`, and returns what it says."""
     described = fitted.model_dump(mode="json")
     write_json(path, described)
     return described

@@ -106,7 +106,8 @@ def lay_out(home: Path, versions: Sequence[Version], engine: EngineArguments | N
     if (engine.max_model_len or 0) > positions:
         message = f"max_model_len = {engine.max_model_len}: the base reads {positions} tokens"
         raise ConfigError(message, where=str(base), hint="leave it out: it follows from the tasks")
-    if engine.tensor_parallel_size > 1 and (cards := torch.cuda.device_count()) < engine.tensor_parallel_size:
+    own = engine.environment is None  # another environment's torch may see cards that this one does not
+    if own and engine.tensor_parallel_size > 1 and (cards := torch.cuda.device_count()) < engine.tensor_parallel_size:
         message = f"tensor_parallel_size = {engine.tensor_parallel_size}: torch sees {cards} GPUs"
         raise ConfigError(message, hint="see what there is: revelator doctor")
     chosen = {

@@ -18,6 +18,7 @@ from mlflow.entities import AssessmentSource
 
 from data_gen.build import build
 from data_gen.config import SetConfig
+from data_gen.leakage import hash_question
 from data_gen.questions import AnnotatedQuestion
 from data_gen.redact import RULES
 from revelator import spans
@@ -117,6 +118,54 @@ def test_a_correction_that_cannot_be_run_is_named_and_left_out(ask: Ask, tmp_pat
     assert f"the plan of {trace} cannot be run: 1" in str(refused) and not (tmp_path / "out").exists()
 
 
+DOCUMENT = {"question": "Who?", "document": "d", "title": "A"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("plan", ["Who made it?"], "the expectation `plan` of {} is no text"),
+        ("plan", " ", "the expectation `plan` of {} is no text"),
+        (
+            "relevance",
+            {"question": "Who?", "document": "d", "title": "A", "text": "B", "relevant": "no"},
+            "another form",
+        ),
+        ("relevance", {"question": "Who?", "document": "d", "title": "A", "text": 5, "relevant": True}, "another form"),
+        ("relevance", "yes", "another form"),
+    ],
+)
+def test_words_of_another_form_are_named_and_cost_no_other_trace(
+    ask: Ask, tmp_path: Path, tracking_server: str, name: str, value: object, reason: str
+) -> None:
+    odd, right = ask("Odd question?"), ask("Right question?")
+    mlflow.log_expectation(trace_id=odd, name=name, value=value, source=PERSON)
+    mlflow.log_feedback(trace_id=right, name="correct", value="Yes", source=PERSON)
+    mlflow.log_feedback(trace_id=right, name="stars", value=2, source=PERSON)  # a rating is no verdict
+    manifest = collect(tmp_path, tracking_server, "--redact")
+    assert set(read_questions(tmp_path)) == {"Right question?"}
+    [left] = manifest["left_out"]
+    assert reason.format(odd) in left
+
+
+def test_a_right_answer_gives_rows_of_every_task_that_its_trace_supports(
+    ask: Ask, tmp_path: Path, tracking_server: str
+) -> None:
+    mlflow.log_feedback(trace_id=ask("Right question?"), name="correct", value=True, source=PERSON)
+    collect(tmp_path, tracking_server)
+    assert {row.task for row in build_rows(tmp_path)} >= {"route", "translate_bnf", "refine", "end"}
+
+
+def test_a_held_out_question_that_was_served_is_not_built(ask: Ask, tmp_path: Path, tracking_server: str) -> None:
+    for name in ("Secret", "Right"):
+        mlflow.log_feedback(trace_id=ask(f"{name} question?"), name="correct", value=True, source=PERSON)
+    collect(tmp_path, tracking_server)
+    held = tmp_path / "held_out.sha256"
+    held.write_text(f"{hash_question('Secret question?')}  test\n", encoding="utf-8")
+    assert not {"Secret question?"} & {row.question for row in build_rows(tmp_path, held_out=str(held))}
+    assert "Secret question?" in {row.question for row in build_rows(tmp_path)}
+
+
 def test_traces_without_texts_say_how_to_have_them(
     ask: Ask, tmp_path: Path, tracking_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,9 +201,9 @@ def judge_document(trace: str, relevant: bool, text: str = "Ayr is a town.", doc
     mlflow.log_expectation(trace_id=trace, name="relevance", value=value | {"relevant": relevant}, source=PERSON)
 
 
-def build_rows(tmp_path: Path) -> list[Row]:
+def build_rows(tmp_path: Path, **more: str) -> list[Row]:
     source = {"format": "world", "path": str(tmp_path / "out")}
-    config = SetConfig.model_validate({"name": "collected", "split": {"dev": 0.0}, "sources": [source]})
+    config = SetConfig.model_validate({"name": "collected", "split": {"dev": 0.0}, "sources": [source], **more})
     build(config, tmp_path / "set")
     return list(read_split(tmp_path / "set", "train"))
 

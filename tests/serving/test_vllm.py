@@ -74,11 +74,13 @@ def models(folder: Path, vllm: Path, tmp_path_factory: pytest.TempPathFactory) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_VLLM_BACKEND", str(BACKEND))
         installation = find_installation(tmp_path_factory.mktemp("triton"), "vllm")
-    os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
     log = home / "logs" / "triton.log"
-    with TritonServer(installation, folder.parent, read_ports("auto"), log) as server:
-        control.load(home, server.url, repository.VLLM, 1)
-        yield server.url
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("VLLM_CPU_KVCACHE_SPACE", "1"), ("VLLM_NO_USAGE_STATS", "1"), ("HF_HUB_OFFLINE", "1")):
+            patch.setenv(name, value)
+        with TritonServer(installation, folder.parent, read_ports("auto"), log) as server:
+            control.load(home, server.url, repository.VLLM, 1)
+            yield server.url
 
 
 def test_the_repository_has_what_the_backend_reads(folder: Path) -> None:

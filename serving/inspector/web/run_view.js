@@ -109,7 +109,7 @@ function head({ id, trace, reuse, error }, going) {
     h("p", { class: "answer" }, trace.answer || (going ? "…" : "no answer"), " ", h("span", { class: `badge ${outcome}` }, outcome),
       trace.plan_source === "given" && h("span", { class: "badge by-hand", title: "A person wrote or edited this plan" }, "plan by hand")),
     !going && trace.text && h("p", { class: "text" }, trace.text),
-    !going && trace.text && h("ol", { class: "sources" }, sources(trace).map((title) => h("li", {}, title))),
+    !going && trace.answer && h("ol", { class: "sources" }, sources(trace).map((said) => h("li", {}, said))),
     trace.degraded && h("p", { class: "notice warn" }, trace.reason || "the model's own plan could not be used"),
     !going && !error && !trace.degraded && trace.outcome !== "answered" && trace.reason && h("p", { class: "notice warn" }, trace.reason),
     trace.deadline_exceeded && h("p", { class: "notice warn" }, "time ran out: the answer is made of what had been found by then"),
@@ -121,11 +121,11 @@ function head({ id, trace, reuse, error }, going) {
   ].filter(Boolean);
 }
 
-// What the numbers in the answer's text stand for: the passage of each step that was answered from one.
+// What the numbers in the answer's text stand for: the passage of each step that was answered from one, and its sentence.
 function sources({ nodes }) {
-  return nodes.filter(({ status }) => status === "ok").flatMap(({ documents, detail }) => {
+  return nodes.filter(({ status }) => status === "ok").flatMap(({ documents, detail, sentence }) => {
     const held = documents.find(({ id }) => id === detail.document);
-    return held ? [held.title || held.id] : [];
+    return held ? [`${held.title || held.id}${sentence ? `: “${sentence}”` : ""}`] : [];
   });
 }
 

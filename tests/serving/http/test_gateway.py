@@ -96,6 +96,7 @@ def test_it_says_that_it_lives_is_ready_and_what_it_takes(http: httpx.Client) ->
         (body(parameters={"deadline_ms": 1e999}), 400, ""),
         (body(colour="red"), 400, "colour"),
         ({"inputs": []}, 400, "inputs"),
+        ({"inputs": [*body()["inputs"][:1], *body()["inputs"][:1]]}, 400, "twice"),
         ({"inputs": body()["inputs"][1:]}, 400, "missing"),
         ({"inputs": [{**body()["inputs"][0], "datatype": "FP32"}]}, 400, "BYTES"),
         ({"inputs": [{**body()["inputs"][0], "shape": [2]}]}, 400, ""),

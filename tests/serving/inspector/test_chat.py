@@ -12,6 +12,9 @@ from revelator.tasks import Step
 from serving.inspector.chat import NO_ANSWER
 from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in, speaking
 
+BOTH = "Detroit\n\n[1] UHF: “It is Jay Levey.”\n[2] Jay Levey: “It is Detroit.”"  # with the sentences that say it
+LAST = "Detroit\n\n[1] Jay Levey: “It is Detroit.”"
+
 
 def messages(*texts: str) -> list:
     return [{"role": "user", "content": text} for text in texts]
@@ -19,7 +22,7 @@ def messages(*texts: str) -> list:
 
 def test_a_question_is_answered(client):
     said = client.chat.completions.create(model="revelator", messages=messages(QUESTION))
-    assert said.choices[0].message.content == "Detroit" and said.choices[0].finish_reason == "stop"
+    assert said.choices[0].message.content == BOTH and said.choices[0].finish_reason == "stop"
     assert said.usage.total_tokens == said.usage.prompt_tokens + said.usage.completion_tokens > 0
 
 
@@ -28,7 +31,7 @@ def test_a_stream_thinks_aloud_and_then_answers(client):
     chunks = list(client.chat.completions.create(**wanted, stream=True, stream_options={"include_usage": True}))
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
     thoughts = [delta.reasoning_content for delta in deltas if hasattr(delta, "reasoning_content")]
-    assert "".join(delta.content or "" for delta in deltas) == "Detroit"
+    assert "".join(delta.content or "" for delta in deltas) == BOTH
     assert thoughts[0].startswith("plan: Who directed UHF?") and "Who directed UHF? → Jay Levey\n" in thoughts
     assert chunks[-1].usage.total_tokens > 0 and chunks[-2].choices[0].finish_reason == "stop"
 
@@ -59,7 +62,7 @@ def say(asked: Asked, folder: Path, said: list) -> str:
 
 def test_a_language_model_writes_out_what_a_follow_up_refers_to_and_the_reply_says_how_it_was_read(one, tmp_path):
     one.world.knowledge["rewrite: And where was he born?"] = ["Where was\nJay Levey born?"]
-    assert say(one, tmp_path, FOLLOW_UP) == "Detroit\n\nread as: Where was Jay Levey born?"
+    assert say(one, tmp_path, FOLLOW_UP) == f"{LAST}\n\nread as: Where was Jay Levey born?"
     [request] = [request for request in one.world.requests if request.mode == "rewrite"]
     assert request.steps == (Step("Who directed UHF?", ("Jay Levey",)),)
 
@@ -67,14 +70,14 @@ def test_a_language_model_writes_out_what_a_follow_up_refers_to_and_the_reply_sa
 @pytest.mark.parametrize(
     ("before", "asked", "plan", "reply"),
     [
-        ("Who directed UHF?", "And where was he born?", PLAN, f"Detroit\n\nread as: {PLAN}"),
+        ("Who directed UHF?", "And where was he born?", PLAN, f"{BOTH}\n\nread as: {PLAN}"),
         (
             "Where was Ana Berg born?",
             "And Jay Levey?",
             f"Where was Ana Berg born? + {LEVEY}",
-            f"Detroit\n\nread as: {LEVEY}",
+            f"{LAST}\n\nread as: {LEVEY}",
         ),
-        ("Who directed UHF?", LEVEY, f"Who directed UHF? + {LEVEY}", "Detroit"),
+        ("Who directed UHF?", LEVEY, f"Who directed UHF? + {LEVEY}", LAST),
     ],
 )
 def test_without_a_language_model_the_planner_reads_a_follow_up_with_the_question_before_it(
@@ -111,7 +114,7 @@ def test_a_follow_up_leans_on_the_last_question_that_names_something(one, tmp_pa
 
 def test_without_a_language_model_a_follow_up_that_names_something_is_asked_as_it_stands(one, tmp_path):
     said = [*FOLLOW_UP[:3], {"role": "user", "content": "Where was Jay Levey born?"}]
-    assert say(one, tmp_path, said) == "Detroit"
+    assert say(one, tmp_path, said) == LAST
 
 
 def test_a_long_conversation_reaches_the_language_model_cut_to_its_last_turns(one, tmp_path):
@@ -125,7 +128,7 @@ def test_a_long_conversation_reaches_the_language_model_cut_to_its_last_turns(on
 def test_text_parts_are_a_question_too(client):
     parts = [{"type": "text", "text": QUESTION}]
     said = client.chat.completions.create(model="revelator", messages=[{"role": "user", "content": parts}])
-    assert said.choices[0].message.content == "Detroit"
+    assert said.choices[0].message.content == BOTH
 
 
 def test_a_model_for_each_server(client):
@@ -183,7 +186,7 @@ def test_openais_client_comes_back_when_the_server_has_room(tmp_path):
         speaking(url, max_retries=1) as client,
     ):
         said = client.chat.completions.create(model="revelator", messages=messages(QUESTION))
-    assert said.choices[0].message.content == "Detroit" and asked.refusals == []
+    assert said.choices[0].message.content == BOTH and asked.refusals == []
 
 
 def test_an_error_in_the_middle_of_a_stream_is_raised(tmp_path):

@@ -208,8 +208,17 @@ def test_undoing_an_edit_leaves_the_button_that_keeps_the_plan(page: Any) -> Non
     expect(page.locator(".corrected")).to_have_count(0)
 
 
+def test_documents_are_not_judged_where_traces_hold_no_texts(judged: str) -> None:
+    run = put_question(judged)
+    leaf = leaf_of(run)
+    said = {"relevant": {leaf["id"]: {leaf["documents"][0]["id"]: True}}}
+    status, [refusal] = send(f"{judged}/api/runs/{run['id']}/judgement", said)
+    assert status == 400 and "REVELATOR_LOG_QUESTIONS" in refusal["error"]["hint"] and read_assessments(run) == {}
+
+
 @needs_browser
-def test_each_document_of_a_step_is_marked_as_relevant_or_not(page: Any) -> None:
+def test_each_document_of_a_step_is_marked_as_relevant_or_not(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(spans.QUESTIONS_VARIABLE, "1")
     ask(page)
     page.locator(".row", has_text="Who directed UHF? → Jay Levey").click()
     documents = page.locator(".detail details.document")

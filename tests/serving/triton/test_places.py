@@ -92,11 +92,12 @@ def server(tmp_path_factory) -> Iterator[Server]:
         (version.parent / "config.pbtxt").write_text(config)
     log = work / "logs" / "events.jsonl"
     log.parent.mkdir()
-    os.environ["REVELATOR_EVENTS"] = str(log)
-    with TritonServer(find_installation(work), work / "models", read_ports("auto"), work / "triton.log") as triton:
-        for model in MODELS:
-            control.load(work, triton.url, model, 1)
-        yield Server(triton.url, triton.pid, log)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REVELATOR_EVENTS", str(log))
+        with TritonServer(find_installation(work), work / "models", read_ports("auto"), work / "triton.log") as triton:
+            for model in MODELS:
+                control.load(work, triton.url, model, 1)
+            yield Server(triton.url, triton.pid, log)
 
 
 @pytest.mark.parametrize("model", MODELS)
