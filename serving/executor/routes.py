@@ -219,7 +219,7 @@ async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None
     """Runs a plan and makes its answer. Where the model's plan is one step, that step asks the question in its own
     words: to ask it in others can only lose something."""
     if source == "model" and isinstance(expression, Atomic):
-        expression = Atomic(unbrace_placeholders(run.question))
+        expression = Atomic(unbrace_placeholders(" ".join(run.question.split())))
     trace = run.recorder.trace
     trace.plan, trace.plan_source = render(expression), source
     run.recorder.report("planned", trace)
