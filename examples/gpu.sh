@@ -4,7 +4,7 @@
 #   examples/gpu.sh                                   an hour on one card with 24 GB; BASE is taken from the Hub
 #   BASE=/models/qwen3-0.6b CONFIG=qwen3-0.6b examples/gpu.sh
 #   GPUS=0,1 PROCESSES=2 examples/gpu.sh              two cards
-#   VLLM=http://127.0.0.1:8000 examples/gpu.sh        deploys to that vLLM server, too; it must serve BASE, and adapters
+#   VLLM=http://127.0.0.1:8000 examples/gpu.sh        deploys to that vLLM server; else one is started, if vLLM is installed
 #
 # Run it from the repository's root, in an environment with `revelator[all]`. A finished stage is skipped. It was written
 # without a GPU, and has not been run on one.
@@ -37,6 +37,14 @@ if [ ! -f "$ADAPTER/manifest.json" ]; then
 fi
 note "Grades" revelator model grade latest --set "$SET"
 note "Deploy to our own engine" revelator model deploy --alias latest --engine own --gpus "$GPUS"
+if [ -z "${VLLM:-}" ] && command -v vllm >/dev/null; then
+  VLLM=http://127.0.0.1:8100
+  VLLM_ALLOW_RUNTIME_LORA_UPDATING=True vllm serve "${BASE:-$(sed -n 's/^base: //p' "training/configs/$CONFIG.yaml")}" \
+    --host 127.0.0.1 --port 8100 --enable-lora --max-lora-rank 64 --max-model-len 4096 --gpu-memory-utilization 0.5 \
+    --logprobs-mode processed_logprobs >"$REVELATOR_HOME/vllm.log" 2>&1 &
+  trap 'kill %1; wait' EXIT
+  until curl --silent --fail --output /dev/null "$VLLM/health"; do kill -0 $!; sleep 1; done
+fi
 if [ -n "${VLLM:-}" ]; then
   note "Deploy to vLLM" revelator model deploy --alias latest --engine vllm --url "$VLLM"
 fi
