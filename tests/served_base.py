@@ -55,6 +55,12 @@ def vllm() -> Path:
 
 @pytest.fixture(scope="session")
 def vllm_url(served_base: Path, vllm: Path) -> Iterator[str]:
+    with serve_vllm(served_base, vllm) as url:
+        yield url
+
+
+@contextmanager
+def serve_vllm(served_base: Path, vllm: Path) -> Iterator[str]:
     """vLLM over the base, under the name `tiny`, once it answers; it loads adapters while it runs."""
     program = vllm / "bin"
     command = [str(program / "vllm"), "serve", str(served_base), "--served-model-name", "tiny", "--dtype", "float32"]

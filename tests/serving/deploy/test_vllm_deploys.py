@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,6 +35,7 @@ from serving.models.vllm_server import ReleasedAdapter, VllmServer
 from serving.triton.repository import Settings
 from serving.triton.serve import serve_home
 from serving.triton.server import read_ports
+from tests.served_base import serve_vllm
 from tests.serving.toy_model import write_adapter, write_base
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]  # how busy the machine is must not decide
@@ -207,3 +208,14 @@ def test_a_server_that_is_away_or_another_deploy_under_way_is_said(
         deploy(tmp_path, versions[1], vllm="localhost:8000")
     with pytest.raises(RevelatorError):
         VllmServer(vllm_url).load(9, tmp_path)
+
+
+def test_a_server_that_dies_while_it_loads_a_version_leaves_the_release_as_it_was(
+    served_base: Path, vllm: Path, versions: dict[int, registry.Version], tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        deploy(tmp_path, versions[1], vllm=stack.enter_context(serve_vllm(served_base, vllm)))
+        before = read_release(tmp_path)
+        with pytest.raises(Unavailable, match="vLLM does not answer"):
+            deploy(tmp_path, versions[2], report=lambda said: stack.close() if said.startswith("load") else None)
+        assert read_release(tmp_path) == before
