@@ -139,7 +139,7 @@ def read_judged(trace: Any) -> AnnotatedQuestion:
     corrected = [word.value for word in said if word.expectation and word.name == "plan"]
     if corrected and not (isinstance(corrected[-1], str) and corrected[-1].strip()):
         raise DroppedError(f"the expectation `plan` of {trace.info.trace_id} is no text")
-    verdicts = [word.value for word in said if word.feedback and _is_verdict(word.value)]
+    verdicts = [right for word in said if word.feedback and (right := _read_verdict(word.value)) is not None]
     try:
         passages = _read_passages([word.value for word in said if word.expectation and word.name == "relevance"])
     except (TypeError, KeyError, ValueError):
@@ -147,7 +147,7 @@ def read_judged(trace: Any) -> AnnotatedQuestion:
     version, plan = served.attributes.get(VERSION, ""), served.attributes.get(PLAN) or ""
     if corrected:
         made = _annotate(trace, served, corrected[-1], (), f"{PERSON}{version}")
-    elif verdicts and (verdicts[-1] is True or str(verdicts[-1]).lower() in RIGHT):
+    elif verdicts and verdicts[-1]:
         steps = [span for span in spans if span.name == "atomic" and span.inputs and span.outputs]
         known = dict.fromkeys(AnnotatedStep(span.inputs, tuple(span.outputs)) for span in steps)  # some are sent twice
         made = _annotate(trace, served, plan, tuple(known), f"served:{version}")
@@ -158,9 +158,10 @@ def read_judged(trace: Any) -> AnnotatedQuestion:
     return replace(made, passages=passages)
 
 
-def _is_verdict(value: Any) -> bool:
-    """Whether feedback says right or wrong; a rating or a tone says neither."""
-    return isinstance(value, bool) or str(value).lower() in (*RIGHT, *WRONG)
+def _read_verdict(value: Any) -> bool | None:
+    """Whether feedback says right or wrong; a rating or a tone says neither, None."""
+    said = str(value).lower()
+    return said in RIGHT if said in RIGHT + WRONG else None
 
 
 def _read_passages(judged: Sequence[Any]) -> tuple[AnnotatedPassage, ...]:

@@ -55,6 +55,7 @@ from revelator.wire import (
 
 DEFAULT_URL = "127.0.0.1:8001"
 STREAM_MODEL = "executor_stream"
+LARGE_BYTES = 200_000  # of a trace: reading megabytes on the event loop would stop it for tens of milliseconds
 
 Result = TypeVar("Result")
 
@@ -115,7 +116,9 @@ class AsyncClient:
 
     async def ask_once(self, request: dict[str, Any]) -> Answer:
         """Sends a request of `revelator.wire.build_request`, without a retry."""
-        return read_answer(await self.send(request))
+        result = await self.send(request)
+        is_large = len(result.as_numpy("trace")[0]) > LARGE_BYTES
+        return await asyncio.to_thread(read_answer, result) if is_large else read_answer(result)
 
     async def send(self, request: dict[str, Any]) -> Any:
         """Returns the executor's reply to a request, as tensors. Raises what `ask` raises."""

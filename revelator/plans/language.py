@@ -47,6 +47,7 @@ class PlanLanguage:
     locate: Callable[[str, Any], Diagnostic] = lambda text, fault: fault
     doubts: Callable[[Any], tuple[Diagnostic, ...]] = lambda plan: ()
     letters: Callable[[Any], str | None] = lambda plan: None  # the shape as people spell it, where they do
+    settle: Callable[[Any, str], Any] = lambda plan, question: plan  # how a plan of the model's for a question is run
     json_schema: Callable[[], dict[str, Any]] | None = None  # of a language that is JSON
     counts_in_merge: bool = False  # a plan says nothing of what its question counts by: the merge compares with it
 
@@ -100,6 +101,15 @@ def _node_texts(tree: art.Art) -> str:
     return " ".join([*calls, *(node.question for node in below)])
 
 
+def _ask_whole(question: str) -> bnf.Atomic:
+    return bnf.Atomic(bnf.unbrace_placeholders(" ".join(question.split())))
+
+
+def _keep_words(plan: bnf.Expression, question: str) -> bnf.Expression:
+    """The plan, or where it is one step, the question: to ask it in other words can only lose something."""
+    return _ask_whole(question) if isinstance(plan, bnf.Atomic) and not plan.has_placeholders else plan
+
+
 def _search_for(question: str) -> art.Art:
     return art.Art(art.escape(question), art.Search(art.escape(question)))
 
@@ -111,7 +121,7 @@ BNF = PlanLanguage(
     render=bnf.render,
     check=checking.check,
     shape=drawing.letters_key,
-    fallback=lambda question: bnf.Atomic(bnf.unbrace_placeholders(question)),
+    fallback=_ask_whole,
     asked_text=_leaf_texts,
     count_leaves=lambda plan: len(bnf.leaves(plan)),
     grammar=make_plan_grammar,
@@ -120,6 +130,7 @@ BNF = PlanLanguage(
     spell=bnf.render,
     doubts=checking.doubts,
     letters=drawing.to_letters,
+    settle=_keep_words,
     counts_in_merge=True,
 )
 LOGIC = PlanLanguage(

@@ -16,7 +16,8 @@ from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavai
 from revelator.limits import Limits
 from revelator.plans import Atomic, Dependent, Diagnostic, Expression, check, doubts, leaves, logic, parse, render
 from revelator.plans import Sequence as ListOf
-from revelator.plans.bnf import blank_placeholders, unbrace_placeholders
+from revelator.plans.bnf import blank_placeholders
+from revelator.plans.language import BNF
 from revelator.plans.names import find_name_words, find_words
 from revelator.tasks import (
     TASKS,
@@ -161,7 +162,7 @@ async def answer_compound(run: Run) -> None:
             node.answers = [leaf.text for leaf in leaves(expression)]
         except (TaskOutputError, PlanError) as error:
             node.status, node.error, node.detail["output"] = "failed", str(error), output
-            expression = Atomic(unbrace_placeholders(run.question))
+            expression = BNF.fallback(run.question)
             run.degrade("the question could not be split into parts: it was asked as one")
     await run_plan(run, expression, "fallback" if run.recorder.trace.degraded else "model")
 
@@ -216,10 +217,9 @@ async def answer_by_loop(run: Run) -> None:
 
 
 async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None:
-    """Runs a plan and makes its answer. Where the model's plan is one step, that step asks the question in its own
-    words: to ask it in others can only lose something."""
-    if source == "model" and isinstance(expression, Atomic):
-        expression = Atomic(unbrace_placeholders(" ".join(run.question.split())))
+    """Runs a plan and makes its answer."""
+    if source == "model":
+        expression = BNF.settle(expression, run.question)
     trace = run.recorder.trace
     trace.plan, trace.plan_source = render(expression), source
     run.recorder.report("planned", trace)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from revelator.errors import InvalidRequest
+from revelator.errors import ExpressionError, InvalidRequest
 from revelator.plans.language import PlanLanguage
 from revelator.tasks import TASKS, RouteInput, TranslateInput
 from serving.protocols import Completion
@@ -17,8 +17,8 @@ Complete = Callable[[str, Sequence[str]], list[Completion]]  # of a task, one co
 
 @dataclass(frozen=True)
 class PlannedQuestion:
-    """`route` is the likeliest; `plan` is what the model wrote, in canonical text where it parses, and where it is one
-    step, the question itself, as the executor asks it; `letters` is its shape, None where it has none; `degraded`: the
+    """`route` is the likeliest; `plan` is what the model wrote, as the executor runs it, in canonical text where
+    it parses; `letters` is its shape, None where it has none; `degraded`: the
     question itself stands for a plan that could not be closed. `error` says why a question was not planned."""
 
     question: str
@@ -52,6 +52,16 @@ def _plan_alone(complete: Complete, question: str, language: PlanLanguage) -> Pl
         return PlannedQuestion(question, error=f"{error.message}; {error.hint}")
 
 
+def _settle(text: str, question: str, language: PlanLanguage) -> str:
+    """The plan as the executor runs it; a text that does not parse stays as it is."""
+    try:
+        plan = language.parse(text)
+    except ExpressionError:
+        return text
+    settled = language.settle(plan, question)
+    return text if settled == plan else language.render(settled)
+
+
 def _plan_batch(complete: Complete, questions: Sequence[str], language: PlanLanguage) -> list[PlannedQuestion]:
     route = TASKS["route"]
     translate = next(task for task in TASKS.values() if task.language is language)
@@ -60,9 +70,7 @@ def _plan_batch(complete: Complete, questions: Sequence[str], language: PlanLang
     plans = complete(translate.name, prompts)
     planned = []
     for question, routed, plan in zip(questions, routes, plans, strict=True):
-        verdict = language.verdict(plan.text)
-        if verdict["valid"] and verdict["letters"] == "A":
-            verdict = language.verdict(language.render(language.fallback(question)))
+        verdict = language.verdict(_settle(plan.text, question, language))
         planned.append(
             PlannedQuestion(
                 question,

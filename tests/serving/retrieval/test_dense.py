@@ -7,11 +7,9 @@ import json
 import random
 import threading
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from rich.progress import Progress, TaskID
 
 pytest.importorskip("sentence_transformers", reason="the optional dependency group `dense` is not installed")
 
@@ -25,6 +23,7 @@ from serving.retrieval.logical_search import (
     rank_logical,
     search_logical,
 )
+from tests.serving.retrieval.stopped import Stopped
 from tests.serving.retrieval.toy_encoder import WORDS, write_encoder
 
 ROWS = [
@@ -159,19 +158,6 @@ def test_a_broken_table_is_refused(tmp_path: Path, name: str, content: bytes, re
         build_index([tmp_path / name], tmp_path / "ix")
 
 
-class Stopped(Progress):
-    """Ends a build as ^C does, once so many passages are in shards."""
-
-    def __init__(self, at: int) -> None:
-        super().__init__(disable=True)
-        self.at = at
-
-    def update(self, task_id: TaskID, **what: Any) -> None:
-        super().update(task_id, **what)
-        if self.tasks[task_id].description == "embedding" and what["completed"] == self.at:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_a_stopped_build_goes_on_with_its_vectors_but_not_with_those_of_another_corpus(
     encoder: str, tmp_path: Path, is_changed: bool
@@ -179,13 +165,13 @@ def test_a_stopped_build_goes_on_with_its_vectors_but_not_with_those_of_another_
     corpus, out = write_jsonl(tmp_path / "c.jsonl", many(120)), tmp_path / "ix"
     settings, work = IndexSettings(kind="hybrid", model=encoder), tmp_path / ".ix.building"
     with pytest.raises(KeyboardInterrupt):
-        build_index([corpus], out, settings, shard_size=50, progress=Stopped(50))
+        build_index([corpus], out, settings, shard_size=50, progress=Stopped("embedding", 50))
     [before] = work.glob("*.npz")
     written = before.stat().st_mtime_ns
     if is_changed:
         write_jsonl(corpus, many(120, seed=9))
     with pytest.raises(KeyboardInterrupt):
-        build_index([corpus], out, settings, shard_size=50, progress=Stopped(100))
+        build_index([corpus], out, settings, shard_size=50, progress=Stopped("embedding", 100))
     assert (before.stat().st_mtime_ns == written) is not is_changed
     build_index([corpus], out, settings, shard_size=50)
     build_index([corpus], tmp_path / "fresh", settings)

@@ -6,18 +6,17 @@ import asyncio
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.progress import Progress, TaskID
 
 from revelator.errors import ArtifactError, DataError, InvalidRequest
 from serving.retrieval import INDEX, Index, IndexSettings, LocalRetriever, build_index, extract_query_terms
 from serving.retrieval.index_folder import PassageStore, encode_passage, write_passages
 from serving.retrieval.words import detokenize
+from tests.serving.retrieval.stopped import Stopped
 
 ROWS = [
     {"id": "a", "title": "Marlow Vint", "text": "Marlow Vint was a director. He directed Copper Rain in 1962."},
@@ -116,25 +115,12 @@ def test_gzip_is_known_by_its_content_and_several_corpora_are_one_index(tmp_path
     assert [c["name"] for c in manifest["corpora"]] == ["one.data", "two.jsonl"]
 
 
-class Stopped(Progress):
-    """Ends a build as ^C does, once so many passages are in shards."""
-
-    def __init__(self, at: int) -> None:
-        super().__init__(disable=True)
-        self.at = at
-
-    def update(self, task_id: TaskID, **what: Any) -> None:
-        super().update(task_id, **what)
-        if self.tasks[task_id].description == "counting terms" and what["completed"] == self.at:
-            raise KeyboardInterrupt
-
-
 def test_what_a_stopped_build_left_damaged_is_made_again(tmp_path: Path) -> None:
     corpus, work = write_corpus(tmp_path / "c.jsonl", ROWS), tmp_path / ".ix.building"
     whole = build_index([corpus], tmp_path / "whole", shard_size=1)
     for name in ("plan.json", "000000.npz"):
         with pytest.raises(KeyboardInterrupt):
-            build_index([corpus], tmp_path / "ix", shard_size=1, progress=Stopped(at=2))
+            build_index([corpus], tmp_path / "ix", shard_size=1, progress=Stopped("counting terms", at=2))
         assert sorted(path.name for path in work.iterdir()) == ["000000.npz", "000001.npz", "plan.json"]
         data = (work / name).read_bytes()
         (work / name).write_bytes(data[:-100])
