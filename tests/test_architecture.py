@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,25 @@ def find_cycles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
 
 def test_imports_run_one_way_inside_packages_too() -> None:
     assert [sorted(group) for group in find_cycles(package_imports())] == []
+
+
+def test_every_file_and_name_on_the_page_exists() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"^```\n.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL))
+    defined = {
+        getattr(node, "name", None) or node.id
+        for package in MAY_IMPORT
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    }
+    files = [span for span in spans if "/" in span]
+    names = [span for span in spans if re.fullmatch(r"[A-Z]\w*(\.[a-z_]+)?|[a-z_]+", span)]
+    assert len(files) > 10
+    assert len(names) > 20
+    assert [file for file in files if not (ROOT / file).exists()] == []
+    assert [name for name in names if not set(name.split(".")) <= defined | set(MAY_IMPORT)] == []
 
 
 def test_the_language_and_the_tasks_import_no_torch() -> None:
