@@ -1,6 +1,6 @@
 """What the two embedded bases cost on a CPU, side by side: start, memory, a plan, a route, ten documents judged.
 
-    python benchmarks/bases.py [--bases tiny mini] [--threads 2] [--repeats 10]
+    python benchmarks/bases.py [--bases tests/tiny mini] [--threads 2] [--repeats 10]
 
 Each base runs in a process of its own; they take turns, question by question. A plan is written by beams and held to
 the grammar, as it is served. Times are medians, in milliseconds; memory is what the process holds at the end, in MB.
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
+from tests.causal import TINY
 
 QUESTIONS = (
     "Who founded the company that distributed UHF?",
@@ -85,7 +86,7 @@ class Base:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bases", nargs=2, default=["tiny", "mini"])
+    parser.add_argument("--bases", nargs=2, default=[str(TINY), "mini"])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=10)
     asked = parser.parse_args()

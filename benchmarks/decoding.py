@@ -1,6 +1,6 @@
 """Constrained decoding: is every plan valid, and what does the mask cost; label tasks: what do ten documents cost.
 
-    python benchmarks/decoding.py [--questions 1000] [--base tiny] [--only plans|others|mask|labels]
+    python benchmarks/decoding.py [--questions 1000] [--base tests/tiny] [--only plans|others|mask|labels]
                                   [--runtime onnx|transformers] [--url HOST:PORT --home DIR]
 
 `plans` asks a randomly initialised model of the base's architecture and the base itself for a plan of each question,
@@ -45,6 +45,7 @@ from serving.models.local import complete
 from serving.models.triton import RemoteRevelator, TritonModels
 from serving.protocols import Completion
 from serving.triton.access import INNER, read_secret
+from tests.causal import TINY
 
 PIECES = [*'+*(){}"', "×", "\\", "{x}", "{a b}", "(+)", '("', "who", "is", "the", "film", "1997", "é", "电影"]
 BATCH = 32
@@ -238,7 +239,7 @@ def load_random_base(base: str) -> Engine:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--questions", type=int, default=1000)
-    options.add_argument("--base", default="tiny")
+    options.add_argument("--base", default=str(TINY))
     options.add_argument("--repeats", type=int, default=15)
     options.add_argument("--only", choices=["plans", "others", "mask", "labels"])
     options.add_argument("--runtime", default="auto", choices=["auto", "transformers"])

@@ -38,6 +38,7 @@ from tritonclient.grpc import service_pb2
 from serving.triton.repository import Settings
 from serving.triton.serve import serve_home
 from serving.triton.server import read_ports
+from tests.causal import TINY
 
 TIMES = (1.0, 2.0, 4.0, 10.0)
 COMPLETE, GOODPUT, REFUSED_MS = 0.95, 0.9, 20.0
@@ -79,7 +80,7 @@ def make_home(home: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from revelator import registry
-    from revelator.artifact import digest_base, find_base, write_manifest
+    from revelator.artifact import digest_base, write_manifest
     from serving.deploy.deploy import deploy
 
     program = [sys.executable, "-c", "from revelator.cli import main; main()"]
@@ -89,11 +90,11 @@ def make_home(home: Path) -> None:
         ["index", "build", str(world / "passages.jsonl"), "--out", str(index)],
     ):
         subprocess.run([*program, *step], check=True, stdout=sys.stderr)
-    base, adapter = find_base("tiny"), home / "adapters" / "nothing"
+    base, adapter = TINY, home / "adapters" / "nothing"
     lora = LoraConfig(r=1, target_modules="all-linear", task_type="CAUSAL_LM")  # its product is zero until it is taught
     get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora).save_pretrained(str(adapter))
     AutoTokenizer.from_pretrained(base).save_pretrained(str(adapter))
-    write_manifest(adapter, base_name="tiny", base_digest=digest_base(base), data_digest="none", run_id="")
+    write_manifest(adapter, base_name=str(TINY), base_digest=digest_base(base), data_digest="none", run_id="")
     registry.connect(f"sqlite:///{home / 'mlflow.db'}", home)
     deploy(home, registry.resolve(registry.NAME, registry.register_adapter(adapter)))
 

@@ -1,4 +1,4 @@
-"""What runs the model, on a CPU: our engine on ONNX Runtime, transformers, and vLLM, side by side over the base `tiny`.
+"""What runs the model, on a CPU: our engine on ONNX Runtime, transformers, and vLLM, side by side over `tests/tiny`.
 
     make vllm && python benchmarks/serving_models.py [--questions 64] [--vllm .venv/vllm] [--threads 2]
 
@@ -31,13 +31,14 @@ from decoding import DOCUMENTS, read_real_questions
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-from revelator.artifact import digest_base, find_base, write_manifest
+from revelator.artifact import digest_base, write_manifest
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.engine import Engine
 from serving.models.local import complete
 from serving.models.vllm_server import VllmServer
 from serving.protocols import Completion, Decoding
+from tests.causal import TINY
 
 TOGETHER = (1, 8, 32)
 ADAPTERS, ROUNDS, COMPARED, SHOWN = 8, 9, 200, 5
@@ -52,7 +53,7 @@ def start_vllm(environment: Path, threads: int) -> Iterator[str]:
     beginning that documents' prompts share."""
     port = "8177"
     url, program = f"http://127.0.0.1:{port}", environment / "bin"
-    command = [f"{program}/vllm", "serve", f"{find_base('tiny')}", "--served-model-name", "tiny"]
+    command = [f"{program}/vllm", "serve", f"{TINY}", "--served-model-name", "tiny"]
     command += ["--host", "127.0.0.1", "--port", port, "--dtype", "float32", "--enforce-eager"]
     command += ["--max-model-len", "1024"]
     command += ["--logprobs-mode", "processed_logprobs", "--block-size", "32"]
@@ -160,13 +161,13 @@ async def measure_labels(ours: Way, theirs: Way, questions: Sequence[str]) -> No
 
 async def measure_adapters(url: str, folder: Path, prompts: Sequence[str]) -> None:
     server = VllmServer(url)
-    base = find_base("tiny")
+    base = TINY
     for number in range(1, ADAPTERS + 1):
         torch.manual_seed(number)
         lora = LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM")  # which leaves the base as it is
         adapter = folder / str(number)
         get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora).save_pretrained(adapter)
-        write_manifest(adapter, base_name="tiny", base_digest=digest_base(base), data_digest="", run_id="")
+        write_manifest(adapter, base_name=str(TINY), base_digest=digest_base(base), data_digest="", run_id="")
         server.load(number, adapter)
     names = [f"revelator-{number}" for number in range(1, ADAPTERS + 1)]
     ways = {"the base": ask_vllm(url, "tiny"), "one adapter": ask_vllm(url, names[0])}
@@ -184,7 +185,7 @@ async def measure_adapters(url: str, folder: Path, prompts: Sequence[str]) -> No
 async def measure(url: str, questions: int, threads: int) -> None:
     real = list(islice(read_real_questions(), 1000))
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in real]
-    ours, plain = Engine("tiny", threads=threads), Engine("tiny", threads=threads, runtime="transformers")
+    ours, plain = Engine(TINY, threads=threads), Engine(TINY, threads=threads, runtime="transformers")
     ways = {
         "ONNX Runtime": ask_engine(ours, "grammar"),
         "ONNX Runtime, 4 beams": ask_engine(ours, "beams"),

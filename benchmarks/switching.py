@@ -32,7 +32,6 @@ from pathlib import Path
 import click
 
 from revelator import registry
-from revelator.artifact import EMBEDDED_BASES
 from revelator.client import AsyncClient
 from revelator.errors import RevelatorError
 from serving.deploy.deploy import deploy
@@ -40,6 +39,7 @@ from serving.retrieval import build_index
 from serving.triton.repository import Settings
 from serving.triton.serve import serve_home
 from serving.triton.server import read_ports
+from tests.causal import TINY
 from tests.serving.deploy import kill_deploys
 from tests.serving.toy_model import PASSAGES, write_adapter
 
@@ -71,7 +71,7 @@ def make_home(home: Path) -> str:
     """Registers two adapters, deploys the first, builds an index; the store's URI."""
     store = registry.connect(f"sqlite:///{home / 'mlflow.db'}", home)
     for seed in (1, 2):
-        registry.register_adapter(write_adapter(home / "adapters" / str(seed), EMBEDDED_BASES["tiny"], seed))
+        registry.register_adapter(write_adapter(home / "adapters" / str(seed), TINY, seed))
     deploy(home, registry.resolve(registry.NAME, 1))
     rows = [{"id": str(n), "title": title, "text": text} for n, (title, text) in enumerate(PASSAGES)]
     (home / "passages.jsonl").write_text("\n".join(map(json.dumps, rows)))

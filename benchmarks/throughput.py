@@ -33,6 +33,8 @@ from typing import Any
 import click
 from fixed.shapes import LLAMA_3_2_3B, QWEN3_0_6B
 
+from tests.causal import TINY
+
 SHAPES: dict[str, dict[str, Any]] = {
     "toy": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},
     "qwen3-0.6b": QWEN3_0_6B,
@@ -45,9 +47,7 @@ def write_base(shape: str, folder: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    from revelator.artifact import find_base
-
-    tokenizer = AutoTokenizer.from_pretrained(find_base("tiny"))
+    tokenizer = AutoTokenizer.from_pretrained(TINY)
     values = {"model_type": "llama", "vocab_size": len(tokenizer), "max_position_embeddings": 2048} | SHAPES[shape]
     ends = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
     torch.manual_seed(0)
@@ -211,7 +211,7 @@ def main(
             print(json.dumps(measure(one, load_config(CONFIGS / "real.yaml", **changes), folder)))
             return
         built = set_folder or build_set(folder)
-        base = "tiny"
+        base = str(TINY)
         if shape != "tiny":
             base = str(folder / "base")
             write_base(shape, folder / "base")

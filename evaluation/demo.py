@@ -19,7 +19,7 @@ from evaluation.chain import PASSIVE_WAIT, Chain, Step
 from evaluation.gate.rules import RULES
 from evaluation.harness.formats import FORMATS, KINDS, BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers
-from revelator.artifact import digest_base, find_base
+from revelator.artifact import DEFAULT_BASE, digest_base, find_base
 from revelator.client import Client
 from revelator.errors import DataError, RevelatorError
 from revelator.files import sha256_text, write_bytes
@@ -146,7 +146,7 @@ def write_next(home: Path, asked: list[AnsweredQuestion]) -> Path:
 
 @click.command()
 @click.option("--home", default="runs/demo", show_default=True, type=FOLDER, help="Where all goes.")
-@click.option("--base", default="tiny", show_default=True, help="Base model: `mini`, `tiny`, a folder, or a Hub id.")
+@click.option("--base", default=DEFAULT_BASE, show_default=True, help="Base model: `mini`, a folder, or a Hub id.")
 @click.option(
     "--size",
     default=2000,

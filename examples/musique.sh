@@ -13,7 +13,7 @@ PATH=$PWD/.venv/bin:$PATH
 
 export REVELATOR_DATA=${REVELATOR_DATA:-../shared/data}
 export REVELATOR_HOME=runs/real # adapters, registry and served models; evaluation/configs/*.yaml look there, too
-BASE=${BASE:-tiny}              # `tiny` is the embedded base; a folder, or a causal model of the Hub
+BASE=${BASE:-mini}              # `mini` is the embedded base; a folder, or a causal model of the Hub
 SAMPLE=${SAMPLE:-100}           # questions of each set that every system is asked
 export OMP_WAIT_POLICY=PASSIVE  # threads that spin while they wait take the cores from the others
 SET=$REVELATOR_HOME/sets/real INDEX=$REVELATOR_HOME/indexes/real ADAPTER=$REVELATOR_HOME/adapters/real

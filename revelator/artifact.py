@@ -24,8 +24,8 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 TRAINING = "training.json"  # how a base was made
 _TRAINING = Path(__file__).resolve().parents[1] / "training"
-EMBEDDED_BASES = {name: _TRAINING / "bases" / name for name in ("mini", "tiny")}
 DEFAULT_BASE = "mini"
+EMBEDDED_BASE = _TRAINING / "bases" / DEFAULT_BASE
 EMBEDDED_READER = _TRAINING / "readers" / "minilm"
 WEIGHTS = "*.safetensors"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -67,19 +67,19 @@ class AdapterManifest:
 
 
 def find_base(name: str) -> Path:
-    """Returns the folder of a base: `mini` and `tiny` are embedded, a path is itself, anything else is an id on the
+    """Returns the folder of a base: `mini` is embedded, a path is itself, anything else is an id on the
     model hub. A name that looks like a path is never fetched.
 
     From the hub only safetensors, tokenizer and configuration are fetched. Raises ArtifactError when there is no base.
     """
-    folder = EMBEDDED_BASES.get(name) or Path(name).expanduser()
+    folder = EMBEDDED_BASE if name == DEFAULT_BASE else Path(name).expanduser()
     if not folder.is_dir():
         folder = _fetch_from_hub(name)
     if not (folder / "config.json").is_file() or not list(folder.glob(WEIGHTS)):
         raise ArtifactError(
             "no config.json with *.safetensors beside it: this is no base model",
             where=str(folder),
-            hint="give a folder written by save_pretrained, a Hub id, `mini` or `tiny`; only safetensors are read",
+            hint="give a folder written by save_pretrained, a Hub id, or `mini`; only safetensors are read",
         )
     return folder
 
@@ -89,13 +89,12 @@ def make_lasting_name(name: str) -> str:
     folder = Path(name).expanduser()
     if not folder.is_dir():
         return name
-    embedded = {place: known for known, place in EMBEDDED_BASES.items()}
-    return embedded.get(folder.resolve(), str(folder.resolve()))
+    return DEFAULT_BASE if folder.resolve() == EMBEDDED_BASE else str(folder.resolve())
 
 
 def _fetch_from_hub(name: str) -> Path:
-    hint = "give --base an existing folder, a Hub id that this machine can reach or has cached, `mini` or `tiny`"
-    if name in EMBEDDED_BASES or name.startswith((".", "/", "~")) or name.count("/") > 1:
+    hint = "give --base an existing folder, a Hub id that this machine can reach or has cached, or `mini`"
+    if name == DEFAULT_BASE or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ArtifactError("the base model does not exist", where=name, hint=hint)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError

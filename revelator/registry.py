@@ -27,7 +27,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import parse as parse_version
 
-from revelator.artifact import EMBEDDED_BASES, MANIFEST, explain_full_disk, verify_files
+from revelator.artifact import DEFAULT_BASE, EMBEDDED_BASE, MANIFEST, explain_full_disk, verify_files
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.files import sha256_file, staged_folder
 
@@ -231,9 +231,9 @@ def _write_flavor(folder: Path, model_id: str, run_id: str, base: str) -> Path:
         [ColSpec(kind, name, required=name != "letters") for name, kind in (kinds | {"error": text}).items()]
     )
     code = [PACKAGES / "revelator", PACKAGES / "serving"]
-    if base in EMBEDDED_BASES:
+    if base == DEFAULT_BASE:
         code.append(folder.with_name("training"))
-        shutil.copytree(EMBEDDED_BASES[base], code[-1] / EMBEDDED_BASES[base].relative_to(PACKAGES / "training"))
+        shutil.copytree(EMBEDDED_BASE, code[-1] / EMBEDDED_BASE.relative_to(PACKAGES / "training"))
     mlflow.pyfunc.save_model(
         path=str(folder),
         loader_module=LOADER,

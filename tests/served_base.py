@@ -18,8 +18,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from revelator.artifact import find_base
 from revelator.tasks import TASKS
+from tests.causal import TINY
 from tests.loopback import find_port
 
 TEMPLATE = "{% set asked = messages[-1]['content'].split('\"question\": \"')[1].split('\"}')[0] %}"
@@ -31,7 +31,7 @@ MOST_ADAPTERS = 4
 @pytest.fixture(scope="session")
 def served_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "tiny"
-    shutil.copytree(find_base("tiny"), folder)
+    shutil.copytree(TINY, folder)
     prompt = TASKS["translate_bnf"].template.replace("$question", "{{ asked }}")
     (folder / "chat_template.jinja").write_text(TEMPLATE + prompt)
     return folder

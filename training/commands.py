@@ -47,7 +47,7 @@ MADE = {  # by stage: what it makes, and a file by which that is known
 @click.option(
     "--rows", type=FOLDER, multiple=True, help="stage: reader: files of rows for reading; override the file's."
 )
-@click.option("--base", help="`mini`, `tiny`, a folder, or a Hub id; overrides the file's.")
+@click.option("--base", help="`mini`, a folder, or a Hub id; overrides the file's.")
 @click.option(
     "--adapter",
     help="Begin with this adapter: a folder, a version number, `latest`, or an alias such as `champion`; overrides the "
@@ -84,11 +84,11 @@ def train(
 ) -> None:
     """Train by what the configuration says: `stage: sft` (if none is named), `grpo`, `pretrain` or `reader`.
 
-    CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, world, logic, select, tiny-gpu,
+    CONFIG.yaml is a file, or the name of one that ships: demo, real, cpu, world, logic, select, gpu,
     qwen3-0.6b, qwen3-1.7b, qwen3-4b, llama-3.2-1b, llama-3.2-3b, smollm3-3b, gemma-3-1b, lfm2-350m: LoRA on an
     instruction set, tracked in MLflow; the adapter of the step with the best mean score of the tasks on dev rows
-    becomes a registered version. With --adapter it goes on from an adapter. With `stage: grpo` (grpo-tiny) it does so
-    by rewards for the plans that it writes itself. With `stage: pretrain` (pretrain-tiny, pretrain-minilm) it makes a
+    becomes a registered version. With --adapter it goes on from an adapter. With `stage: grpo` (grpo) it does so
+    by rewards for the plans that it writes itself. With `stage: pretrain` (pretrain) it makes a
     small base, and with `stage: reader` (reader) what reads answers from passages: folders and no versions.
 
     \b
@@ -99,8 +99,8 @@ def train(
       revelator train demo --set DIR --adapter champion
       revelator train llama-3.2-3b --set DIR --processes 8 --accelerate fsdp
       revelator train qwen3-4b --set DIR --quantization nf4
-      revelator train grpo-tiny --set DIR --adapter runs/adapters/demo --world runs/demo/world
-      revelator train pretrain-tiny --set DIR --set OTHER --out runs/bases/mine
+      revelator train grpo --set DIR --adapter runs/adapters/demo --world runs/demo/world
+      revelator train pretrain --set DIR --set OTHER --out runs/bases/mine
       revelator train reader --rows runs/reading/squad2_dev.jsonl.gz --out runs/readers/mine
       revelator train demo --set DIR --tracking-uri http://127.0.0.1:5000
     """
@@ -178,7 +178,7 @@ def _check_sets(settings: FineTuneConfig | GrpoConfig | PretrainConfig, path: Pa
         manifest = verify_set(folder)
         if isinstance(settings, FineTuneConfig) and (fault := find_plan_fault(manifest["counts"]["shape"]["train"])):
             click.echo(f"warning: {folder}: {fault}", err=True)
-    if settings.base and not (isinstance(settings, PretrainConfig) and settings.starts_from_minilm):
+    if not (isinstance(settings, PretrainConfig) and settings.starts_from_minilm):
         find_base(settings.base)
 
 

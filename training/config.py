@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from revelator.artifact import MANIFEST
+from revelator.artifact import DEFAULT_BASE, MANIFEST
 from revelator.config import Strict, check_config, read_yaml
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
@@ -19,16 +19,6 @@ from training.rewards import REWARDS
 
 CONFIGS = Path(__file__).parent / "configs"
 ACCELERATE = CONFIGS / "accelerate"
-PRETRAINING_SHARES = {
-    "translate_bnf": 0.52,
-    "translate_art": 0.14,
-    "translate_logic": 0.07,
-    "refine": 0.06,
-    "decompose": 0.03,
-    "route": 0.03,
-    "relevance": 0.10,
-    "end": 0.02,
-}
 
 
 def resolve_accelerate_file(name: str) -> Path:
@@ -99,7 +89,7 @@ class AdapterConfig(Settings):
     folder of the adapter that the training begins with."""
 
     stage: str
-    base: str = "tiny"
+    base: str = DEFAULT_BASE
     adapter: Path | None = None
     set_folder: Path | None = None
     batch_size: int = Field(32, ge=1)
@@ -182,8 +172,8 @@ class GrpoConfig(AdapterConfig):
 
 
 class PretrainConfig(Settings):
-    """Pre-training of a base on one CPU (training.pretrain): the embedded one from scratch, the prefix language model
-    from the published MiniLM (`base: minilm`), or on from another `base`.
+    """Pre-training of a prefix language model on one CPU (training.pretrain): from the published MiniLM
+    (`base: minilm`), or on from another `base` of this kind.
 
     It ends after `minutes` or `steps`, whichever comes first. `sets` are instruction sets; one that is named twice
     counts twice. `rows` is the number of rows drawn into the mixture, by `shares` of tasks. The highest learning rate
@@ -191,7 +181,7 @@ class PretrainConfig(Settings):
     """
 
     stage: Literal["pretrain"]
-    base: str | None = None
+    base: str
     seed: int = 0
     steps: int = Field(1_000_000, ge=1)
     processes: Literal[1] = 1
@@ -202,7 +192,7 @@ class PretrainConfig(Settings):
     rate: float = Field(1.0, gt=0)
     precision: Literal["fp32", "bf16"] = "fp32"
     save_minutes: float = Field(10.0, gt=0)
-    shares: dict[str, float] = Field(default_factory=lambda: dict(PRETRAINING_SHARES))
+    shares: dict[str, float]
 
     @field_validator("shares")
     @classmethod
@@ -253,7 +243,7 @@ STAGES: dict[str, type[AnyConfig]] = {
 
 
 def find_config(name: str) -> Path:
-    """A path, or the name of a configuration that ships with the package (`demo`, `tiny-cpu`, …)."""
+    """A path, or the name of a configuration that ships with the package (`demo`, `cpu`, …)."""
     for path in (Path(name), CONFIGS / name, CONFIGS / f"{name}.yaml"):
         if path.is_file():
             return path

@@ -89,9 +89,7 @@ def find_adapter(adapter: str, home: Path, tracking_uri: str | None) -> Path:
 
 @click.command()
 @click.argument("adapter", default=CHAMPION)
-@click.option(
-    "--base", help="`mini`, `tiny`, a folder, or a Hub id.  [default: the base that the adapter's manifest names]"
-)
+@click.option("--base", help="`mini`, a folder, or a Hub id.  [default: the base that the adapter's manifest names]")
 @click.option("--out", type=FOLDER, required=True, help="Folder of the merged model.")
 @HOME
 @URI

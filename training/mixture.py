@@ -1,34 +1,29 @@
 """What pre-training reads: rows of instruction sets, as tokens with weights.
 
-The loss of each token counts with its weight. Prompts count a little, so that questions are learnt as language (a
-prefix language model predicts none of its prompt); completions count fully, and a label (one token) counts as much as
-a short plan. The embedded base's tokenizer is learnt from the same rows.
+The loss of each token counts with its weight: none of the prompt, which is read and not predicted; all of a completion,
+and a label (one token) as much as a short plan.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
 import numpy as np
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from revelator.rows import Row, read_batches
 from revelator.tasks import TASKS
-from training.tokens import ends_prompts, tokenise
+from training.tokens import tokenise
 
-WIDTHS = (64, 96, 160, 288, 448)  # batches are padded to one of these: torch.compile makes one graph each
-CLOSE_WIDTHS = tuple(range(32, WIDTHS[-1] + 1, 16))  # where nothing is compiled
-PROMPT_WEIGHT = 0.1
+WIDTHS = tuple(range(32, 449, 16))  # batches are padded to one of these
 LABEL_WEIGHT = 8.0
 SHORT_DOCUMENTS = 0.5  # of the relevance rows
 DOCUMENT = re.compile(r"(?<=^Document: ).+$", re.MULTILINE)
-END, PAD = "<|end|>", "<|pad|>"
 
 
 @dataclass(frozen=True)
@@ -95,11 +90,10 @@ def shorten(row: Row, random: Random) -> Row:
 def weigh_rows(rows: Sequence[Row], tokenizer: PreTrainedTokenizerFast, longest: int) -> list[WeightedTokens]:
     """Tokenises and weighs rows of prompt, completion and end token; rows over `longest` tokens are left out."""
     weighted = []
-    prompt_weight = 0.0 if ends_prompts(tokenizer) else PROMPT_WEIGHT
     for row, tokens in zip(rows, tokenise(rows, tokenizer), strict=True):
         if len(tokens.input_ids) <= longest:
             weights = np.full(len(tokens.input_ids), LABEL_WEIGHT if row.label else 1.0, np.float32)
-            weights[: tokens.prompt_length] = prompt_weight
+            weights[: tokens.prompt_length] = 0.0
             weighted.append(WeightedTokens(np.array(tokens.input_ids, np.int16), weights))
     return weighted
 
@@ -118,33 +112,3 @@ def batch_rows(
             if len(waiting[width]) == tokens // width:
                 yield waiting[width]
                 waiting[width] = []
-
-
-def learn_tokenizer(rows: list[Row], random: Random) -> PreTrainedTokenizerFast:
-    """Trains the embedded base's tokenizer on a sample of rows."""
-    sample = random.sample(rows, min(len(rows), 60_000))
-    labels = sorted({label for task in TASKS.values() for label in task.labels or ()})
-    return train_tokenizer([row.prompt + row.completion for row in sample], words=labels)
-
-
-def train_tokenizer(texts: Iterable[str], *, words: Iterable[str], size: int = 4096) -> PreTrainedTokenizerFast:
-    """Trains a byte-level BPE tokenizer of `size` tokens. `words` (labels) are one token behind a space, as in " yes".
-
-    Digits stand alone, so that years and counts are copied digit by digit; every byte has a token, so that no name in
-    any script is unknown. There is no beginning token: a prompt tokenises the same alone and before its completion.
-    """
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        special_tokens=[PAD, END],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    # A label that the merges split would lose its single token: its word is shown often enough to be merged whole.
-    labels = [f": {word}" for word in words] * 20_000
-    tokenizer.train_from_iterator([*texts, *labels], trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, padding_side="left")

@@ -1,17 +1,14 @@
-"""Pre-training of a small base that plans, judges and copies names, on a CPU: the embedded one, a 6 M-parameter Llama,
-or, with `base: minilm`, the pre-trained MiniLM as a prefix language model (`revelator.prefix_lm`).
+"""Pre-training of a small base that plans, judges and copies names, on a CPU: the pre-trained MiniLM as a prefix
+language model (`revelator.prefix_lm`).
 
-With another `base` it goes on from a base that is there, as a run of its own: its learning rate rises and falls anew.
-With a `rate` of 0.25 the loss stood at 0.81 after 180 steps, at the full rate at 0.97.
+With another `base` than `minilm` it goes on from a base of this kind, as a run of its own: its learning rate rises and
+falls anew.
 
-Design notes, each with its number (2 cores at 2.5 GHz, AVX-512, no bf16 units):
-* fp32 under torch.compile: 4,255 tokens/s against 2,194 eager and 869 in bf16 autocast (one run, beside
-  other work). Shapes are fixed to a few widths, one compiled graph each.
+Design notes, each with its number:
 * On a core with AVX512-BF16, `precision: bf16`: passes under bf16 autocast over the fp32 weights, 0.43 s of processor
   time for the loss of 2,880 positions of MiniLM against 0.74 s in fp32 (one thread).
 * Muon (fp32) on the matrices, AdamW on embeddings and norms. MiniLM's word and position embeddings stay as they are.
-* A prefix language model predicts completions alone, so only their positions pass the output layer (30,522 words). Its
-  loss is not compiled: the number of those positions changes from batch to batch.
+* Completions alone are predicted, so only their positions pass the output layer (30,522 words).
 * Rows are prompt + completion of the instruction sets (entity names substituted by the set's builder, so that structure
   and not names is learnt).
 * The learning rate warms up for 2 % and falls linearly to 5 %; progress is the larger of
@@ -24,7 +21,7 @@ from __future__ import annotations
 import platform
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,11 +32,12 @@ import numpy as np
 import torch
 import transformers
 from rich.console import Console
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from revelator.artifact import TRAINING, digest_base, explain_full_disk, find_base, list_learned_tasks
+from revelator.errors import ArtifactError
 from revelator.files import sha256_file, staged_folder, write_json
-from revelator.prefix_lm.model import PrefixLMForCausalLM, load_minilm_tokenizer, start_from_minilm
+from revelator.prefix_lm.model import PrefixLMConfig, PrefixLMForCausalLM, load_minilm_tokenizer, start_from_minilm
 from revelator.rows import MANIFEST, Row, read_split, verify_set
 from revelator.tasks import TASKS
 from training.checkpoints import (
@@ -54,12 +52,10 @@ from training.checkpoints import (
 )
 from training.config import PretrainConfig
 from training.mixture import (
-    CLOSE_WIDTHS,
     WIDTHS,
     WeightedTokens,
     batch_rows,
     draw_rows,
-    learn_tokenizer,
     mix_rows,
 )
 
@@ -73,7 +69,7 @@ def train(config: PretrainConfig, *, resume: bool) -> dict:
     """The whole stage. Returns `base` (its folder), `steps`, `tokens` and `exact`, the scores of dev rows by task."""
     assert config.sets and config.out
     transformers.logging.disable_progress_bar()
-    base = find_base(config.base) if config.base and not config.starts_from_minilm else None
+    base = None if config.starts_from_minilm else find_base(config.base)
     manifests = [verify_set(folder) for folder in config.sets]
     identity = identify_run(
         config,
@@ -93,23 +89,22 @@ def train(config: PretrainConfig, *, resume: bool) -> dict:
 
 
 def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: Path | None, dev: list[Row]) -> dict:
-    """Pre-trains from `checkpoint`, `base` or nothing; the base so far is at `out` whenever a checkpoint is written.
+    """Pre-trains from `checkpoint`, `base` or MiniLM; the base so far is at `out` whenever a checkpoint is written.
     `dev` is what it is scored on."""
     torch.manual_seed(config.seed)
     random = Random(config.seed)
     sets = draw_rows(config.sets, config.shares, config.rows, random)
     Random(1).shuffle(dev)
-    tokenizer = _prepare_tokenizer(config, base, checkpoint, [row for rows in sets for row in rows])
+    tokenizer = _prepare_tokenizer(config, base, checkpoint)
     rows = mix_rows(sets, tokenizer, shares=config.shares, total=config.rows, random=random, warn=console.print)
     mean = np.mean([len(row.tokens) for row in rows])
     console.print(
         f"{sum(map(len, sets)):,} training and {len(dev):,} dev rows; mixture {len(rows):,}, {mean:.0f} tokens"
     )
     del sets  # gigabytes, which the steps do not need
-    model = _start_model(config, base, tokenizer)
+    model = load_prefix_lm(base) if base else start_from_minilm(tokenizer)
     trained = Trained(model, make_optimizers(model))
-    widths = CLOSE_WIDTHS if isinstance(model, PrefixLMForCausalLM) else WIDTHS
-    stream = batch_rows(rows, widths, config.batch_tokens, random)
+    stream = batch_rows(rows, WIDTHS, config.batch_tokens, random)
     if checkpoint:
         console.print(f"going on from {checkpoint}", highlight=False, soft_wrap=True)
         trained.load(checkpoint)
@@ -133,15 +128,13 @@ def _run_steps(
     config: PretrainConfig, trained: Trained, stream: Iterable[list[WeightedTokens]], pad: int
 ) -> Iterable[bool]:
     """Takes one optimizer step after another to the end of the run; yields whether a checkpoint is due."""
-    reads_both_ways = isinstance(trained.model, PrefixLMForCausalLM)
-    compute_loss = compute_completion_loss if reads_both_ways else torch.compile(compute_weighted_loss)
     begun, saved, smooth = time.monotonic() - trained.seconds, trained.seconds, None
     for batch in stream:
         progress = max(trained.step / config.steps, trained.seconds / 60 / config.minutes)
         if progress >= 1:
             return
         with torch.autocast("cpu", torch.bfloat16, enabled=config.precision == "bf16"):
-            loss = compute_loss(trained.model, *collate(batch, pad, CLOSE_WIDTHS if reads_both_ways else WIDTHS))
+            loss = compute_completion_loss(trained.model, *collate(batch, pad))
         trained.update(loss, config.rate * schedule_rate(max(progress, 1e-3)))
         trained.step, trained.tokens = trained.step + 1, trained.tokens + sum(len(row.tokens) for row in batch)
         trained.seconds = time.monotonic() - begun
@@ -156,32 +149,25 @@ def _run_steps(
         yield is_due
 
 
-def _prepare_tokenizer(
-    config: PretrainConfig, base: Path | None, checkpoint: Path | None, rows: list[Row]
-) -> PreTrainedTokenizerFast:
-    """The tokenizer of the checkpoint, of `base` or of MiniLM, else one that is learnt from the rows."""
+def _prepare_tokenizer(config: PretrainConfig, base: Path | None, checkpoint: Path | None) -> PreTrainedTokenizerFast:
+    """The tokenizer of the checkpoint, of `base` or of MiniLM."""
     folder = config.work / TOKENIZER
     if checkpoint is None:
         shutil.rmtree(folder, ignore_errors=True)
-        if config.starts_from_minilm:
-            own = load_minilm_tokenizer()
-        elif base:
-            own = PreTrainedTokenizerFast.from_pretrained(base)
-        else:
-            own = learn_tokenizer(rows, Random(config.seed))
+        own = PreTrainedTokenizerFast.from_pretrained(base) if base else load_minilm_tokenizer()
         own.save_pretrained(folder)
     return PreTrainedTokenizerFast.from_pretrained(folder)
 
 
-def _start_model(config: PretrainConfig, base: Path | None, tokenizer: PreTrainedTokenizerFast) -> Any:
-    """The model that the run begins with, in fp32."""
-    if config.starts_from_minilm:
-        return start_from_minilm(tokenizer)
-    if not base:
-        return make_small_llama(tokenizer)
-    return AutoModelForCausalLM.from_pretrained(
-        base, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
-    )
+def load_prefix_lm(base: Path) -> PrefixLMForCausalLM:
+    """Loads a base in fp32. Raises ArtifactError when it is no prefix language model."""
+    if not isinstance(AutoConfig.from_pretrained(base), PrefixLMConfig):
+        raise ArtifactError(
+            "pre-training goes on from a prefix language model, and this base is none",
+            where=str(base),
+            hint="give `minilm`, `mini`, or a base that `revelator train pretrain` made",
+        )
+    return PrefixLMForCausalLM.from_pretrained(base, dtype=torch.float32, use_safetensors=True)
 
 
 def _describe(config: PretrainConfig, trained: Trained, base: Path | None) -> dict[str, Any]:
@@ -203,7 +189,7 @@ class Trained:
     """What a checkpoint holds: all that a killed run needs to continue, except the order of rows, which the seed
     gives."""
 
-    model: Any  # a Llama or a prefix language model
+    model: PrefixLMForCausalLM
     steppers: list[torch.optim.Optimizer]
     step: int = 0
     tokens: int = 0
@@ -231,28 +217,9 @@ class Trained:
             stepper.zero_grad(set_to_none=True)
 
 
-def make_small_llama(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """Makes a Llama of width 256, 6 layers, 8 heads, tied embeddings: 5.9 M parameters, 11.8 MB in bf16."""
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=4096,
-            hidden_size=256,
-            intermediate_size=704,
-            num_hidden_layers=6,
-            num_attention_heads=8,
-            num_key_value_heads=8,
-            max_position_embeddings=2048,
-            tie_word_embeddings=True,
-            bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-    )
-
-
-def collate(rows: list[WeightedTokens], pad: int, widths: Sequence[int] = WIDTHS) -> tuple[torch.Tensor, torch.Tensor]:
+def collate(rows: list[WeightedTokens], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Pads tokens and weights, (batch, width) each, on the right to the narrowest width that fits."""
-    width = next(w for w in widths if max(len(r.tokens) for r in rows) <= w)
+    width = next(w for w in WIDTHS if max(len(r.tokens) for r in rows) <= w)
     tokens = np.full((len(rows), width), pad, np.int64)
     weights = np.zeros((len(rows), width), np.float32)
     for i, row in enumerate(rows):
@@ -261,18 +228,9 @@ def collate(rows: list[WeightedTokens], pad: int, widths: Sequence[int] = WIDTHS
     return torch.from_numpy(tokens), torch.from_numpy(weights)
 
 
-def compute_weighted_loss(model: LlamaForCausalLM, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Computes the weighted mean cross-entropy of the next token. Padding is on the right, so causal masking is
-    enough."""
-    logits = model(input_ids=tokens[:, :-1]).logits.float()
-    losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
-    weighted = weights[:, 1:].flatten()
-    return (losses * weighted).sum() / weighted.sum()
-
-
 def compute_completion_loss(model: PrefixLMForCausalLM, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """`compute_weighted_loss` of a prefix language model, over the tokens that have a weight. No completion sees
-    padding."""
+    """Computes the weighted mean cross-entropy of the tokens that have a weight. Padding is on the right, and no
+    completion sees it."""
     learnt = weights[:, 1:] > 0
     hidden = model.encode(tokens[:, :-1], use_cache=False).last_hidden_state[learnt]
     logits, gold, weighted = model.project(hidden).float(), tokens[:, 1:][learnt], weights[:, 1:][learnt]

@@ -66,7 +66,7 @@ def grade(
       revelator model grade --set runs/demo/sets/world
       revelator model grade 3 --split test --limit 500 --json
       revelator model grade runs/adapters/mine --set runs/mine/set --limit 0
-      revelator model grade base --base tiny --set runs/musique/set --source musique --decoding free
+      revelator model grade base --base mini --set runs/musique/set --source musique --decoding free
     """
     named = find_adapter(adapter, home, name, tracking_uri)
     folders = [_find_set(None, named.tags)] if not set_folders else [_find_set(each, {}) for each in set_folders]

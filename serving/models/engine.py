@@ -55,7 +55,7 @@ def never_cancelled() -> bool:
 
 
 class Engine:
-    """A base, by folder, Hub id, `mini` or `tiny`, and an adapter folder. Not safe for threads: one caller at a time.
+    """A base, by folder, Hub id or `mini`, and an adapter folder. Not safe for threads: one caller at a time.
 
     `cancelled` is asked before each pass over prompts and after each token, by what runs the model: once it says yes,
     the work ends with Cancelled.

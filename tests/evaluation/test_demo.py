@@ -58,7 +58,7 @@ def test_the_demo_ends_with_a_table_and_a_page_of_commands(served: Any, tmp_path
 
 
 def test_every_command_that_the_demo_types_exists_with_its_options() -> None:
-    for step in list_steps(Path("runs/x"), "tiny", 2000):
+    for step in list_steps(Path("runs/x"), "mini", 2000):
         words = [word for word in step.arguments if not word.startswith("-")]
         depth = 1 if words[0] in ("train", "serve", "ask") else 2
         shown = CliRunner().invoke(revelator, [*words[:depth], "--help"]).output

@@ -172,7 +172,7 @@ def test_models_and_tokenizers_load_without_code_of_others_and_weights_from_safe
 def test_an_adapter_whose_weights_are_a_pickle_is_refused(tmp_path: Path) -> None:
     (tmp_path / "adapter_model.bin").write_bytes(b"\x80\x04")
     (tmp_path / "adapter_config.json").write_text("{}")
-    write_manifest(tmp_path, base_name="tiny", base_digest="0", data_digest="0", run_id="")
+    write_manifest(tmp_path, base_name="mini", base_digest="0", data_digest="0", run_id="")
     with pytest.raises(ArtifactError, match="safetensors only"):
         verify_files(tmp_path)
     assert ADAPTER_WEIGHTS not in json.loads((tmp_path / MANIFEST).read_text())["files"]

@@ -18,7 +18,6 @@ from transformers import AutoTokenizer
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from revelator import registry
-from revelator.artifact import find_base
 from revelator.config import read_config
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, Task
@@ -32,6 +31,7 @@ from serving.triton import control, repository
 from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer, read_ports
 from serving.triton.vllm_repository import EngineArguments, _read_rank, measure_longest
+from tests.causal import TINY
 from tests.serving.models.test_endpoint_revelator import PROMPTS
 from tests.serving.toy_model import write_adapter
 
@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = f"sqlite:///{home / 'mlflow.db'}"
     registry.connect(store, home)
     for seed in (1, 2):
-        registry.register_adapter(write_adapter(home / "adapters" / str(seed), find_base("tiny"), seed, share=0.02))
+        registry.register_adapter(write_adapter(home / "adapters" / str(seed), TINY, seed, share=0.02))
     return lay_out(home)
 
 
@@ -84,7 +84,7 @@ def models(folder: Path, vllm: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def test_the_repository_has_what_the_backend_reads(folder: Path) -> None:
-    base = find_base("tiny")
+    base = TINY
     config = text_format.Parse((folder / "config.pbtxt").read_text(), ModelConfig())
     assert config.backend == "vllm" and config.model_transaction_policy.decoupled and config.max_batch_size == 0
     assert [i.name for i in config.input if not i.optional] == ["text_input"]
@@ -155,7 +155,7 @@ def test_places_of_our_own_engine_are_refused_for_vllm(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("positions", [1024, 32_768])
 def test_the_longest_sequence_follows_from_the_tasks_and_not_from_the_bases_context(positions: int) -> None:
-    longest = measure_longest(AutoTokenizer.from_pretrained(find_base("tiny")), positions)
+    longest = measure_longest(AutoTokenizer.from_pretrained(TINY), positions)
     assert longest == 1024 if positions == 1024 else 1_500 < longest < 3_000
 
 
@@ -167,7 +167,7 @@ async def test_labels_are_those_of_the_engine_by_version(models: str, folder: Pa
     routed = [TASKS["route"].render(RouteInput(QUESTION))]
     async with TritonModels(models) as channel:
         for version in (1, 2):
-            engine = Engine(find_base("tiny"), folder / "adapters" / str(version), threads=1)
+            engine = Engine(TINY, folder / "adapters" / str(version), threads=1)
             client = VllmRevelator(channel, read_facts(folder / "1"), version)
             for task, prompts in (("relevance", judged), ("route", routed)):
                 expected = complete(engine, task, prompts)

@@ -20,7 +20,7 @@ def write_base(folder: Path) -> Path:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from revelator.tasks import TASKS
-    from training.mixture import train_tokenizer
+    from tests.causal import train_tokenizer
 
     torch.manual_seed(5)
     labels = sorted({label for task in TASKS.values() for label in task.labels or ()})

@@ -24,8 +24,8 @@ def test_each_shipped_configuration_loads_and_its_resolved_form_loads_again(path
 
 
 def test_those_that_the_documents_name_ship() -> None:
-    small = {"demo", "real", "tiny-cpu", "world", "logic", "select", "tiny-gpu", "grpo-tiny", "pretrain-tiny"}
-    assert {p.stem for p in SHIPPED} == small | {"pretrain-minilm", "reader"} | {path.stem for path in HUB_BASES}
+    small = {"demo", "real", "cpu", "world", "logic", "select", "gpu", "grpo", "pretrain", "reader"}
+    assert {p.stem for p in SHIPPED} == small | {path.stem for path in HUB_BASES}
     for path in HUB_BASES:
         assert f"`{path.stem}`" in (Path(__file__).parents[2] / "docs" / "training.md").read_text()
     assert find_config("demo") == CONFIGS / "demo.yaml"
@@ -59,7 +59,7 @@ def test_an_unknown_name_lists_what_ships() -> None:
 
 def test_options_replace_fields_and_none_leaves_them(tmp_path: Path) -> None:
     config = load_config(CONFIGS / "demo.yaml", steps=3, base=None)
-    assert (config.steps, config.base) == (3, "tiny")
+    assert (config.steps, config.base) == (3, "mini")
 
 
 @pytest.mark.parametrize(

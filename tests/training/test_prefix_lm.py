@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from revelator.artifact import verify_adapter
+from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_file
 from revelator.prefix_lm.model import load_minilm_tokenizer
 from revelator.rows import read_split
@@ -19,7 +20,7 @@ from tests.prefix_lm import make_model, write_prefix_base
 from training import pretrain, sft
 from training.config import FineTuneConfig, PretrainConfig
 from training.mixture import weigh_rows
-from training.pretrain import collate, compute_completion_loss, compute_weighted_loss
+from training.pretrain import collate, compute_completion_loss
 from training.tokens import tokenise
 
 
@@ -38,9 +39,12 @@ def test_nothing_of_a_prompt_is_predicted_and_only_what_is_predicted_is_projecte
     for row in rows:
         boundary = row.tokens.tolist().index(tokenizer.sep_token_id)
         assert not row.weights[: boundary + 1].any() and (row.weights[boundary + 2 :] > 0).all()
-    batch = collate(rows, tokenizer.pad_token_id)
+    tokens, weights = collate(rows, tokenizer.pad_token_id)
     with torch.no_grad():
-        torch.testing.assert_close(compute_completion_loss(model, *batch), compute_weighted_loss(model, *batch))
+        logits = model(input_ids=tokens[:, :-1]).logits.flatten(0, 1)
+        losses = torch.nn.functional.cross_entropy(logits, tokens[:, 1:].flatten(), reduction="none")
+        expected = (losses * weights[:, 1:].flatten()).sum() / weights[:, 1:].sum()
+        torch.testing.assert_close(compute_completion_loss(model, tokens, weights), expected)
 
 
 def test_lora_by_the_fine_tuning_stage_gives_an_adapter_that_the_engine_serves(
@@ -91,7 +95,17 @@ def test_a_base_is_made_from_minilm_and_a_run_that_is_resumed_ends_in_the_same(
         patch.setattr(pretrain, "save_base", stop_at_step_2)
         with pytest.raises(KeyboardInterrupt):
             pretrain.train(broken, resume=False)
+    with pytest.raises(ConfigError, match="rows: 30, now 31"):
+        pretrain.train(broken.model_copy(update={"rows": 31}), resume=True)
     assert pretrain.train(broken, resume=True) == straight | {"base": str(tmp_path / "resumed")}
     digests = {sha256_file(tmp_path / name / "model.safetensors") for name in ("straight", "resumed")}
     assert len(digests) == 1
     assert Engine(tmp_path / "resumed", threads=1).max_positions == 512
+
+
+def test_a_base_of_another_kind_is_refused(base: Path, set_folder: Path, tmp_path: Path) -> None:
+    common = {"stage": "pretrain", "sets": (set_folder,), "steps": 1, "shares": {"route": 1.0}}
+    config = PretrainConfig(**common, base=str(base), out=tmp_path / "out")
+    with pytest.raises(ArtifactError, match="this base is none"):
+        pretrain.train(config, resume=False)
+    assert not (tmp_path / "out").exists()

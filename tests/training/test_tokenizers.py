@@ -20,9 +20,9 @@ from transformers import (
 )
 from transformers.convert_slow_tokenizer import TikTokenConverter
 
-from revelator.artifact import EMBEDDED_BASES
 from revelator.tasks import TASKS
 from serving.models.engine import Engine
+from tests.causal import TINY
 from tests.training.toy import toy_rows
 from training.tokens import IGNORED, check_labels, find_first_token, tokenise
 
@@ -30,7 +30,7 @@ PUBLISHED = ("Qwen/Qwen2.5-0.5B", "meta-llama/Llama-3.2-1B")
 
 
 def own() -> PreTrainedTokenizerBase:
-    return AutoTokenizer.from_pretrained(EMBEDDED_BASES["tiny"])
+    return AutoTokenizer.from_pretrained(TINY)
 
 
 def published(name: str) -> PreTrainedTokenizerBase:

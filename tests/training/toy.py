@@ -28,7 +28,7 @@ from revelator.tasks import (
     Step,
     TranslateInput,
 )
-from training.mixture import train_tokenizer
+from tests.causal import train_tokenizer
 
 PEOPLE = ("Ama Oyelaran", "Tobias Lindqvist", "Mei Watanabe", "Rosa Quispe", "Ivo Marek", "Lena Haddad")
 PLACES = ("Port Velm", "Sarnath", "Little Quay", "Obra Vale", "North Tessel", "Kaldur")

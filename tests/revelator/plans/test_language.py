@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revelator.artifact import ADAPTER_WEIGHTS, EMBEDDED_BASES, digest_base, verify_adapter, write_manifest
+from revelator.artifact import ADAPTER_WEIGHTS, EMBEDDED_BASE, digest_base, verify_adapter, write_manifest
 from revelator.errors import ArtifactError
 from revelator.plans import language as languages
 from revelator.plans.grammar import Grammar, read_grammar_file
@@ -68,13 +68,13 @@ def test_each_translate_task_has_its_language_and_no_other_task_has_one():
 @pytest.mark.parametrize("name", EVERY)
 def test_an_adapter_is_refused_once_the_definition_of_any_language_changed(name, tmp_path, monkeypatch):
     (tmp_path / ADAPTER_WEIGHTS).write_text("weights")
-    digest = digest_base(EMBEDDED_BASES["tiny"])
-    write_manifest(tmp_path, base_name="tiny", base_digest=digest, data_digest="d" * 64, run_id="")
-    verify_adapter(tmp_path, EMBEDDED_BASES["tiny"])
+    digest = digest_base(EMBEDDED_BASE)
+    write_manifest(tmp_path, base_name="mini", base_digest=digest, data_digest="d" * 64, run_id="")
+    verify_adapter(tmp_path, EMBEDDED_BASE)
     changed = LANGUAGES[name].file
     monkeypatch.setattr(languages, "read_grammar_file", lambda file: read_grammar_file(file) + " " * (file == changed))
     with pytest.raises(ArtifactError, match="grammar: sha256"):
-        verify_adapter(tmp_path, EMBEDDED_BASES["tiny"])
+        verify_adapter(tmp_path, EMBEDDED_BASE)
 
 
 def test_a_comment_in_a_grammar_file_changes_no_hash(monkeypatch):

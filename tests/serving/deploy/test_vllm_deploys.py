@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 from revelator import registry
-from revelator.artifact import digest_base, find_base, write_manifest
+from revelator.artifact import digest_base, write_manifest
 from revelator.client import Client
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.tasks import TASKS, RouteInput
@@ -35,6 +35,7 @@ from serving.models.vllm_server import ReleasedAdapter, VllmServer
 from serving.triton.repository import Settings
 from serving.triton.serve import serve_home
 from serving.triton.server import read_ports
+from tests.causal import TINY
 from tests.served_base import serve_vllm
 from tests.serving.toy_model import write_adapter, write_base
 
@@ -52,13 +53,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     home = tmp_path_factory.mktemp("registry")
     store = f"sqlite:///{home / 'mlflow.db'}"
     registry.connect(store, home)
-    other, tiny = write_base(home / "base"), find_base("tiny")
+    other, tiny = write_base(home / "base"), TINY
     for seed, rank, base in ((1, 2, tiny), (2, 2, tiny), (3, 64, tiny), (4, 2, tiny), (5, 2, other)):
         adapter = write_adapter(home / str(seed), base, seed, rank, share=0.02)
         if seed == 4:
             settings = json.loads((adapter / "adapter_config.json").read_text())
             (adapter / "adapter_config.json").write_text(json.dumps(settings | {"use_dora": True}))
-            write_manifest(adapter, base_name="tiny", base_digest=digest_base(tiny), data_digest="4", run_id="")
+            write_manifest(adapter, base_name=str(TINY), base_digest=digest_base(tiny), data_digest="4", run_id="")
         registry.register_adapter(adapter)
     return store
 

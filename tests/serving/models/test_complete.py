@@ -10,6 +10,7 @@ from revelator.plans.language import BNF
 from revelator.tasks import TASKS, TranslateInput
 from serving.models.engine import Engine, GeneratedText
 from serving.models.local import BEAMS, complete
+from tests.causal import TINY
 from tests.serving.toy_model import write_base
 
 QUESTIONS = ["Who directed Tin Comet?", "Who wrote Lantern Row?", "Where was Ada Quill born?"]
@@ -82,7 +83,7 @@ def test_a_search_that_nobody_waits_for_ends_within_a_step(tmp_path_factory: pyt
 
 
 def test_a_short_prompt_has_its_room_beside_one_that_fills_the_model() -> None:
-    engine = Engine("tiny", threads=1)
+    engine = Engine(TINY, threads=1)
     long = PROMPTS[0] * (engine.max_positions // engine.count_tokens(PROMPTS)[0])
     assert engine.max_positions - 40 < engine.count_tokens([long])[0] < engine.max_positions
     alone, beside = (engine.generate(prompts, 0.0, 40)[0] for prompts in (PROMPTS[:1], [PROMPTS[0], long]))

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from revelator.artifact import find_base
 from revelator.errors import ConfigError
 from revelator.limits import Limits
 from revelator.plans import Atomic, art, check, logic, parse, render
@@ -27,6 +26,7 @@ from serving.models.decoding import Constraint, Vocabulary, add_noise, pick_best
 from serving.models.engine import Engine
 from serving.models.local import LocalRevelator, complete
 from serving.protocols import GenerateRequest, Reading
+from tests.causal import TINY
 from tests.serving.toy_model import write_base
 
 PIECES = [*'+*(){}"\\', " ", " +", " *", " (", " {", "}", ")", ' "', "x", "é"]
@@ -38,7 +38,7 @@ held = settings(suppress_health_check=list(HealthCheck), max_examples=30, derand
 
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
-    tokenizer = AutoTokenizer.from_pretrained(find_base("tiny"))
+    tokenizer = AutoTokenizer.from_pretrained(TINY)
     return Vocabulary(tokenizer, len(tokenizer))
 
 
@@ -278,7 +278,7 @@ def test_a_trained_plan_is_one_that_the_decoder_can_write(vocabulary: Vocabulary
         assert check(parse(text)) == ()
         matcher = vocabulary.make_matcher(make_plan_grammar())
         assert matcher.consume_tokens(vocabulary.tokens.tokenize_str(f" {text}")) and matcher.is_accepting()
-    assert "Founder" in read_function_words() and Path(find_base("tiny")).is_dir()
+    assert "Founder" in read_function_words() and Path(TINY).is_dir()
 
 
 class _Empty:

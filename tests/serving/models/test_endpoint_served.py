@@ -9,22 +9,23 @@ from pathlib import Path
 import pytest
 
 from data_gen.world.generate import QUESTIONS, generate
-from revelator.artifact import find_base, list_learned_tasks
+from revelator.artifact import list_learned_tasks
 from revelator.plans import logic
 from revelator.tasks import TASKS, TRANSLATE_LOGIC, Task, TranslateInput
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.engine import Engine
 from serving.models.local import complete
 from serving.models.vllm_server import VllmServer
+from tests.causal import TINY
 from tests.serving.models.test_endpoint_revelator import PROMPTS
 from tests.serving.toy_model import write_adapter
 
-LEARNED = [TASKS[name] for name in sorted(list_learned_tasks(find_base("tiny")))]
+LEARNED = [TASKS[name] for name in sorted(list_learned_tasks(TINY))]
 
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine(find_base("tiny"), threads=1)
+    return Engine(TINY, threads=1)
 
 
 def planner(url: str, model: str, **settings: str) -> EndpointRevelator:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from revelator import promotions, registry
-from revelator.artifact import EMBEDDED_BASES
+from revelator.artifact import EMBEDDED_BASE
 from tests.training.toy import write_adapter, write_base
 
 
@@ -49,7 +49,7 @@ def test_a_version_on_an_embedded_base_plans_where_this_package_is_not_installed
     """Without `site`, Python does not read the file by which this checkout is installed among the other packages."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     registry.connect(None, tmp_path / "home")
-    number = registry.register_adapter(write_adapter(tmp_path / "adapter", EMBEDDED_BASES["tiny"]), "planner")
+    number = registry.register_adapter(write_adapter(tmp_path / "adapter", EMBEDDED_BASE), "planner")
     source = mlflow.artifacts.download_artifacts(f"models:/planner/{number}", dst_path=str(tmp_path / "elsewhere"))
     command = [sys.executable, "-I", "-S", "-c", PLAIN, sysconfig.get_path("purelib"), source]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)

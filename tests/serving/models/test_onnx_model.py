@@ -13,6 +13,7 @@ from serving.models import onnx_model
 from serving.models.engine import Engine
 from serving.models.onnx_model import OnnxModel
 from serving.models.transformers_model import TransformersModel
+from tests.causal import TINY
 from tests.serving.toy_model import write_base
 
 SIZES = {
@@ -102,7 +103,7 @@ def test_what_a_base_has_for_chats_changes_no_plan(tmp_path: Path) -> None:
 
 
 def test_the_embedded_base_plans_as_it_does_on_transformers() -> None:
-    ours, theirs = both("tiny")
+    ours, theirs = both(str(TINY))
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
     grammars = [make_plan_grammar()] * len(prompts)
     assert ours.generate(prompts, 0.0, 40, grammars) == theirs.generate(prompts, 0.0, 40, grammars)
