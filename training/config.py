@@ -53,7 +53,7 @@ class Evaluation(Strict):
 
     every: int = Field(100, ge=1)
     rows_per_task: int = Field(50, ge=1)
-    batch_size: int = Field(64, ge=1)
+    batch_size: int = Field(16, ge=1)
 
 
 class Settings(Strict):
