@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Questions that need two of three sources: a text index, a graph, and a web search; and a model that selects among them.
 #
-#   examples/blend.sh                 90 of the 450 questions; training takes some 20 minutes on one core
-#   SAMPLE=450 examples/blend.sh      all of them
+#   examples/blend.sh                 90 of the 592 questions; training takes some 20 minutes on one core
+#   SAMPLE=600 examples/blend.sh      all of them
 #
 # Each type of thing in the world belongs to one source, so each fact stands in one of them. The base learns from another
 # world to select sources. Every system is then asked with all sources, with one left out (AtomR, table 4), with one
@@ -16,7 +16,7 @@ BLEND=runs/blend SAMPLE=${SAMPLE:-90}
 [ -f $REVELATOR_WORLD/manifest.json ] || revelator data world --size 3000 --seed 71 --out $REVELATOR_WORLD
 [ -f runs/sets/blend/manifest.json ] || revelator data build data_gen/configs/select.yaml --out runs/sets/blend
 [ -f $BLEND/manifest.json ] ||
-  revelator data world --size 10000 --route complex --seed 23 --out runs/blend-world --blend $BLEND
+  revelator data world --size 24000 --route complex --seed 23 --out runs/blend-world --blend $BLEND
 [ -f $BLEND/adapter/manifest.json ] || revelator train select --set runs/sets/blend --out $BLEND/adapter
 for source in text web; do
   [ -f $BLEND/indexes/$source/manifest.json ] ||

@@ -3,15 +3,15 @@
 A question for training gets sources of its own, drawn by its id: how many, their names and kinds, which types of things
 each holds, and the words for that. A model that learns who to ask thus cannot go by names.
 
-`blend` divides a whole world among three sources, and finds the questions that two of them answer only together. Each
-document goes to the source of its type: to a text corpus, to a corpus that a web search finds, or, as triples, to a
-graph. A question of two steps whose documents lie in different sources needs both: the answer of the first step is the
-bridge to the second. BlendQA (Xin et al. 2024, section 4.1.2) merges two sub-questions of two sources in this way; here
-the plan of a world's question already has the two.
+`blend` divides a whole world among three sources, and finds the questions that no source answers alone. The document of
+a thing goes to the source of its type, and by chance to one or both of the others: to a text corpus, to a corpus that a
+web search finds, or, as triples, to a graph. A question of two steps that no source holds both of needs two: the answer
+of the first step is the bridge to the second. BlendQA (Xin et al. 2024, section 4.1.2) merges two sub-questions of two
+sources in this way; here the plan of a world's question already has the two.
 
 OUT/text.jsonl, OUT/web.jsonl   documents: id, title, text
 OUT/triples.tsv                 head, relation, tail
-OUT/questions.jsonl             question, answer, type (the pair of sources), plan; the format `blendqa`
+OUT/questions.jsonl             question, answer, sources of each step, type (all of them), plan; the format `blendqa`
 OUT/sources.yaml                the sources, with what each holds, for OUT/indexes/text, OUT/graph, and a web search
 OUT/manifest.json               counts and digests; written last
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
@@ -35,11 +35,14 @@ from revelator.errors import DataError
 from revelator.files import sha256_folder, staged_folder, write_json
 
 KINDS: list[Literal["graph", "text", "web"]] = ["graph", "text", "web"]
+PAIRS = ["-".join(pair) for pair in combinations(KINDS, 2)]
 Division = Sequence[tuple[AnnotatedSource, frozenset[str]]]  # sources, and the types of things that each holds
+Facts = Mapping[tuple[str, str], Collection[str]]  # titles of documents, by two things
 KIND = "blend"
 DRAWS = 50
 SEARCH = "http://127.0.0.1:8899/search"  # where examples/blend.sh serves the web's documents
-PER_PAIR = 150  # questions of a pair of sources; BlendQA has 132 to 163
+COPIES = (0.7, 0.2, 0.1)  # shares of things that one, two and three sources hold
+PER_TYPE = 150  # questions of a pair of sources, and of all three; BlendQA has 132 to 163 of a pair
 
 
 def list_types() -> list[str]:
@@ -93,44 +96,74 @@ def blend(world: Path, out: Path, *, force: bool = False) -> dict[str, Any]:
     """
     check_place(out, force, KIND)
     passages = list(_read_rows(world / "passages.jsonl"))
-    types = {row["title"]: row["type"] for row in passages}
     triples = [line.split("\t") for line in (world / "triples.tsv").read_text(encoding="utf-8").splitlines()]
-    facts: dict[str, set[str]] = defaultdict(set)  # what the graph says of each thing, where it has the thing
-    for head, _, tail in triples:
-        facts[head].add(tail)
+    stated = _index_facts(triples)
     questions = [AnnotatedQuestion.from_json(row) for row in _read_rows(world / QUESTIONS)]
-    chains = [(q, types[q.steps[0].title], types[q.steps[1].title]) for q in questions if _has_two_steps(q)]
-    drawn = [_divide(number) for number in range(DRAWS)]
-    places = max(drawn, key=lambda places: _count_fewest(places, chains))
-    asked: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for question, *both in chains:
-        pair = "-".join(sorted({places[one] for one in both}))
-        if len(asked[pair]) < PER_PAIR and "-" in pair and _is_in_graph(question, both, places, facts):
-            asked[pair].append(_describe_question(question, pair))
-    pairs = {pair: rows for pair, rows in sorted(asked.items()) if rows}
-    if len(pairs) < len(KINDS):
-        raise DataError(f"only {len(pairs)} of 3 pairs of sources have a question", hint="make a larger world (--size)")
+    chains = [question for question in questions if _has_two_steps(question)]
+    types = {row["title"]: row["type"] for row in passages}
+    drawn = (_Division(number, types) for number in range(DRAWS))
+    best, asked = max(((one, one.choose(chains, stated)) for one in drawn), key=lambda pair: _count_fewest(pair[1]))
+    if not _count_fewest(asked):
+        found = sum(pair in asked for pair in PAIRS)
+        raise DataError(f"only {found} of 3 pairs of sources have a question", hint="make a larger world (--size)")
     with staged_folder(out) as folder:
         for source in ("text", "web"):
-            _write_rows(folder / f"{source}.jsonl", [row for row in passages if places[row["type"]] == source])
-        lines = ["\t".join(triple) for triple in triples if places[types[triple[0]]] == "graph"]
+            _write_rows(folder / f"{source}.jsonl", [row for row in passages if source in best.holders[row["title"]]])
+        lines = ["\t".join(triple) for triple in triples if "graph" in best.holders[triple[0]]]
         (folder / "triples.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        _write_rows(folder / QUESTIONS, [row for rows in pairs.values() for row in rows])
-        (folder / "sources.yaml").write_text(_list_sources(places), encoding="utf-8")
+        _write_rows(folder / QUESTIONS, [row for _, rows in sorted(asked.items()) for row in rows[:PER_TYPE]])
+        (folder / "sources.yaml").write_text(_list_sources(best.places), encoding="utf-8")
         manifest = {
             "kind": KIND,
-            "documents": dict(Counter(places[row["type"]] for row in passages)),
-            "questions": {pair: len(rows) for pair, rows in pairs.items()},
+            "documents": dict(Counter(source for row in passages for source in best.holders[row["title"]])),
+            "sources of a document": dict(sorted(Counter(len(best.holders[row["title"]]) for row in passages).items())),
+            "questions": {type: len(rows[:PER_TYPE]) for type, rows in sorted(asked.items())},
             "files": sha256_folder(folder),
         }
         write_json(folder / "manifest.json", manifest)
     return manifest
 
 
-def _divide(number: int) -> dict[str, str]:
-    """The source of each type of thing, in the division of this number."""
-    parts = divide(random.Random(f"blend:{number}"), list_types(), len(KINDS))
-    return {name: source for source, part in zip(KINDS, parts, strict=True) for name in part}
+class _Division:
+    """The division of this number: `places`, the source of each type of thing, and `holders`, the sources that hold
+    what is said of a thing, by its title."""
+
+    def __init__(self, number: int, types: Mapping[str, str]) -> None:
+        parts = divide(random.Random(f"blend:{number}"), list_types(), len(KINDS))
+        self.places = {name: source for source, part in zip(KINDS, parts, strict=True) for name in part}
+        self.holders = {title: self._draw_holders(title, self.places[type]) for title, type in types.items()}
+
+    @staticmethod
+    def _draw_holders(title: str, home: str) -> frozenset[str]:
+        rng = random.Random(f"copies:{title}")
+        [count] = rng.choices(range(len(KINDS)), COPIES)
+        return frozenset([home, *rng.sample([source for source in KINDS if source != home], count)])
+
+    def choose(self, chains: Sequence[AnnotatedQuestion], stated: Facts) -> dict[str, list[dict[str, Any]]]:
+        """The questions that no source answers alone, by the sources that hold their steps."""
+        chosen = defaultdict(list)
+        for question in chains:
+            told = [[self._find_holders(stated[step.title, one]) for one in step.answers] for step in question.steps]
+            first, second = (frozenset[str]().union(*of_answers) for of_answers in told)
+            whole = [sorted(of_answers[0].intersection(*of_answers)) for of_answers in told]
+            if all(whole) and not first & second:
+                type = "-".join(sorted({*whole[0], *whole[1]}))
+                chosen[type].append(_describe_question(question, type, whole))
+        return chosen
+
+    def _find_holders(self, titles: Collection[str]) -> frozenset[str]:
+        return frozenset(source for title in titles for source in self.holders[title])
+
+
+def _index_facts(triples: Sequence[Sequence[str]]) -> Facts:
+    """The titles of the documents that state a fact, by the two things that it relates: "films directed" of a person
+    and "director" of the film are the same fact, and so are the years of a wedding in the documents of both."""
+    stated = defaultdict(set)
+    for head, relation, tail in triples:
+        for name in (head, relation.partition("[")[2].removesuffix("]")):
+            stated[name, tail].add(head)
+            stated[tail, name].add(head)
+    return stated
 
 
 def _has_two_steps(question: AnnotatedQuestion) -> bool:
@@ -138,20 +171,12 @@ def _has_two_steps(question: AnnotatedQuestion) -> bool:
     return question.route == "complex" and len(question.steps) == 2 and question.operation in ("", "none")
 
 
-def _count_fewest(places: dict[str, str], chains: Sequence[tuple[AnnotatedQuestion, str, str]]) -> int:
-    pairs = Counter(frozenset((places[one], places[other])) for _, one, other in chains)
-    return min(pairs[frozenset(pair)] for pair in combinations(KINDS, 2))
+def _count_fewest(asked: Mapping[str, Sequence[object]]) -> int:
+    """The questions of the pair of sources that has fewest."""
+    return min(len(asked.get(pair, ())) for pair in PAIRS)
 
 
-def _is_in_graph(
-    question: AnnotatedQuestion, types: Sequence[str], places: dict[str, str], facts: dict[str, set[str]]
-) -> bool:
-    """Whether the graph has the triples of the steps that are about its things: long documents leave some facts out."""
-    steps = zip(question.steps, types, strict=True)
-    return all(facts[step.title].issuperset(step.answers) for step, one in steps if places[one] == "graph")
-
-
-def _list_sources(places: dict[str, str]) -> str:
+def _list_sources(places: Mapping[str, str]) -> str:
     """The file of sources; what they hold is said in words that no question for training has."""
     held: dict[str, list[str]] = {
         source: [name for name, place in places.items() if place == source] for source in KINDS
@@ -167,12 +192,13 @@ def _list_sources(places: dict[str, str]) -> str:
     return yaml.safe_dump({"sources": sources}, sort_keys=False, allow_unicode=True)
 
 
-def _describe_question(question: AnnotatedQuestion, pair: str) -> dict[str, Any]:
+def _describe_question(question: AnnotatedQuestion, type: str, sources: list[list[str]]) -> dict[str, Any]:
     return {
         "id": question.id,
         "question": question.question,
         "answer": list(question.answers),
-        "type": pair,
+        "sources": sources,
+        "type": type,
         "plan": question.expression,
         "split": question.split,
     }

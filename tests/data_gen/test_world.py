@@ -13,9 +13,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from data_gen.questions import OPERATIONS, AnnotatedQuestion
+from data_gen.questions import OPERATIONS, AnnotatedQuestion, AnnotatedStep
 from data_gen.world.generate import generate
 from data_gen.world.graph import load_relations
+from data_gen.world.names import load_vocabulary
 from data_gen.world.sources import blend
 from data_gen.world.terms import AskedTerm, echo_wording
 from revelator.cli import revelator
@@ -438,30 +439,54 @@ def divided(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Path]:
     return World(folder / "world"), folder / "blend"
 
 
-def test_each_document_goes_to_one_source(divided: tuple[World, Path]) -> None:
-    world, folder = divided
-    told = {source: [json.loads(line) for line in (folder / f"{source}.jsonl").open()] for source in ("text", "web")}
-    heads = {line.split("\t")[0] for line in (folder / "triples.tsv").read_text(encoding="utf-8").splitlines()}
-    titles = {source: {row["title"] for row in rows} for source, rows in told.items()}
-    assert titles["text"] and titles["web"] and heads
-    assert not titles["text"] & titles["web"] and not heads & (titles["text"] | titles["web"])
-    assert titles["text"] | titles["web"] <= set(world.text)
+def read_documents(folder: Path) -> dict[str, dict[str, str]]:
+    """By source and title, what it says of a thing: a passage, or lines of triples."""
+    said: dict[str, dict[str, str]] = {source: {} for source in ("graph", "text", "web")}
+    for line in (folder / "triples.tsv").read_text(encoding="utf-8").splitlines():
+        head = line.split("\t")[0]
+        said["graph"][head] = f"{said['graph'].get(head, '')}\n{line}"
+    for source in ("text", "web"):
+        rows = map(json.loads, (folder / f"{source}.jsonl").read_text(encoding="utf-8").splitlines())
+        said[source] = {row["title"]: row["text"] for row in rows}
+    return said
 
 
-def test_a_question_needs_the_two_sources_that_it_names(divided: tuple[World, Path]) -> None:
+def test_a_thing_stands_in_one_two_or_three_sources_and_each_says_all_of_it(divided: tuple[World, Path]) -> None:
     world, folder = divided
-    steps = {question.id: question.steps for question in world.questions}
+    said = read_documents(folder)
+    holders = {title: [source for source in said if title in said[source]] for title in world.text}
+    assert set(Counter(map(len, holders.values()))) == {1, 2, 3}
+    assert all(said[source][title] == world.text[title] for source in ("text", "web") for title in said[source])
+    for (head, relation), tails in world.triples.items():
+        assert [f"\n{head}\t{relation}\t{tail}" in said["graph"].get(head, "") for tail in tails] == [
+            "graph" in holders[head]
+        ] * len(tails)
+
+
+def test_a_step_stands_in_the_sources_that_its_question_names_and_in_no_other(divided: tuple[World, Path]) -> None:
+    world, folder = divided
+    said, steps = read_documents(folder), {question.id: question.steps for question in world.questions}
+
+    def is_said(source: str, step: AnnotatedStep, answer: str) -> bool:
+        """Whether the document of one of the things of a step names both what it asks about and its answer."""
+        things = [title for title in (*world.text, answer) if title in step.question or title in (step.title, answer)]
+        texts = [f"{title} {said[source][title]}" for title in things if title in said[source]]
+        return any(has_words(text, step.title.partition(" (")[0]) and has_words(text, answer) for text in texts)
+
     rows = [json.loads(line) for line in (folder / "questions.jsonl").open()]
     assert Counter(row["type"] for row in rows) == json.loads((folder / "manifest.json").read_text())["questions"]
-    assert {row["type"] for row in rows} == {"graph-text", "graph-web", "text-web"}
-    places = {
-        line.split("\t")[0]: "graph" for line in (folder / "triples.tsv").read_text(encoding="utf-8").splitlines()
-    }
-    for source in ("text", "web"):
-        places |= {json.loads(line)["title"]: source for line in (folder / f"{source}.jsonl").open()}
+    assert {row["type"] for row in rows} == {"graph-text", "graph-web", "text-web", "graph-text-web"}
     for row in rows:
-        assert sorted(places[step.title] for step in steps[row["id"]]) == row["type"].split("-")
         assert row["answer"] == list(steps[row["id"]][-1].answers)
+        for step, named in zip(steps[row["id"]], row["sources"], strict=True):
+            assert named == [source for source in said if all(is_said(source, step, one) for one in step.answers)]
+        first, second = map(set, row["sources"])
+        assert first and second and not first & second
+        assert row["type"].split("-") == sorted(first | second)
+
+
+def has_words(text: str, words: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text) is not None
 
 
 def test_a_world_too_small_to_be_divided_is_refused(tmp_path: Path) -> None:
@@ -478,5 +503,6 @@ def test_the_sources_of_a_division_say_what_they_hold_in_words_that_no_training_
     there = yaml.safe_load((folder / "sources.yaml").read_text(encoding="utf-8"))["sources"]
     assert [source["name"] for source in there] == ["text", "graph", "web"]
     taught = {source.about for question in world.questions for source in question.sources}
-    for thing in (thing for source in there for thing in re.split(", | and ", source["about"])):
+    for thing in (words[-1] for words in load_vocabulary()["holdings"].values()):
+        assert sum(thing in source["about"] for source in there) == 1
         assert not any(thing in about for about in taught)
