@@ -9,7 +9,7 @@ import pytest
 
 from evaluation.harness.ablations import AblatedRevelator, check_ablation, keep_sources
 from evaluation.harness.config import AblationConfig, RunConfig
-from evaluation.harness.systems import choose_strategy, open_system, read_limits
+from evaluation.harness.systems import check_system, choose_strategy, open_system, read_limits
 from revelator.errors import ConfigError
 from revelator.limits import Limits
 from revelator.trace import Trace
@@ -17,6 +17,7 @@ from serving.executor.executor import Executor
 from serving.knowledge.sources import Sources, TextSource
 from serving.retrieval import Index
 from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
+from tests.chat_server import running, says
 from tests.serving.executor.world import Toy
 
 QUESTION = "Where was the writer of Belt born?"
@@ -98,6 +99,26 @@ def test_sources_are_left_out_by_name() -> None:
     assert [source.name for source in keep_sources(configured, ["news"]).all] == ["news"]
     with pytest.raises(ConfigError, match="no source graph"):
         keep_sources(configured, ["graph"])
+
+
+async def test_a_language_model_selects_the_sources_that_its_reply_names(
+    base: Path, index: Path, tmp_path: Path
+) -> None:
+    listed = [f"{{kind: text, name: {name}, index: {index}, about: {name} of films}}" for name in ("papers", "notes")]
+    (tmp_path / "sources.yaml").write_text(f"sources: [{', '.join(listed)}]")
+    with running() as server:
+        chosen = {"sources": str(tmp_path / "sources.yaml"), "generator": {"url": server.url, "model": "m"}}
+        here = config(index, "single", select="model").model_copy(update={"adapter": "base", "base": str(base)})
+        given = RunConfig.model_validate(here.model_dump() | chosen | {"limits": {"relevance_floor": 0}})
+        server.replies = [says("notes"), says('{"sentence": "It was Marlow Vint.", "answers": ["Marlow Vint"]}')]
+        check_system(given)
+        async with open_system(given) as ask:
+            trace = await ask("Who directed Lantern Row?")
+    [leaf] = [node for node in trace.nodes if node.kind == "atomic"]
+    assert (trace.answers, leaf.detail["selection"]) == (["Marlow Vint"], {"by": "model"})
+    assert [report["source"] for report in leaf.detail["sources"]] == ["notes"]
+    shown = server.requests[0]["messages"][-1]["content"]
+    assert "- papers (text) papers of films\n- notes (text) notes of films" in shown
 
 
 async def test_operators_are_those_that_were_chosen(index: Path) -> None:
