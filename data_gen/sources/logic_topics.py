@@ -19,7 +19,7 @@ from data_gen.leakage import normalise
 from data_gen.sources.files import read_objects
 from revelator.errors import DataError
 
-FEWEST = 300  # topics that a corpus must give
+FEWEST = 300  # topics that a corpus must give to train on
 TITLE_WORDS = 6
 SAID = 240  # characters of a sentence
 MARKS = re.compile(r"(?<!\s)\s+([,.;:?!)\]])")
@@ -49,7 +49,7 @@ class Topic:
     said: str
 
 
-def read_topics(path: Path) -> list[Topic]:
+def read_topics(path: Path, fewest: int = FEWEST) -> list[Topic]:
     """The topics of a corpus: JSON lines (gzip or not) with `title` and, if they have one, `text`; or a world's folder.
 
     Raises DataError for a file that cannot be read, a row without a title, and a corpus of too few topics.
@@ -62,8 +62,8 @@ def read_topics(path: Path) -> list[Topic]:
             raise DataError("not a document with a `title`", where=f"{path}, line {line}", hint=hint)
         for topic in _read_row(row):
             found.setdefault(normalise(topic.text), topic)
-    if len(found) < FEWEST:
-        raise DataError(f"only {len(found)} topics", where=str(path), hint=f"give a corpus with {FEWEST} or more")
+    if len(found) < fewest:
+        raise DataError(f"only {len(found)} topics", where=str(path), hint=f"give a corpus with {fewest} or more")
     return list(found.values())
 
 

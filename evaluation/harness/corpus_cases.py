@@ -86,7 +86,7 @@ def _draw_document(
 
 def _find_topics(path: Path, documents: Sequence[str]) -> tuple[dict[str, set[int]], list[set[str]]]:
     """The documents about each topic, and the topics of each document, by the topic's text."""
-    named = {normalise(topic.text): topic.text for topic in read_topics(path)}
+    named = {normalise(topic.text): topic.text for topic in read_topics(path, 1)}
     longest = max(len(phrase.split()) for phrase in named)
     found: dict[str, set[int]] = defaultdict(set)
     for place, text in enumerate(documents):
@@ -110,7 +110,11 @@ def _read_documents(path: Path) -> list[str]:
 
 
 def _say_document(row: Any, where: str) -> str:
-    title, text = (row.get(name) or "" for name in ("title", "text")) if isinstance(row, dict) else ("", "")
+    """Title and text; SciFact's documents have their sentences in `abstract`."""
+    given = row if isinstance(row, dict) else {}
+    title, text = given.get("title") or "", given.get("text") or given.get("abstract") or ""
+    if isinstance(text, list):
+        text = " ".join(map(str, text))
     if not isinstance(title, str) or not isinstance(text, str) or not f"{title}{text}".strip():
         raise DataError("not a document with title and text", where=where, hint='{"title": "…", "text": "…"} a line')
     return f"{title or text[:TITLE]}\n{text}"

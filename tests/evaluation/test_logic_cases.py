@@ -89,8 +89,19 @@ def test_documents_of_a_corpus_match_as_the_phrases_in_them_say(tmp_path: Path) 
             assert holds(case.query, stated) == (place in case.relevant)
     assert "documents about " in found.cases[0].question
     path.write_text(path.read_text().partition("\n")[0])
-    with pytest.raises(DataError, match="only 1 topics"):
+    with pytest.raises(DataError, match="no document is about several topics"):
         make_corpus_cases(path, 2, 1, (1, 2, 3))
+
+
+def test_the_abstracts_of_scifact_are_texts(tmp_path: Path) -> None:
+    path = write_corpus(tmp_path)
+    found = make_corpus_cases(path, 2, 1, (1, 2, 3))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    said = [
+        {"doc_id": str(n), "title": row["title"], "abstract": row["text"].split("\n")} for n, row in enumerate(rows)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in said))
+    assert make_corpus_cases(path, 2, 1, (1, 2, 3)) == found
 
 
 def write_beir(folder: Path) -> Path:
