@@ -21,7 +21,8 @@ from functools import cache
 from typing import Any
 
 from revelator.plans import trees
-from revelator.plans.bnf import replace_marks
+from revelator.plans.bnf import placeholders, replace_marks
+from revelator.plans.bnf import substitute as fill_in
 from revelator.plans.faults import Diagnostic, fault
 from revelator.plans.grammar import read_grammar_file, write_string
 
@@ -30,6 +31,10 @@ Path = tuple[str | int, ...]  # of a value inside the JSON form
 MAX_DEPTH = 32  # nodes from the root to the deepest leaf; the paper's trees have at most 4
 _BRACKETED = re.compile(r"\[(\d{1,4})\]")
 _REFERENCE = re.compile(r"(?<!\[)(\[{1,2})(\d{1,4})(\]{1,2})(?!\])")
+_STRING = r'"(?:[^"\\]|\\.)*+"'
+_SPELLED = re.compile(
+    rf"(Search|Relate|Filter)\((\[{_STRING}(?:, ?{_STRING})*+\]|{_STRING})(?:, ?(\^?)({_STRING}))?\)", re.DOTALL
+)
 
 
 class _Call:
@@ -449,3 +454,33 @@ def spell_call(call: Call) -> str:
         case Filter(entities, condition):
             arguments = [f"[{', '.join(map(write_string, entities))}]", write_string(condition)]
     return f"{type(call).__name__}({', '.join(arguments)})"
+
+
+def read_call(text: str) -> Call | None:
+    """Reads an operator as `spell_call` writes it, as the leaf of a plan may be; None for any other text."""
+    if not (match := _SPELLED.fullmatch(text)):
+        return None
+    name, first, inverse, second = match.groups()
+    kind = CALLS[name.lower()]
+    try:
+        values = [json.loads(part, strict=False) for part in (first, second) if part]
+        given = dict(zip((field.name for field in fields(kind)), values, strict=False))
+        return _read_call(kind, {**given, "inverse": True} if inverse else given, ())
+    except (_Refused, json.JSONDecodeError):
+        return None
+
+
+def fill(call: Call, values: Mapping[str, Sequence[str]]) -> Call:
+    """The operator of a leaf with the values of its placeholders; an entity that is a placeholder becomes all of its
+    values."""
+    joined = {name: ", ".join(found) for name, found in values.items()}
+    if isinstance(call, Search):
+        return Search(fill_in(call.name, joined), fill_in(call.descriptor, joined))
+    if isinstance(call, Relate):
+        return Relate(fill_in(call.head, joined), fill_in(call.to, joined), call.inverse)
+    entities: dict[str, None] = {}
+    for entity in call.entities:
+        names = placeholders(entity)
+        whole = names and entity == f"{{{names[0]}}}"
+        entities |= dict.fromkeys(values.get(names[0], ()) if whole else [fill_in(entity, joined)])
+    return Filter(tuple(entities), fill_in(call.condition, joined))

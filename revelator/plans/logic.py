@@ -285,6 +285,20 @@ def _faults(query: Query) -> Iterator[Diagnostic]:
             yield Diagnostic("tautology", "every document matches this query", *query.span, hint)
 
 
+def has_conditions(query: Query) -> bool:
+    """Whether a query joins several terms and can be run."""
+    return isinstance(query, And | Or) and len(terms(query)) > 1 and not check(query)
+
+
+def read_conditions(text: str) -> str:
+    """The canonical text of a query that joins several terms, as the leaf of a plan may be; "" for any other text."""
+    try:
+        query = parse(text)
+    except ExpressionError:
+        return ""
+    return render(query) if has_conditions(query) else ""
+
+
 def are_equivalent(one: Query, other: Query) -> bool:
     """Whether both queries hold for the same documents, whatever these say. False if their terms differ.
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+from revelator.plans import placeholders
+from revelator.plans.art import Filter, read_call
 from revelator.trace import Node
 
 MOST_STEPS = 1_000  # of the search for a leaf's choices: a few milliseconds
@@ -147,7 +149,11 @@ def wants_all(text: str, name: str) -> bool:
 
 @lru_cache(maxsize=128)  # a leaf may have many placeholders
 def _read_wording(text: str) -> tuple[frozenset[str], bool]:
-    """The placeholders that stand behind a word that takes a whole list, and whether the question is an aggregate."""
+    """The placeholders that stand behind a word that takes a whole list, or among the entities of a `Filter`, and
+    whether the question is an aggregate."""
+    if call := read_call(text):
+        listed = call.entities if isinstance(call, Filter) else ()
+        return frozenset(name for entity in listed for name in placeholders(entity)), False
     gathered = set()
     for match in _GATHERS.finditer(text):
         before = text[max(0, match.start() - LOOK_BACK) : match.start()]

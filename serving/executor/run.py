@@ -12,6 +12,8 @@ from functools import partial
 
 from revelator.limits import Limits
 from revelator.plans import Expression
+from revelator.plans.art import read_call, spell_call
+from revelator.plans.logic import read_conditions
 from revelator.tasks import Step
 from revelator.trace import Kind, Node, list_evidence
 from serving.executor.evidence import Models, answer_from_documents, answer_from_own_knowledge, copy_answer
@@ -21,6 +23,8 @@ from serving.executor.operations.wording import can_be_read, needs_judgement, sa
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 from serving.executor.source_answers import answer_from_sources
+from serving.executor.tree_answers import run_operator
+from serving.knowledge.operators import build_call_query
 from serving.knowledge.sources import Sources, take_turns
 from serving.pauses import offload
 from serving.protocols import GenerateRequest, Writing
@@ -61,13 +65,19 @@ class Run:
         """Answers a leaf: with its answer in the earlier trace, if it was asked there, else from the sources that the
         deployment names, or from documents.
 
-        A logical `query` is one for documents, and what it found is never reused.
+        A leaf that is an operator of a tree is run as one. A logical `query`, or a leaf that is one, finds the texts;
+        what a `query` found is never reused.
         """
-        earlier = None if query else self.earlier_nodes.get(node.asked or "")
+        asked = node.asked or node.question
+        earlier, call = None if query else self.earlier_nodes.get(asked), read_call(asked)
+        query = query or read_conditions(asked)
         if earlier:
             copy_answer(node, earlier, "reused_from")
-        elif self.leaf_sources and not query:
-            await answer_from_sources(self.models, self.leaf_sources, node, self.limits, self.recorder.report)
+        elif call and self.sources:
+            node.detail["call"] = spell_call(call)
+            await run_operator(self.models, self.sources, node, build_call_query(node.question, call), self.limits)
+        elif self.leaf_sources:
+            await answer_from_sources(self.models, self.leaf_sources, node, self.limits, self.recorder.report, query)
         else:
             await answer_from_documents(self.models, node, self.limits, self.recorder.report, query)
         if self.writing.own_knowledge and node.status == "unanswered":

@@ -18,6 +18,7 @@ from functools import partial
 from revelator.errors import Unavailable
 from revelator.limits import Limits
 from revelator.plans import Expression, bind, leaves, substitute
+from revelator.plans.art import fill, read_call, spell_call
 from revelator.plans.bnf import substituted_size
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose, wants_all
@@ -208,8 +209,19 @@ class PlanRun:
         calls = self.list_answered_calls(leaf)
         return (calls[0].node.asked if len(calls) == 1 else None) or self.leaves[leaf].text
 
+    def _spell(self, leaf: int, choice: Choice) -> str:
+        """The text of a leaf with the chosen values; an operator takes them into its arguments."""
+        text = self.leaves[leaf].text
+        if not (call := read_call(text)):
+            return substitute(text, choice.values)
+        values = {
+            name: self._gather_values(producer).answers if wants_all(text, name) else (choice.values[name],)
+            for name, producer in self._sources[leaf].items()
+        }
+        return spell_call(fill(call, values))
+
     async def _ask(self, leaf: int, node: Node, choice: Choice) -> EndedCall:
-        node.asked = substitute(self.leaves[leaf].text, choice.values)
+        node.asked = self._spell(leaf, choice)
         after = self._after
         if choice.inputs:
             node.inputs, after = dict(choice.inputs), tuple(choice.inputs.values())

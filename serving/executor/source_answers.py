@@ -41,8 +41,12 @@ from serving.knowledge.sources import Gathered, Sources
 SURE = 0.5  # P of an answer that the reader holds against a graph's list
 
 
-async def answer_from_sources(models: Models, sources: Sources, node: Node, limits: Limits, report: Report) -> None:
+async def answer_from_sources(
+    models: Models, sources: Sources, node: Node, limits: Limits, report: Report, logical: str | None = None
+) -> None:
     """Answers `node.asked` from all selected sources and fills the node, `detail["sources"]` among it.
+
+    A `logical` query takes the place of the question's words where texts are searched.
 
     Raises Unavailable where every source that was asked failed or was late.
     """
@@ -50,8 +54,11 @@ async def answer_from_sources(models: Models, sources: Sources, node: Node, limi
     query = build_leaf_query(node.question, asked, await _write_operator(models, sources, node, asked))
     if query.call:
         node.detail["call"] = spell_call(query.call)
-    if sources.settings.logic:
-        query = replace(query, logical=await _write_logical_query(models, node, asked))
+    if not logical and sources.settings.logic:
+        logical = await _write_logical_query(models, node, asked)
+    if logical:
+        node.detail["logic"] = logical
+        query = replace(query, logical=logical)
     gathered = await sources.gather(query, limits.documents)
     write_reports(node, gathered)
     node.documents = drop_copies(gathered.passages[0])
@@ -90,10 +97,7 @@ async def _write_operator(models: Models, sources: Sources, node: Node, asked: s
 async def _write_logical_query(models: Models, node: Node, asked: str) -> str:
     """The model's logical query for a leaf, if it joins several terms and can be run; else ""."""
     written = await _translate(models, node, TRANSLATE_LOGIC, asked)
-    if not isinstance(written, logic.And | logic.Or) or len(logic.terms(written)) < 2 or logic.check(written):
-        return ""
-    node.detail["logic"] = logic.render(written)
-    return logic.render(written)
+    return logic.render(written) if written and logic.has_conditions(written) else ""
 
 
 async def _translate(models: Models, node: Node, task: Task, asked: str) -> Any:

@@ -8,7 +8,7 @@ is asked for as it stands, and a graph for the one entity that it names.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from revelator.files import sha256_text
@@ -106,6 +106,11 @@ def build_query(node: Art, answers: Mapping[int, Sequence[str]], ids: Ids) -> Qu
             texts = tuple(_join(one, call.condition) for one in kept[:FAN_OUT])
             return Query(question, node.question, texts, call, kept, ids)
     return build_direct_query(question, node.question)
+
+
+def build_call_query(template: str, call: Call) -> Query:
+    """The query of an operator that is a leaf of a plan: its arguments are all that it asks."""
+    return replace(build_query(Art(" ".join(call.texts), call), {}, {}), template=template)
 
 
 def digest_query(query: Query) -> str:

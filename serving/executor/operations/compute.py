@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from revelator.plans.art import read_call
 from serving.executor.operations.arithmetic import add_up, asks_difference, count, count_meeting, subtract
 from serving.executor.operations.comparison import compare
 from serving.executor.operations.parts import Member, Merged, Part, measure_parts
@@ -58,6 +59,8 @@ def compute(question: str, parts: Sequence[Part]) -> Merged | None:
 def is_operation(text: str, several: bool) -> bool:
     """Whether a leaf's wording asks for an operation over the values of its placeholders, so that it is worth waiting
     for everything that came of them. `several`: it has more than one placeholder."""
+    if read_call(text):
+        return False
     if _COUNT.search(text) or selects(text):
         return True
     if not several and not re.search(r"\b(?:of|between|among) (?:the |these |all )?\{", text):

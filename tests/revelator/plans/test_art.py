@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import ExpressionError
+from revelator.plans import bnf
 from revelator.plans.art import (
     Art,
+    Call,
     Filter,
     Relate,
     Search,
     check,
     draw_tree,
     expand_reference,
+    fill,
     number_nodes,
     parse,
+    read_call,
     references,
     render,
     schema,
+    spell_call,
     substitute,
     to_json,
 )
@@ -84,6 +90,29 @@ def test_no_text_brings_down_reader_or_checker(tree: Art, text: str) -> None:
             parse(spoiled)
         except ExpressionError as error:
             assert error.hint and error.line >= 1 and "^" in error.excerpt
+
+
+@given(CALLS)
+def test_a_spelled_operator_is_read_as_itself_and_is_one_leaf_of_a_plan(call: Call) -> None:
+    written = replace(call, inverse=call.inverse or None) if isinstance(call, Relate) else call
+    assert read_call(spell_call(call)) == written
+    assert bnf.parse(bnf.quote(spell_call(call))) == bnf.Atomic(spell_call(call))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Who directed UHF?", "Search(UHF)", 'Search("UHF"', 'Relate("UHF")', 'Filter("a", "b")', 'Search("a", ^"b")'],
+)
+def test_any_other_text_is_no_operator(text: str) -> None:
+    assert read_call(text) is None
+
+
+def test_an_operator_takes_values_that_are_not_read_again_and_a_filter_each_of_a_list() -> None:
+    values = {"film": ["{name}"], "films": ["A", 'B "x"', "A"]}
+    assert fill(Relate("{film}", "by {name}"), values) == Relate("{name}", "by {name}")
+    assert fill(Filter(("{films}", "the {film}"), "of {films}"), values) == Filter(
+        ("A", 'B "x"', "the {name}"), 'of A, B "x", A'
+    )
 
 
 def test_the_papers_example_is_numbered_as_it_stands_there() -> None:

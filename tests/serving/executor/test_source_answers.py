@@ -46,7 +46,9 @@ def ask(tmp_path: Path, films: Path, web: Web) -> Ask:
     build_index([tmp_path / "passages.jsonl"], tmp_path / "papers")
     web.replies["/search"] = HITS
 
-    async def ask(world: Toy, question: str, settings: str = "", web_timeout: float = 20, **options: Any) -> Trace:
+    async def ask(
+        world: Toy, question: str, settings: str = "", web_timeout: float = 20, logical: bool = False, **options: Any
+    ) -> Trace:
         (tmp_path / "sources.yaml").write_text(
             f"{settings}\nsources:\n- {{kind: text, name: papers, index: papers}}\n"
             f"- {{kind: graph, name: films, folder: {films}}}\n"
@@ -54,7 +56,8 @@ def ask(tmp_path: Path, films: Path, web: Web) -> Ask:
         )
         sources = open_sources(tmp_path / "sources.yaml")
         world.outputs = {"translate_art": "{"} | dict(world.outputs)
-        trace = await Executor(world, world, world, sources=sources).run(question, **options)
+        executor = Executor(world, world, world, sources=sources, logical=world if logical else None)
+        trace = await executor.run(question, **options)
         await sources.close()
         assert world.asked == [], "the retriever alone is not asked"
         return Trace.from_json(json.loads(trace.to_text()))
@@ -282,3 +285,36 @@ def test_a_graph_is_asked_for_the_one_entity_that_a_leaf_names(
 ) -> None:
     query = build_leaf_query(template, asked)
     assert (query.texts, query.call, query.heads) == ((asked,), call, heads)
+
+
+async def test_a_leaf_is_a_search_a_logical_query_or_an_operator_as_the_plan_says(ask: Ask) -> None:
+    """The operators run as in a tree: `Relate` for each value, `Filter` for the whole list."""
+    plan = 'Relate("Ada Quill", ^"directed by") * Filter(["{films}"], "release year after 1988")'
+    trace = await ask(Toy(), "Which early films did Ada Quill direct?", plan=plan)
+    relate, kept = (node for node in trace.nodes if node.kind == "atomic")
+    assert relate.detail["call"] == 'Relate("Ada Quill", ^"directed by")'
+    assert kept.detail["call"] == kept.asked and kept.detail["call"].startswith('Filter(["')
+    assert set(kept.answers) < set(relate.answers) and trace.answers == kept.answers != []
+    conditions = '"film" AND NOT "Velm"'
+    node = find_leaf(await ask(Toy(), "Which film?", plan=conditions), conditions)
+    assert node.detail["logic"] == conditions
+    assert {passage.title for passage in node.documents if passage.id.startswith("papers:")} == {"Tin Comet"}
+
+
+async def test_an_operator_in_a_plan_is_read_by_its_prompt_and_takes_values_that_hold_quotes() -> None:
+    text = ToySource("text", says={"*": ['The "Tin" Comet and Lantern Row; one of them was directed by Ada Quill.']})
+    world = Toy({"Which film?": ['The "Tin" Comet', "Lantern Row"], 'The "Tin" Comet director': ["Ada Quill"]})
+    plan = 'Which film? * Relate("{film}", "director")'
+    trace = await Executor(world, world, world, sources=Sources([text])).run("Who?", plan=plan)
+    operators = [request.operator for request in world.requests if request.operator]
+    assert sorted(operators) == ['Relate("Lantern Row", "director")', 'Relate("The \\"Tin\\" Comet", "director")']
+    assert (trace.answers, trace.outcome) == (["Ada Quill"], "partial")
+
+
+async def test_a_forced_logical_query_asks_every_source(ask: Ask) -> None:
+    """The texts by the query, the graph and the web by the question."""
+    trace = await ask(Toy(), WHO, strategy="logic", plan='"film" AND NOT "Velm"', logical=True)
+    [node] = [node for node in trace.nodes if node.kind == "atomic"]
+    assert trace.answers == ["Ada Quill"]
+    assert list_outcomes(node) == {"papers": "passages", "films": "answered", "web": "passages"}
+    assert [passage.title for passage in node.documents if passage.id.startswith("papers:")] == ["Tin Comet"]
