@@ -154,7 +154,7 @@ async def _ask(source: Source, guard: Guard, query: Query, k: int) -> Asked:
     except DeadlineExceeded as failure:
         outcome, error = "late", str(failure)
     except RevelatorError as failure:
-        outcome, error = "failed", str(failure)
+        outcome, error = "failed", str(failure).partition("\n")[0]  # a report is one line, without the hint
     except Exception as failure:  # a source is left out whatever befalls it
         log.exception("source %s", source.name)
         outcome, error = "failed", f"{type(failure).__name__}: {failure}"
