@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -173,6 +174,7 @@ def run(path: Path, sources: Path, generator: str | None, model: str, documents:
     """
     from revelator.trace_view import print_trace
 
+    logging.getLogger("serving").setLevel(logging.CRITICAL)  # what failed is shown once, as an error or in the trace
     trace = asyncio.run(_answer(parse(_read(path)), sources, generator, model))
     if as_json:
         click.echo(json.dumps(trace.to_json(), ensure_ascii=False))
