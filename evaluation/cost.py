@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from evaluation.harness.folder import read_questions, read_run
+from evaluation.harness.run_metrics import measure_parts
 from revelator.errors import DataError
 from revelator.options import AS_JSON, FOLDER
-from revelator.tasks import TASKS
 from revelator.trace import Trace
 
 MONTH_HOURS = 730
@@ -55,15 +55,16 @@ def average_work(traces: Sequence[Trace], has_planner: bool = False) -> Demand:
     """`has_planner`: an endpoint did the revelator's tasks. Raises DataError where there is no trace."""
     if not traces:
         raise DataError("no question of this run has a trace", hint="ask with `traces: true`")
-    seconds = {"revelator": 0.0, "retriever": 0.0, "generator": 0.0}
-    tokens = {"tokens_in": 0, "tokens_out": 0}
-    for call in (call for trace in traces for node in trace.nodes for call in node.list_calls()):
-        task = call["task"]
-        service = "revelator" if task in TASKS else "retriever" if task.startswith("search") else "generator"
-        seconds[service] += call["ms"] / 1000
-        for name in tokens:
-            tokens[name] += call.get(name, 0) if service == "generator" or (has_planner and task in TASKS) else 0
-    return Demand(**{name: total / len(traces) for name, total in (seconds | tokens).items()})
+    parts = measure_parts(traces)
+    revelator = [parts["route"], parts["plan"], parts["relevance"]]
+    endpoints = [parts["reader"], *(revelator if has_planner else [])]
+    return Demand(
+        sum(part["seconds"] for part in revelator),
+        parts["search"]["seconds"],
+        parts["reader"]["seconds"],
+        sum(part["tokens_in"] for part in endpoints),
+        sum(part["tokens_out"] for part in endpoints),
+    )
 
 
 def size_deployment(

@@ -214,7 +214,7 @@ def report_comparison(runs: list[LoadedRun], folder: Path, as_json: bool) -> Non
 def build_comparison_table(runs: list[LoadedRun], title: str) -> Table:
     """A column for each run; of many runs a row for each, with its scores alone. A measure of fewer questions than a
     run has says of how many."""
-    from evaluation.harness.run_metrics import COSTS, SCORES
+    from evaluation.harness.run_metrics import COSTS, PARTS, SCORES
     from evaluation.report.page import format_interval
 
     def show(run: LoadedRun, name: str) -> str:
@@ -230,8 +230,19 @@ def build_comparison_table(runs: list[LoadedRun], title: str) -> Table:
     for name, label in measures.items():
         if any(name in run.figures for run in runs):
             rows.append([label, *(show(run, name) for run in runs)])
+    for part, label in PARTS.items() if not many else ():
+        if any(run.metrics.get("parts", {}).get(part, {}).get("calls") for run in runs):
+            rows.append([f"{label}: tokens in and out, seconds", *(_show_part(run, part) for run in runs)])
     head, *body = map(list, zip(*rows, strict=True)) if many else rows
     table = Table(*head, title=title, title_justify="left")
     for row in body:
         table.add_row(*row)
     return table
+
+
+def _show_part(run: LoadedRun, part: str) -> str:
+    """`2,310 + 12, 1.42 s (61 %)`, the share of the seconds of work."""
+    costs = run.metrics.get("parts", {}).get(part, {})
+    if not costs.get("calls"):
+        return "–"
+    return f"{costs['tokens_in']:,.0f} + {costs['tokens_out']:,.0f}, {costs['seconds']:.2f} s ({costs['share']:.0%})"

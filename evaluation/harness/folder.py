@@ -5,7 +5,8 @@ RUN/questions.jsonl  one object for each question (`QuestionRow`), appended when
 RUN/metrics.json     written last (`evaluation.harness.run_metrics`): a run without it is incomplete
 
 A figure is {n, value, low, high}: mean and 95 % bootstrap interval. metrics.json has `figures` by name; `groups`, the
-same by route, shape, hops, depth, negations and kind of question; `confusion`, counts of predicted routes by gold
+same by route, shape, hops, depth, negations and kind of question; `parts`, what each part of the system costs
+{calls, tokens_in, tokens_out, seconds, share}; `confusion`, counts of predicted routes by gold
 route; `coverage` by the limit that refuses answers [{floor, coverage, accuracy}]; `normaliser`, the rule of em, acc and
 f1; `questions_sha256`, the digest of the rows.
 
@@ -41,9 +42,10 @@ RUN, QUESTIONS, METRICS = "run.json", "questions.jsonl", "metrics.json"
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one question. `model_calls` counts prompts to the revelator, by task. `steps` counts sequential
-    rounds of retrieval and generation; parts that run in parallel are one round (HANRAG, section 5). `wall_s` is the
-    whole time of the question, `path_s` that of its longest chain of calls."""
+    """The cost of one question. `model_calls` counts prompts to the revelator, by task. `documents` counts the passages
+    that were read, each as often as it was. `steps` counts sequential rounds of retrieval and generation; parts that
+    run in parallel are one round (HANRAG, section 5). `wall_s` is the whole time of the question, `path_s` that of its
+    longest chain of calls."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -53,6 +55,7 @@ class Cost:
     steps: int = 0
     wall_s: float = 0.0
     path_s: float = 0.0
+    documents: int = 0
 
 
 NO_COST = Cost()

@@ -150,15 +150,16 @@ def count_cost(trace: Trace, *, sequential: bool = False, switched_off: Collecti
         count_rounds(trace, sequential=sequential),
         trace.wall_ms / 1000,
         trace.critical_path_ms / 1000,
+        sum(call.get("passages", 0) for node in trace.nodes for call in node.list_calls()),
     )
 
 
 def count_rounds(trace: Trace, *, sequential: bool = False) -> int:
     """Counts sequential rounds of retrieval and generation: the longest chain of leaves that searched or, without a
-    plan, with a logic plan or if `sequential`, every search."""
+    plan, with a logic plan or if `sequential`, every search, but those of one `round` of a baseline once."""
     searched = [node for node in trace.nodes if node.usage.retrievals]
     if sequential or not trace.plan or trace.plan_language == "logic":
-        return len(searched)
+        return len({node.detail.get("round", node.id) for node in searched})
     by_id = {node.id: node for node in trace.nodes}
     members: dict[str, list[str]] = {}
     for node in trace.nodes:

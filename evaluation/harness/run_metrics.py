@@ -14,6 +14,8 @@ import numpy as np
 from evaluation.harness.folder import FORMAT, METRICS, QUESTIONS, QuestionRow, Run, read_questions
 from evaluation.metrics.bootstrap import bootstrap
 from revelator.files import sha256_file, write_json
+from revelator.tasks import TASKS
+from revelator.trace import Trace
 
 ANSWERS = {"em": "exact match", "acc": "accuracy", "f1": "F1"}
 SCORES = ANSWERS | {
@@ -30,6 +32,7 @@ COSTS = {
     "generator_calls": "reader calls",
     "model_calls": "revelator prompts",
     "retrievals": "searches",
+    "documents": "documents read",
     "steps": "steps in a row",
     "wall_s": "seconds",
     "path_s": "seconds of the longest chain",
@@ -57,9 +60,29 @@ MEANINGS = {
     "generator_calls": "Calls of what reads passages and answers: the embedded reader or a language model.",
     "model_calls": "Prompts put to the revelator, or to a planner in its place, a document that it judges among them.",
     "retrievals": "Searches of an index or another source.",
+    "documents": "Passages that were read, each as often as it was.",
     "steps": "Rounds of searching and reading that wait for each other.",
     "wall_s": "From the question to the answer, with other questions in flight.",
     "path_s": "The longest chain of work that waits for each other.",
+}
+PARTS = {
+    "route": "route",
+    "plan": "plan, split, refine, end",
+    "relevance": "relevance",
+    "search": "search",
+    "reader": "reader, generator",
+}
+PART_COSTS = {
+    "calls": "calls",
+    "tokens_in": "tokens in",
+    "tokens_out": "tokens out",
+    "seconds": "seconds of work",
+    "share": "share of the work",
+}
+MEANINGS |= {
+    "calls": "Prompts, searches and readings.",
+    "seconds": "The time of these calls; some run side by side.",
+    "share": "The part's share of the seconds of work.",
 }
 GROUPS = ("gold_route", "shape", "hops", "depth", "terms", "negations", "kind")  # fields of a row
 GROUPED = ("em", "acc", "f1", "valid", "letters", "ndcg@10", "recall", "steps", "tokens_in")
@@ -84,18 +107,37 @@ def write_metrics(folder: Path, run: Run) -> dict[str, Any]:
 
 
 def measure_rows(rows: Sequence[QuestionRow]) -> dict[str, Any]:
-    """`figures`, `groups`, `confusion` and `coverage` of `evaluation.harness.folder`. A refused question scores 0,
-    and costs are means over the questions whose cost is known."""
+    """`figures`, `groups`, `parts`, `confusion` and `coverage` of `evaluation.harness.folder`. A refused question
+    scores 0, and costs are means over the questions whose cost is known."""
     table = _tabulate(rows)
+    traces = [row.trace if isinstance(row.trace, Trace) else Trace.from_json(row.trace) for row in rows if row.trace]
     pairs = [(row.gold_route, row.route) for row in rows if row.gold_route and row.route]
     return {
         "n": len(rows),
         "figures": _estimate_figures(table),
         "groups": {field.removeprefix("gold_"): _estimate_groups(rows, table, field) for field in GROUPS},
+        "parts": measure_parts(traces) if traces else {},
         "confusion": count_confusion(pairs),
         "coverage": {limit: found for limit in REFUSALS if (found := measure_coverage(rows, limit))},
         "errors": dict(Counter(row.error for row in rows if row.status == "error")),
     }
+
+
+def measure_parts(traces: Sequence[Trace]) -> dict[str, dict[str, float]]:
+    """The `PART_COSTS` of each part of a system, means of a question."""
+    found = {part: dict.fromkeys(PART_COSTS, 0.0) for part in PARTS}
+    for call in (call for trace in traces for node in trace.nodes for call in node.list_calls()):
+        task = call["task"]
+        name = (
+            "search" if task.startswith("search") else task if task in PARTS else "plan" if task in TASKS else "reader"
+        )
+        part = found[name]
+        part["calls"] += call["count"] / len(traces)
+        part["seconds"] += call["ms"] / 1000 / len(traces)
+        for tokens in ("tokens_in", "tokens_out"):
+            part[tokens] += call.get(tokens, 0) / len(traces)
+    whole = sum(part["seconds"] for part in found.values())
+    return {name: part | {"share": part["seconds"] / whole if whole else 0.0} for name, part in found.items()}
 
 
 def measure_row(row: QuestionRow, name: str) -> float | None:

@@ -12,7 +12,7 @@ from typing import Literal
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from evaluation.harness.run_metrics import COSTS, MEANINGS, SCORES
+from evaluation.harness.run_metrics import COSTS, MEANINGS, PART_COSTS, PARTS, SCORES
 from evaluation.report.cases import Case, find_most_different_cases, find_worst_cases
 from evaluation.report.charts import Chart, choose_charts, draw_legend_mark, select_charted_runs
 from evaluation.report.runs import Estimate, LoadedRun, choose_main_measure, compare_runs, conclude, group_by_benchmark
@@ -101,6 +101,8 @@ def _build_section(name: str, runs: list[LoadedRun], against: str | None) -> Sec
             note = f"The difference to {reference.name} on the same questions."
             pairs = [(run, reference) for run in others]
             tables.append(_build_difference_table(f"{title} against {reference.name}", note, pairs, measures))
+    if (parts := _build_part_table(runs)).rows:
+        tables.append(parts)
     if ablations:
         note = "The difference to the same system without its ablation, on the same questions."
         tables.append(_build_difference_table("Ablations", note, ablations, SCORES | COSTS))
@@ -187,6 +189,17 @@ def _build_table(title: str, note: str, runs: Sequence[LoadedRun], measures: Map
             best[name] = format_interval(choose(figures, key=lambda figure: figure["value"]), name).value
     rows = [(run.name, f"{len(run.rows):,}", [_build_cell(run, name, best) for name in measures]) for run in runs]
     return Table(title, note, measures, rows)
+
+
+def _build_part_table(runs: Sequence[LoadedRun]) -> Table:
+    """A row for each part of each run that was called."""
+    rows = []
+    for run in runs:
+        for part, costs in run.metrics.get("parts", {}).items():
+            if costs["calls"]:
+                cells = [Cell(f"{costs[name]:,.{2 if costs[name] < 10 else 0}f}") for name in PART_COSTS]
+                rows.append((f"{run.name}: {PARTS[part]}", f"{len(run.rows):,}", cells))
+    return Table("Cost by part", "Mean of a question, of the calls that its trace holds.", PART_COSTS, rows)
 
 
 def _build_cell(run: LoadedRun, measure: str, best: Mapping[str, str]) -> Cell:

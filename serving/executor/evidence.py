@@ -59,10 +59,11 @@ class Models:
                 lambda: chosen.search(query, k), lambda: _count_retry(node, "retriever")
             )
 
-    async def generate(self, node: Node, request: GenerateRequest, floor: float = 0.0) -> None:
-        """Writes the generator's reading into `node`. Without answers, or with a probability below `floor`, the node is
-        left unanswered, with the reason."""
+    async def generate(self, node: Node, request: GenerateRequest, floor: float = 0.0) -> Reading:
+        """Writes the generator's reading into `node`, and returns it. Without answers, or with a probability below
+        `floor`, the node is left unanswered, with the reason."""
         with _record_call(node, request.mode) as call:
+            call["passages"] = len(request.passages)
             reading = await self.reading_guard.call(
                 lambda: self.generator.answer(request), lambda: _count_retry(node, "generator")
             )
@@ -88,6 +89,7 @@ class Models:
             node.detail["unsupported"] = "answered without documents"
         elif request.mode == "read":
             await _name_document(node, reading, request.passages)
+        return reading
 
     async def complete(self, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0) -> list[str]:
         """Returns the outputs of one batched call; `node.detail` gets a label task's probabilities, a dict a prompt."""

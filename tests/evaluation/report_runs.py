@@ -19,6 +19,10 @@ PLANS = (
     "(Who wrote {0}? * Where was {{writer}} born? + Who runs {0}?) * Did {{place}} know {{head}}?",
     "Who made {0}? * Where is {{maker}} from? * Who leads {{land}}?",
 )
+CALLS = [
+    {"task": "search", "count": 1, "ms": 10.0},
+    {"task": "relevance", "count": 2, "ms": 30.0, "tokens_in": 1_500},
+]
 MACHINE = "a processor, 2 cores, 8 GiB, Linux"
 SYSTEMS = {"auto": 0.62, "naive RAG, k=5": 0.41, "direct": 0.18}
 
@@ -130,7 +134,7 @@ def _trace(question: str, plan: str, name: str) -> Trace:
             status="ok" if place % 2 else "failed",
             error=None if place % 2 else "no answer was found",
             usage=Usage(10, 2, 10, 1, 1),
-            detail={"kept": ["p1"]},
+            detail={"kept": ["p1"], "calls": CALLS},
         )
         for place, text in enumerate(texts, 1)
     ]

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from evaluation.cost import Demand, average_work, cost, size_deployment
+from evaluation.harness.run_metrics import measure_parts
 from revelator.errors import DataError
 from revelator.trace import Node, Trace
 
@@ -31,6 +32,12 @@ def test_the_work_of_a_question_is_the_mean_over_the_calls_of_traces() -> None:
         300,
         20,
     )  # two calls in two questions
+    parts = measure_parts([one, other])
+    assert parts["relevance"] == pytest.approx(
+        {"calls": 5, "tokens_in": 0, "tokens_out": 0, "seconds": 0.025, "share": 1 / 3}
+    )
+    assert (parts["search"]["calls"], parts["reader"]["tokens_in"], parts["plan"]["calls"]) == (2, 300, 0)
+    assert sum(part["share"] for part in parts.values()) == pytest.approx(1)
     with pytest.raises(DataError, match="no question of this run has a trace"):
         average_work([])
 

@@ -204,11 +204,13 @@ def test_the_page_says_at_the_top_what_follows_and_marks_the_best(made: Path, ru
     gap = format_interval(max(gaps, key=itemgetter("value")), "f1", sign=True)
     assert f"{gap.value} F1 {gap.interval}" in said and said in page[: page.index("<nav>")]
     [section] = build_report([auto, rag, direct], against="auto", command="", made="", version="").sections
-    quality, difference, cost, _ = section.tables
+    quality, difference, cost, _, parts = section.tables
     best = max((auto, rag, direct), key=lambda run: run.figures["f1"]["value"])
     assert [system for system, mark in _list_marks(quality, "f1") if mark == "best"] == [best.name]
     assert [system for system, mark in _list_marks(cost, "tokens_in") if mark == "best"] == ["direct"]
     assert {mark for _, mark in _list_marks(difference, "f1")} == {"worse"}
+    relevance = next(cells for system, _, cells in parts.rows if system == "auto: relevance")
+    assert [cell.value for cell in relevance][-1] == "0.75" and "direct" not in {row[0][:6] for row in parts.rows}
 
 
 def _list_marks(table: Table, measure: str) -> list[tuple[str, str]]:
