@@ -60,7 +60,8 @@ class GenerateRequest:
     text cites by their numbers. `write`: `question` is a whole prompt. The text of both is sentence and only answer;
     without a language model there is none.
 
-    `operator`: of `read`, the operator that the passages were found for, as a tree spells it.
+    `operator`: of `read`, the operator that the passages were found for, as a tree spells it. `logprobs`: the reading
+    is wanted with the log probabilities of its tokens.
     """
 
     mode: Literal["direct", "read", "merge", "rewrite", "compose", "write"]
@@ -68,6 +69,7 @@ class GenerateRequest:
     passages: tuple[Passage, ...] = ()
     steps: tuple[Step, ...] = ()
     operator: str = ""
+    logprobs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ class Reading:
     """Spans (several where the question asks for a list), the sentence in which they stand, and how they were found.
 
     `document` is the id of the passage that holds the spans, "" where the generator does not say; `probability` that
-    the passages answer the question, None where it has none; `reason` why there is no answer.
+    the passages answer the question, None where it has none; `reason` why there is no answer. `tokens` are those of
+    `revelator.language_model.Reply`, where they were wanted and an endpoint gives them.
     """
 
     sentence: str
@@ -86,6 +89,7 @@ class Reading:
     document: str = ""
     probability: float | None = None
     reason: str = ""
+    tokens: tuple[tuple[str, dict[str, float]], ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False)
@@ -93,7 +97,8 @@ class Reading:
     @classmethod
     def from_json(cls, text: str | bytes) -> Reading:
         value: dict[str, Any] = json.loads(text)
-        return cls(**{**value, "answers": tuple(value["answers"])})
+        tokens = tuple((token, likely) for token, likely in value["tokens"])
+        return cls(**{**value, "answers": tuple(value["answers"]), "tokens": tokens})
 
 
 class Found(list[Passage]):

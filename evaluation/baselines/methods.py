@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
-from importlib.resources import files
-from string import Template
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
+from evaluation.baselines.steps import ask_generator, merge_steps, prompt_model, search_and_read, to_step
+from evaluation.baselines.trajectories import run_rq_rag, run_self_rag
 from revelator.errors import DeadlineExceeded, PlanError
 from revelator.limits import Limits
 from revelator.plans import Atomic, Expression, bind, check, leaves, render, substitute
 from revelator.plans.bnf import unbrace_placeholders
-from revelator.tasks import TRANSLATE_BNF, Step
-from revelator.tasks.chat_prompts import quote_data
-from revelator.trace import Kind, Node, Passage, Trace, join_answers
+from revelator.tasks import TRANSLATE_BNF
+from revelator.trace import Passage, Trace, join_answers
 from serving.executor import routes
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
-from serving.protocols import GenerateRequest
+from serving.protocols import GenerateRequest, Writing
 
 FOLLOW_UP_PASSAGES = 3  # Self-Ask, of one follow-up question
 FOLLOW_UP = re.compile(r"follow[- ]?up\s*:\s*(.+)", re.IGNORECASE)
@@ -34,53 +33,13 @@ ROUND_PASSAGES = 5  # Iter-RetGen, of one round
 ROUNDS = 5  # as many as QCompiler gives it (appendix)
 
 
-async def search_and_read(run: Run, question: str, k: int, query: str | None = None) -> Node:
-    """Searches for `query` (the question itself if None) and reads the answer to `question` from `k` passages."""
-    node = run.open("atomic", question)
-    node.asked = question
-    with run.recorder.record(node):
-        node.documents = await run.models.search(node, query or question, k)
-        if passages := tuple({(p.title, p.text): p for p in node.documents}.values()):
-            await run.models.generate(node, GenerateRequest("read", question, passages=passages))
-        else:
-            node.status, node.error = "unanswered", "no document was found"
-    return node
-
-
-async def ask_generator(run: Run, kind: Kind, question: str, request: GenerateRequest) -> Node:
-    node = run.open(kind, question)
-    with run.recorder.record(node):
-        await run.models.generate(node, request)
-    return node
-
-
-async def prompt_model(run: Run, name: str, **values: object) -> str:
-    """Fills `prompts/NAME.txt` with values, as JSON, and returns what the language model writes."""
-    text = _read_prompt(name).substitute({key: quote_data(value) for key, value in values.items()})
-    return (await ask_generator(run, "refine", name, GenerateRequest("write", text))).sentence
-
-
-async def merge_steps(run: Run, question: str, steps: Sequence[Step]) -> Node:
-    """Lets the generator answer the question from sub-questions and their answers."""
-    return await ask_generator(run, "merge", question, GenerateRequest("merge", question, steps=tuple(steps)))
-
-
-def to_step(node: Node) -> Step:
-    return Step(node.asked or node.question, tuple(node.answers))
-
-
-@cache
-def _read_prompt(name: str) -> Template:
-    text = files("evaluation.baselines").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
-    return Template(text.rstrip())
-
-
-async def run_naive_rag(run: Run, k: int) -> None:
-    """Naive RAG (Lewis et al. 2020, arXiv 2005.11401): one search with the whole question, one reading of `k` passages.
+async def run_naive_rag(run: Run, k: int | None = None) -> None:
+    """Naive RAG (Lewis et al. 2020, arXiv 2005.11401): one search with the whole question, one reading of `k` passages
+    (`Limits.kept` if None).
 
     Differs: a search by our index and a reading by our generator, neither of them trained together.
     """
-    node = await search_and_read(run, run.question, k)
+    node = await search_and_read(run, run.question, k or run.limits.kept)
     run.answer(node.answers)
 
 
@@ -172,11 +131,14 @@ HANRAG_ROUTES = {
 
 async def run_hanrag(run: Run) -> None:
     """HANRAG (Sun et al. 2025, section 4): the same four routes and one-step reading as ours, but a complex question
-    goes through the loop of refine, retrieve and end instead of a compiled plan.
+    goes through the loop of refine, retrieve and end instead of a compiled plan. The generator merges the parts of a
+    compound question, and a step without a relevant document reads nothing.
 
     Differs: its tasks are answered by the revelator, one small model with our prompts, where the paper fine-tunes a
-    language model; and the loop ends at our limit of steps.
+    language model; the loop does not ask for its end before the first step, and ends at our limit of steps.
     """
+    run.writing = Writing(merge="generator")
+    run.limits = replace(run.limits, relevance_floor=run.limits.relevance_threshold)
     run.route = await routes.choose_route(run)
     await HANRAG_ROUTES.get(run.route, routes.answer_by_loop)(run)
 
@@ -226,11 +188,16 @@ class Baseline:
 
 BASELINES = {
     "direct": Baseline(routes.answer_direct, searches=False),  # closed book (Roberts et al. 2020)
+    "naive": Baseline(run_naive_rag, kept=5),
     "naive-5": Baseline(partial(run_naive_rag, k=5)),
     "naive-10": Baseline(partial(run_naive_rag, k=10)),
     "self-ask": Baseline(run_self_ask, writes=True),
     "ircot": Baseline(run_ircot, writes=True),
     "iter-retgen": Baseline(run_iter_retgen),
+    "self-rag": Baseline(run_self_rag, writes=True),
+    "rq-rag": Baseline(partial(run_rq_rag, select="ensemble"), writes=True),
+    "rq-rag-confidence": Baseline(partial(run_rq_rag, select="confidence"), writes=True),
+    "rq-rag-perplexity": Baseline(partial(run_rq_rag, select="perplexity"), writes=True),
     "adaptive-rag": Baseline(run_adaptive_rag, writes=True, revelator=True),
     "hanrag": Baseline(run_hanrag, revelator=True),
     "qcompiler": Baseline(run_qcompiler, revelator=True, compiles=True, kept=1),

@@ -6,13 +6,13 @@ reading can fail; with the gold passages of the whole question only the reader c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.config import AblationConfig
 from revelator.errors import ConfigError, InvalidRequest
 from revelator.limits import Limits
-from revelator.tasks import TASKS
+from revelator.tasks import TASKS, RouteInput
 from revelator.trace import Passage, Trace
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
@@ -23,12 +23,14 @@ from serving.protocols import Completion, GenerateRequest, Revelator
 
 AFFECTS = {  # strategies and baselines for which a switch changes anything
     "route": ("auto",),
+    "oracle": ("auto", "hanrag", "adaptive-rag"),
     "relevance": ("auto", "single", "compound", "compile", "logic", "iterate", "hanrag"),
     "end": ("auto", "compile", "iterate", "hanrag"),
     "refine": ("auto", "compile", "iterate", "hanrag"),
     "constraint": ("auto", "compile", "atomic", "logic", "qcompiler"),
     "deduplication": ("auto", "compound", "compile"),
-    "k": ("auto", "single", "compound", "compile", "logic", "iterate", "hanrag", "qcompiler"),
+    "k": ("auto", "single", "compound", "compile", "logic", "iterate", "hanrag", "qcompiler", "naive"),
+    "read_as": ("naive",),
     "sources": ("auto", "single", "compound", "compile", "atomic", "iterate"),
     "select": ("auto", "single", "compound", "compile", "atomic", "iterate"),
     "operators": ("logic", "logical ranking"),
@@ -38,26 +40,32 @@ SERVED = ("route",)  # what can be switched from outside a running server
 
 def check_ablation(ablation: AblationConfig, strategy: str, *, served: bool) -> None:
     """Raises ConfigError for a switch that changes nothing for this system, or that a running server does not have."""
-    for name in ablation.list_switches():
-        where = f"ablation.{name}"
-        if strategy not in AFFECTS[name]:
-            hint = f"it does for {', '.join(AFFECTS[name])}"
+    for name, value in ablation.list_switches().items():
+        where, affected = f"ablation.{name}", AFFECTS["oracle" if value == "oracle" else name]
+        if strategy not in affected:
+            hint = f"it does for {', '.join(affected)}"
             raise ConfigError(f"this switch changes nothing for {strategy}", where=where, hint=hint)
-        if served and name not in SERVED:
+        if served and (name not in SERVED or value == "oracle"):
             hint = "leave `url` out: in this process every part can be switched"
             raise ConfigError("a running server cannot be switched so from outside", where=where, hint=hint)
 
 
 class AblatedRevelator:
-    """A revelator that answers some tasks with a constant instead of asking the model."""
+    """A revelator that answers some tasks with a constant instead of asking the model, or a question's route with the
+    gold one (`golds`: the questions that are asked)."""
 
-    def __init__(self, revelator: Revelator, ablation: AblationConfig) -> None:
+    def __init__(self, revelator: Revelator, ablation: AblationConfig, golds: Iterable[AnnotatedQuestion] = ()) -> None:
         self.revelator = revelator
+        self.routes: dict[str, str] = {}
+        if ablation.route == "oracle":
+            self.routes = {TASKS["route"].render(RouteInput(gold.question)): gold.route for gold in golds}
         self.switched_off = frozenset(
             task for task in ("relevance", "end", "refine") if getattr(ablation, task) is False
         )
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        if task == "route" and self.routes:
+            return [Completion(self.routes[prompt], {self.routes[prompt]: 1.0}) for prompt in prompts]
         if task not in self.switched_off:
             return await self.revelator.complete(task, prompts, temperature=temperature)
         if task == "refine":

@@ -88,12 +88,13 @@ def describe_own(path: Path, columns: Mapping[str, str], sample: int | None = No
 
 
 class RankingConfig(Strict):
-    """Logical retrieval: `way` is how documents are ranked, `model` a sentence-transformers model. Of `itlr`'s
-    templates there are `per_template` cases; `terms` are how many terms their queries have, one number or several.
-    `labels` say which documents of a corpus match: those that hold the `phrase` of a term, or those that the revelator
-    (a `planner`, best) judges to be about it."""
+    """Logical retrieval: `way` is how documents are ranked, `model` a sentence-transformers model. `bright` searches
+    with what the language model `generator` writes when it reasons about the question (BRIGHT, Su et al. 2024). Of
+    `itlr`'s templates there are `per_template` cases; `terms` are how many terms their queries have, one number or
+    several. `labels` say which documents of a corpus match: those that hold the `phrase` of a term, or those that the
+    revelator (a `planner`, best) judges to be about it."""
 
-    way: Literal["plain", "logical", "random"] = "logical"
+    way: Literal["plain", "logical", "bright", "random"] = "logical"
     per_template: Count = 10
     terms: Annotated[tuple[Terms, ...], Field(min_length=1)] = (3,)
     labels: Literal["phrase", "model"] = "phrase"
@@ -135,20 +136,22 @@ class AblationConfig(Strict):
 
     * `relevance`: documents are read in their ranking, unjudged (HANRAG, table 6, as the next two).
     * `end`: the loop runs to its limit. `refine`: the loop searches with the question and what is known.
-    * `route`: every question is compiled. `constraint`: plans are written without a grammar.
-    * `deduplication`: equal leaves are asked separately.
-    * `k`: documents that a leaf reads (QCompiler, figure 3).
+    * `route`: every question is compiled (`false`), or goes its gold route (`oracle`; HANRAG, tables 3 to 5).
+    * `constraint`: plans are written without a grammar. `deduplication`: equal leaves are asked separately.
+    * `k`: documents that a leaf reads (QCompiler, figure 3). `read_as`: the folder of another run; plain retrieval
+      reads as many as that run read for the same question, at least one.
     * `sources`: the sources that are kept (AtomR, table 4). `select`: who selects among them. `operators`: those of
       logical queries (ITLR, table 2).
     """
 
-    route: Literal[False] | None = None
+    route: Literal[False, "oracle"] | None = None
     relevance: Literal[False] | None = None
     end: Literal[False] | None = None
     refine: Literal[False] | None = None
     constraint: Literal[False] | None = None
     deduplication: Literal[False] | None = None
     k: Annotated[int, Field(ge=1, le=10)] | None = None
+    read_as: FilePath | None = None
     sources: tuple[str, ...] | None = None
     select: Select | None = None
     operators: Operators | None = None
@@ -204,6 +207,8 @@ class RunConfig(Strict):
             raise ValueError(f"{' and '.join(RANKED)} are for a system that is a ranking, and a ranking for them")
         if ranking and ranking.labels == "model" and not (benchmark.format == "itlr" and benchmark.path):
             raise ValueError("labels: model is for itlr over a corpus (`path`); other documents have labels")
+        if ranking and ranking.way == "bright" and not self.generator:
+            raise ValueError("bright prompts a language model: name a generator")
         return self
 
 

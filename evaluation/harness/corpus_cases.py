@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,12 +24,15 @@ from data_gen.leakage import normalise
 from data_gen.sources.files import read_file_rows
 from data_gen.sources.logic_questions import Truth, draw_combinations, fill_template
 from data_gen.sources.logic_topics import read_topics
+from evaluation.baselines.steps import fill_prompt
+from evaluation.harness.folder import Cost
 from evaluation.harness.ranking import Case, LabelledCases, fill_templates
 from revelator.errors import DataError, InvalidRequest
 from revelator.files import sha256_file
 from revelator.plans.logic import Query, Term, holds, terms
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput, translate_task
-from serving.protocols import Revelator
+from serving.batching import gather_all
+from serving.protocols import GenerateRequest, Generator, Revelator
 
 FEWEST = 3  # documents about a topic
 LARGEST_SHARE = 0.1  # of the documents: what more of them are about is no topic
@@ -181,6 +185,23 @@ async def _translate_case(case: Case, revelator: Revelator) -> Case:
         if query := task.sound(output.text):
             return replace(case, query=query)
     return case
+
+
+async def reason_about_cases(cases: Sequence[Case], generator: Generator) -> list[Case]:
+    """The same cases with what a language model writes when it reasons about their questions."""
+    reasoned = []
+    for first in range(0, len(cases), BATCH):
+        batch = cases[first : first + BATCH]
+        reasoned += await gather_all([_reason_about_case(case, generator) for case in batch])
+    return reasoned
+
+
+async def _reason_about_case(case: Case, generator: Generator) -> Case:
+    began = time.perf_counter()
+    reading = await generator.answer(GenerateRequest("write", fill_prompt("bright", question=case.question)))
+    taken = time.perf_counter() - began
+    cost = Cost(reading.tokens_in, reading.tokens_out, generator_calls=1, wall_s=taken, path_s=taken)
+    return replace(case, reasoning=reading.sentence, cost=cost)
 
 
 async def judge_cases(cases: Sequence[Case], texts: Sequence[str], revelator: Revelator) -> list[Case]:

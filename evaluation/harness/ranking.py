@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from data_gen.world.documents import write_document
 from data_gen.world.graph import Entity, Fact, Graph, Relation, load_relations
 from data_gen.world.populate import populate
 from evaluation.harness.config import RankingConfig
-from evaluation.harness.folder import Cost, QuestionRow
+from evaluation.harness.folder import NO_COST, Cost, QuestionRow
 from evaluation.metrics.retrieval import ndcg
 from revelator.plans import logic
 from revelator.plans.logic import And, Not, Query, Term
@@ -41,7 +41,7 @@ class Case:
     """A query, and the question that a person would ask for it.
 
     `relevant` holds the positions of matching documents, `pool` the positions of all that are ranked. `kind` groups
-    cases: `template 3`.
+    cases: `template 3`. `reasoning` about the question is searched with in its place, at this `cost`.
     """
 
     id: str
@@ -50,6 +50,8 @@ class Case:
     kind: str
     relevant: frozenset[int]
     pool: tuple[int, ...]
+    reasoning: str = ""
+    cost: Cost = NO_COST
 
 
 def say_query(query: Query, verb: str) -> str:
@@ -161,15 +163,15 @@ def rank(
     cases: Sequence[Case], texts: Sequence[str], config: RankingConfig, operators: Operators, benchmark: str
 ) -> Iterator[QuestionRow]:
     """Ranks the documents of each case and yields its row, which has no score where no document matches. `plain` ranks
-    by the cosine of the whole question, `logical` by the combined cosines of its terms, `random` by chance. Times
-    exclude embedding."""
+    by the cosine of the whole question, `bright` by that of the reasoning about it, `logical` by the combined cosines
+    of its terms, `random` by chance. Times exclude embedding."""
     encoder = Encoder(config.model, config.max_tokens)
     titles = [text.partition("\n")[0] for text in texts]
     matrix, vectors = encoder.encode_documents(list(texts)), embed_queries(cases, encoder)
     chance = np.random.default_rng(config.seed)
 
     def plain(case: Case) -> np.ndarray:
-        return matrix[list(case.pool)] @ vectors[case.question]
+        return matrix[list(case.pool)] @ vectors[case.reasoning or case.question]
 
     def logical(case: Case) -> np.ndarray:
         documents = matrix[list(case.pool)]
@@ -178,6 +180,7 @@ def rank(
 
     ways: dict[str, Callable[[Case], np.ndarray]] = {
         "plain": plain,
+        "bright": plain,
         "logical": logical,
         "random": lambda case: chance.random(len(case.pool)),
     }
@@ -198,11 +201,11 @@ def rank(
             gold_titles=tuple(titles[i] for i in sorted(case.relevant)),
             retrieved=tuple(titles[i] for i in order[:DEEPEST]),
             scores={"ndcg@10": ndcg(order, case.relevant)} if case.relevant else {},
-            cost=Cost(retrievals=1, wall_s=taken, path_s=taken),
+            cost=replace(case.cost, retrievals=1, wall_s=case.cost.wall_s + taken, path_s=case.cost.path_s + taken),
         )
 
 
 def embed_queries(cases: Sequence[Case], encoder: Encoder) -> dict[str, np.ndarray]:
-    """Embeds each term and each question."""
-    texts = sorted({text for case in cases for text in (*logic.terms(case.query), case.question)})
+    """Embeds each term, and each question or the reasoning about it."""
+    texts = sorted({text for case in cases for text in (*logic.terms(case.query), case.reasoning or case.question)})
     return dict(zip(texts, encoder.encode_queries(texts), strict=True))

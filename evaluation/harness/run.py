@@ -15,7 +15,13 @@ from evaluation.baselines.methods import BASELINES
 from evaluation.harness.ablations import check_ablation
 from evaluation.harness.benchmarks import CLOSED, Benchmark, build_closed_index, open_benchmark, read_predictions
 from evaluation.harness.config import BenchmarkConfig, RankingConfig, RunConfig
-from evaluation.harness.corpus_cases import judge_cases, make_corpus_cases, read_beir_cases, translate_cases
+from evaluation.harness.corpus_cases import (
+    judge_cases,
+    make_corpus_cases,
+    read_beir_cases,
+    reason_about_cases,
+    translate_cases,
+)
 from evaluation.harness.folder import QUESTIONS, QuestionRow, Run, begin_run, describe_machine
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.question_scores import score_prediction, score_trace, start_row
@@ -26,7 +32,9 @@ from evaluation.harness.systems import (
     check_system,
     describe_planner,
     describe_system,
+    name_generator,
     needs_index,
+    open_generator,
     open_revelator,
     open_system,
 )
@@ -54,6 +62,8 @@ def prepare_run(
     elif config.ablation.list_switches():
         raise ConfigError("predictions are made: there is nothing to switch", where="ablation")
     benchmark = read(config.benchmark)
+    if config.ablation.route == "oracle" and not all(question.gold.route for question in benchmark.questions):
+        raise ConfigError(f"{benchmark.name} does not say the route of each question", where="ablation.route")
     ids = tuple(question.id for question in benchmark.questions)
     if given:
         read_predictions(Path(str(config.system.predictions)), ids)
@@ -87,7 +97,8 @@ def _prepare_ranking(config: RunConfig, ranking: RankingConfig, command: str) ->
     files = {str(path): sha256_file(path) for path in _list_files(about)}
     benchmark = Benchmark(about.name or about.format, about.format, "none", False, (), files)
     planner = describe_planner(config) if needs_translation(config) or ranking.labels == "model" else {}
-    return _describe_run(config, command, benchmark, ids[: about.sample], {"adapter": planner}), benchmark
+    models = {"adapter": planner, "generator": name_generator(config) if ranking.way == "bright" else ""}
+    return _describe_run(config, command, benchmark, ids[: about.sample], models), benchmark
 
 
 def _list_files(about: BenchmarkConfig) -> list[Path]:
@@ -150,7 +161,7 @@ def rank_pending_cases(config: RunConfig, ranking: RankingConfig, todo: set[str]
     """Ranks the cases in `todo`. Loads no encoder when there are none."""
     made = load_cases(config, ranking)
     left = [case for case in made.cases if case.id in todo]
-    if left and (needs_translation(config) or ranking.labels == "model"):
+    if left and (needs_translation(config) or ranking.labels == "model" or ranking.way == "bright"):
         left = asyncio.run(_ask_about_cases(config, ranking, left, made.texts))
     if left:
         operators, about = config.ablation.operators or Operators(), config.benchmark
@@ -160,9 +171,12 @@ def rank_pending_cases(config: RunConfig, ranking: RankingConfig, todo: set[str]
 async def _ask_about_cases(
     config: RunConfig, ranking: RankingConfig, cases: Sequence[Case], texts: Sequence[str]
 ) -> list[Case]:
-    """The cases with the labels or the queries that the revelator gives."""
+    """The cases with the labels or the queries that the revelator gives, or the reasoning of the language model."""
     async with AsyncExitStack() as stack:
-        revelator = open_revelator(config, stack, SharedModels())
+        if ranking.way == "bright":
+            cases = await reason_about_cases(cases, open_generator(config, stack))
+        if ranking.labels == "model" or needs_translation(config):
+            revelator = open_revelator(config, stack, SharedModels())
         judged = await judge_cases(cases, texts, revelator) if ranking.labels == "model" else cases
         return await translate_cases(judged, revelator) if needs_translation(config) else [*judged]
 
@@ -178,8 +192,8 @@ async def _open_and_ask(
     name, baseline = config.system.name, bool(config.system.baseline)
     scoring: dict[str, Any] = {
         "compiles_plans": BASELINES[name].compiles if baseline else name in COMPILES,
-        "sequential": baseline,
-        "switched_off": [task for task in ("relevance", "end", "refine") if getattr(config.ablation, task) is False],
+        "sequential": baseline and BASELINES[name].compiles,
+        "switched_off": [t for t in ("relevance", "end", "refine", "route") if getattr(config.ablation, t) is not None],
         "keep_trace": config.traces,
     }
 

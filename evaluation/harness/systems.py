@@ -20,6 +20,7 @@ from evaluation.harness.ablations import (
     keep_sources,
 )
 from evaluation.harness.config import RunConfig
+from evaluation.harness.folder import read_questions
 from revelator.artifact import find_base, require_task
 from revelator.client import AsyncClient
 from revelator.errors import ConfigError, InvalidRequest
@@ -117,8 +118,12 @@ def describe_system(config: RunConfig) -> dict[str, Any]:
     return {
         "adapter": describe_planner(config) if needs_revelator(config) else {},
         "index": _describe_index(Path(config.index)) if needs_index(config) else {},
-        "generator": f"{config.generator.model} at {config.generator.url}" if config.generator else "embedded",
+        "generator": name_generator(config),
     }
+
+
+def name_generator(config: RunConfig) -> str:
+    return f"{config.generator.model} at {config.generator.url}" if config.generator else "embedded"
 
 
 def describe_planner(config: RunConfig) -> dict[str, str]:
@@ -177,7 +182,7 @@ async def open_system(
     opened. A bound gets the `golds` of its questions, by their text."""
     shared = shared or SharedModels()
     async with AsyncExitStack() as stack:
-        name, limits = config.system.name, read_limits(config)
+        name, limits, known = config.system.name, read_limits(config), golds or {}
         if config.system.strategy and config.url:
             yield await _open_client(config, stack)
             return
@@ -185,10 +190,15 @@ async def open_system(
             models = await stack.enter_async_context(TritonModels(config.url, read_secret(Path(config.home), INNER)))
             services: Services = RemoteRevelator(models), RemoteRetriever(models), RemoteGenerator(models)
         else:
-            services = _open_services(config, stack, shared)
-        known = golds or {}
+            services = _open_services(config, stack, shared, known)
         if config.system.baseline:
-            yield lambda question: run_baseline(name, question, Models(*services), limits)
+            reads = _count_documents_read(config.ablation.read_as, known)
+
+            def ask(question: str) -> Awaitable[Trace]:
+                own = replace(limits, kept=reads[question]) if reads else limits
+                return run_baseline(name, question, Models(*services), own)
+
+            yield ask
         elif name == "gold-passages":
             yield lambda question: answer_from_gold_passages(Models(*services), limits, known[question])
         else:
@@ -197,6 +207,16 @@ async def open_system(
                 yield lambda question: answer_by_gold_plan(executor, known[question])
             else:
                 yield lambda question: executor.run(question, strategy=strategy)
+
+
+def _count_documents_read(folder: str | None, golds: Mapping[str, AnnotatedQuestion]) -> dict[str, int]:
+    """How many documents another run read for each question. Raises ConfigError for one that it was not asked."""
+    if folder is None:
+        return {}
+    reads = {row.question: max(1, row.cost.documents) for row in read_questions(Path(folder))}
+    if missing := [question for question in golds if question not in reads]:
+        raise ConfigError(f"the run {folder} was not asked {missing[0]!r:.80}", where="ablation.read_as")
+    return reads
 
 
 async def _open_client(config: RunConfig, stack: AsyncExitStack) -> Ask:
@@ -214,17 +234,19 @@ def choose_strategy(config: RunConfig) -> Strategy:
     return "compile" if config.ablation.route is False else config.system.strategy or "auto"
 
 
-def _open_services(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Services:
+def _open_services(
+    config: RunConfig, stack: AsyncExitStack, shared: SharedModels, golds: Mapping[str, AnnotatedQuestion]
+) -> Services:
     revelator: Revelator = open_revelator(config, stack, shared) if needs_revelator(config) else NoModel()
     retriever: Retriever = NoModel()
     if needs_index(config):
         local = LocalRetriever(shared.open_index(Path(config.index)))
         stack.callback(local.close)
         retriever = local
-    return AblatedRevelator(revelator, config.ablation), retriever, _open_generator(config, stack)
+    return AblatedRevelator(revelator, config.ablation, golds.values()), retriever, open_generator(config, stack)
 
 
-def _open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
+def open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
     if config.generator is None:
         return EmbeddedGenerator()
     endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.generator.timeout)

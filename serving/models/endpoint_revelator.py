@@ -29,13 +29,13 @@ from revelator.plans.json_decoding import make_json_grammar
 from revelator.tasks import TASKS, RouteInput, Task
 from revelator.tasks.chat_prompts import build_chat, read_examples, read_last_line
 from serving.batching import gather_all
+from serving.models.generators import LIKELIEST
 from serving.models.releases import current_choice
 from serving.protocols import Completion, PlannerPrompt, Structure
 
 CALLS = 32  # to one endpoint at a time: ten documents of each of some questions
 CHAT_TOKENS = 1024  # of a reply to a chat: a model may think first
 TEXT_TOKENS = 256  # of a trained model's sub-question or list of parts
-LIKELIEST = 5  # tokens in each place whose probabilities are asked for: what every server gives
 ONE_LINE = "[^\\n]+"
 OWNER = "vllm"  # of the models that vLLM lists
 WAIVABLE = ("logprobs", "max_tokens", "temperature")  # fields that some models refuse

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from string import Template
 
-from revelator.language_model import Endpoint
+from revelator.language_model import Endpoint, RefusedError
 from revelator.tasks.chat_prompts import Message, quote_data
 from serving.protocols import GenerateRequest, Reading
 
 PASSAGE_CHARACTERS = 4000  # about 900 words a passage
+LIKELIEST = 5  # tokens in each place whose log probabilities are asked for: what every server gives
 OBJECTS = 100  # braces in a reply at which its answers are looked for: each may read the rest of the text
 
 
@@ -32,10 +33,16 @@ class EndpointGenerator:
         self._endpoint = Endpoint(base_url, model, api_key=api_key, timeout=timeout, retries=retries)
 
     async def answer(self, request: GenerateRequest) -> Reading:
-        reply = await self._endpoint.chat(build_messages(request), temperature=0)
+        ask = partial(self._endpoint.chat, build_messages(request), temperature=0)
+        try:
+            reply = await ask(logprobs=True, top_logprobs=LIKELIEST) if request.logprobs else await ask()
+        except RefusedError:
+            if not request.logprobs:
+                raise
+            reply = await ask()  # some models give no log probabilities
         read = take_text if request.mode in ("compose", "write") else read_reply
         sentence, answers, method = read(reply.text)
-        return Reading(sentence, answers, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, method=method)
+        return Reading(sentence, answers, reply.tokens_in, reply.tokens_out, method, tokens=reply.tokens)
 
     async def close(self) -> None:
         await self._endpoint.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.ablations import AblatedRevelator, check_ablation, keep_sources
 from evaluation.harness.config import AblationConfig, RunConfig
 from evaluation.harness.systems import check_system, choose_strategy, open_system, read_limits
@@ -134,6 +135,23 @@ async def test_operators_are_those_that_were_chosen(index: Path) -> None:
 
 @pytest.mark.parametrize("name", AblationConfig.model_fields)
 def test_a_switch_that_would_change_nothing_is_refused(name: str) -> None:
-    value = {"k": 2, "sources": ["text"], "select": "rules", "operators": {}}.get(name, False)
+    value = {"k": 2, "read_as": "runs/auto", "sources": ["text"], "select": "rules", "operators": {}}.get(name, False)
     with pytest.raises(ConfigError, match="changes nothing for direct"):
         check_ablation(AblationConfig.model_validate({name: value}), "direct", served=False)
+
+
+async def test_an_oracle_sends_each_question_its_gold_route() -> None:
+    golds = [
+        AnnotatedQuestion("1", "s", "", "", QUESTION, "single"),
+        AnnotatedQuestion("2", "s", "", "", "Hm?", "complex"),
+    ]
+    toy = world(translate_bnf="Hm?")
+    executor = Executor(AblatedRevelator(toy, AblationConfig(route="oracle"), golds), toy, toy)
+    assert [(await executor.run(gold.question)).route for gold in golds] == ["single", "complex"]
+    assert "route" not in {task for task, *_ in toy.calls}
+    for system in ("hanrag", "adaptive-rag"):
+        check_ablation(AblationConfig(route="oracle"), system, served=False)
+    with pytest.raises(ConfigError, match="changes nothing for compile"):
+        check_ablation(AblationConfig(route="oracle"), "compile", served=False)
+    with pytest.raises(ConfigError, match="cannot be switched"):
+        check_ablation(AblationConfig(route="oracle"), "auto", served=True)

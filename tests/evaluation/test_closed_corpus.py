@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from evaluation.harness.benchmarks import CLOSED
 from evaluation.harness.folder import QuestionRow, read_questions, read_run
 from evaluation.run import evaluate
-from revelator.errors import DataError
+from revelator.errors import ConfigError, DataError
 from serving.retrieval.index import Index
 
 PARAGRAPHS = {
@@ -39,7 +39,12 @@ MUSIQUE = {
 
 
 def run(
-    folder: Path, *rows: dict[str, Any], sample: int | None = None, index: str = "closed", **system: str
+    folder: Path,
+    *rows: dict[str, Any],
+    sample: int | None = None,
+    index: str = "closed",
+    read_as: str = "",
+    **system: str,
 ) -> list[QuestionRow]:
     (folder / "musique.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     benchmark = {"format": "musique", "path": str(folder / "musique.jsonl"), "sample": sample}
@@ -49,6 +54,7 @@ def run(
         "index": index,
         "adapter": "base",
         "home": str(folder / "home"),
+        "ablation": {"read_as": read_as} if read_as else {},
     }
     (folder / "run.yaml").write_text(yaml.safe_dump(made))
     out = folder / "-".join(system.values())
@@ -74,6 +80,23 @@ def test_the_bounds_are_told_what_is_gold(tmp_path: Path) -> None:
     [read] = run(tmp_path, MUSIQUE, bound="gold-passages")
     assert {p["title"] for p in read.trace["nodes"][0]["documents"]} == {"Lantern Row", "Ines Calloway"}
     assert read.cost.retrievals == 0 and read.cost.generator_calls == 1
+
+
+def test_plain_retrieval_reads_as_many_documents_as_another_run_did(tmp_path: Path) -> None:
+    [planned] = run(tmp_path, MUSIQUE, bound="gold-plan")
+    assert planned.cost.documents == sum(len(n["detail"].get("kept", ())) for n in planned.trace["nodes"]) == 2
+    [plain] = run(tmp_path, MUSIQUE, baseline="naive", read_as=str(tmp_path / "gold-plan"))
+    assert plain.cost.documents == len(plain.trace["nodes"][0]["documents"]) == 2
+    with pytest.raises(ConfigError, match="changes nothing for single"):
+        run(tmp_path, MUSIQUE, strategy="single", read_as=str(tmp_path / "gold-plan"))
+    (tmp_path / "other").mkdir()
+    with pytest.raises(ConfigError, match=r"was not asked 'Who else\?'"):
+        run(
+            tmp_path / "other",
+            MUSIQUE | {"question": "Who else?"},
+            baseline="naive",
+            read_as=str(tmp_path / "gold-plan"),
+        )
 
 
 def test_a_question_without_gold_is_refused_alone(tmp_path: Path) -> None:

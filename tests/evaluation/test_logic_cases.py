@@ -23,7 +23,7 @@ from evaluation.run import evaluate
 from revelator.errors import DataError
 from revelator.files import write_json
 from revelator.plans.logic import check, holds, negations, terms
-from tests.chat_server import running
+from tests.chat_server import running, says
 from tests.planner_server import Planner
 from tests.serving.retrieval.toy_encoder import write_encoder
 
@@ -134,8 +134,10 @@ def test_a_data_set_in_beirs_form_is_read_with_its_judgements(tmp_path: Path) ->
 def test_a_run_ranks_a_corpus_by_terms_and_a_language_model_translates_the_queries_of_beir(tmp_path: Path) -> None:
     model = str(write_encoder(tmp_path / "encoder"))
 
-    def run(name: str, benchmark: dict[str, object], labels: str = "phrase", **more: object) -> Path:
-        ranking = {"way": "logical", "per_template": 1, "terms": [2, 3], "model": model, "max_tokens": 0}
+    def run(
+        name: str, benchmark: dict[str, object], labels: str = "phrase", way: str = "logical", **more: object
+    ) -> Path:
+        ranking = {"way": way, "per_template": 1, "terms": [2, 3], "model": model, "max_tokens": 0}
         ranking |= {"labels": labels}
         write_json(tmp_path / f"{name}.yaml", {"benchmark": benchmark, "system": {"ranking": ranking}, **more})
         called = [str(tmp_path / f"{name}.yaml"), "--out", str(tmp_path / name)]
@@ -164,3 +166,15 @@ def test_a_run_ranks_a_corpus_by_terms_and_a_language_model_translates_the_queri
     assert {row.gold_plan for row in rows} == {'"ferry" AND NOT "harbour"'} and len(rows) == 2
     assert {(row.terms, row.negations) for row in rows} == {(2, 1)}
     assert read_run(beir).adapter["planner"].startswith("m at ")
+    with running() as server:
+        server.replies = [says("A ferry leaves the pier.")]
+        generator = {"url": server.url, "model": "m"}
+        bright = run("bright", {"format": "beir", "path": str(tmp_path)}, way="bright", generator=generator)
+    rows = read_questions(bright)
+    assert sorted(row.question for row in rows) == sorted(
+        json.loads(request["messages"][0]["content"].partition("JSON string: ")[2].partition("\n")[0])
+        for request in server.requests
+    )
+    assert all(row.retrieved[0] == "A ferry leaves the pier." for row in rows), "the reasoning is what is searched with"
+    assert {(row.cost.tokens_in, row.cost.tokens_out, row.cost.generator_calls) for row in rows} == {(31, 7, 1)}
+    assert read_run(bright).generator.startswith("m at ")

@@ -43,6 +43,22 @@ async def test_a_reading_carries_sentence_answers_and_tokens(server: Server) -> 
     assert server.requests[0]["key"] == "Bearer key-of-the-test"
 
 
+async def test_log_probabilities_come_where_they_are_wanted_and_an_endpoint_without_them_still_answers(
+    server: Server,
+) -> None:
+    entry = {"token": "Yes", "logprob": -0.5, "top_logprobs": [{"token": "No", "logprob": -1.5}]}
+    wanted = GenerateRequest("write", "Is it?", logprobs=True)
+    server.replies = [says("Yes", logprobs={"content": [entry]}), fails(400, "logprobs: not known"), says("Yes")]
+    reading = await endpoint(server).answer(wanted)
+    assert reading.tokens == (("Yes", {"Yes": -0.5, "No": -1.5}),)
+    assert Reading.from_json(reading.to_json()) == reading
+    assert (await endpoint(server).answer(wanted)).tokens == ()
+    assert ["logprobs" in request for request in server.requests] == [True, True, False]
+    server.replies = [fails(400, "too long")]
+    with pytest.raises(ServingError, match="too long"):
+        await endpoint(server).answer(ASKED)
+
+
 @pytest.mark.parametrize("fault", [fails(429), fails(500), fails(503), cuts])
 async def test_a_fault_that_passes_is_tried_again(server: Server, fault: Reply) -> None:
     server.replies = [fault, says(GOOD)]
