@@ -72,7 +72,6 @@ COMMANDS: dict[str, Command | Group] = {
         "reading": Command("data_gen.reading:reading", "How do published sets become rows for a reader?"),
         "compose": Command("data_gen.commands:compose", "How do single questions become multi-hop questions?"),
         "collect": Command("data_gen.collect:collect_command", "How do judged answers of a server become questions?"),
-        "self-train": Command("evaluation.self_training:self_train", "Which of a model's own plans can it learn from?"),
     }),
     "train": Command("training.commands:train", "How do I train: fine-tune, by rewards, or a base of my own?"),
     "model": Group("Adapters and the registry that keeps their versions.",
