@@ -55,11 +55,10 @@ COMMANDS: dict[str, Command | Group] = {
         "calibrate": Command("serving.commands.index:calibrate", "How likely is a passage with this score?"),
     }),
     "graph": Group("A knowledge graph of triples.",
-      'revelator graph relate runs/graphs/films "UHF" "directed by"', {
+      'revelator graph search runs/graphs/films "UHF" "directed by"', {
         "load": Command("serving.commands.graph:load", "How do I make my triples searchable?"),
-        "search": Command("serving.commands.graph:search", "Which entities does a name stand for?"),
+        "search": Command("serving.commands.graph:search", "Which entities have a name, and what do they lead to?"),
         "info": Command("serving.commands.graph:info", "What does a graph hold, and which relations does it know?"),
-        "relate": Command("serving.commands.graph:relate", "What does an entity lead to along a relation?"),
     }),
     "data": Group("Questions with plans, and the instruction sets made of them.",
       "revelator data build data_gen/configs/full.yaml --out runs/sets/mine", {
@@ -96,7 +95,6 @@ COMMANDS: dict[str, Command | Group] = {
         "check": Command("revelator.plans.commands:check", "Can a plan be executed, and if not, why?"),
         "make": Command("serving.commands.plan:make", "Which route and plan does the model give a question?"),
         "run": Command("serving.commands.plan:run", "What does each node of a plan answer?"),
-        "grammar": Command("revelator.plans.commands:grammar", "Which texts are plans of a language?"),
     }),
 }
 # fmt: on

@@ -1,4 +1,4 @@
-"""The commands `revelator plan parse`, `plan check` and `plan grammar`."""
+"""The commands `revelator plan parse` and `plan check`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import click
 
 from revelator.plans import art, drawing, logic
 from revelator.plans.faults import excerpt
-from revelator.plans.grammar import read_grammar_file
 from revelator.plans.language import LANGUAGES
 from revelator.terminal import mask_controls
 
@@ -87,19 +86,6 @@ def check(expression: str, language: str, file: BinaryIO | None, as_json: bool) 
         valid = valid and verdict["valid"]
         click.echo(json.dumps(verdict) if as_json or many else _as_text(verdict))
     sys.exit(0 if valid else 1)
-
-
-@click.command()
-@language_option
-def grammar(language: str) -> None:
-    """Print the file that defines a language: a grammar of Lark, or the JSON schema of art.
-
-    \b
-    Examples:
-      revelator plan grammar --language art > art.schema.json
-      revelator plan grammar
-    """
-    click.echo(read_grammar_file(LANGUAGES[language].file), nl=False)
 
 
 def _as_text(verdict: dict[str, Any]) -> str:

@@ -55,34 +55,32 @@ def load(files: tuple[Path, ...], out: Path, label: str, language: str, as_json:
 @click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("name")
-@click.argument("descriptor", required=False, default="")
+@click.argument("relation", required=False)
 @AS_JSON
-def search(folder: Path, name: str, descriptor: str, as_json: bool) -> None:
-    """Print the entities that NAME stands for; DESCRIPTOR tells them apart.
+def search(folder: Path, name: str, relation: str | None, as_json: bool) -> None:
+    """Print the entities that NAME stands for, or what they lead to along RELATION, read from either end.
 
-    \b
-    Example:
-      revelator graph search runs/graphs/films "Mercury" "planet"
-    """
-    _ask(folder, Search(name, descriptor), as_json)
-
-
-@click.command()
-@click.argument("folder", metavar="DIR", type=FOLDER)
-@click.argument("head")
-@click.argument("relation")
-@click.option("--inverse/--forward", default=None, help="Read the relation from one end (default: whichever answers).")
-@AS_JSON
-def relate(folder: Path, head: str, relation: str, inverse: bool | None, as_json: bool) -> None:
-    """Print what HEAD leads to along RELATION, or what relates it to a second entity.
+    RELATION may also be a second entity: then what relates the two is printed.
 
     \b
     Examples:
-      revelator graph relate runs/graphs/films "UHF" "directed by"
-      revelator graph relate runs/graphs/films "Jay Levey" "directed by" --inverse
-      revelator graph relate runs/graphs/films "UHF" "Jay Levey"
+      revelator graph search runs/graphs/films "Mercury"
+      revelator graph search runs/graphs/films "UHF" "directed by"
+      revelator graph search runs/graphs/films "UHF" "Jay Levey"
     """
-    _ask(folder, Relate(head, relation, inverse), as_json)
+    found = asyncio.run(_find(folder, Relate(name, relation) if relation else Search(name)))
+    if as_json:
+        ids = {text: list(iris) for text, iris in found.ids.items()}
+        result: dict[str, Any] = {"answers": list(found.answers), "ids": ids, "note": found.note}
+        result |= {"decided": found.decided, "truncated": found.truncated}
+        click.echo(json.dumps(result, ensure_ascii=False))
+    else:
+        none = f"{'none' if found.decided else 'no answer'}: {found.note}"
+        click.echo(mask_controls("\n".join(found.answers) or none))
+    if found.truncated:
+        click.echo(f"cut off: {found.note}", err=True)
+    if not found.answers:
+        raise SystemExit(1)
 
 
 @click.command()
@@ -106,22 +104,6 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
         click.echo(f"input: {file['name']}  sha256 {file['sha256']}")
     if verify:
         click.echo("every file is as it was built")
-
-
-def _ask(folder: Path, call: Call, as_json: bool) -> None:
-    found = asyncio.run(_find(folder, call))
-    if as_json:
-        ids = {text: list(iris) for text, iris in found.ids.items()}
-        result: dict[str, Any] = {"answers": list(found.answers), "ids": ids, "note": found.note}
-        result |= {"decided": found.decided, "truncated": found.truncated}
-        click.echo(json.dumps(result, ensure_ascii=False))
-    else:
-        none = f"{'none' if found.decided else 'no answer'}: {found.note}"
-        click.echo(mask_controls("\n".join(found.answers) or none))
-    if found.truncated:
-        click.echo(f"cut off: {found.note}", err=True)
-    if not found.answers:
-        raise SystemExit(1)
 
 
 async def _find(folder: Path, call: Call) -> Found:

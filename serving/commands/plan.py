@@ -161,7 +161,7 @@ def _describe(planned: PlannedQuestion) -> str:
 def run(path: Path, sources: Path, generator: str | None, model: str, documents: int, as_json: bool) -> None:
     """Run a tree in this process, and see each node, its sources and the answer.
 
-    A tree is a file of JSON (`revelator plan grammar --language art`); `-` is standard input. docs/your-data.md has the
+    A tree is a file of JSON (`revelator/plans/art.schema.json`); `-` is standard input. docs/your-data.md has the
     sources file.
 
     \b

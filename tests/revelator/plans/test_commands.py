@@ -1,4 +1,4 @@
-"""`revelator plan parse`, `plan check` and `plan grammar`: as processes where the process is what is tested."""
+"""`revelator plan parse` and `plan check`: as processes where the process is what is tested."""
 
 import json
 import subprocess
@@ -100,11 +100,6 @@ def test_trees_and_queries_are_drawn_and_checked_by_their_language(tmp_path):
 
 def test_what_a_language_does_not_have_is_wrong_usage():
     assert run("plan", "parse", "--language", "logic", "--format", "letters", '"a"').exit_code == 2
-
-
-def test_grammar_prints_the_file_that_defines_a_language():
-    assert json.loads(run("plan", "grammar", "--language", "art").stdout)["title"] == "Atomic reasoning tree"
-    assert "conjunction" in run("plan", "grammar", "--language", "logic").stdout
 
 
 def test_a_reader_that_goes_away_ends_check_quietly():
