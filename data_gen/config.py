@@ -19,7 +19,6 @@ Published = Literal[
     "2wiki",
     "break",
     "commonsenseqa",
-    "fanoutqa",
     "hotpotqa",
     "metaqa",
     "musique",

@@ -36,9 +36,7 @@ class GoldStep:
     answers: tuple[str, ...] = ()  # none where the source tells none
     title: str = ""
     names: tuple[str, ...] = ()  # for its value, best first; found in its words if none are given
-    after: tuple[int, ...] = ()  # steps, from 1, that it follows without naming their values
     call: Filter | None = None  # what it keeps of an earlier step; `#n` as in its text
-    is_found: bool = True  # sources are asked for it; else it is computed from earlier steps
 
     @property
     def references(self) -> tuple[int, ...]:
@@ -46,25 +44,19 @@ class GoldStep:
         found = (int(number) - 1 for number, _ in REFERENCE.findall(f"{self.subject} {self.text}"))
         return tuple(dict.fromkeys(found))
 
-    @property
-    def needs(self) -> tuple[int, ...]:
-        """Indices (from 0) of the steps that come before it."""
-        return tuple(dict.fromkeys([*self.references, *(number - 1 for number in self.after)]))
-
 
 @dataclass(frozen=True)
 class GoldPlan:
     """A gold plan: canonical text, its steps in the order of its leaves with answers filled in, and these leaves as the
     nodes of a tree.
 
-    `order` holds the index of the gold step behind each leaf; there are no steps where an answer is not known.
+    There are no steps where an answer is not known.
     """
 
     expression: str
     steps: tuple[AnnotatedStep, ...]
     entities: tuple[str, ...]
     nodes: tuple[Art, ...]
-    order: tuple[int, ...]
 
 
 def plan(question: str, steps: Sequence[GoldStep], seed: str) -> GoldPlan:
@@ -73,12 +65,12 @@ def plan(question: str, steps: Sequence[GoldStep], seed: str) -> GoldPlan:
     Raises DroppedError when references point forward or nowhere, or when no naming binds as annotated.
     """
     for index, step in enumerate(steps):
-        if any(not 0 <= earlier < index for earlier in step.needs):
+        if any(not 0 <= earlier < index for earlier in step.references):
             raise DroppedError("a step refers to a later step or to none")
     mentioned = [_spell_names(step, question) for step in steps]
     entities = tuple(dict.fromkeys(s.subject for s in mentioned if s.subject and find_mention(s.subject, question)))
     worded = _word_steps(_introduce_subjects(mentioned, question), question, seed)
-    written = find_shape({index: step.needs for index, step in enumerate(steps)})
+    written = find_shape({index: step.references for index, step in enumerate(steps)})
     orders = (
         written,
         _reorder(written, _order_by_mention(worded)),
@@ -96,7 +88,7 @@ def plan(question: str, steps: Sequence[GoldStep], seed: str) -> GoldPlan:
     answered = tuple(_answer_step(steps, worded, index) for index in order) if known else ()
     calls = [_build_call(mentioned[i], order) for i in order]
     nodes = tuple(trees.build_nodes(expression, calls))
-    return GoldPlan(plans.render(expression), answered, entities, nodes, tuple(order))
+    return GoldPlan(plans.render(expression), answered, entities, nodes)
 
 
 def _spell_names(step: GoldStep, question: str) -> GoldStep:

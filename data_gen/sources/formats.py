@@ -10,7 +10,6 @@ from itertools import islice
 from data_gen.config import QuestionSource
 from data_gen.leakage import Admission
 from data_gen.questions import AnnotatedQuestion
-from data_gen.sources.fan_out import read_fan_out
 from data_gen.sources.film_graph import read_metaqa
 from data_gen.sources.multi_hop import read_break, read_hotpot, read_musique, read_strategy, read_two_wiki
 from data_gen.sources.rows import count_outcome, read_world
@@ -28,7 +27,6 @@ READERS = {
     "2wiki": read_two_wiki,
     "break": read_break,
     "commonsenseqa": read_commonsense,
-    "fanoutqa": read_fan_out,
     "hotpotqa": read_hotpot,
     "metaqa": read_metaqa,
     "musique": read_musique,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from data_gen.annotate.trees import compare_answers, render_tree
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, DroppedError
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
-from revelator import plans
 from revelator.errors import DataError
 from revelator.plans import parse
 
@@ -229,8 +228,7 @@ ABOUT_PICTURES = "NLVR2"  # statements about two pictures that are shown beside 
 
 
 def read_break(path: Path | str) -> Iterator[Outcome]:
-    """Questions with a plan and neither steps nor answers, which Break does not tell; one leaf is route single. Those
-    with a filter step have a tree, too."""
+    """Questions with a filter step, with plan and tree, and neither steps nor answers, which Break does not tell."""
     return read_annotated(path, _annotate_break)
 
 
@@ -240,21 +238,17 @@ def _annotate_break(row: dict[str, Any]) -> AnnotatedQuestion:
     if identity.split(":")[1].startswith(ABOUT_PICTURES):
         raise DroppedError("a statement about two pictures, no question")
     steps = qdmr.read_gold_steps(fields.read_text(row, "decomposition"))
+    if not any(step.call for step in steps):
+        raise DroppedError("no step keeps some of a list")
     planned = plan(asked, steps, identity)
-    many, listed = len(steps) > 1, isinstance(parse(planned.expression), plans.Sequence)
     return AnnotatedQuestion(
         id=identity,
         source="break",
         licence="MIT",
         split="",
         question=asked,
-        route="complex" if many else "single",
-        expression=planned.expression if many else plans.render(plans.Atomic(asked)),
+        route="complex",
+        expression=planned.expression,
         entities=planned.entities,
-        tree=render_tree(asked, planned.nodes) if _filters(steps) and not listed else "",
+        tree=render_tree(asked, planned.nodes),
     )
-
-
-def _filters(steps: Sequence[GoldStep]) -> bool:
-    """Whether a step keeps some of a list, and none does what no operator does, such as a count."""
-    return any(step.call for step in steps) and all(step.is_found for step in steps)

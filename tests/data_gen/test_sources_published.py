@@ -17,10 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_gen.annotate.validation import find_fault
 from data_gen.build import build
 from data_gen.config import Format, SetConfig
-from data_gen.questions import AnnotatedQuestion, AnnotatedStep
+from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import Outcome, RefusedRow, SkippedRow
 from revelator.errors import DataError
@@ -160,14 +159,16 @@ def test_commonsenseqa_is_straightforward_in_each_of_its_forms(write) -> None:
     assert (question.route, question.answers, question.expression) == ("straightforward", ("cup",), "")
 
 
-def test_break_gives_a_plan_without_steps_and_one_leaf_is_a_single_question(write) -> None:
+def test_break_gives_the_plans_of_its_filters_without_steps(write) -> None:
     single = {**ROWS["break"], "question_id": "GEO_dev_2", "decomposition": "return orn ;return towns of #1"}
     picture = {**ROWS["break"], "question_id": "NLVR2_dev_1"}
-    plan, alone, left = READERS["break"](write("b.jsonl", [ROWS["break"], single, picture]))
+    plan, *left = READERS["break"](write("b.jsonl", [ROWS["break"], single, picture]))
     assert plan.expression == "What are the towns of orn? * Which of {towns} have a mill by the river?"
     assert (plan.route, plan.steps, plan.id) == ("complex", (), "break:GEO_dev_1")
-    assert (alone.route, alone.expression) == ("single", single["question_text"])
-    assert left == SkippedRow("NLVR2_dev_1", "a statement about two pictures, no question")
+    assert left == [
+        SkippedRow("GEO_dev_2", "no step keeps some of a list"),
+        SkippedRow("NLVR2_dev_1", "a statement about two pictures, no question"),
+    ]
 
 
 def test_what_gives_no_plan_is_counted_by_reason_and_listed_in_the_card(tmp_path: Path) -> None:
@@ -203,25 +204,6 @@ def test_strategyqa_gives_the_written_decomposition_as_a_plan(write) -> None:
     assert (question.route, question.answers, question.steps) == ("complex", ("yes",), ())
     [refused] = READERS["strategyqa"](write("t.json", [{**ROWS["strategyqa"], "answer": "yes"}]))
     assert refused.reason == "field 'answer' must be true or false, found 'yes'"
-
-
-def test_fanoutqa_gives_a_producer_and_a_consumer_for_each_of_its_values(write) -> None:
-    question = one("fanoutqa", write("f.json", [ROWS["fanoutqa"]]))
-    assert question.expression == ("Who made the Plover? * Who are the founders of {maker}? * How old is {founder}?")
-    assert question.steps == (
-        AnnotatedStep("Who made the Plover?", ("Morrow Works",), "Plover"),
-        AnnotatedStep("Who are the founders of Morrow Works?", ("Ada Quill", "Bo Sedge"), "Morrow Works"),
-        AnnotatedStep("How old is Ada Quill?", ("61",), "Ada Quill"),
-        AnnotatedStep("How old is Bo Sedge?", ("58",)),
-    )
-    assert question.answers == ("61", "58") and find_fault(question, 0.5) is None
-
-
-def test_questions_about_members_that_the_whole_question_does_not_name_give_no_plan(write) -> None:
-    row = json.loads(json.dumps(ROWS["fanoutqa"]))
-    row["decomposition"][1]["decomposition"][0]["answer"] = "Ada Quill, Bo Sedge"
-    [skipped] = READERS["fanoutqa"](write("f.json", [row]))
-    assert skipped == SkippedRow("f1", "a step names what only an earlier answer tells")
 
 
 def test_one_own_pairs_are_read_from_csv_too_and_a_bad_row_is_named(tmp_path: Path) -> None:
