@@ -19,7 +19,7 @@ DEMO_HOME ?= runs/demo
 REVELATOR_DATA ?= ../shared/data
 OPTIONS ?=
 # those that need nothing but this checkout; the others in benchmarks/ say in their first lines what they are given
-BENCHMARKS := language executor decoding retrieval serving_load switching throughput
+BENCHMARKS := language executor decoding serving_load switching throughput
 
 export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1

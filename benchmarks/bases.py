@@ -18,7 +18,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
+from revelator.tasks import TASKS, QuestionInput, RelevanceInput
 from tests.causal import TINY
 
 QUESTIONS = (
@@ -53,8 +53,8 @@ def make_jobs(question: str) -> dict[str, tuple[str, list[str]]]:
     """The jobs of a question, by what the table calls them: the task and its prompts."""
     documents = [(f"Town {number}", SENTENCE * SENTENCES) for number in range(DOCUMENTS)]
     return {
-        "a plan": ("translate_bnf", [TASKS["translate_bnf"].render(TranslateInput(question))]),
-        "a route": ("route", [TASKS["route"].render(RouteInput(question))]),
+        "a plan": ("translate_bnf", [TASKS["translate_bnf"].render(QuestionInput(question))]),
+        "a route": ("route", [TASKS["route"].render(QuestionInput(question))]),
         "ten documents": (
             "relevance",
             [TASKS["relevance"].render(RelevanceInput(question, *one)) for one in documents],

@@ -38,7 +38,7 @@ from revelator.plans import art, check, logic, parse
 from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
 from revelator.plans.json_decoding import make_art_grammar
 from revelator.registry import home_folder
-from revelator.tasks import TASKS, RelevanceInput, TranslateInput
+from revelator.tasks import TASKS, QuestionInput, RelevanceInput
 from serving.models.decoding import Constraint
 from serving.models.engine import Engine
 from serving.models.local import complete
@@ -110,7 +110,7 @@ def split_batches(prompts: Sequence[str]) -> Iterator[tuple[float, Sequence[str]
 
 
 def measure_plans(name: str, engine: Engine, asked: Sequence[str]) -> None:
-    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
+    prompts = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in asked]
     for decoding in ("grammar", "free"):
         start, done = time.perf_counter(), []
         for temperature, own in split_batches(prompts if decoding == "grammar" else prompts[:128]):
@@ -127,7 +127,7 @@ def measure_plans(name: str, engine: Engine, asked: Sequence[str]) -> None:
 
 def measure_queries_and_trees(name: str, engine: Engine, asked: Sequence[str]) -> None:
     """What is degraded has no text; of the others it is counted whether they parse and check."""
-    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
+    prompts = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in asked]
     for language, module, grammar in (("logic", logic, make_logic_grammar()), ("art", art, make_art_grammar())):
         start, done = time.perf_counter(), []
         for temperature, own in split_batches(prompts):
@@ -151,7 +151,7 @@ def _find_faults(module: ModuleType, text: str) -> list[str]:
 
 def measure_mask(engine: Engine, asked: Sequence[str], repeats: int) -> None:
     """Steps differ in what rows still write, so the constraint's own time is taken beside the whole of each step's."""
-    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
+    prompts = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in asked]
     for rows, temperature in product((1, 8, 32), (0.0, 1.0)):
         times: dict[str, list[float]] = {"grammar": [], "free": []}
         shares = []

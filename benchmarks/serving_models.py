@@ -32,7 +32,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from revelator.artifact import digest_base, write_manifest
-from revelator.tasks import TASKS, RelevanceInput, TranslateInput
+from revelator.tasks import TASKS, QuestionInput, RelevanceInput
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.engine import Engine
 from serving.models.local import complete
@@ -184,7 +184,7 @@ async def measure_adapters(url: str, folder: Path, prompts: Sequence[str]) -> No
 
 async def measure(url: str, questions: int, threads: int) -> None:
     real = list(islice(read_real_questions(), 1000))
-    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in real]
+    prompts = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in real]
     ours, plain = Engine(TINY, threads=threads), Engine(TINY, threads=threads, runtime="transformers")
     ways = {
         "ONNX Runtime": ask_engine(ours, "grammar"),

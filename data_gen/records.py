@@ -33,15 +33,12 @@ from revelator.tasks import (
     TRANSLATE_ART,
     TRANSLATE_BNF,
     TRANSLATE_LOGIC,
-    DecomposeInput,
-    EndInput,
-    RefineInput,
+    QuestionInput,
     RelevanceInput,
-    RouteInput,
     SelectInput,
     Step,
+    StepsInput,
     Task,
-    TranslateInput,
 )
 from revelator.trace import join_answers
 
@@ -106,21 +103,21 @@ def make_examples(question: AnnotatedQuestion, task: str, seed: int) -> list[Exa
 
 
 def _make_routes(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
-    yield Example("0", RouteInput(question.question), question.route)
+    yield Example("0", QuestionInput(question.question), question.route)
 
 
 def _make_decompositions(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     parts = {"compound": list(question.parts), "single": [question.question]}.get(question.route)
     if parts:
-        yield Example("0", DecomposeInput(question.question), parts)
+        yield Example("0", QuestionInput(question.question), parts)
 
 
 def _make_refinements(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     if question.route == "single":
-        yield Example("0", RefineInput(question.question), question.question)
+        yield Example("0", StepsInput(question.question), question.question)
     elif question.route == "complex":
         made = [
-            Example(str(i), RefineInput(question.question, _as_known(question.steps[:i])), step.question)
+            Example(str(i), StepsInput(question.question, _as_known(question.steps[:i])), step.question)
             for i, step in enumerate(question.steps)
         ]
         yield from shuffle_by_hash(made, f"{seed}:{question.id}:refine", lambda example: example.key)
@@ -131,9 +128,9 @@ def _make_ends(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     steps = question.steps
     if question.route == "straightforward" or not steps:
         return
-    yield Example("all", EndInput(question.question, _as_known(steps)), "yes")
+    yield Example("all", StepsInput(question.question, _as_known(steps)), "yes")
     short = int(hash_fraction(f"{seed}:{question.id}:end") * len(steps))
-    yield Example(str(short), EndInput(question.question, _as_known(steps[:short])), "no")
+    yield Example(str(short), StepsInput(question.question, _as_known(steps[:short])), "no")
 
 
 def _make_judgements(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
@@ -170,7 +167,7 @@ def pair_passages(question: AnnotatedQuestion) -> Iterator[tuple[int | None, int
 def _make_translations(task: Task, question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     assert task.language is not None
     if text := question.plan_text(task.language):
-        yield Example("0", TranslateInput(question.question), task.language.parse(text))
+        yield Example("0", QuestionInput(question.question), task.language.parse(text))
 
 
 def _make_bnf_translations(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:

@@ -38,11 +38,9 @@ from revelator.tasks import (
     TRANSLATE_ART,
     TRANSLATE_BNF,
     TRANSLATE_LOGIC,
-    DecomposeInput,
+    QuestionInput,
     RelevanceInput,
-    RouteInput,
     Task,
-    TranslateInput,
 )
 from revelator.trace import join_answers
 
@@ -60,7 +58,7 @@ class Annotator:
         bare = replace(bare, teacher=f"endpoint:{self.config.endpoint.model}")
         route, agreement = self.config.route, {}
         if not route:
-            decision = await self._ask_label("route", RouteInput(bare.question))
+            decision = await self._ask_label("route", QuestionInput(bare.question))
             route, agreement["route"] = decision.value, decision.agreement
         bare = replace(bare, route=route, agreement=agreement)
         planned = await self._plan(bare)
@@ -90,13 +88,13 @@ class Annotator:
         if language is None or task.name not in self.config.tasks:
             return question
         read = partial(replies.read_plan, language, question, checks)
-        made = await self.asker.ask_task(task.name, TranslateInput(question.question), read, language.shape)
+        made = await self.asker.ask_task(task.name, QuestionInput(question.question), read, language.shape)
         agreement = {**question.agreement, task.name: made.agreement}
         return replace(question.with_plan(language, made.value), agreement=agreement)
 
     async def _decompose(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
         read = partial(replies.read_parts, question, self.config.entity_coverage)
-        made = await self.asker.ask_task("decompose", DecomposeInput(question.question), read)
+        made = await self.asker.ask_task("decompose", QuestionInput(question.question), read)
         agreement = {**question.agreement, "decompose": made.agreement}
         expression = render(Sequence(tuple(Atomic(part) for part in made.value)))
         return replace(question, parts=tuple(made.value), expression=expression, agreement=agreement)

@@ -12,7 +12,7 @@ from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.config import AblationConfig
 from revelator.errors import ConfigError, InvalidRequest
 from revelator.limits import Limits
-from revelator.tasks import TASKS, RouteInput
+from revelator.tasks import TASKS, QuestionInput
 from revelator.trace import Passage, Trace
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
@@ -58,7 +58,7 @@ class AblatedRevelator:
         self.revelator = revelator
         self.routes: dict[str, str] = {}
         if ablation.route == "oracle":
-            self.routes = {TASKS["route"].render(RouteInput(gold.question)): gold.route for gold in golds}
+            self.routes = {TASKS["route"].render(QuestionInput(gold.question)): gold.route for gold in golds}
         self.switched_off = frozenset(
             task for task in ("relevance", "end", "refine") if getattr(ablation, task) is False
         )

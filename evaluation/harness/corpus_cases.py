@@ -30,7 +30,7 @@ from evaluation.harness.ranking import Case, LabelledCases, fill_templates
 from revelator.errors import DataError, InvalidRequest
 from revelator.files import sha256_file
 from revelator.plans.logic import Query, Term, holds, terms
-from revelator.tasks import TASKS, RelevanceInput, TranslateInput, translate_task
+from revelator.tasks import TASKS, QuestionInput, RelevanceInput, translate_task
 from serving.batching import gather_all
 from serving.protocols import GenerateRequest, Generator, Revelator
 
@@ -181,7 +181,7 @@ async def translate_cases(cases: Sequence[Case], revelator: Revelator) -> list[C
 async def _translate_case(case: Case, revelator: Revelator) -> Case:
     task = translate_task("logic")
     with suppress(InvalidRequest):
-        [output] = await revelator.complete(task.name, [task.render(TranslateInput(case.question))])
+        [output] = await revelator.complete(task.name, [task.render(QuestionInput(case.question))])
         if query := task.sound(output.text):
             return replace(case, query=query)
     return case

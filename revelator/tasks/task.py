@@ -37,17 +37,14 @@ class Step:
 
 
 @dataclass(frozen=True)
-class RouteInput:
+class QuestionInput:
     question: str
 
 
 @dataclass(frozen=True)
-class DecomposeInput:
-    question: str
+class StepsInput:
+    """A question, and the steps that are known so far."""
 
-
-@dataclass(frozen=True)
-class RefineInput:
     question: str
     steps: tuple[Step, ...] = ()
 
@@ -57,17 +54,6 @@ class RelevanceInput:
     question: str
     title: str
     text: str
-
-
-@dataclass(frozen=True)
-class EndInput:
-    question: str
-    steps: tuple[Step, ...] = ()
-
-
-@dataclass(frozen=True)
-class TranslateInput:
-    question: str
 
 
 @dataclass(frozen=True)
@@ -202,7 +188,7 @@ def _read_question(output: str) -> str:
 def _translate_task(language: PlanLanguage) -> Task:
     name = f"translate_{language.name}"
     read, write, json_schema = language.parse, language.render, language.json_schema
-    return Task(name, TranslateInput, read, write, language=language, json_schema=json_schema)
+    return Task(name, QuestionInput, read, write, language=language, json_schema=json_schema)
 
 
 def _label_task(name: str, input: type, *labels: str) -> Task:
@@ -216,17 +202,17 @@ TRANSLATE_ART = _translate_task(ART)
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
-        _label_task("route", RouteInput, "straightforward", "single", "compound", "complex"),
+        _label_task("route", QuestionInput, "straightforward", "single", "compound", "complex"),
         Task(
             "decompose",
-            DecomposeInput,
+            QuestionInput,
             _read_parts,
             lambda parts: json.dumps(parts, ensure_ascii=False),
             json_schema=lambda: {"type": "array", "minItems": 1, "items": {"type": "string"}},
         ),
-        Task("refine", RefineInput, _read_question, str),
+        Task("refine", StepsInput, _read_question, str),
         _label_task("relevance", RelevanceInput, "yes", "no"),
-        _label_task("end", EndInput, "yes", "no"),
+        _label_task("end", StepsInput, "yes", "no"),
         TRANSLATE_BNF,
         TRANSLATE_LOGIC,
         TRANSLATE_ART,

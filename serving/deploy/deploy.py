@@ -33,7 +33,7 @@ from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavail
 from revelator.files import try_lock
 from revelator.language_model import RefusedError
 from revelator.registry import DIGEST_TAG, Version, download, tag_version
-from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
+from revelator.tasks import TASKS, QuestionInput, RelevanceInput
 from serving.deploy.engines import Engine, VllmEngine, find_engine, write_config
 from serving.models.releases import (
     EMBEDDED_VERSION,
@@ -182,9 +182,9 @@ def put_release(home: Path, release: Release, engine: Engine | None) -> None:
 async def smoke_test(engine: Engine, version: int) -> None:
     """A question through the tasks of each kind. ArtifactError when another version answers, or not as the task
     promises."""
-    route, translate = RouteInput(SMOKE_QUESTION), TranslateInput(SMOKE_QUESTION)
+    question = QuestionInput(SMOKE_QUESTION)
     relevance = RelevanceInput(question=SMOKE_QUESTION, title="Little Quay", text="A ferry crosses it every hour.")
-    inputs = {"route": route, "relevance": relevance, "translate_bnf": translate}
+    inputs = {"route": question, "relevance": relevance, "translate_bnf": question}
     with use_choice(Choice(str(version))) as choice:
         async with engine.open_revelator() as revelator:
             for task, given in inputs.items():

@@ -23,13 +23,10 @@ from revelator.tasks import (
     TASKS,
     TRANSLATE_BNF,
     TRANSLATE_LOGIC,
-    DecomposeInput,
-    EndInput,
-    RefineInput,
-    RouteInput,
+    QuestionInput,
     Step,
+    StepsInput,
     Task,
-    TranslateInput,
 )
 from revelator.trace import Node, PlanSource
 from serving.executor.run import Run, merge_plan, merge_steps
@@ -95,7 +92,7 @@ async def _read_with_earlier_question(run: Run, node: Node, steps: Sequence[Step
     begins_with_name = find_name_words(asked)[:1] == find_words(asked)[:1]
     clause = asked if begins_with_name else asked[:1].lower() + asked[1:]
     texts = (earlier, f"{earlier} {asked}", f"{earlier.rstrip('? ')}, {clause}")
-    outputs = await run.models.complete(node, TRANSLATE_BNF.name, [TranslateInput(text) for text in texts])
+    outputs = await run.models.complete(node, TRANSLATE_BNF.name, [QuestionInput(text) for text in texts])
     try:
         alone, *joined = (TRANSLATE_BNF.parse(output) for output in outputs)
         for plan in joined:
@@ -119,12 +116,12 @@ def _ask_the_same(plan: Expression, other: Expression) -> bool:
 
 
 async def choose_route(run: Run) -> str:
-    route = await _choose_label(run, "route", RouteInput(run.question))
+    route = await _choose_label(run, "route", QuestionInput(run.question))
     run.recorder.trace.route = route
     return route
 
 
-async def _choose_label(run: Run, task: Literal["route", "end"], value: RouteInput | EndInput) -> str:
+async def _choose_label(run: Run, task: Literal["route", "end"], value: QuestionInput | StepsInput) -> str:
     node = run.open(task)
     with run.recorder.record(node):
         [label] = await run.models.complete(node, task, [value])
@@ -155,7 +152,7 @@ async def answer_single(run: Run) -> None:
 async def answer_compound(run: Run) -> None:
     node = run.open("decompose")
     with run.recorder.record(node):
-        [output] = await run.models.complete(node, "decompose", [DecomposeInput(run.question)])
+        [output] = await run.models.complete(node, "decompose", [QuestionInput(run.question)])
         try:
             expression = _join_parts(TASKS["decompose"].parse(output))
             require_valid(expression, run.limits)
@@ -211,7 +208,7 @@ async def answer_by_loop(run: Run) -> None:
         run.steps.append(Step(question, tuple(node.answers)))
         if node.status == "unanswered":
             break
-        if await _choose_label(run, "end", EndInput(run.question, tuple(run.steps))) == "yes":
+        if await _choose_label(run, "end", StepsInput(run.question, tuple(run.steps))) == "yes":
             break
     await merge_steps(run)
 
@@ -274,7 +271,7 @@ async def translate(run: Run, task: Task, require: Callable[[Any], None]) -> Any
     node.detail["attempts"] = attempts
     with run.recorder.record(node):
         for temperature in TEMPERATURES:
-            asked = [TranslateInput(run.question)]
+            asked = [QuestionInput(run.question)]
             [output] = await run.models.complete(node, task.name, asked, temperature=temperature)
             attempts.append({"temperature": temperature, "output": output})
             if node.detail.get("degraded"):
@@ -304,7 +301,7 @@ def _describe_faults(error: ExpressionError | PlanError, output: str, temperatur
 async def _refine(run: Run) -> str | None:
     node = run.open("refine")
     with run.recorder.record(node):
-        [output] = await run.models.complete(node, "refine", [RefineInput(run.question, tuple(run.steps))])
+        [output] = await run.models.complete(node, "refine", [StepsInput(run.question, tuple(run.steps))])
         try:
             node.answers = [TASKS["refine"].parse(output)]
         except TaskOutputError as error:

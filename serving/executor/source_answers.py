@@ -29,7 +29,7 @@ from revelator.errors import ExpressionError, RevelatorError, Unavailable
 from revelator.limits import Limits
 from revelator.plans import logic
 from revelator.plans.art import Call, spell_call
-from revelator.tasks import TRANSLATE_ART, TRANSLATE_LOGIC, Task, TranslateInput
+from revelator.tasks import TRANSLATE_ART, TRANSLATE_LOGIC, QuestionInput, Task
 from revelator.trace import Node, Passage, Usage
 from serving.executor.evidence import Models, Report, judge_documents, read_documents
 from serving.executor.operations.values import parse_quantity
@@ -102,7 +102,7 @@ async def _write_logical_query(models: Models, node: Node, asked: str) -> str:
 
 async def _translate(models: Models, node: Node, task: Task, asked: str) -> Any:
     """What the model writes for a leaf; None where it cannot be read: the question's own words stand in for it."""
-    [output] = await models.complete(node, task.name, [TranslateInput(asked)])
+    [output] = await models.complete(node, task.name, [QuestionInput(asked)])
     if node.detail.pop("degraded", False):
         return None
     try:

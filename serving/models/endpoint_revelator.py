@@ -26,7 +26,7 @@ from revelator.endpoints import Address
 from revelator.errors import DeadlineExceeded, InvalidRequest, ServingError, Unavailable
 from revelator.language_model import Endpoint, RefusedError, Reply
 from revelator.plans.json_decoding import make_json_grammar
-from revelator.tasks import TASKS, RouteInput, Task
+from revelator.tasks import TASKS, QuestionInput, Task
 from revelator.tasks.chat_prompts import build_chat, read_examples, read_last_line
 from serving.batching import gather_all
 from serving.models.generators import LIKELIEST
@@ -88,7 +88,7 @@ class EndpointRevelator:
         if self.config.model in names:
             return
         try:
-            await self.complete("route", [TASKS["route"].render(RouteInput("Who built the Hollow Bell Bridge?"))])
+            await self.complete("route", [TASKS["route"].render(QuestionInput("Who built the Hollow Bell Bridge?"))])
         except ServingError as error:
             if names and not isinstance(error, Unavailable):
                 error.hint = f"its models are {', '.join(sorted(names))}"[:500]

@@ -8,7 +8,7 @@ from typing import Any
 
 from revelator.errors import ExpressionError, InvalidRequest
 from revelator.plans.language import PlanLanguage
-from revelator.tasks import TASKS, RouteInput, TranslateInput
+from revelator.tasks import TASKS, QuestionInput
 from serving.protocols import Completion
 
 BATCH = 32  # questions that the model is given at once
@@ -65,8 +65,8 @@ def _settle(text: str, question: str, language: PlanLanguage) -> str:
 def _plan_batch(complete: Complete, questions: Sequence[str], language: PlanLanguage) -> list[PlannedQuestion]:
     route = TASKS["route"]
     translate = next(task for task in TASKS.values() if task.language is language)
-    routes = complete(route.name, [route.render(RouteInput(question)) for question in questions])
-    prompts = [translate.render(TranslateInput(question)) for question in questions]
+    routes = complete(route.name, [route.render(QuestionInput(question)) for question in questions])
+    prompts = [translate.render(QuestionInput(question)) for question in questions]
     plans = complete(translate.name, prompts)
     planned = []
     for question, routed, plan in zip(questions, routes, plans, strict=True):

@@ -9,7 +9,7 @@ import pytest
 from evaluation.gate.scores import Scores, grade_rows, read_pinned_rows, score_tasks
 from evaluation.metrics.plans import PLAN_SCORES
 from revelator.rows import Row, read_split
-from revelator.tasks import TASKS, TranslateInput
+from revelator.tasks import TASKS, QuestionInput
 from serving.models.engine import GeneratedText
 from tests.training.toy import toy_row, write_set
 
@@ -72,7 +72,7 @@ def test_a_constant_answer_has_the_accuracy_of_its_share_and_an_auc_of_one_half(
 
 def test_plans_are_scored_by_shape_apart_from_arguments_names_and_words() -> None:
     gold = "Who runs Obra Vale? * Where was {mayor} born?"
-    prompt = TASKS["translate_bnf"].render(TranslateInput("Where was the mayor of Obra Vale born?"))
+    prompt = TASKS["translate_bnf"].render(QuestionInput("Where was the mayor of Obra Vale born?"))
     row = toy_row(
         id="1",
         task="translate_bnf",
@@ -93,7 +93,7 @@ def test_plans_are_scored_by_shape_apart_from_arguments_names_and_words() -> Non
 
 def test_queries_are_scored_by_their_truth_table_over_normalised_terms() -> None:
     gold = '"the River Orn" AND NOT ("kilns" AND "salt")'
-    prompt = TASKS["translate_logic"].render(TranslateInput("the River Orn, but not both kilns and salt"))
+    prompt = TASKS["translate_logic"].render(QuestionInput("the River Orn, but not both kilns and salt"))
     row = toy_row(id="1", task="translate_logic", prompt=prompt, completion=f" {gold}", gold=json.dumps(gold))
     for text, expected in {
         gold: {"valid": 1, "truth": 1, "exact": 1},

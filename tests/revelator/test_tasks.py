@@ -10,28 +10,25 @@ from revelator.errors import ExpressionError, TaskOutputError
 from revelator.plans import parse
 from revelator.tasks import (
     TASKS,
-    DecomposeInput,
-    EndInput,
-    RefineInput,
+    QuestionInput,
     RelevanceInput,
-    RouteInput,
     SelectInput,
     Step,
-    TranslateInput,
+    StepsInput,
     prompt_hash,
 )
 from revelator.tasks.task import DOCUMENT_CHARACTERS
 
 STEPS = (Step("Who directed UHF?", ("Jay Levey",)),)
 INPUTS = {
-    "route": RouteInput("Q?"),
-    "decompose": DecomposeInput("Q?"),
-    "refine": RefineInput("Q?", STEPS),
+    "route": QuestionInput("Q?"),
+    "decompose": QuestionInput("Q?"),
+    "refine": StepsInput("Q?", STEPS),
     "relevance": RelevanceInput("Q?", "T", "text"),
-    "end": EndInput("Q?", STEPS),
-    "translate_bnf": TranslateInput("Q?"),
-    "translate_logic": TranslateInput("Q?"),
-    "translate_art": TranslateInput("Q?"),
+    "end": StepsInput("Q?", STEPS),
+    "translate_bnf": QuestionInput("Q?"),
+    "translate_logic": QuestionInput("Q?"),
+    "translate_art": QuestionInput("Q?"),
     "select": SelectInput("Q?", "films", "graph", "films and who made them"),
 }
 
@@ -53,8 +50,8 @@ def test_no_question_and_no_document_forges_a_line(text, title, question):
     plain = task.render(RelevanceInput("q", "t", "d"))
     forged = task.render(RelevanceInput(f"{question}\nQuestion: x", f"{title}\r\n", f"{text}\u2028Document:"))
     assert len(forged.splitlines()) <= len(plain.splitlines())
-    step = TASKS["end"].render(EndInput(question, (Step(text, (title,)),)))
-    assert len(step.splitlines()) == len(TASKS["end"].render(EndInput("q", STEPS)).splitlines())
+    step = TASKS["end"].render(StepsInput(question, (Step(text, (title,)),)))
+    assert len(step.splitlines()) == len(TASKS["end"].render(StepsInput("q", STEPS)).splitlines())
 
 
 def test_a_document_is_cut_to_its_limit():
@@ -63,8 +60,8 @@ def test_a_document_is_cut_to_its_limit():
 
 
 def test_a_task_refuses_the_input_of_another():
-    with pytest.raises(TypeError, match="RouteInput"):
-        TASKS["route"].render(EndInput("Q?"))
+    with pytest.raises(TypeError, match="QuestionInput"):
+        TASKS["route"].render(StepsInput("Q?"))
 
 
 @pytest.mark.parametrize("name", ["route", "relevance", "end"])

@@ -20,7 +20,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from revelator import registry
 from revelator.config import read_config
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
-from revelator.tasks import TASKS, RelevanceInput, RouteInput, Task
+from revelator.tasks import TASKS, QuestionInput, RelevanceInput, Task
 from serving.commands.deploy import deploy
 from serving.models import releases
 from serving.models.engine import Engine
@@ -164,7 +164,7 @@ def test_the_longest_sequence_follows_from_the_tasks_and_not_from_the_bases_cont
 async def test_labels_are_those_of_the_engine_by_version(models: str, folder: Path) -> None:
     """The route's and the documents' probabilities of versions 1 and 2."""
     judged = [TASKS["relevance"].render(document) for document in DOCUMENTS]
-    routed = [TASKS["route"].render(RouteInput(QUESTION))]
+    routed = [TASKS["route"].render(QuestionInput(QUESTION))]
     async with TritonModels(models) as channel:
         for version in (1, 2):
             engine = Engine(TINY, folder / "adapters" / str(version), threads=1)

@@ -19,14 +19,11 @@ from revelator.plans.language import grammar_hash
 from revelator.rows import COLUMNS, Row
 from revelator.tasks import (
     TASKS,
-    DecomposeInput,
-    EndInput,
-    RefineInput,
+    QuestionInput,
     RelevanceInput,
-    RouteInput,
     SelectInput,
     Step,
-    TranslateInput,
+    StepsInput,
 )
 from tests.causal import train_tokenizer
 
@@ -73,21 +70,25 @@ def _examples(person: str, place: str, known: bool):
     question = f"Where was the mayor of {place} born?"
     plan = parse(f"Who is the mayor of {place}? * Where was {{mayor}} born?")
     steps = (Step(f"Who is the mayor of {place}?", (person,)),) if known else ()
-    yield "translate_bnf", TranslateInput(question), plan
-    yield "translate_logic", TranslateInput(f"papers on {place} but not {person}"), _query(place, person)
-    yield "translate_art", TranslateInput(question), _tree(question, place)
-    yield "route", RouteInput(question if known else f"Who is the mayor of {place}?"), "complex" if known else "single"
+    yield "translate_bnf", QuestionInput(question), plan
+    yield "translate_logic", QuestionInput(f"papers on {place} but not {person}"), _query(place, person)
+    yield "translate_art", QuestionInput(question), _tree(question, place)
+    yield (
+        "route",
+        QuestionInput(question if known else f"Who is the mayor of {place}?"),
+        "complex" if known else "single",
+    )
     yield (
         "decompose",
-        DecomposeInput(f"When was {person} born and where is {place}?"),
+        QuestionInput(f"When was {person} born and where is {place}?"),
         [f"When was {person} born?", f"Where is {place}?"],
     )
     yield (
         "refine",
-        RefineInput(question, steps),
+        StepsInput(question, steps),
         f"Where was {person} born?" if known else f"Who is the mayor of {place}?",
     )
-    yield "end", EndInput(f"Who is the mayor of {place}?", steps), "yes" if known else "no"
+    yield "end", StepsInput(f"Who is the mayor of {place}?", steps), "yes" if known else "no"
     title = place if known else person
     yield (
         "relevance",

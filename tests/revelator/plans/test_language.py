@@ -9,7 +9,7 @@ from revelator.errors import ArtifactError
 from revelator.plans import language as languages
 from revelator.plans.grammar import Grammar, read_grammar_file
 from revelator.plans.language import LANGUAGES, grammar_hash
-from revelator.tasks import TASKS, TranslateInput, translate_task
+from revelator.tasks import TASKS, QuestionInput, translate_task
 
 EVERY = sorted(LANGUAGES)
 PLANS = {
@@ -31,7 +31,7 @@ PLANS = {
 @given(st.text(min_size=1, max_size=60).filter(lambda text: any(c.isalnum() for c in text)))
 def test_the_fallback_of_any_question_parses_and_checks(name, question):
     task = translate_task(name)
-    plan = task.sound(task.fallback(task.render(TranslateInput(question))))
+    plan = task.sound(task.fallback(task.render(QuestionInput(question))))
     assert plan is not None and LANGUAGES[name].count_leaves(plan) == 1
 
 

@@ -14,7 +14,7 @@ from revelator.plans import logic, parse
 from revelator.plans.names import read_function_words
 from revelator.prefix_lm.model import load_minilm_tokenizer
 from revelator.prefix_lm.spelling import read_sources, restore_spelling
-from revelator.tasks import TASKS, RefineInput, Step, TranslateInput
+from revelator.tasks import TASKS, QuestionInput, Step, StepsInput
 
 LAW = settings(max_examples=300, deadline=None)
 # Letters, marks, digits and punctuation of any script; what bears a meaning in plans and JSON stands elsewhere.
@@ -127,7 +127,7 @@ def test_operators_of_a_logical_query_are_written_as_the_language_has_them(
 
 
 def test_the_sources_of_a_prompt_are_its_question_and_steps(tokenizer: PreTrainedTokenizerFast) -> None:
-    prompt = TASKS["refine"].render(RefineInput("Where was its Maker born?", (Step("Who made It?", ("Ødegård",)),)))
+    prompt = TASKS["refine"].render(StepsInput("Where was its Maker born?", (Step("Who made It?", ("Ødegård",)),)))
     assert read_sources(prompt) == ["Where was its Maker born?", "Who made It? = Ødegård"]
     assert restore(tokenizer, "where was ødegård born?", *read_sources(prompt)) == "Where was Ødegård born?"
 
@@ -140,6 +140,6 @@ def test_a_plan_of_restored_text_parses_as_the_plan_that_was_meant(
     name = unicodedata.normalize("NFC", name)
     plan = f"(Who made {name}? + Where is {name}?) * Is {{maker}} in {{place}}?"
     assume(tokenizer(name, add_special_tokens=False)["input_ids"])
-    prompt = TASKS["translate_bnf"].render(TranslateInput(f"Is the maker of {name} where {name} is?"))
+    prompt = TASKS["translate_bnf"].render(QuestionInput(f"Is the maker of {name} where {name} is?"))
     assert restore(tokenizer, plan, *read_sources(prompt)) == plan
     assert parse(plan)

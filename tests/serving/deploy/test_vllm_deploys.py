@@ -24,7 +24,7 @@ from revelator import registry
 from revelator.artifact import digest_base, write_manifest
 from revelator.client import Client
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
-from revelator.tasks import TASKS, RouteInput
+from revelator.tasks import TASKS, QuestionInput
 from serving.commands.deploy import deploy as command
 from serving.deploy.canary import Rollout, Rules
 from serving.deploy.deploy import deploy, roll_back
@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]  # how busy the machi
 SWITCHES = 20
 KILLS = 6
 QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
-ROUTE = TASKS["route"].render(RouteInput(QUESTION))
+ROUTE = TASKS["route"].render(QuestionInput(QUESTION))
 
 
 @pytest.fixture(scope="module")

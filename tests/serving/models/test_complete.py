@@ -7,14 +7,14 @@ import pytest
 from revelator.errors import Cancelled
 from revelator.plans.grammar import Grammar
 from revelator.plans.language import BNF
-from revelator.tasks import TASKS, TranslateInput
+from revelator.tasks import TASKS, QuestionInput
 from serving.models.engine import Engine, GeneratedText
 from serving.models.local import BEAMS, complete
 from tests.causal import TINY
 from tests.serving.toy_model import write_base
 
 QUESTIONS = ["Who directed Tin Comet?", "Who wrote Lantern Row?", "Where was Ada Quill born?"]
-PROMPTS = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
+PROMPTS = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in QUESTIONS]
 BEAM_TEXTS = [["Who directed Comet?", "Who directed Tin Comet?"], ["(((", "{x}"], []]
 
 

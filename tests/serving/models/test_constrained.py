@@ -19,7 +19,7 @@ from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
 from revelator.plans.grammar import Grammar
 from revelator.plans.json_decoding import make_art_grammar, make_json_grammar
 from revelator.plans.names import read_function_words
-from revelator.tasks import TASKS, TranslateInput
+from revelator.tasks import TASKS, QuestionInput
 from revelator.trace import Passage
 from serving.executor.executor import Executor
 from serving.models.decoding import Constraint, Vocabulary, add_noise, pick_best_tokens
@@ -217,7 +217,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_random_model_plans_every_question(engine: Engine, temperature: float) -> None:
     asked = QUESTIONS * 5
-    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
+    prompts = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in asked]
     for completion in complete(engine, "translate_bnf", prompts, temperature, max_new_tokens=48):
         assert not completion.degraded and 1 <= completion.tokens_out <= 48
         assert check(parse(completion.text)) == ()
@@ -235,8 +235,8 @@ def test_a_random_model_plans_every_question(engine: Engine, temperature: float)
 )
 def test_a_plan_without_room_is_the_question_itself_and_degraded(engine: Engine, question: str, leaf: str) -> None:
     """A long question leaves no positions, and none leaves any within three tokens. Placeholders lose their braces."""
-    prompt = TASKS["translate_bnf"].render(TranslateInput(question))
-    fine = TASKS["translate_bnf"].render(TranslateInput("Who is it?"))
+    prompt = TASKS["translate_bnf"].render(QuestionInput(question))
+    fine = TASKS["translate_bnf"].render(QuestionInput("Who is it?"))
     completion, beside = complete(
         engine, "translate_bnf", [prompt, fine], max_new_tokens=3 if len(question) < 99 else 40
     )
@@ -263,7 +263,7 @@ def test_a_model_that_ends_too_early_is_helped_to_an_end(vocabulary: Vocabulary)
 
 
 def test_free_decoding_writes_what_the_model_wants(engine: Engine) -> None:
-    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
+    prompts = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in QUESTIONS]
     free = complete(engine, "translate_bnf", prompts, max_new_tokens=12, decoding="free")
     assert [c.text for c in free] == [row.text for row in engine.generate(prompts, max_new_tokens=12)]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from revelator.errors import ConfigError, DeadlineExceeded, InvalidRequest, RevelatorError, ServingError, Unavailable
 from revelator.plans.decoding import make_plan_grammar
-from revelator.tasks import TASKS, EndInput, RefineInput, RelevanceInput, SelectInput, Step
+from revelator.tasks import TASKS, RelevanceInput, SelectInput, Step, StepsInput
 from revelator.tasks.chat_prompts import build_chat, read_examples
 from serving.executor.executor import Executor
 from serving.models.embedded import EmbeddedGenerator
@@ -38,8 +38,8 @@ DOCUMENT = RelevanceInput(ASKED, "Lantern Row", "Lantern Row is a 1987 film dire
 KNOWN = (Step("Who directed Lantern Row?", ("Ines Calloway",)),)
 OTHER_INPUTS = {
     "relevance": DOCUMENT,
-    "refine": RefineInput(ASKED, KNOWN),
-    "end": EndInput(ASKED, KNOWN),
+    "refine": StepsInput(ASKED, KNOWN),
+    "end": StepsInput(ASKED, KNOWN),
     "select": SelectInput(ASKED, "films", "graph", "films and who made them"),
 }
 INPUTS = {name: OTHER_INPUTS[name] if name in OTHER_INPUTS else task.input(ASKED) for name, task in TASKS.items()}

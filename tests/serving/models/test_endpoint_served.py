@@ -11,7 +11,7 @@ import pytest
 from data_gen.world.generate import QUESTIONS, generate
 from revelator.artifact import list_learned_tasks
 from revelator.plans import logic
-from revelator.tasks import TASKS, TRANSLATE_LOGIC, Task, TranslateInput
+from revelator.tasks import TASKS, TRANSLATE_LOGIC, QuestionInput, Task
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.engine import Engine
 from serving.models.local import complete
@@ -90,7 +90,7 @@ async def test_an_adapter_of_random_weights_writes_plans_that_parse_and_check(
     VllmServer(vllm_url).load(9, write_adapter(tmp_path / "random", served_base, seed=9, rank=8))
     wild, written = planner(vllm_url, "revelator-9", prompt="trained"), 0
     for number, task in enumerate(task for task in TASKS.values() if task.language):
-        prompts = [task.render(TranslateInput(question)) for question in asked[number::3]]
+        prompts = [task.render(QuestionInput(question)) for question in asked[number::3]]
         plans = await wild.complete(task.name, prompts)
         faulty = [plan.text for plan in plans if task.sound(plan.text) is None]
         codes = {fault.code for text in faulty for fault in logic.check(logic.parse(text))}

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoTokenizer, GPT2Config, LlamaConfig, PretrainedConfig, Qwen2Config
 
 from revelator.plans.decoding import make_plan_grammar
-from revelator.tasks import TASKS, RelevanceInput, TranslateInput
+from revelator.tasks import TASKS, QuestionInput, RelevanceInput
 from serving.models import onnx_model
 from serving.models.engine import Engine
 from serving.models.onnx_model import OnnxModel
@@ -70,7 +70,7 @@ def test_an_architecture_writes_and_judges_as_it_does_on_transformers(
     """Prompts of different lengths together, some longer than a chunk; with a grammar and without."""
     monkeypatch.setattr(onnx_model, "CHUNK", 16)
     ours, theirs = both(write(tmp_path, config))
-    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
+    prompts = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in QUESTIONS]
     for grammars in (None, [make_plan_grammar()] * len(prompts)):
         assert ours.generate(prompts, 0.0, 24, grammars) == theirs.generate(prompts, 0.0, 24, grammars)
     judged = [TASKS["relevance"].render(RelevanceInput(QUESTIONS[0], "Tin Comet", text)) for text in DOCUMENTS]
@@ -82,7 +82,7 @@ def test_an_architecture_writes_and_judges_as_it_does_on_transformers(
 def test_an_architecture_searches_as_it_does_on_transformers(config: PretrainedConfig, tmp_path: Path) -> None:
     """Random weights never end a text by themselves: what their greedy one has in fourth place ends it here."""
     ours, theirs = both(write(tmp_path, config))
-    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
+    prompts = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in QUESTIONS]
     greedy = ours.tokenizer(ours.generate(prompts[:1], 0.0, 24)[0].text, add_special_tokens=False)["input_ids"]
     for engine in (ours, theirs):
         engine.tokenizer.eos_token = engine.tokenizer.convert_ids_to_tokens(greedy[3])
@@ -94,7 +94,7 @@ def test_an_architecture_searches_as_it_does_on_transformers(config: PretrainedC
 def test_what_a_base_has_for_chats_changes_no_plan(tmp_path: Path) -> None:
     """Penalties of a base's own generation_config.json would keep names of the question from being copied."""
     base = write(tmp_path, ARCHITECTURES[0])
-    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
+    prompts = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in QUESTIONS]
     before = both(base)[1].generate(prompts, 0.0, 24)
     chat = {"repetition_penalty": 1.9, "no_repeat_ngram_size": 2, "suppress_tokens": list(range(100)), "num_beams": 2}
     (base / "generation_config.json").write_text(json.dumps(chat))
@@ -104,7 +104,7 @@ def test_what_a_base_has_for_chats_changes_no_plan(tmp_path: Path) -> None:
 
 def test_the_embedded_base_plans_as_it_does_on_transformers() -> None:
     ours, theirs = both(str(TINY))
-    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
+    prompts = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in QUESTIONS]
     grammars = [make_plan_grammar()] * len(prompts)
     assert ours.generate(prompts, 0.0, 40, grammars) == theirs.generate(prompts, 0.0, 40, grammars)
     assert (likeliest := ours.search_beams(prompts, 4, 40)) == theirs.search_beams(prompts, 4, 40)

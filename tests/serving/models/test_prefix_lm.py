@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from revelator.plans.decoding import make_plan_grammar
-from revelator.tasks import TASKS, RelevanceInput, TranslateInput
+from revelator.tasks import TASKS, QuestionInput, RelevanceInput
 from serving.models.decoding import is_complete
 from serving.models.engine import Engine
 from serving.models.local import complete
@@ -17,7 +17,7 @@ from serving.models.transformers_model import TransformersModel
 from tests.prefix_lm import write_prefix_base
 
 QUESTIONS = ["Who wrote Tin Comet?", "Is it?", "When was the founder of the company that made Tin Comet born? " * 3]
-PROMPTS = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
+PROMPTS = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in QUESTIONS]
 DOCUMENTS = ["", "a film", "a film of 1987 by Ada Quill " * 8, *(f"document {n}" for n in range(6))]
 JUDGED = [TASKS["relevance"].render(RelevanceInput(QUESTIONS[0], "Tin Comet", text)) for text in DOCUMENTS]
 
@@ -101,7 +101,7 @@ def test_a_text_is_complete_when_its_grammar_allows_all_of_it(text: str, allowed
 
 
 def test_what_is_written_is_spelled_as_the_question_is(engine: Engine) -> None:
-    prompt = TASKS["translate_bnf"].render(TranslateInput("Who wrote Ödegård's 🜁🜂 McCall?"))
+    prompt = TASKS["translate_bnf"].render(QuestionInput("Who wrote Ödegård's 🜁🜂 McCall?"))
     row = engine.tokenizer("ödegård's 🜁🜂 mccall is who?", add_special_tokens=False)["input_ids"]
     end = engine.tokenizer.eos_token_id
     assert engine._decode([*row, end, *row], prompt=prompt).text == "Ödegård's 🜁🜂 McCall is who?"
