@@ -1,9 +1,20 @@
-"""`revelator demo`: the whole way once, from an empty folder to six answered questions, narrated."""
+"""`revelator demo`: the whole way once, from an empty folder to six answered questions, narrated.
+
+Each step is a command, run as a person would type it, in a process of its own. A step is skipped when `steps.json`
+says that the same command was done, its result is there, and no step before it ran.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Sequence
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,28 +26,47 @@ from rich.table import Table
 
 import data_gen
 from data_gen.questions import AnnotatedQuestion
-from evaluation.chain import PASSIVE_WAIT, Chain, Step
-from evaluation.gate.rules import RULES
 from evaluation.harness.formats import FORMATS, KINDS, BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers
-from revelator.artifact import DEFAULT_BASE, digest_base, find_base
+from revelator.artifact import DEFAULT_BASE
 from revelator.client import Client
 from revelator.errors import DataError, RevelatorError
-from revelator.files import sha256_text, write_bytes
+from revelator.files import sha256_text, write_bytes, write_json
 from revelator.options import FOLDER
 from revelator.plans import parse, to_letters
 from revelator.trace import Trace, join_answers
 from revelator.trace_view import print_trace
-from serving.retrieval import INDEX
 from serving.triton.repository import Settings
 from serving.triton.serve import serve_home
 from serving.triton.server import read_ports
-from training.config import CONFIGS
 
 WORLD_CONFIG = Path(data_gen.__file__).parent / "configs" / "world.yaml"
 SEED = "7"
 ROWS = "100"  # a task, for evaluation and gate: together about a minute on two cores
 ASK_SECONDS = 60.0
+STOP_SECONDS = 20  # what a command may take to stop before it is killed
+# Threads that spin while they wait take the cores from the others: on two cores that something else uses too, writing
+# a plan of 24 tokens took 0.4 to 3.5 s with spinning and 0.35 s without.
+PASSIVE_WAIT = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
+PROGRAM = Path(sys.executable).with_name("revelator")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command: `arguments` follow `revelator`, `makes` is the file that it writes last, and `resume` is added
+    where it was broken off before."""
+
+    name: str
+    title: str
+    arguments: tuple[str, ...]
+    makes: Path | None = None
+    resume: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def command(self) -> str:
+        """What a person would type."""
+        return format_command(self.arguments, self.environment)
 
 
 @dataclass(frozen=True)
@@ -62,15 +92,75 @@ def list_steps(home: Path, base: str, size: int) -> list[Step]:
     deploy = ("model", "deploy", *at_home)
     return [
         Step("world", "generate a world: facts, documents, questions, gold plans", make_world, world_made),
-        Step("set", "build the instruction set of all tasks", build_set, built_made, (world_made, WORLD_CONFIG),
+        Step("set", "build the instruction set of all tasks", build_set, built_made,
              environment=(("REVELATOR_WORLD", str(world)),)),
-        Step("train", "train a LoRA adapter, track it in MLflow, register it", train, adapter,
-             (built_made, CONFIGS / "demo.yaml"), resume=("--resume",), digest=digest_base(find_base(base))),
-        Step("grade", "grade it on the test split, whose names are all new", grade, None, (adapter,)),
-        Step("promote", "gate on every task, and make the version champion", promote, None, (adapter, RULES)),
-        Step("index", "index the world's passages", build_index, index_made, (world_made,), digest=INDEX.format),
-        Step("deploy", "deploy the champion into the Triton model repository", deploy, None, (adapter,)),
+        Step("train", "train a LoRA adapter, track it in MLflow, register it", train, adapter, ("--resume",)),
+        Step("grade", "grade it on the test split, whose names are all new", grade),
+        Step("promote", "gate on every task, and make the version champion", promote),
+        Step("index", "index the world's passages", build_index, index_made),
+        Step("deploy", "deploy the champion into the Triton model repository", deploy),
     ]  # fmt: skip
+
+
+def format_command(arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> str:
+    """Returns the line that a person would type."""
+    return " ".join(
+        [*(f"{name}={shlex.quote(value)}" for name, value in environment), "revelator", shlex.join(arguments)]
+    )
+
+
+def run_steps(steps: Sequence[Step], home: Path, console: Console) -> str:
+    """Runs the steps that are not done, and says how long each took. Raises RevelatorError where a command fails."""
+    home.mkdir(parents=True, exist_ok=True)
+    ledger = home / "steps.json"
+    known: dict[str, dict[str, object]] = json.loads(ledger.read_text(encoding="utf-8")) if ledger.exists() else {}
+    times, is_stale = list[str](), False
+    for number, step in enumerate(steps, start=1):
+        show_heading(console, number, len(steps) + 2, step.title)
+        show_command(console, step.command)
+        before, place = known.get(step.name, {}), step.makes.parent if step.makes else home
+        is_begun = before.get("command") == step.command
+        is_stale = is_stale or not (is_begun and before.get("done") and (step.makes is None or step.makes.exists()))
+        if not is_stale:
+            console.print(f"[green]already done[/], reused: {place}", highlight=False)
+            continue
+        write_json(ledger, known := known | {step.name: {"command": step.command, "done": False}})
+        began = time.monotonic()
+        arguments = step.arguments + (step.resume if is_begun else ())
+        variables = os.environ | {"REVELATOR_HOME": str(home)} | PASSIVE_WAIT | dict(step.environment)
+        if status := run_group([str(PROGRAM), *arguments], variables):
+            raise RevelatorError(
+                f"step {number} failed with exit status {status}",
+                where=format_command(arguments, step.environment),
+                hint=f"once its message above is mended, `revelator demo --home {home}` goes on from this step",
+            )
+        write_json(ledger, known := known | {step.name: {"command": step.command, "done": True}})
+        times.append(f"{step.name} {time.monotonic() - began:.0f} s")
+        console.print(f"[green]done[/]: {place}", highlight=False)
+    return ", ".join(times)
+
+
+def run_group(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Runs a command in a process group of its own and returns its exit status. Ctrl-C or SIGTERM here ends the command
+    with all its children."""
+    process = subprocess.Popen(command, env=environment, process_group=0)
+    try:
+        return process.wait()
+    except BaseException as stop:
+        os.killpg(process.pid, signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        raise
+
+
+def show_heading(console: Console, number: int, total: int, title: str) -> None:
+    console.print(f"\n[bold reverse] {number}/{total} [/] [bold]{title}[/]", highlight=False)
+
+
+def show_command(console: Console, command: str) -> None:
+    console.print(f"$ {command}", style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 def choose_one_of_each_kind(questions: Iterable[BenchmarkQuestion]) -> dict[str, AnnotatedQuestion]:
@@ -83,22 +173,24 @@ def choose_one_of_each_kind(questions: Iterable[BenchmarkQuestion]) -> dict[str,
     return {kind: first[kind] for kind in KINDS}
 
 
-def ask_questions(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) -> list[AnsweredQuestion]:
+def ask_questions(
+    chosen: dict[str, AnnotatedQuestion], url: str, home: Path, console: Console
+) -> list[AnsweredQuestion]:
     """Asks the server each question and prints its trace."""
     asked = []
     with Client(url, timeout=ASK_SECONDS) as client:
         for kind, question in chosen.items():
-            chain.console.print(f"\n[bold cyan]{kind}[/]")
-            chain.print_command(("ask", question.question, "--home", str(chain.home)))
+            console.print(f"\n[bold cyan]{kind}[/]")
+            show_command(console, format_command(("ask", question.question, "--home", str(home))))
             try:
                 trace = client.ask(question.question).trace
-                print_trace(trace, chain.console)
+                print_trace(trace, console)
             except RevelatorError as error:  # the other questions are asked all the same
                 trace = Trace(question.question, "auto", outcome="failed")
-                chain.console.print(f"error: {error}", style="red", markup=False)
+                console.print(f"error: {error}", style="red", markup=False)
             mark = mark_answers(question, trace.answers)
             asked.append(AnsweredQuestion(kind, question, trace, mark))
-            chain.console.print(f"gold answer: {join_answers(question.answers)} · {mark}", highlight=False)
+            console.print(f"gold answer: {join_answers(question.answers)} · {mark}", highlight=False)
     return asked
 
 
@@ -165,22 +257,20 @@ def demo(home: Path, base: str, size: int) -> None:
       revelator demo
       revelator demo --home runs/mine --base Qwen/Qwen2.5-0.5B
     """
-    console = Console()
+    console, began = Console(), time.monotonic()
     todo = list_steps(home, base, size)
-    chain = Chain(home, len(todo) + 2, f"revelator demo --home {home}", console)
-    for step in todo:
-        chain.run(step)
+    times = run_steps(todo, home, console)
     chosen = choose_one_of_each_kind(FORMATS["world"].read(str(home / "world")))
-    chain.print_heading("start the Triton server")
-    chain.print_command(("serve", "--home", str(home), "--ports", "auto"))
+    show_heading(console, len(todo) + 1, len(todo) + 2, "start the Triton server")
+    show_command(console, format_command(("serve", "--home", str(home), "--ports", "auto")))
     os.environ |= PASSIVE_WAIT
     with serve_home(home, read_ports("auto"), Settings(home / "indexes" / "world", remember=True)) as (_, running):
         console.print(f"[green]ready[/] at {running.grpc}", highlight=False)
-        chain.print_heading("ask six questions: of each kind the first by hash of its id")
-        asked = ask_questions(chosen, running.grpc, chain)
+        title = "ask six questions: of each kind the first by hash of its id"
+        show_heading(console, len(todo) + 2, len(todo) + 2, title)
+        asked = ask_questions(chosen, running.grpc, home, console)
     console.print("\nthe server has stopped\n")
     console.print(summarise(asked))
     page = write_next(home, asked)
     console.print(Panel(Markdown(page.read_text(encoding="utf-8")), title=str(page)))
-    times = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in chain.times)
-    console.print(f"Took {chain.elapsed():.0f} s: {times}", highlight=False)
+    console.print(f"Took {time.monotonic() - began:.0f} s: {times}", highlight=False)
