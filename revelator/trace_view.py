@@ -23,25 +23,23 @@ MARKS = {
     "skipped": ("–", "yellow"),
 }
 OUTCOMES = {"answered": "green", "partial": "yellow", "unanswered": "yellow", "failed": "red"}
-DOCUMENTS_SHOWN = 5
+DOCUMENTS_SHOWN = 5  # for each node
 
 
-def print_trace(trace: Trace, console: Console, *, documents: int = DOCUMENTS_SHOWN) -> None:
-    """Prints route, plan (quoted for a shell), the tree, and the answer with its marks.
-
-    `documents`: titles shown a node. Control characters in any text are shown as dots.
-    """
+def print_trace(trace: Trace, console: Console) -> None:
+    """Prints route, plan (quoted for a shell), the tree, and the answer with its marks. Control characters in any
+    text are shown as dots."""
     trace = _mask_trace(trace)
     for line in _write_head(trace):
         console.print(line, soft_wrap=True)  # a plan is copied whole, into `ask --plan`
-    console.print(tree(trace, documents=documents))
+    console.print(tree(trace))
     console.print(_write_answer(trace))
 
 
-def build_view(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Group:
+def build_view(trace: Trace) -> Group:
     """Builds the view of a trace that may still grow: route, plan and tree."""
     trace = _mask_trace(trace)
-    return Group(*_write_head(trace), tree(trace, documents=documents))
+    return Group(*_write_head(trace), tree(trace))
 
 
 def _mask_trace(trace: Trace) -> Trace:
@@ -56,14 +54,14 @@ def _mask_value(value: Any) -> Any:
     return [_mask_value(item) for item in value] if isinstance(value, list) else value
 
 
-def tree(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Tree:
+def tree(trace: Trace) -> Tree:
     """Builds the tree: nodes below the node that encloses them, in the order in which they were opened."""
     root = Tree(Text(trace.question, "bold"))
     branches: dict[str | None, Tree] = {None: root}
     for node in trace.nodes:
         branch = branches.get(node.parent, root).add(_write_label(node, trace.question))
         branches[node.id] = branch
-        for passage in _choose_documents(node, documents):
+        for passage in _choose_documents(node):
             branch.add(_write_document(node, passage))
     return root
 
@@ -131,11 +129,11 @@ def _describe_origin(node: Node) -> str:
     return f"({method})" if method else ""
 
 
-def _choose_documents(node: Node, count: int) -> list[Passage]:
+def _choose_documents(node: Node) -> list[Passage]:
     """Chooses the documents to show: those that were read first, then the most relevant."""
     kept = node.detail.get("kept", [])
     ranked = sorted(node.documents, key=lambda p: (p.id not in kept, -(p.relevance or 0.0)))
-    return ranked[:count]
+    return ranked[:DOCUMENTS_SHOWN]
 
 
 def _write_document(node: Node, passage: Passage) -> Text:

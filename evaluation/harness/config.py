@@ -198,7 +198,6 @@ class RunConfig(Strict):
     url: str = ""
     concurrency: Count = 2
     seed: int = 0
-    traces: bool = True
 
     @model_validator(mode="after")
     def _ranks_what_can_be_ranked(self) -> RunConfig:

@@ -91,7 +91,6 @@ def score_trace(
     compiles_plans: bool = True,
     sequential: bool = False,
     switched_off: Collection[str] = (),
-    keep_trace: bool = True,
 ) -> QuestionRow:
     """Makes the row of an answered question. `compiles_plans`: a missing plan is a wrong one. `sequential`: the
     system runs one step after the other. `switched_off`: tasks replaced by the ablation; their model calls are not
@@ -117,7 +116,7 @@ def score_trace(
         probability=min(probabilities, default=None),
         relevance=min((max(leaf) for leaf in judged if leaf), default=None),
         cost=count_cost(trace, sequential=sequential, switched_off=switched_off),
-        trace=trace if keep_trace else None,
+        trace=trace,
     )
 
 

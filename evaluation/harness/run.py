@@ -194,7 +194,6 @@ async def _open_and_ask(
         "compiles_plans": BASELINES[name].compiles if baseline else name in COMPILES,
         "sequential": baseline and BASELINES[name].compiles,
         "switched_off": [t for t in ("relevance", "end", "refine", "route") if getattr(config.ablation, t) is not None],
-        "keep_trace": config.traces,
     }
 
     def report(question: BenchmarkQuestion, outcome: Trace | RevelatorError) -> None:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 )
 @click.option("--url", help="host:port of the server's gRPC (default: the server of --home).")
 @HOME
-@click.option("--documents", default=5, show_default=True, type=click.IntRange(0), help="Titles to show for a node.")
 @click.option("--stream", is_flag=True, help="Show the plan filling in while it runs; with --json, an event a line.")
 @AS_JSON
 def ask(
@@ -55,7 +54,6 @@ def ask(
     timeout: float,
     url: str | None,
     home: Path,
-    documents: int,
     stream: bool,
     as_json: bool,
 ) -> None:
@@ -83,7 +81,7 @@ def ask(
         options = Options(plan=plan, strategy=strategy, deadline_ms=deadline_ms, reuse=earlier)
         address = find_address(home) if url is None else url
         if stream:
-            trace = asyncio.run(_stream(address, timeout, question, options, documents, as_json))
+            trace = asyncio.run(_stream(address, timeout, question, options, as_json))
         else:
             with Client(address, timeout) as client:
                 trace = client.ask(question, **options).trace
@@ -95,12 +93,12 @@ def ask(
     if as_json and not stream:
         click.echo(json.dumps(trace.to_json(), ensure_ascii=False))
     elif not as_json:
-        print_trace(trace, Console(), documents=documents)
+        print_trace(trace, Console())
     if trace.outcome == "failed":
         raise SystemExit(1)
 
 
-async def _stream(url: str, seconds: float, question: str, options: Options, documents: int, as_json: bool) -> Trace:
+async def _stream(url: str, seconds: float, question: str, options: Options, as_json: bool) -> Trace:
     """The trace of a question whose events were shown as they came: written as JSON lines, or drawn on the terminal."""
     from revelator.client import AsyncClient
     from revelator.trace_view import build_view
@@ -117,7 +115,7 @@ async def _stream(url: str, seconds: float, question: str, options: Options, doc
                 if as_json:
                     click.echo(json.dumps(event.to_json(), ensure_ascii=False))
                 elif live:
-                    live.update(build_view(replay.trace(), documents=documents))
+                    live.update(build_view(replay.trace()))
     return replay.trace()
 
 

@@ -156,9 +156,8 @@ def _describe(planned: PlannedQuestion) -> str:
 @click.option("--sources", required=True, type=FILE, help="YAML file that names the sources.")
 @click.option("--generator", metavar="URL", help="OpenAI-compatible endpoint (default: the embedded reader).")
 @click.option("--generator-model", "model", metavar="NAME", default="", help="Its model.")
-@click.option("--documents", default=3, show_default=True, type=click.IntRange(0), help="Titles to show for a node.")
 @AS_JSON
-def run(path: Path, sources: Path, generator: str | None, model: str, documents: int, as_json: bool) -> None:
+def run(path: Path, sources: Path, generator: str | None, model: str, as_json: bool) -> None:
     """Run a tree in this process, and see each node, its sources and the answer.
 
     A tree is a file of JSON (`revelator/plans/art.schema.json`); `-` is standard input. docs/your-data.md has the
@@ -179,7 +178,7 @@ def run(path: Path, sources: Path, generator: str | None, model: str, documents:
     if as_json:
         click.echo(json.dumps(trace.to_json(), ensure_ascii=False))
     else:
-        print_trace(trace, Console(), documents=documents)
+        print_trace(trace, Console())
     sys.exit(0 if trace.answers else 1)
 
 

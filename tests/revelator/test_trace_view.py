@@ -8,9 +8,9 @@ from revelator.trace import Node, Passage, Trace, Usage
 from revelator.trace_view import print_trace
 
 
-def shown(trace: Trace, **options: int) -> list[str]:
+def shown(trace: Trace) -> list[str]:
     console = Console(width=120, record=True, force_terminal=False)
-    print_trace(trace, console, **options)
+    print_trace(trace, console)
     return console.export_text().splitlines()
 
 
@@ -58,10 +58,10 @@ def test_nodes_hang_below_the_node_that_encloses_them_with_answer_and_time():
 
 
 def test_documents_that_were_read_come_first_and_the_rest_by_relevance():
-    titles = [line for line in shown(example(), documents=2) if "score" in line]
+    titles = [line for line in shown(example()) if "score" in line]
     assert "read Lantern Row  score 2.0, relevant 0.90" in titles[0]
     assert "Third  score 1.0, relevant 0.20" in titles[1] and "read" not in titles[1]
-    assert len(titles) == 2
+    assert len(titles) == 3
 
 
 def test_what_went_wrong_is_marked():
