@@ -38,6 +38,7 @@ from revelator.files import sha256_text
 from revelator.plans import Atomic, Sequence, render
 
 PARTS = ((2, 3, 4), (6, 3, 1))  # how many questions are combined, and how often
+CHARACTERS = 4000  # of a document that the teacher sees
 SPARE = 3  # titles read for each question wanted: some give none
 
 
@@ -54,8 +55,7 @@ def write_compound(config: CompoundConfig, out: Path, progress: Progress) -> tup
     """Writes compound questions in the folder `out` and builds a set of them; its manifest. Raises as `teach` does."""
     with open_work(out, config, progress) as work:
         asyncio.run(_write(config, out, work))
-        bounds = {name: bound.model_dump() for name, bound in config.records.items()}
-        manifest = build_set(out, config, work, tasks=bounds)
+        manifest = build_set(out, config, work)
     return manifest, work
 
 
@@ -81,7 +81,7 @@ def _choose_topics(config: CompoundConfig) -> list[Topic]:
     texts: dict[str, list[str]] = defaultdict(list)
     for title, text in _read_documents(config):
         if title in chosen and len(texts[title]) < config.documents:
-            texts[title].append(text[: config.characters])
+            texts[title].append(text[:CHARACTERS])
     ordered = sorted(texts, key=place)
     return [Topic(title, _choose_split(config, title), tuple(texts[title])) for title in ordered]
 

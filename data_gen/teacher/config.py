@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from data_gen.config import QuestionSource, SplitConfig, TaskConfig
+from data_gen.config import QuestionSource, SplitConfig
 from revelator.config import FilePath, Share, Strict
 from revelator.endpoints import Address
 
@@ -67,7 +67,6 @@ class TeacherConfig(Strict):
     budget: BudgetConfig = Field(default_factory=lambda: BudgetConfig.model_validate({}))
     held_out: FilePath | None = None
     entity_coverage: Share = 0.5
-    records: dict[str, TaskConfig] = Field(default_factory=dict)  # bounds of its records, as a set's `tasks`
 
 
 class TeachConfig(TeacherConfig):
@@ -107,4 +106,3 @@ class CompoundConfig(TeacherConfig):
     licence: str
     sizes: Sizes
     documents: int = Field(10, ge=1)  # of one title, at most
-    characters: int = Field(4000, ge=200)  # of a document that the teacher sees

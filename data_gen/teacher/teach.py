@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.annotate.validation import check_coverage, check_plan, check_query, check_tree, share_answer
-from data_gen.config import TaskConfig
 from data_gen.leakage import normalise
 from data_gen.questions import (
     QUESTIONS,
@@ -176,9 +175,8 @@ def teach(config: TeachConfig, out: Path, progress: Progress) -> tuple[dict[str,
     """
     with open_work(out, config, progress) as work:
         asyncio.run(_annotate(config, out, work))
-        untaught = {name: TaskConfig(share=0) for name in TASKS if name not in config.tasks}
-        bounds = {name: bound.model_dump() for name, bound in {**config.records, **untaught}.items()}
-        manifest = build_set(out, config, work, tasks=bounds, split=config.split.model_dump())
+        untaught = {name: {"share": 0.0} for name in TASKS if name not in config.tasks}
+        manifest = build_set(out, config, work, tasks=untaught, split=config.split.model_dump())
     return manifest, work
 
 
