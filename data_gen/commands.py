@@ -34,6 +34,7 @@ from data_gen.inspection import (
     tabulate_dropped,
 )
 from data_gen.leakage import find_leak, load_held_out
+from data_gen.reading import ReadingConfig, build_reading
 from data_gen.world.generate import generate
 from data_gen.world.questions import ROUTES
 from data_gen.world.sources import blend as divide
@@ -54,13 +55,14 @@ from revelator.terminal import mask_controls
 @click.option("--allow-single", is_flag=True, help="Build also a set whose plans all have one shape.")
 @AS_JSON
 def build(config: Path, out: Path, engine: str, allow_single: bool, as_json: bool) -> None:
-    """Build an instruction set from annotated questions.
+    """Build an instruction set from annotated questions, or rows for a reader.
 
-    CONFIG names sources, splits and bounds. Malformed rows are listed and counted; a broken file stops the build and
-    leaves OUT as it was. So does a set whose plans all have one shape, because a model that learns it writes no other
-    (--allow-single builds it). After a kill, the same command resumes the build. The engine changes how long a build
-    takes, never the set: `local` is one process, `ray` the cluster that RAY_ADDRESS names, one that was started on this
-    machine, or one made for the build, with all of its CPUs.
+    CONFIG names sources, splits and bounds; with `reading`, published sets whose rows a reader learns from. Malformed
+    rows are listed and counted; a broken file stops the build and leaves OUT as it was. So does a set whose plans all
+    have one shape, because a model that learns it writes no other (--allow-single builds it). After a kill, the same
+    command resumes the build. The engine changes how long a build takes, never the set: `local` is one process, `ray`
+    the cluster that RAY_ADDRESS names, one that was started on this machine, or one made for the build, with all of its
+    CPUs.
 
     \b
     Examples:
@@ -69,9 +71,17 @@ def build(config: Path, out: Path, engine: str, allow_single: bool, as_json: boo
       revelator data build large.yaml --out runs/sets/large --engine ray
       RAY_ADDRESS=10.0.0.1:6379 revelator data build large.yaml --out runs/sets/large --engine ray
       REVELATOR_DATA=~/data revelator data build real.yaml --out sets/real --json
+      revelator data build data_gen/configs/reading/squad.yaml --out runs/reading
     """
     if find_spec("pyarrow") is None:  # which rows are written with, after minutes of work
         raise ModuleNotFoundError(name="pyarrow")
+    value = read_yaml(config)
+    if isinstance(value, dict) and "reading" in value:
+        with _explain_write_errors(out):
+            made = build_reading(check_config(value, ReadingConfig, str(config)), out)
+        lines = [f"{name}: {list_counts(counts)}" for name, counts in made["counts"].items()]
+        click.echo(json.dumps(made) if as_json else "\n".join(lines))
+        return
     settings, chosen = load_config(config), choose_engine(engine)
     with _explain_write_errors(out), _show_progress() as show:
         manifest = build_set(settings, out, show, engine=chosen, allow_single=allow_single)

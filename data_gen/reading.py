@@ -1,4 +1,4 @@
-"""`revelator data reading`: published sets as rows for reading (`revelator.reading`), without a held-out question.
+"""Published sets as rows for reading (`revelator.reading`), without a held-out question.
 
 A row is a question, a passage, and where the answer stands in it. Published sets are recognised by the fields of a row:
 
@@ -20,24 +20,23 @@ A row is a question, a passage, and where the answer stands in it. Published set
 from __future__ import annotations
 
 import gzip
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Annotated, Any
 
-import click
+from pydantic import Field, model_validator
 
 from data_gen.annotate.wording import ask
 from data_gen.augment.substitution import load_names
 from data_gen.everyday.passages import Teller
 from data_gen.leakage import find_leak, load_held_out
 from data_gen.sources.files import read_objects
+from revelator.config import FilePath, Strict
 from revelator.errors import DataError
 from revelator.files import replace_file, sha256_file, sha256_text, staged_folder, write_json
-from revelator.options import AS_JSON, FOLDER
 from revelator.reading import Answer, ReadingRow
 
 DEPTH = 8  # passages looked at for an answer of a question that comes without one
@@ -252,64 +251,46 @@ def find_answers(passage: str, answers: Iterable[str]) -> tuple[Answer, ...]:
     return tuple(sorted(found, key=lambda answer: (answer.start, -len(answer.text))))[:4]
 
 
-@click.command()
-@click.argument("files", nargs=-1)
-@click.option("--out", required=True, type=FOLDER, help="Folder of NAME.jsonl.gz, one of each FILE; its files go.")
-@click.option("--held-out", help="Hashes of questions that training must not read (data_gen/leakage.py).")
-@click.option("--corpus", help="Titles and texts in which answers of questions without a passage are looked for.")
-@click.option(
-    "--lists", is_flag=True, help="Several answers of a question without a passage are a list, not spellings."
-)
-@click.option("--everyday", type=click.IntRange(1), help="Passages to draw about several things of one kind.")
-@click.option("--names", type=FOLDER, help="With --everyday: a file of titles, which name things and people.")
-@click.option("--seed", default=13, show_default=True, help="Of --everyday.")
-@AS_JSON
-def reading(
-    files: tuple[str, ...],
-    out: Path,
-    held_out: str | None,
-    corpus: str | None,
-    lists: bool,
-    everyday: int | None,
-    names: Path | None,
-    seed: int,
-    as_json: bool,
-) -> None:
-    """Make rows for reading (question, passage, answers) of published sets, or of words and wordings (--everyday).
+class ReadingConfig(Strict):
+    """Rows for reading (`data_gen.reading`). Each file of `reading` and `lists` is a published set, and gives a file of
+    rows. In a set without passages several answers of a question are spellings of one, or, in `lists`, items of a list.
+    `everyday` passages about several things of one kind are drawn beside them; `names` is as in a set's `augment`."""
 
-    FILES are recognised by their rows: SQuAD-like ones, QED, MuSiQue with paragraphs, HotpotQA and 2WikiMultiHopQA with
-    context, annotated questions (of `data world`), and, with --corpus, questions and answers alone (Natural Questions,
-    TriviaQA; with --lists WebQuestions). Triples of 2WikiMultiHopQA without context are read in the --corpus as well.
+    reading: tuple[FilePath, ...]
+    lists: tuple[FilePath, ...] = ()
+    corpus: FilePath | None = None  # titles and texts in which sets without passages are looked up
+    everyday: Annotated[int, Field(ge=0)] = 0
+    names: FilePath | None = None
+    seed: int = 13  # of `everyday`
+    held_out: FilePath | None = None
 
-    \b
-    Example:
-      revelator data reading reading/squad2_dev.jsonl.gz qed/qed_dev.jsonl.gz --held-out held_out.sha256 \\
-        --out runs/reading
-      revelator data reading --everyday 8000 --names wiki_intros.jsonl.gz --out runs/reading-everyday
-    """
-    if not files and not everyday:
-        raise click.UsageError("Name FILES, or --everyday N.")
-    if bool(everyday) != bool(names):
-        raise click.UsageError("--everyday and --names go together.")
-    held = load_held_out(Path(held_out)) if held_out else {}
-    search = Bm25([row for _, row in read_objects(corpus)]) if corpus else None
+    @model_validator(mode="after")
+    def _has_rows(self) -> ReadingConfig:
+        if not (self.reading or self.lists or self.everyday):
+            raise ValueError("reading: name files, or give a number of everyday passages")
+        if self.everyday and not self.names:
+            raise ValueError("names: everyday passages need a file of titles, which name things and people")
+        return self
+
+
+def build_reading(config: ReadingConfig, out: Path) -> dict[str, Any]:
+    """Writes NAME.jsonl.gz for each file, and everyday.jsonl.gz, into the folder `out`, which is replaced, and returns
+    the manifest. Raises DataError for a file that gives no row."""
+    held = load_held_out(Path(config.held_out)) if config.held_out else {}
+    search = Bm25([row for _, row in read_objects(config.corpus)]) if config.corpus else None
     counts: dict[str, dict[str, int]] = {}
     with staged_folder(out) as stage:
-        for file in files:
+        for file in (*config.reading, *config.lists):
             name, dropped = Path(file).name.partition(".")[0], Counter[str]()
-            found = convert([row for _, row in read_objects(file)], search, dropped, lists=lists)
+            found = convert([row for _, row in read_objects(file)], search, dropped, lists=file in config.lists)
             counts[name] = _write_rows(stage / f"{name}.jsonl.gz", file, found, held, dropped)
-        if everyday and names:
-            teller = Teller(load_names(names), Random(seed))
-            found = (row for number in range(everyday) for row in teller.draw(f"everyday:{seed}-{number}"))
-            counts["everyday"] = _write_rows(stage / "everyday.jsonl.gz", "--everyday", found, held, Counter())
+        if config.everyday and config.names:
+            teller = Teller(load_names(Path(config.names)), Random(config.seed))
+            rows = (row for number in range(config.everyday) for row in teller.draw(f"everyday:{config.seed}-{number}"))
+            counts["everyday"] = _write_rows(stage / "everyday.jsonl.gz", "everyday", rows, held, Counter())
         manifest = {"counts": counts, "files": {p.name: sha256_file(p) for p in sorted(stage.glob("*.gz"))}}
         write_json(stage / "manifest.json", manifest)
-    if as_json:
-        click.echo(json.dumps(manifest))
-        return
-    for name, each in counts.items():
-        click.echo(f"{name}: " + ", ".join(f"{count:,} {what}" for what, count in each.items() if count))
+    return manifest
 
 
 def _write_rows(
@@ -324,7 +305,7 @@ def _write_rows(
         else:
             kept.append(row)
     if not kept:
-        hint = "give a set of passages, or questions and answers with --corpus"
+        hint = "give a set of passages, or, to questions and answers, a `corpus`"
         raise DataError("no row for reading comes of this file", where=place, hint=hint)
     with replace_file(path) as target, gzip.GzipFile("", "wb", 9, target, 0) as packed:
         packed.write("".join(f"{row.to_json()}\n" for row in kept).encode())

@@ -162,7 +162,11 @@ def _resolve(
         if not settings.rows:
             raise ConfigError("no rows for reading are named", where=str(path), hint="give --rows FILE")
         if missing := next((file for file in settings.rows if not file.is_file()), None):
-            raise ConfigError("no such file", where=f"rows: {missing}", hint="`revelator data reading` makes it")
+            raise ConfigError(
+                "no such file",
+                where=f"rows: {missing}",
+                hint="`revelator data build` makes it",
+            )
         fetch_minilm(settings.minilm)
     else:
         _check_sets(settings, path)

@@ -10,14 +10,18 @@ from random import Random
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+import yaml
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+import data_gen
+from data_gen.commands import build
 from data_gen.everyday.passages import Teller
 from data_gen.leakage import hash_question
-from data_gen.reading import Bm25, convert, find_answers, reading, word_step
-from revelator.errors import DataError
+from data_gen.reading import Bm25, ReadingConfig, convert, find_answers, word_step
+from revelator.config import read_config
+from revelator.errors import ConfigError, DataError
 from revelator.reading import Answer, ReadingRow, load_rows
 
 PARAGRAPHS = [
@@ -162,6 +166,12 @@ def write_jsonl(path: Path, *rows: dict[str, Any]) -> Path:
     return path
 
 
+def run_build(folder: Path, out: Path, **config: Any) -> Result:
+    file = folder / "reading.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return CliRunner().invoke(build, [str(file), "--out", str(out), "--json"])
+
+
 def test_the_command_writes_a_file_a_set_and_no_held_out_question(tmp_path: Path) -> None:
     plain = {"id": "1", "title": "", "question": "Who?", "passage": "Ada.", "answers": [{"text": "Ada", "start": 0}]}
     plain_file = write_jsonl(tmp_path / "plain.jsonl.gz", plain, plain | {"question": "Held, out!"})
@@ -169,19 +179,19 @@ def test_the_command_writes_a_file_a_set_and_no_held_out_question(tmp_path: Path
     held = tmp_path / "held_out.sha256"
     held.write_text(f"{hash_question('held out')}  squad-held\n")
     out = tmp_path / "out"
-    arguments = [str(plain_file), str(musique), "--held-out", str(held), "--out", str(out), "--json"]
-    manifest = json.loads(CliRunner().invoke(reading, arguments, catch_exceptions=False).output)
+    config = {"reading": [str(plain_file), str(musique)], "held_out": str(held)}
+    manifest = json.loads(run_build(tmp_path, out, **config).output)
     assert manifest["counts"] == {"plain": {"span": 1, "held out (squad-held)": 1}, "musique": {"none": 2, "span": 2}}
     assert [row.question for row in load_rows(out / "plain.jsonl.gz")] == ["Who?"]
     first = (out / "musique.jsonl.gz").read_bytes()
-    CliRunner().invoke(reading, arguments, catch_exceptions=False)
+    run_build(tmp_path, out, **config)
     assert (out / "musique.jsonl.gz").read_bytes() == first
 
 
 def test_a_file_that_gives_no_row_stops_the_command_and_leaves_its_folder(tmp_path: Path) -> None:
     single = write_jsonl(tmp_path / "nq.jsonl.gz", SINGLE)
     with pytest.raises(DataError, match="no row for reading"):
-        CliRunner().invoke(reading, [str(single), "--out", str(tmp_path / "out")], catch_exceptions=False)
+        raise run_build(tmp_path, tmp_path / "out", reading=[str(single)]).exception
     assert not (tmp_path / "out").exists()
 
 
@@ -205,17 +215,21 @@ def test_some_everyday_questions_are_not_answered_by_their_passage() -> None:
 
 def test_the_command_draws_the_same_everyday_rows_for_a_seed_without_what_is_held_out(tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("".join(f"Name of {i // 26 * 'a'}{chr(97 + i % 26)}\n" for i in range(120)))
-    arguments = ["--everyday", "20", "--names", str(tmp_path / "names.txt"), "--json"]
-    first = CliRunner().invoke(reading, [*arguments, "--out", str(tmp_path / "one")], catch_exceptions=False)
+    config = {"reading": [], "everyday": 20, "names": str(tmp_path / "names.txt")}
+    assert run_build(tmp_path, tmp_path / "one", **config).exit_code == 0
     rows = load_rows(tmp_path / "one" / "everyday.jsonl.gz")
     held = tmp_path / "held.sha256"
     held.write_text(f"{hash_question(rows[0].question)}  test-set\n")
-    again = ["--held-out", str(held), "--out", str(tmp_path / "two")]
-    second = CliRunner().invoke(reading, [*arguments, *again], catch_exceptions=False)
-    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert run_build(tmp_path, tmp_path / "two", **config, held_out=str(held)).exit_code == 0
     assert load_rows(tmp_path / "two" / "everyday.jsonl.gz") == [r for r in rows if r.question != rows[0].question]
 
 
-@pytest.mark.parametrize("arguments", [[], ["--everyday", "3"], ["--names", "x"]])
-def test_nothing_to_read_is_a_usage_error(arguments: list[str], tmp_path: Path) -> None:
-    assert CliRunner().invoke(reading, [*arguments, "--out", str(tmp_path / "out")]).exit_code == 2
+@pytest.mark.parametrize("config", [{"reading": []}, {"reading": [], "everyday": 3}])
+def test_nothing_to_read_is_refused(config: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"reading: name files|names: everyday"):
+        raise run_build(tmp_path, tmp_path / "out", **config).exception
+
+
+def test_the_shipped_configuration_loads() -> None:
+    for path in (Path(data_gen.__file__).parent / "configs" / "reading").glob("*.yaml"):
+        assert read_config(path, ReadingConfig).reading
