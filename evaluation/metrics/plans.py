@@ -28,8 +28,6 @@ from revelator.plans import (
     letters_key,
     logic,
     parse,
-    substitute,
-    to_letters,
 )
 from revelator.plans import Sequence as ListOf
 from revelator.plans.art import Art
@@ -60,7 +58,7 @@ def read_sketch(text: str) -> Sketch:
     return Sketch(not check(plan), letters_key(plan), count_stages(plan), len(leaves(plan)))
 
 
-PLAN_SCORES = ("valid", "letters", "leaves", "exact", "bound", "arguments", "names")
+PLAN_SCORES = ("valid", "letters", "leaves", "exact", "arguments", "names")
 Scores = dict[str, bool]
 
 
@@ -69,9 +67,8 @@ def score_plan(output: str, gold: Expression, question: str, names: Sequence[str
     and its gold plan share (the column `entities` of a set).
 
     `valid`: parses and checks (rules `scoped`). The others compare a parsed plan with gold, valid or not. `letters`:
-    the same shape up to the order of `+`. `leaves`: their number. `exact`: the same tree, word for word. `bound`: the
-    same, whatever placeholders are called. `arguments`: the same graph over the same names and placeholders. `names`:
-    each of `names` is copied exactly.
+    the same shape up to the order of `+`. `leaves`: their number. `exact`: the same tree, word for word.
+    `arguments`: the same graph over the same names and placeholders. `names`: each of `names` is copied exactly.
     """
     try:
         plan = parse(output)
@@ -82,7 +79,6 @@ def score_plan(output: str, gold: Expression, question: str, names: Sequence[str
         "letters": letters_key(plan) == letters_key(gold),
         "leaves": len(leaves(plan)) == len(leaves(gold)),
         "exact": plan == gold,
-        "bound": is_equal_when_bound(plan, gold),
         "arguments": have_equal_arguments(plan, gold, names),
         "names": copies_names(plan, question, names),
     }
@@ -156,11 +152,6 @@ def have_equal_arguments(plan: Expression, gold: Expression, names: Sequence[str
     )
 
 
-def is_equal_when_bound(plan: Expression, gold: Expression) -> bool:
-    """Whether both plans are equal word for word, except for the names of placeholders that use the same leaf."""
-    return to_letters(plan) == to_letters(gold) and _bind_leaf_texts(plan) == _bind_leaf_texts(gold)
-
-
 def copies_names(plan: Expression, question: str, names: Sequence[str]) -> bool:
     """Whether a leaf contains each of `names` exactly as the question or the gold plan spells it; true without
     names."""
@@ -172,15 +163,6 @@ def copies_names(plan: Expression, question: str, names: Sequence[str]) -> bool:
 
 def _occurs(name: str, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
-
-
-def _bind_leaf_texts(plan: Expression) -> list[str]:
-    """Returns the texts of the leaves, each placeholder replaced by the number of the leaf that it uses, if any."""
-    sources = bind(plan).sources
-    return [
-        substitute(leaf.text, {name: f"#{own.get(name, name)}" for name in leaf.placeholders})
-        for leaf, own in zip(leaves(plan), sources, strict=True)
-    ]
 
 
 def _digest_leaves(plan: Expression, names: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from data_gen.annotate.names import find_planned_names
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
-from evaluation.metrics.plans import copies_names, have_equal_arguments, is_equal_when_bound, score_tree
+from evaluation.metrics.plans import copies_names, have_equal_arguments, score_tree
 from revelator.plans import leaves
 from revelator.plans import parse as plan
 from revelator.plans.art import Art, Filter, Relate, parse, render, structure_key
@@ -21,28 +21,6 @@ GOLD = plan(
     "Who directed Tin Comet? * Who is the spouse of {director}? * When was {spouse} born? "
     "+ What is the label of Orn? * Who owns {label}?"
 )
-
-
-@pytest.mark.parametrize(
-    ("written", "alike"),
-    [
-        ("Who directed {film}? * Who is the spouse of {director}?", False),  # no leaf gives {film}
-        ("Who directed Orn? * Who is the spouse of {director}?", True),
-        ("Who directed Orn? * Who is the spouse of {x}?", True),
-        ("Who directed Orn? * Who is the husband of {director}?", False),
-        ("(Who directed Orn?) * Who is the spouse of {director}?", True),
-        ("Who directed Orn? * Who is the spouse of {director}? * Who?", False),
-    ],
-)
-def test_plans_are_alike_whatever_their_placeholders_are_called(written: str, alike: bool) -> None:
-    gold = plan("Who directed Orn? * Who is the spouse of {maker}?")
-    assert is_equal_when_bound(plan(written), gold) is is_equal_when_bound(gold, plan(written)) is alike
-
-
-def test_another_name_that_takes_another_leafs_answer_is_another_plan() -> None:
-    chain = "Who directed Orn? * Where was {{director}} born? * Who died in {}?"
-    assert is_equal_when_bound(plan(chain.format("{city}")), plan(chain.format("{place}")))
-    assert not is_equal_when_bound(plan(chain.format("{city}")), plan(chain.format("{director}")))
 
 
 @pytest.mark.parametrize(
