@@ -9,8 +9,6 @@ A row is a question, a passage, and where the answer stands in it. Published set
   in; its passage is the supporting paragraph, and another paragraph of the question gives a row without an answer.
 * `context` and `supporting_facts`: HotpotQA and 2WikiMultiHopQA. Questions of yes and no have all supporting paragraphs
   as one passage; of the others that paragraph which alone says the answer, and one that supports nothing.
-* `evidences`, with a context or a corpus: 2WikiMultiHopQA's triples. Each is a question about its subject in one of the
-  relation's wordings; its passage is the one of that title. A lead that gives both dates of a life is asked for either.
 * `steps` and `passages`: our own annotated questions. Each step is a question, its passage that which states its
   answers; another passage of the question gives a row without an answer.
 * `question` and `answer` alone (Natural Questions, TriviaQA, WebQuestions): BM25 finds passages in a corpus. Of the
@@ -29,7 +27,6 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from data_gen.annotate.wording import ask
 from data_gen.augment.substitution import load_names
 from data_gen.everyday.passages import Teller
 from data_gen.leakage import find_leak, load_held_out
@@ -52,7 +49,6 @@ class Bm25:
         import bm25s
 
         self._passages = [(passage["title"], passage["text"]) for passage in passages]
-        self.texts = dict(self._passages)  # by title
         self._index = bm25s.BM25()
         texts = [f"{title} {text}" for title, text in self._passages]
         self._index.index(bm25s.tokenize(texts, stopwords="en", show_progress=False), show_progress=False)
@@ -79,29 +75,21 @@ def convert(
     for row in rows:
         if isinstance(row.get("passage"), str) and row.get("title"):
             articles.setdefault(row["title"], {})[row["passage"]] = None
-    seen: set[tuple[str, str]] = set()  # a triple belongs to many questions
     for row in rows:
         try:
-            found = [each for each in _read_published(row, articles, corpus) if (each.id, each.question) not in seen]
-            seen |= {(each.id, each.question) for each in found}
-            yield from found
+            yield from list(_read_published(row, articles))  # of a row all or nothing
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             dropped["not a row of the file's kind"] += 1
 
 
-def _read_published(
-    row: Mapping[str, Any], articles: Mapping[str, Iterable[str]], corpus: Bm25 | None
-) -> list[ReadingRow]:
+def _read_published(row: Mapping[str, Any], articles: Mapping[str, Iterable[str]]) -> Iterator[ReadingRow]:
     if "steps" in row and "passages" in row:
-        return list(_read_annotated(row))
+        return _read_annotated(row)
     if "original_nq_answers" in row:
-        return [_read_qed(row)]
+        return iter([_read_qed(row)])
     if "question_decomposition" in row:
-        return list(_read_musique(row))
-    if "supporting_facts" in row:
-        triples = list(_read_triples(row, corpus))
-        return triples if "evidences" in row and "context" not in row else [*_read_hotpot(row), *triples]
-    return list(_read_row(row, articles))
+        return _read_musique(row)
+    return _read_hotpot(row) if "supporting_facts" in row else _read_row(row, articles)
 
 
 def _read_annotated(row: Mapping[str, Any]) -> Iterator[ReadingRow]:
@@ -190,18 +178,6 @@ def _read_hotpot(row: Mapping[str, Any]) -> Iterator[ReadingRow]:
 def _join_paragraphs(context: Iterable[tuple[str, Sequence[str]]]) -> list[tuple[str, str]]:
     """Title and text of HotpotQA's paragraphs, which are lists of sentences."""
     return [(title, " ".join("".join(f"{part} " for part in parts).split())) for title, parts in context]
-
-
-def _read_triples(row: Mapping[str, Any], corpus: Bm25 | None) -> Iterator[ReadingRow]:
-    context = dict(_join_paragraphs(row.get("context", ())))
-    for subject, relation, answer in row.get("evidences", ()):
-        text = context.get(subject) or (corpus.texts.get(subject) if corpus else None)
-        if text and (found := find_answers(text, [answer])):
-            identity = f"triple-{sha256_text(f'{subject}|{relation}|{answer}')[:12]}"
-            question = ask(relation, subject, answer, row["question"], 0.5, (), identity).question
-            yield ReadingRow(identity, question, text, subject, found)
-            others = [each for each in context.items() if each[0] != subject]
-            yield from _without_answer(identity, question, [answer], others)
 
 
 def _without_answer(

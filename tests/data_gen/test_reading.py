@@ -74,26 +74,6 @@ def test_each_step_of_musique_is_a_row_with_its_paragraph_and_one_with_another()
     ]
 
 
-def test_a_triple_of_2wiki_is_a_question_about_its_subject_wherever_the_passage_comes_from() -> None:
-    lead = "Ivo Marek (4 May 1901 – 9 June 1970) was a ruler of Sarnath."
-    triples = [["Ivo Marek", "date of birth", "4 May 1901"], ["Ivo Marek", "date of death", "9 June 1970"]]
-    unread = {
-        "question": "When did Velm's ruler die?",
-        "answer": "9 June 1970",
-        "supporting_facts": [],
-        "evidences": triples,
-    }
-    given = {**unread, "context": [["Ivo Marek", [lead]], ["Velm", ["Velm is a town."]]]}
-    expected = [("When is Ivo Marek's birthday?", ["4 May 1901"]), ("When did Ivo Marek die?", ["9 June 1970"])]
-    corpus = Bm25([{"title": "Ivo Marek", "text": lead}])
-    asked = [(row.question, said(row)) for row in rows_of(unread, unread, corpus=corpus)]
-    assert asked == expected  # a triple of two questions is one row
-    found = rows_of(given)
-    assert [(row.question, said(row)) for row in found if row.answers] == expected
-    assert {row.title for row in found if not row.answers} == {"Velm"}
-    assert rows_of(unread) == []
-
-
 def test_a_question_of_hotpot_has_the_paragraph_that_says_the_answer_and_one_that_supports_nothing() -> None:
     answered, silent = rows_of(HOTPOT)
     assert (said(answered), answered.title) == (["Ivo Marek"], "Sarnath")
