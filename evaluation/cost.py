@@ -54,7 +54,7 @@ class Sizing:
 def average_work(traces: Sequence[Trace], has_planner: bool = False) -> Demand:
     """`has_planner`: an endpoint did the revelator's tasks. Raises DataError where there is no trace."""
     if not traces:
-        raise DataError("no question of this run has a trace", hint="ask with `traces: true`")
+        raise DataError("no question of this run has a trace", hint="predictions of another system have none")
     parts = measure_parts(traces)
     revelator = [parts["route"], parts["plan"], parts["relevance"]]
     endpoints = [parts["reader"], *(revelator if has_planner else [])]

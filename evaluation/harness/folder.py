@@ -72,7 +72,7 @@ class QuestionRow:
     benchmark's own word for the question. `retrieved` are the titles found, each once: the first of every leaf, then
     the second of every leaf. `probability` is the least that a reading of its leaves had, `relevance` the least that
     the most relevant document of a leaf had. `trace` is a `revelator.trace.Trace`, or its JSON when read from a file,
-    or None if traces are not kept.
+    or None of predictions.
     """
 
     id: str
