@@ -43,18 +43,19 @@ def run(
     *rows: dict[str, Any],
     sample: int | None = None,
     index: str = "closed",
-    read_as: str = "",
+    format: str = "musique",
+    ablation: dict[str, str] | None = None,
     **system: str,
 ) -> list[QuestionRow]:
     (folder / "musique.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    benchmark = {"format": "musique", "path": str(folder / "musique.jsonl"), "sample": sample}
+    benchmark = {"format": format, "path": str(folder / "musique.jsonl"), "sample": sample}
     made = {
         "benchmark": benchmark,
         "system": system,
         "index": index,
         "adapter": "base",
         "home": str(folder / "home"),
-        "ablation": {"read_as": read_as} if read_as else {},
+        "ablation": ablation or {},
     }
     (folder / "run.yaml").write_text(yaml.safe_dump(made))
     out = folder / "-".join(system.values())
@@ -85,18 +86,27 @@ def test_the_bounds_are_told_what_is_gold(tmp_path: Path) -> None:
 def test_plain_retrieval_reads_as_many_documents_as_another_run_did(tmp_path: Path) -> None:
     [planned] = run(tmp_path, MUSIQUE, bound="gold-plan")
     assert planned.cost.documents == sum(len(n["detail"].get("kept", ())) for n in planned.trace["nodes"]) == 2
-    [plain] = run(tmp_path, MUSIQUE, baseline="naive", read_as=str(tmp_path / "gold-plan"))
+    [plain] = run(tmp_path, MUSIQUE, baseline="naive", ablation={"read_as": str(tmp_path / "gold-plan")})
     assert plain.cost.documents == len(plain.trace["nodes"][0]["documents"]) == 2
     with pytest.raises(ConfigError, match="changes nothing for single"):
-        run(tmp_path, MUSIQUE, strategy="single", read_as=str(tmp_path / "gold-plan"))
+        run(tmp_path, MUSIQUE, strategy="single", ablation={"read_as": str(tmp_path / "gold-plan")})
     (tmp_path / "other").mkdir()
     with pytest.raises(ConfigError, match=r"was not asked 'Who else\?'"):
         run(
             tmp_path / "other",
             MUSIQUE | {"question": "Who else?"},
             baseline="naive",
-            read_as=str(tmp_path / "gold-plan"),
+            ablation={"read_as": str(tmp_path / "gold-plan")},
         )
+
+
+def test_an_oracle_sends_a_question_its_gold_route_and_needs_one(tmp_path: Path) -> None:
+    [row] = run(tmp_path, MUSIQUE, ablation={"route": "oracle"}, strategy="auto")
+    assert row.route == row.gold_route == "complex" and "route" not in row.cost.model_calls
+    own = {"question": MUSIQUE["question"], "answer": MUSIQUE["answer"]}
+    with pytest.raises(ConfigError, match="does not say the route"):
+        index = str(read_run(tmp_path / "auto").index["folder"])
+        run(tmp_path, own, format="own", index=index, ablation={"route": "oracle"}, baseline="hanrag")
 
 
 def test_a_question_without_gold_is_refused_alone(tmp_path: Path) -> None:
