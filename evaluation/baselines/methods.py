@@ -135,7 +135,8 @@ async def run_hanrag(run: Run) -> None:
     compound question, and a step without a relevant document reads nothing.
 
     Differs: its tasks are answered by the revelator, one small model with our prompts, where the paper fine-tunes a
-    language model; the loop does not ask for its end before the first step, and ends at our limit of steps.
+    language model; the loop does not ask for its end before the first step, and ends at our limit of steps; documents
+    that do not name what is asked about are not read.
     """
     run.writing = Writing(merge="generator")
     run.limits = replace(run.limits, relevance_floor=run.limits.relevance_threshold)
