@@ -38,7 +38,6 @@ from fixed.concurrency import LEVELS, measure_cancellation, measure_concurrency
 from revelator.limits import count_stages
 from revelator.plans import Expression, bind, check, leaves, parse
 from revelator.trace import Node
-from serving import pauses
 from serving.executor.executor import Executor
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
@@ -149,7 +148,7 @@ def main(latency: float, repeats: int, passages: int, rounds: int) -> None:
         f"{'plan':12}{'stages':>7}{'ms':>8}{'executor':>10}{'question':>10}{'bare':>16}{'executor':>16}{'question':>16}"
         f"{'sequential':>12}"
     )
-    pauses.tune_collector()
+    latency.tune_collector()
     costs = []
     for name, plan in list_plans().items():
         wall, cost = asyncio.run(compare(name, plan, latency, passages, repeats))

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from fixed.load import Caller, Load, quantile
 from fixed.server import find_processes, measure_memory, serve_models
 
-from serving import pauses
+from serving import latency
 
 LEVELS = (1, 16, 64)
 CALLS = 5
@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--overload", type=float, default=60.0, help="seconds of overload; 0 leaves part 2 out")
     parser.add_argument("--leaf-ms", type=float, nargs="+", default=[20.0, 100.0], help="of the leaves of part 2")
     given = parser.parse_args()
-    pauses.tune_collector()  # a pause of the client's process would be counted as the server's
+    latency.tune_collector()  # a pause of the client's process would be counted as the server's
     print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
     ways = {way: ("calls", {"way": way, "calls": CALLS, "seconds": 0.005, "max_in_flight": 4096}) for way in WAYS}
     with serve_models({"leaf": ("leaf", {"seconds": 0.005}), **ways}) as server:

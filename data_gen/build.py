@@ -1,7 +1,7 @@
-"""The way from sources to a set: read → validate → records (`data_gen.prepare`) → gate against repeats → files.
+"""The way from sources to a set: read → validate → records (`data_gen.prepare`) → drop repeats → files.
 
 Every question that does not arrive is counted under its reason. Whichever engine prepares the rows, they come to the
-gate in the order of their sources, so the set is the same.
+build in the order of their sources, so the set is the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import yaml
 
 from data_gen.config import SetConfig, SourceConfig
 from data_gen.engines import Engine, keep_chunks, run_here
-from data_gen.leakage import Gate
+from data_gen.leakage import SeenQuestions
 from data_gen.prepare import COPY, Candidate, PreparedChunk, Preparer
 from data_gen.questions import QUESTIONS
 from data_gen.sources.rows import RefusedRow
@@ -48,7 +48,7 @@ class Build:
     """One build under way: what it has let through, and what it has counted."""
 
     writer: SetWriter
-    gate: Gate = field(default_factory=Gate)
+    seen: SeenQuestions = field(default_factory=SeenQuestions)
     questions: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
     dropped: Counter[str] = field(default_factory=Counter)
     refused: list[RefusedRow] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Build:
         self.writer.add(make_table(rows))
 
     def _admit(self, candidate: Candidate) -> Iterator[Row]:
-        if reason := candidate.fault or self.gate.find_repeat(candidate.identity, candidate.text):
+        if reason := candidate.fault or self.seen.find_repeat(candidate.identity, candidate.text):
             self.dropped[candidate.kind + reason] += 1
             return
         if candidate.kind != COPY:

@@ -27,7 +27,7 @@ from data_gen.inspection import (
     choose_samples,
     compare_sets,
     measure_set,
-    read_place,
+    read_texts,
     show_diff,
     show_set,
     tabulate_counts,
@@ -226,7 +226,7 @@ def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
         raise DataError("no hashes stand there", where=str(held_out), hint="give a file of lines `sha256  name`")
     found: list[dict[str, str]] = []
     for place in places:
-        records, total = read_place(place)
+        records, total = read_texts(place)
         for name, written in track(records, str(place), total, console=console, transient=True):
             looked.update(records=1)
             for text in written:

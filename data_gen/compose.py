@@ -26,7 +26,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from data_gen.annotate.plan import GoldStep, plan
+from data_gen.annotate.plan import GoldStep, write_gold_plan
 from data_gen.annotate.wording import list_relation_questions, name_answer, tidy
 from data_gen.augment.clauses import UNREADABLE, Clause, read_clause
 from data_gen.augment.substitution import load_names
@@ -200,7 +200,7 @@ class Composer:
         if len(question.split()) > LONGEST:
             return None
         try:
-            planned = plan(question, [replace(step, text=f"{step.text}?") for step in steps], identity)
+            planned = write_gold_plan(question, [replace(step, text=f"{step.text}?") for step in steps], identity)
         except DroppedError:
             return None
         if doubts(parse(planned.expression)):

@@ -78,7 +78,7 @@ KINDS = ("added", "removed", "changed")
 SHOWN = 3  # questions in another split that are shown
 
 
-class Mark(NamedTuple):
+class RecordDigests(NamedTuple):
     """What is remembered of a record: its names, and digests of all its values, of its question and of its group."""
 
     split: str
@@ -89,7 +89,7 @@ class Mark(NamedTuple):
     group: int
 
 
-Marks = dict[str, Mark]  # by the id of the record
+DigestsById = dict[str, RecordDigests]  # by the id of the record
 
 
 def compare_sets(old: Path, new: Path) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def compare_sets(old: Path, new: Path) -> dict[str, Any]:
     Raises DataError for a folder that is no finished set.
     """
     before, after = read_manifest(old), read_manifest(new)
-    a, b = _mark_records(old), _mark_records(new)
+    a, b = _digest_records(old), _digest_records(new)
     ids = {
         "added": [id for id in b if id not in a],
         "removed": [id for id in a if id not in b],
@@ -123,10 +123,10 @@ def _stream_all(folder: Path) -> Iterator[Row]:
     return (row for split in SPLITS for row in stream_rows(folder, split))
 
 
-def _mark_records(folder: Path) -> Marks:
+def _digest_records(folder: Path) -> DigestsById:
     mark_question, values = lru_cache(maxsize=1024)(digest_question), attrgetter(*COLUMNS)
     return {
-        row.id: Mark(
+        row.id: RecordDigests(
             row.split,
             row.task,
             row.source,
@@ -138,7 +138,7 @@ def _mark_records(folder: Path) -> Marks:
     }
 
 
-def _find_moved(a: Marks, b: Marks) -> list[tuple[str, str]]:
+def _find_moved(a: DigestsById, b: DigestsById) -> list[tuple[str, str]]:
     """Questions of the new set whose text or group stood in another split of the old one: the id of a record, and both
     splits ("train → dev")."""
     before: dict[tuple[str, int], str] = {}
@@ -153,12 +153,12 @@ def _find_moved(a: Marks, b: Marks) -> list[tuple[str, str]]:
     return list(moved.values())
 
 
-def _count_missing(these: Marks, those: Marks) -> int:
+def _count_missing(these: DigestsById, those: DigestsById) -> int:
     """How many questions of `these` are not among `those`."""
     return len({mark.question for mark in these.values()} - {mark.question for mark in those.values()})
 
 
-def _count_by(name: str, ids: Mapping[str, Sequence[str]], marks: Marks) -> dict[str, dict[str, int]]:
+def _count_by(name: str, ids: Mapping[str, Sequence[str]], marks: DigestsById) -> dict[str, dict[str, int]]:
     """Value of a column → kind of difference → records."""
     counts: dict[str, dict[str, int]] = {}
     for kind, own in ids.items():
@@ -221,7 +221,7 @@ def list_texts(row: Any) -> Iterator[str]:
     yield from found
 
 
-def read_file(path: Path) -> Iterator[tuple[str, Iterator[str]]]:
+def read_file_texts(path: Path) -> Iterator[tuple[str, Iterator[str]]]:
     """Id (or line) and texts of each row. Raises DataError with the line of a row that cannot be read."""
     for line, row in read_file_rows(str(path)):
         if isinstance(row, MalformedRow):
@@ -230,12 +230,12 @@ def read_file(path: Path) -> Iterator[tuple[str, Iterator[str]]]:
         yield str(name or f"line {line}"), list_texts(row)
 
 
-def read_place(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], int | None]:
-    """Id and texts of each record, and how many there are where that is known, of a set, a world or a file of rows."""
+def read_texts(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], int | None]:
+    """Reads id and texts of each record of a set, a world or a file of rows, and how many there are if known."""
     if not place.is_dir():
-        return read_file(place), None
+        return read_file_texts(place), None
     if (place / QUESTIONS).is_file():
-        return read_file(place / QUESTIONS), None
+        return read_file_texts(place / QUESTIONS), None
     if not (place / MANIFEST).is_file():
         hint = "name a set, a world, a teacher's folder, or a file of rows"
         raise DataError(f"neither {MANIFEST} of a set nor {QUESTIONS} of a world", where=str(place), hint=hint)

@@ -71,8 +71,8 @@ def digest_question(text: str) -> int:
     return int(hash_question(text)[:16], 16)
 
 
-class Gate:
-    """Knows a question that came before, whichever split it went to.
+class SeenQuestions:
+    """Remembers questions, in order to drop one that came before, in whichever split.
 
     It remembers 64 bits of the id's digest and of the text's, about 150 bytes a question. Two of n different ones are
     the same with a probability of n²/2⁶⁵ (for a million questions 3 in 10⁸), and then the later question is dropped.
@@ -101,11 +101,11 @@ class Admission:
 
     def __init__(self, held_out: str | None) -> None:
         self._held_out = load_held_out(Path(held_out)) if held_out else {}
-        self._gate = Gate()
+        self._seen = SeenQuestions()
 
     def admits(self, question: AnnotatedQuestion, dropped: Counter[str]) -> bool:
         """Whether a question is let through; a reason against it is counted."""
-        reason = find_held_out(self._held_out, question) or self._gate.find_repeat(
+        reason = find_held_out(self._held_out, question) or self._seen.find_repeat(
             digest_text(question.id), digest_question(question.question)
         )
         if reason:

@@ -114,13 +114,12 @@ class OpenCalls:
                 calls.append(call)
         return {model: calls for model, calls in found.items() if calls}
 
-    def take_answer(self, calls: Iterable[Call], text: str) -> None:
-        """Ends the calls that are lost, according to the answer of a probe: the process that gave it (`pid`), its `age`
-        in seconds, the calls that it has seen (`known`), and all live processes of its model (`alive`).
+    def handle_reply(self, calls: Iterable[Call], text: str) -> None:
+        """Ends the calls that are lost, according to a probe's reply: the process that gave it (`pid`), its `age` in
+        seconds, the calls that it has seen (`known`), and all live processes of its model (`alive`).
 
-        A call is lost with the process that is known to hold it. Of one that no process is known to hold, that is sure
-        only if there is one process and it is younger: where a model was loaded anew, an older one that is alive may
-        still answer the calls that it holds."""
+        A call is lost when the process that holds it is dead. If no process is known to hold it, it is lost only if the
+        model has one process and that is younger than the call: after a reload, an older process may still answer."""
         try:
             value = json.loads(text)
             pid, age, known, alive = value["pid"], value["age"], set(value["known"]), set(value["alive"])
@@ -134,9 +133,9 @@ class OpenCalls:
             elif (call.holder not in alive) if call.holder else (alive == {pid} and age < now - call.began):
                 self._end([call])
 
-    def take_failure(self, calls: Iterable[Call], error: InferenceServerException) -> None:
-        """A probe for these calls had no answer: the model's process is dead, the server knows no probes, or nothing
-        can be said, as while a model is unloaded and still answers what it has begun."""
+    def handle_missing_reply(self, calls: Iterable[Call], error: InferenceServerException) -> None:
+        """Ends the calls if the failed probe shows that their process is dead, and stops probing a server that knows no
+        probes. Any other error says nothing: a model that is being unloaded still answers what it has begun."""
         code = (error.status() or "").removeprefix("StatusCode.")
         found = read_error(code, error.message())
         if isinstance(found, InvalidRequest):

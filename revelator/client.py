@@ -103,7 +103,7 @@ class AsyncClient:
             try:
                 with spans.span("ask", "client"):
                     answer = await self.ask_once(request)
-                    spans.describe_first(answer.trace)
+                    spans.describe_root(answer.trace)
                     return answer
             except RevelatorError as error:
                 await asyncio.sleep(attempts.choose_pause(error))
@@ -145,9 +145,9 @@ class AsyncClient:
             await asyncio.sleep(PROBE_EVERY)
             for model, calls in self._calls.find_due().items():
                 try:
-                    self._calls.take_answer(calls, await self._probe(model, calls))
+                    self._calls.handle_reply(calls, await self._probe(model, calls))
                 except InferenceServerException as error:
-                    self._calls.take_failure(calls, error)
+                    self._calls.handle_missing_reply(calls, error)
 
     async def _probe(self, model: str, calls: list[Call]) -> str:
         """Returns the probe's JSON reply."""

@@ -34,7 +34,7 @@ _tracer: Tracer | None = None
 _NOTHING: Block = nullcontext()
 
 
-def endpoint() -> str | None:
+def find_endpoint() -> str | None:
     """Where spans go, as the environment says."""
     if whole := os.environ.get(TRACES_ENDPOINT):
         return whole
@@ -48,7 +48,7 @@ def start(service: str, tracer: Tracer | None = None) -> None:
     global _tracer
     if tracer is not None:
         _tracer = tracer
-    elif _tracer is None and endpoint():
+    elif _tracer is None and find_endpoint():
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
@@ -67,9 +67,9 @@ def may_hold_texts(environment: Mapping[str, str] = os.environ) -> bool:
     return environment.get(QUESTIONS_VARIABLE, "") not in ("", "0")
 
 
-def describe_first(trace: Trace, span: Any = None) -> None:
-    """Describes the first span of a question, by default the current one, when the question is over. MLflow's list of
-    traces shows what it asked and answered, and finds it by the version that planned (a tag of the trace)."""
+def describe_root(trace: Trace, span: Any = None) -> None:
+    """Describes the root span of a finished question, by default the current span, so that MLflow's list of traces
+    shows question and answer, and finds them by the version that planned (a tag of the trace)."""
     version = str(trace.versions.get("revelator", ""))
     describe(trace.question, trace.answers, attributes={f"{TAG}{VERSION}": version} if version else {}, span=span)
 
@@ -135,7 +135,7 @@ def flush() -> None:
         _tracer.span_processor.force_flush()  # type: ignore[attr-defined]  # the SDK's, the only one that is used
 
 
-def headers() -> dict[str, str]:
+def make_headers() -> dict[str, str]:
     """Returns the header that continues the current trace in another process; nothing without a trace."""
     if _tracer is None:
         return {}
@@ -148,11 +148,11 @@ def headers() -> dict[str, str]:
 
 def find_trace_id() -> str:
     """The id of the current trace, 32 hexadecimal digits; "" without one. MLflow calls the trace `tr-` and the id."""
-    return headers().get(HEADER, "--").split("-")[1]
+    return make_headers().get(HEADER, "--").split("-")[1]
 
 
 class Traced:
     """A plugin of a tritonclient (which need not be installed here): adds the header to each request."""
 
     def __call__(self, request: Any) -> None:
-        request.headers.update(headers())
+        request.headers.update(make_headers())

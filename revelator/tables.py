@@ -12,13 +12,13 @@ SUBJECT = 80  # characters of what a row is about, for its sentences to repeat i
 
 
 def find_subject(cells: Sequence[str]) -> str:
-    """What a row of a table is about: its first cell with a letter, or, without one, its first; "" for an empty row."""
+    """Finds what a row is about: its first cell with a letter, or, without one, its first; "" for an empty row."""
     values = [cell.strip() for cell in cells if cell.strip()]
     return next((value for value in values if any(map(str.isalpha, value))), values[0] if values else "")
 
 
-def say_row(columns: Sequence[str], cells: Sequence[str]) -> str:
-    """A row of a table as sentences, each of which names what the row is about."""
+def write_row_as_text(columns: Sequence[str], cells: Sequence[str]) -> str:
+    """Writes a row of a table as sentences, each of which names what the row is about."""
     subject, said = find_subject(cells), list[str]()
     for column, cell in zip(columns, cells, strict=True):
         value, name = cell.strip().rstrip("."), column.strip().replace("_", " ")

@@ -59,7 +59,7 @@ class GoldPlan:
     nodes: tuple[Art, ...]
 
 
-def plan(question: str, steps: Sequence[GoldStep], seed: str) -> GoldPlan:
+def write_gold_plan(question: str, steps: Sequence[GoldStep], seed: str) -> GoldPlan:
     """The expression of a gold decomposition. `seed` (the question's id) decides between equal wordings.
 
     Raises DroppedError when references point forward or nowhere, or when no naming binds as annotated.

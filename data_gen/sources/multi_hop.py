@@ -9,7 +9,7 @@ from typing import Any
 
 from data_gen.annotate import qdmr
 from data_gen.annotate.names import find_mention
-from data_gen.annotate.plan import GoldPlan, GoldStep, plan
+from data_gen.annotate.plan import GoldPlan, GoldStep, write_gold_plan
 from data_gen.annotate.trees import compare_answers, render_tree
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, DroppedError
 from data_gen.sources import fields
@@ -32,7 +32,7 @@ def _annotate_musique(row: dict[str, Any]) -> AnnotatedQuestion:
         raise DataError("field 'question_decomposition' must be a list of steps")
     steps = [_read_step(step, titles) for step in decomposition]
     identity = f"musique:{fields.read_text(row, 'id')}"
-    planned = plan(question, steps, identity)
+    planned = write_gold_plan(question, steps, identity)
     return AnnotatedQuestion(
         id=identity,
         source="musique",
@@ -86,7 +86,7 @@ def _annotate_two_wiki(row: dict[str, Any]) -> AnnotatedQuestion:
         dict.fromkeys(title for title, _ in fields.list_pairs(fields.read_nested(row, "supporting_facts")))
     )
     identity = f"2wiki:{row.get('_id') or row['id']}"
-    planned = plan(question, _order_steps(row, question, supporting), identity)
+    planned = write_gold_plan(question, _order_steps(row, question, supporting), identity)
     return AnnotatedQuestion(
         id=identity,
         source="2wiki",
@@ -210,7 +210,7 @@ def _annotate_strategy(row: dict[str, Any]) -> AnnotatedQuestion:
     if len(steps) == 1:
         raise DroppedError("a decomposition of one step, which says the question again")
     identity = fields.make_id(row, "strategyqa", asked, "qid", "id")
-    planned = plan(asked, [GoldStep(" ".join(step.split())) for step in steps], identity)
+    planned = write_gold_plan(asked, [GoldStep(" ".join(step.split())) for step in steps], identity)
     return AnnotatedQuestion(
         id=identity,
         source="strategyqa",
@@ -240,7 +240,7 @@ def _annotate_break(row: dict[str, Any]) -> AnnotatedQuestion:
     steps = qdmr.read_gold_steps(fields.read_text(row, "decomposition"))
     if not any(step.call for step in steps):
         raise DroppedError("no step keeps some of a list")
-    planned = plan(asked, steps, identity)
+    planned = write_gold_plan(asked, steps, identity)
     return AnnotatedQuestion(
         id=identity,
         source="break",

@@ -136,7 +136,7 @@ def promote(
     from evaluation.gate.questions import (  # brings the harness, which the other commands do not need
         TAG,
         Examination,
-        find_small,
+        find_too_few,
         list_question_files,
         open_question_file,
         read_slices,
@@ -155,7 +155,7 @@ def promote(
     files = list_question_files(given, rival)
     exam = Examination(home, base, threads, limit, slices, shared, files)
     counts = exam.count(challenger)
-    if (doubts := [*unread, *find_small(counts, rule.minimum)]) and not force:
+    if (doubts := [*unread, *find_too_few(counts, rule.minimum)]) and not force:
         if as_json:
             said = {"version": challenger.version, "replaced": champion.version if champion else None, "moved": False}
             click.echo(json.dumps(said | {"refusals": doubts}))

@@ -122,8 +122,8 @@ def read_slices(
     return slices, shared, ()
 
 
-def find_small(counts: Mapping[str, int], minimum: int) -> list[str]:
-    """Says which kinds of questions are fewer than `minimum`."""
+def find_too_few(counts: Mapping[str, int], minimum: int) -> list[str]:
+    """Returns a sentence for each kind that has fewer than `minimum` questions."""
     return [f"{n} questions of {name}, and {minimum} are wanted" for name, n in counts.items() if n < minimum]
 
 

@@ -17,7 +17,7 @@ from data_gen.sources.formats import READERS
 from data_gen.sources.multi_hop import annotate_hotpot
 from data_gen.sources.rows import Outcome, RefusedRow, Unfold, read_annotated
 from evaluation.harness.config import OwnColumns
-from evaluation.metrics.plans import Sketch, read_sketch
+from evaluation.metrics.plans import PlanSummary, summarise_plan
 from revelator.errors import DataError, ExpressionError
 from revelator.plans import leaves, parse, render, to_letters
 
@@ -36,9 +36,9 @@ class BenchmarkQuestion:
         return self.gold.id
 
     @cached_property
-    def plan(self) -> Sketch | None:
+    def plan(self) -> PlanSummary | None:
         """The gold plan, read once for all systems, or None."""
-        return read_sketch(self.gold.expression) if self.gold.expression else None
+        return summarise_plan(self.gold.expression) if self.gold.expression else None
 
 
 Annotate = Callable[[dict[str, Any], str], BenchmarkQuestion]

@@ -11,7 +11,7 @@ from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
-from evaluation.metrics.plans import Sketch, read_sketch
+from evaluation.metrics.plans import PlanSummary, summarise_plan
 from evaluation.metrics.retrieval import score_titles
 from revelator.errors import ExpressionError
 from revelator.plans import logic
@@ -120,12 +120,12 @@ def score_trace(
     )
 
 
-def score_plan(plan: str, gold: Sketch, *, own: bool) -> dict[str, float]:
+def score_plan(plan: str, gold: PlanSummary, *, own: bool) -> dict[str, float]:
     """`valid`: the plan checks, and is the model's `own`. `letters`: it has gold's shape, up to the order of `+`."""
     found = None
     if own and plan:
         with suppress(ExpressionError):
-            found = read_sketch(plan)
+            found = summarise_plan(plan)
     if found is None:
         return {"valid": 0.0, "letters": 0.0}
     return {"valid": float(found.valid), "letters": float(found.letters == gold.letters)}

@@ -40,7 +40,7 @@ ASKING = frozenset(extract_terms(" ".join(ASKING_WORDS)))
 
 
 @dataclass(frozen=True, slots=True)
-class Sketch:
+class PlanSummary:
     """What figures need of a plan: `letters` up to the order of `+`, the number of stages of its longest chain, and of
     its leaves. It does not hold the plan: the garbage collector took as long to walk 100,000 plans as reading them had
     taken."""
@@ -52,10 +52,10 @@ class Sketch:
 
 
 @lru_cache(maxsize=65_536)  # gold plans come again with every system, and so do most of a model's own
-def read_sketch(text: str) -> Sketch:
+def summarise_plan(text: str) -> PlanSummary:
     """Parses and checks a plan, once for each text. Raises ExpressionError."""
     plan = parse(text)
-    return Sketch(not check(plan), letters_key(plan), count_stages(plan), len(leaves(plan)))
+    return PlanSummary(not check(plan), letters_key(plan), count_stages(plan), len(leaves(plan)))
 
 
 PLAN_SCORES = ("valid", "letters", "leaves", "exact", "arguments", "names")

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from revelator.errors import Cancelled, InvalidRequest
-from serving import pauses
+from serving import latency
 from serving.triton.inside.backend import (
     SecretCheck,
     answer_together,
@@ -23,7 +23,7 @@ class TritonPythonModel:
         self.inner = SecretCheck(args)
         folder = Path(args["model_repository"]) / args["model_version"]
         self.completions = CompletionService(folder, read_parameters(args)["decoding"], read_device(args))
-        pauses.keep_trimming_memory()
+        latency.keep_trimming_memory()
 
     def execute(self, requests):
         return answer_together(requests, self.inner, self.read, self.completions.complete, self.reply)

@@ -82,7 +82,7 @@ def check(expression: str, language: str, file: BinaryIO | None, as_json: bool) 
     texts = _lines() if many else [_read(expression, file)]
     valid = True
     for text in texts:
-        verdict = chosen.verdict(text)
+        verdict = chosen.diagnose(text)
         valid = valid and verdict["valid"]
         click.echo(json.dumps(verdict) if as_json or many else _as_text(verdict))
     sys.exit(0 if valid else 1)

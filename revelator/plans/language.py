@@ -61,9 +61,9 @@ class PlanLanguage:
         """The words that its parts ask with, names as they stand."""
         return find_words(self.asked_text(plan))
 
-    def verdict(self, text: str) -> dict[str, Any]:
-        """What is to be said about a text, as plain values: whether it is `valid`, that is parses and can be executed,
-        its `canonical` text, `letters` and number of `leaves`, and the `diagnostics` and `doubts` with offsets in it.
+    def diagnose(self, text: str) -> dict[str, Any]:
+        """Parses and checks a text, and returns plain values: `valid` (it parses and can be executed), its `canonical`
+        text, `letters` and number of `leaves`, and the `diagnostics` and `doubts` with offsets in it.
         """
         doubts: tuple[Diagnostic, ...] = ()
         try:

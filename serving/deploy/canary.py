@@ -1,7 +1,7 @@
 """A canary from its start to its verdict: loaded beside the released version, given a share of the questions, judged.
 
-The comparisons (`serving.models.routing`) and the record in `release.json` outlive this process: the same command, run
-again after a kill, goes on with the canary that is under way and finishes a verdict that was reached.
+The comparisons (`serving.models.comparisons`) and the record in `release.json` outlive this process: the same command,
+run again after a kill, resumes the canary that is under way and finishes a verdict that was reached.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from revelator.errors import ConfigError, Conflict
 from revelator.registry import Version, tag_version
 from serving.deploy.deploy import deploy, deploy_lock, put_release, stage, try_version
 from serving.deploy.engines import Engine, find_engine
+from serving.models.comparisons import Comparison, comparisons_file, read_comparisons
 from serving.models.releases import Canary, Release, format_now, read_release
-from serving.models.routing import Comparison, comparisons_file, read_comparisons
 
 LOOK_SECONDS = 0.5
 VERDICT_TAG = "canary"

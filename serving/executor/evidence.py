@@ -24,9 +24,9 @@ from revelator.minilm import read_vocabulary
 from revelator.plans.names import find_name_words, find_words, read_function_words
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import EventKind, Node, Passage, Trace, Usage, join_answers
-from serving.guard import Guard
+from serving.circuit_breaker import CircuitBreaker
 from serving.knowledge.labels import fold_label
-from serving.pauses import offload
+from serving.latency import offload
 from serving.protocols import Found, GenerateRequest, Generator, Reading, Retriever, Revelator
 from serving.retrieval import extract_terms
 
@@ -38,7 +38,7 @@ PLACEHOLDER = re.compile(r"\{[^{}]*\}|\[\d+\]")  # of a plan, and of a tree
 
 @dataclass(frozen=True)
 class Models:
-    """The three services that every route calls; retrieval and reading, which change nothing, behind a guard each.
+    """The three services that every route calls. Retrieval and reading have a circuit breaker each.
 
     `logical` takes logical queries (`revelator.plans.logic`) where `retriever` takes words.
     """
@@ -46,8 +46,8 @@ class Models:
     revelator: Revelator
     retriever: Retriever
     generator: Generator
-    search_guard: Guard = field(default_factory=lambda: Guard("the retriever"))
-    reading_guard: Guard = field(default_factory=lambda: Guard("the generator"))
+    search_breaker: CircuitBreaker = field(default_factory=lambda: CircuitBreaker("the retriever"))
+    reading_breaker: CircuitBreaker = field(default_factory=lambda: CircuitBreaker("the generator"))
     logical: Retriever | None = None
 
     async def search(self, node: Node, query: str, k: int, retriever: Retriever | None = None) -> list[Passage]:
@@ -55,7 +55,7 @@ class Models:
         node.usage += Usage(retrievals=1)
         chosen = retriever or self.retriever
         with _record_call(node, "search"):
-            return await self.search_guard.call(
+            return await self.search_breaker.call(
                 lambda: chosen.search(query, k), lambda: _count_retry(node, "retriever")
             )
 
@@ -64,7 +64,7 @@ class Models:
         `floor`, the node is left unanswered, with the reason."""
         with _record_call(node, request.mode) as call:
             call["passages"] = len(request.passages)
-            reading = await self.reading_guard.call(
+            reading = await self.reading_breaker.call(
                 lambda: self.generator.answer(request), lambda: _count_retry(node, "generator")
             )
             call |= {"tokens_in": reading.tokens_in, "tokens_out": reading.tokens_out}

@@ -31,7 +31,7 @@ from revelator.tasks import (
 from revelator.trace import Node, PlanSource
 from serving.executor.run import Run, merge_plan, merge_steps
 from serving.executor.scheduler import PlanRun
-from serving.pauses import offload
+from serving.latency import offload
 from serving.protocols import GenerateRequest
 
 log = logging.getLogger(__name__)

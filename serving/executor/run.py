@@ -26,7 +26,7 @@ from serving.executor.source_answers import answer_from_sources
 from serving.executor.tree_answers import run_operator
 from serving.knowledge.operators import build_call_query
 from serving.knowledge.sources import Sources, take_turns
-from serving.pauses import offload
+from serving.latency import offload
 from serving.protocols import GenerateRequest, Writing
 
 log = logging.getLogger(__name__)

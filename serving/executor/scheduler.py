@@ -26,7 +26,7 @@ from serving.executor.evidence import copy_answer
 from serving.executor.operations.compute import compute_within, is_operation
 from serving.executor.operations.parts import Member, Merged, Part, find_branches, find_chains_before, measure_parts
 from serving.executor.recording import Recorder
-from serving.pauses import offload
+from serving.latency import offload
 
 log = logging.getLogger(__name__)
 

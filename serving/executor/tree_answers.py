@@ -26,7 +26,7 @@ from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import PASSAGES, Query, compute_overlap
 from serving.knowledge.sources import Gathered, Sources, take_turns
-from serving.pauses import offload
+from serving.latency import offload
 from serving.protocols import GenerateRequest
 
 _BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+)\)")

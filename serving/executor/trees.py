@@ -35,7 +35,7 @@ from serving.executor.run import Run
 from serving.executor.tree_answers import KnownAnswer, find_names_beside, reason, reason_over_none, run_operator
 from serving.knowledge.operators import Ids, Query, build_direct_query, build_query, digest_query
 from serving.knowledge.sources import Sources
-from serving.pauses import offload
+from serving.latency import offload
 from serving.protocols import Completion, Generator
 
 log = logging.getLogger(__name__)

@@ -40,7 +40,7 @@ from serving.inspector.chat import Chat
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.judging import Judgement, judge
 from serving.inspector.runs import Runs
-from serving.pauses import write_json
+from serving.latency import write_json
 
 WEB = Path(__file__).with_name("web")
 MOST = 8_000  # characters: 32 leaves, which a plan may have, of 250 each
@@ -156,7 +156,7 @@ def check_text(text: str, language: LanguageName) -> dict[str, Any]:
 
     Offsets count characters (code points) from the start of the text; `excerpt` is the line with carets under it.
     """
-    found = LANGUAGES[language].verdict(text)
+    found = LANGUAGES[language].diagnose(text)
     for name in ("diagnostics", "doubts"):
         found[name] = [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found[name]]
     return found

@@ -93,7 +93,7 @@ class Inquiry:
         finally:
             if span:
                 if begun:
-                    spans.describe_first(self._replay.trace(), span)
+                    spans.describe_root(self._replay.trace(), span)
                 span.end()
 
     async def _save(self, error: RevelatorError | None) -> None:

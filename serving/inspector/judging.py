@@ -47,7 +47,7 @@ def judge(run: Run, said: Judgement, tracking_uri: str | None) -> None:
     relevance = list(_list_relevance(run, said))
     if said.right is None and said.plan is None and not relevance:
         raise InvalidRequest("the judgement says nothing", hint='give "right", "plan" or "relevant"')
-    if said.plan is not None and not LANGUAGES["bnf"].verdict(said.plan)["valid"]:
+    if said.plan is not None and not LANGUAGES["bnf"].diagnose(said.plan)["valid"]:
         raise InvalidRequest("the plan cannot be run", where="plan", hint="check it first: POST /api/check")
     if relevance and not spans.may_hold_texts():
         hint = "start the server and `revelator inspect` with REVELATOR_LOG_QUESTIONS=1"
@@ -105,5 +105,5 @@ def _send_missing_spans(run: Run, stored: Any) -> None:
 
 def find_tracking_server() -> str | None:
     """The MLflow server that spans are sent to, by the environment: the address before the path of OTLP."""
-    endpoint = spans.endpoint()
+    endpoint = spans.find_endpoint()
     return endpoint.removesuffix("/v1/traces") if endpoint else None

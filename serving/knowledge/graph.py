@@ -20,7 +20,7 @@ from serving.knowledge.conditions import Fact, judge_entities
 from serving.knowledge.labels import Label, fold_label, is_alike
 from serving.knowledge.operators import Found, Query, SourceKind
 from serving.knowledge.sparql import Row, Vocabulary
-from serving.pauses import offload
+from serving.latency import offload
 
 ROWS = 10_000  # of one answer: more is counted and not listed
 HEADS = 20  # entities whose facts one query reads

@@ -50,7 +50,7 @@ class Query:
 
     @property
     def characters(self) -> int:
-        """By which work over the query is judged small or large (`serving.pauses.offload`)."""
+        """By which work over the query is judged small or large (`serving.latency.offload`)."""
         return len(self.question) + sum(map(len, self.heads))
 
 

@@ -2,7 +2,7 @@
 
 A source that fails or is late is left out and named in the reports, which the trace keeps. Which of two sources is
 faster never changes an answer. A call that met a source that is down is retried while its time lasts, and a source that
-stays down is left alone for a while (`serving.guard`).
+stays down is left alone for a while (`serving.circuit_breaker`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from revelator.errors import DeadlineExceeded, RevelatorError
 from revelator.trace import Passage
-from serving.guard import Guard, Patience
+from serving.circuit_breaker import CircuitBreaker, RetryPolicy
 from serving.knowledge.operators import Found, Query, Source, SourceKind
 from serving.knowledge.selection import Selection, Selector, SourceSettings
 from serving.protocols import Found as Respelled
@@ -85,7 +85,7 @@ class Sources:
         self,
         sources: Sequence[Source],
         settings: SourceSettings | None = None,
-        patience: Patience | None = None,
+        policy: RetryPolicy | None = None,
         *,
         writer: Generator | None = None,
         about: Mapping[str, str] | None = None,
@@ -97,14 +97,14 @@ class Sources:
         self.all = tuple(sources)
         self.settings = settings or SourceSettings()
         self._selector = Selector(sources, self.settings, writer, about, revelator)
-        self._guards = {source.name: Guard(source.name, patience) for source in sources}
+        self._breakers = {source.name: CircuitBreaker(source.name, policy) for source in sources}
 
     async def gather(self, query: Query, k: int) -> Gathered:
         """Asks the selected sources, all at once, for at most `k` passages a text each, or as the settings say."""
         k = self.settings.passages or k
         selection = await self._selector.choose(query)
         chosen = selection.sources
-        tasks = [asyncio.create_task(_ask(source, self._guards[source.name], query, k)) for source in chosen]
+        tasks = [asyncio.create_task(_ask(source, self._breakers[source.name], query, k)) for source in chosen]
         try:
             await self._until_enough(chosen, tasks)
         finally:
@@ -134,7 +134,7 @@ class Sources:
         await asyncio.wait(tasks)
 
 
-async def _ask(source: Source, guard: Guard, query: Query, k: int) -> Asked:
+async def _ask(source: Source, breaker: CircuitBreaker, query: Query, k: int) -> Asked:
     started = time.perf_counter()
     ends = asyncio.get_running_loop().time() + source.timeout
     found, error, attempts = Found(), "", 0
@@ -150,7 +150,7 @@ async def _ask(source: Source, guard: Guard, query: Query, k: int) -> Asked:
             raise DeadlineExceeded(f"left out after {source.timeout:g} s") from late
 
     try:
-        found = await guard.call(attempt)
+        found = await breaker.call(attempt)
     except DeadlineExceeded as failure:
         outcome, error = "late", str(failure)
     except RevelatorError as failure:

@@ -70,7 +70,7 @@ def _plan_batch(complete: Complete, questions: Sequence[str], language: PlanLang
     plans = complete(translate.name, prompts)
     planned = []
     for question, routed, plan in zip(questions, routes, plans, strict=True):
-        verdict = language.verdict(_settle(plan.text, question, language))
+        verdict = language.diagnose(_settle(plan.text, question, language))
         planned.append(
             PlannedQuestion(
                 question,

@@ -150,7 +150,7 @@ class Traffic:
         self._locks: dict[str, ExitStack] = defaultdict(ExitStack)
 
     @contextmanager
-    def route_question(self, request: str) -> Iterator[Choice]:
+    def choose_version(self, request: str) -> Iterator[Choice]:
         """Chooses the version for one question, and holds it until the block ends. The same `request` id gets the same
         version."""
         choice = self._choose(request)

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from revelator.errors import DataError
 from revelator.files import find_delimiter
-from revelator.tables import find_subject, say_row
+from revelator.tables import find_subject, write_row_as_text
 from revelator.trace import Passage
 from serving.retrieval.documents import DOCUMENTS, OVERLAP, SIZE, read_document
 
@@ -179,7 +179,7 @@ def _name_fields(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str
     """A row as a passage; of a table of other columns, what the row says."""
     if {"title", "text"} <= set(columns):
         return {name: field for name, field in zip(columns, fields, strict=True) if name != "id" or field}
-    return {"title": find_subject(fields), "text": say_row(columns, fields)}
+    return {"title": find_subject(fields), "text": write_row_as_text(columns, fields)}
 
 
 def _read_parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:

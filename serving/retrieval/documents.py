@@ -26,7 +26,7 @@ from tokenizers import Tokenizer
 
 from revelator.errors import DataError
 from revelator.minilm import TOKENIZER, fetch_minilm
-from revelator.tables import find_subject, say_row
+from revelator.tables import find_subject, write_row_as_text
 from revelator.trace import Passage
 
 MARKDOWN = (".md", ".markdown")
@@ -129,7 +129,7 @@ def split_markdown(text: str) -> list[Paragraph]:
                 columns = [render(cell).strip() for cell in child.children]
             elif child.type == "tr":
                 cells = [render(cell).strip() for cell in child.children]
-                subject, words = find_subject(cells), say_row(columns, cells)
+                subject, words = find_subject(cells), write_row_as_text(columns, cells)
             elif node.type != "table" and child.type != "html_block":
                 visit(child, item or child.type == "list_item")
             if words:

@@ -255,7 +255,7 @@ class TritonServer:
 def _list_trace_settings() -> list[str]:
     """Where spans are exported, the server exports its own, of each model's queue and compute, for requests that come
     with a trace."""
-    if not (url := spans.endpoint()):
+    if not (url := spans.find_endpoint()):
         return []
     ours = f"opentelemetry,url={url}", "opentelemetry,resource=service.name=revelator-triton"
     return ["mode=opentelemetry", "level=TIMESTAMPS", f"rate={NEVER_BY_ITSELF}", *ours]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_gen.annotate.names import find_mention, recase
-from data_gen.annotate.plan import GoldStep, find_shape, list_leaves, plan
+from data_gen.annotate.plan import GoldStep, find_shape, list_leaves, write_gold_plan
 from data_gen.annotate.wording import ask, name_answer, tidy
 from data_gen.questions import DroppedError
 from revelator.plans import bind, check, leaves, parse, to_letters
@@ -42,7 +42,7 @@ def chain(*references: tuple[int, ...]) -> list[GoldStep]:
     ],
 )
 def test_references_draw_the_shape(references: tuple[tuple[int, ...], ...], letters: str) -> None:
-    assert to_letters(parse(plan("Q?", chain(*references), "seed").expression)) == letters
+    assert to_letters(parse(write_gold_plan("Q?", chain(*references), "seed").expression)) == letters
 
 
 @st.composite
@@ -64,7 +64,7 @@ def test_a_plan_checks_and_binds_each_placeholder_to_the_step_it_was_made_from(
 ) -> None:
     steps = chain(*references)
     try:
-        planned = plan("Q?", steps, "seed")
+        planned = write_gold_plan("Q?", steps, "seed")
     except DroppedError:
         return
     expression = parse(planned.expression)
@@ -80,7 +80,7 @@ def test_parts_that_ask_alike_reach_the_right_places() -> None:
         GoldStep(subject="Solar", relation="headquarters location", answers=("Nan",)),
         GoldStep("How long was #2 the capital of #1 ?", answers=("9 years",)),
     ]
-    planned = plan("How long was the city of Solar the capital of the city of Coach?", steps, "seed")
+    planned = write_gold_plan("How long was the city of Solar the capital of the city of Coach?", steps, "seed")
     assert planned.steps[-1].question == "How long was Nan the capital of Yang?"
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_gen.leakage import (
-    Gate,
+    SeenQuestions,
     digest_question,
     digest_text,
     find_leak,
@@ -60,10 +60,10 @@ def test_a_line_that_is_no_hash_is_named(tmp_path: Path) -> None:
 
 
 def test_a_question_is_admitted_once_by_id_and_by_text() -> None:
-    gate = Gate()
+    seen = SeenQuestions()
 
     def admit(identity: str, text: str) -> str | None:
-        return gate.find_repeat(digest_text(identity), digest_question(text))
+        return seen.find_repeat(digest_text(identity), digest_question(text))
 
     assert admit("1", "Who made it?") is None
     assert admit("2", "who made IT") == "question seen before"

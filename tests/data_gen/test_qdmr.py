@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen.annotate.plan import plan
+from data_gen.annotate.plan import write_gold_plan
 from data_gen.annotate.qdmr import read_gold_steps
 from data_gen.annotate.wording import to_plural, to_singular
 from data_gen.questions import DroppedError
@@ -14,7 +14,7 @@ from revelator.plans import bind, check, leaves, parse, render
 
 
 def expression(decomposition: str, question: str = "Which?") -> str:
-    return plan(question, read_gold_steps(decomposition), "seed").expression
+    return write_gold_plan(question, read_gold_steps(decomposition), "seed").expression
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from evaluation.harness.question_scores import (
 )
 from evaluation.harness.run_metrics import measure_coverage, measure_rows
 from evaluation.metrics.bootstrap import bootstrap
-from evaluation.metrics.plans import read_sketch
+from evaluation.metrics.plans import summarise_plan
 from revelator.trace import Trace, join_answers
 from tests.serving.executor.world import Toy
 
@@ -89,7 +89,7 @@ async def test_what_an_ablation_answered_costs_nothing_and_a_system_without_plan
 
 
 def test_a_plan_that_is_not_the_models_own_is_no_valid_one() -> None:
-    gold = read_sketch(PLAN)
+    gold = summarise_plan(PLAN)
     assert score_plan(PLAN, gold, own=False)["valid"] == 0
     other = score_plan("Who wrote Belt? + Where was Ana born?", gold, own=True)
     assert other == {"valid": 1.0, "letters": 0.0}

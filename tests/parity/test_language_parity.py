@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.metrics.plans import read_sketch
+from evaluation.metrics.plans import summarise_plan
 from revelator.errors import ExpressionError
 from revelator.limits import count_stages
 from revelator.plans import check, leaves, letters_key, parse, placeholders, substitute
@@ -49,8 +49,8 @@ def test_what_scores_look_at_is_what_the_plan_itself_says(text: str) -> None:
         plan = parse(text)
     except ExpressionError:
         with pytest.raises(ExpressionError):
-            read_sketch(text)
+            summarise_plan(text)
         return
-    found, valid = read_sketch(text), not check(plan)
+    found, valid = summarise_plan(text), not check(plan)
     assert (found.valid, found.letters, found.depth) == (valid, letters_key(plan), count_stages(plan))
     assert found.leaves == len(leaves(plan))

@@ -33,7 +33,7 @@ from revelator.trace import Node, Passage, Trace
 from serving.executor.choices import Choice, EndedCall, choose
 from serving.executor.trees import run_tree
 from serving.knowledge.sources import Sources
-from serving.pauses import write_json
+from serving.latency import write_json
 from serving.triton.inside.options import (
     REUSED_ANSWERS,
     REUSED_CHARACTERS,

@@ -19,13 +19,13 @@ from revelator.minilm import read_vocabulary
 from revelator.trace import Trace
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
+from serving.latency import offload, write_json
+from serving.models.comparisons import CanaryRevelator
 from serving.models.endpoint_revelator import EndpointRevelator
 from serving.models.releases import Choice, Traffic, current_choice, read_release, use_choice
-from serving.models.routing import RoutedRevelator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.models.vllm import VllmRevelator, read_facts
 from serving.models.vllm_server import ReleasedAdapter
-from serving.pauses import offload, write_json
 from serving.protocols import Revelator
 from serving.triton.access import INNER, read_secret
 from serving.triton.inside.admission import Admission
@@ -106,7 +106,7 @@ class TritonPythonModel:
         """The engine of the release is read once: a deploy changes it only while no server runs."""
         if not self._planner and (folder := self._parameters.get("vllm")):
             return VllmRevelator(models, read_facts(Path(folder)))
-        planner: EndpointRevelator | RoutedRevelator
+        planner: EndpointRevelator | CanaryRevelator
         if self._planner:
             planner = EndpointRevelator(self._planner)
         else:
@@ -115,7 +115,7 @@ class TritonPythonModel:
             if release and release.vllm:
                 released = ReleasedAdapter(release.vllm)
                 stack.push_async_callback(released.close)
-            planner = RoutedRevelator(released, self._home)
+            planner = CanaryRevelator(released, self._home)
         stack.push_async_callback(planner.close)
         return planner
 
@@ -153,7 +153,7 @@ class TritonPythonModel:
 
     def _choose_version(self, request: str) -> AbstractContextManager[Choice]:
         """The release's version, or that of an endpoint, "": only its replies tell what it is."""
-        return use_choice(Choice(request=request)) if self._planner else self._traffic.route_question(request)
+        return use_choice(Choice(request=request)) if self._planner else self._traffic.choose_version(request)
 
     async def _read_options(self, question: str, options: str, deadline_ms: float | None) -> dict[str, Any]:
         """What the options say; a trace of 4 MB takes 50 ms to read. Raises DeadlineExceeded and InvalidRequest,

@@ -15,7 +15,7 @@ from revelator.errors import DataError, InvalidRequest
 from revelator.tasks import Step
 from revelator.trace import Trace
 from serving.knowledge.graph import ROWS
-from serving.pauses import count_values
+from serving.latency import count_values
 
 REUSED_NODES = 2_000  # of an earlier trace: 32 leaves, each asked for 8 values, on a chain of some stages
 REUSED_ANSWERS = 20_000  # of all nodes of an earlier trace together

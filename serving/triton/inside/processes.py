@@ -83,7 +83,7 @@ class SeenCalls:
                 del self._calls[next(iter(self._calls))]
 
     def describe(self, calls: Sequence[str]) -> str:
-        """The answer to a probe for these calls (`revelator.calls.OpenCalls.take_answer`)."""
+        """The answer to a probe for these calls (`revelator.calls.OpenCalls.handle_reply`)."""
         known = [call for call in calls if call in self._calls]
         process = {"pid": os.getpid(), "age": time.monotonic() - self._began, "known": known}
         alive = find_processes(psutil.Process(os.getppid()), self._model) if len(known) < len(calls) else ()

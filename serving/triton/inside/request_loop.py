@@ -27,7 +27,7 @@ from typing import Any
 
 from revelator import spans
 from revelator.errors import Cancelled, ServingError
-from serving import pauses
+from serving import latency
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import make_failure, send_last
 from serving.triton.inside.processes import SeenCalls
@@ -74,7 +74,7 @@ class RequestLoop:
         self._thread.start()
         asyncio.run_coroutine_threadsafe(open(self._stack), self._loop).result()
         telemetry.report_in_flight(0, admission.limit)
-        pauses.tune_collector()
+        latency.tune_collector()
 
     def accept(self, request: Any, begin: Begin) -> Any:
         """Answers `request` with the result or the error of the coroutine that `begin` makes of it, or, of a decoupled

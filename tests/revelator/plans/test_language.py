@@ -41,14 +41,14 @@ def test_plans_have_one_shape_whatever_their_words(name):
     one, other, wrong = PLANS[name]
     assert language.shape(language.parse(one)) == language.shape(language.parse(other))
     assert language.shape(language.parse(one)) != language.shape(language.fallback("Who made X?"))
-    assert language.verdict(one)["valid"] and not language.verdict(wrong)["valid"]
+    assert language.diagnose(one)["valid"] and not language.diagnose(wrong)["valid"]
     assert translate_task(name).outcome(one) == translate_task(name).outcome(other)
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_what_is_wrong_points_into_the_text_as_it_was_written(name):
     text = f"  {PLANS[name][2]} "
-    [found] = LANGUAGES[name].verdict(text)["diagnostics"]
+    [found] = LANGUAGES[name].diagnose(text)["diagnostics"]
     assert text[found["start"] : found["end"]].strip() and found["hint"]
 
 

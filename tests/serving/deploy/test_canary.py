@@ -14,7 +14,7 @@ from serving.commands.deploy import deploy as command
 from serving.deploy.canary import Rollout, Rules, judge
 from serving.deploy.deploy import deploy
 from serving.models import releases
-from serving.models.routing import Comparison
+from serving.models.comparisons import Comparison
 from serving.triton import control
 
 RULES = Rules(comparisons=100)

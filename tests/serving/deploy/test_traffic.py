@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from revelator.errors import ArtifactError, Unavailable
 from revelator.files import try_lock
 from serving.models import releases
+from serving.models.comparisons import CanaryRevelator, read_comparisons
 from serving.models.releases import Canary, Release, Traffic, VersionContents, traffic_lock_file
-from serving.models.routing import RoutedRevelator, read_comparisons
 from serving.protocols import Completion
 
 FIRST = Release.of(VersionContents("revelator", 1, "", {}, {}), None)
@@ -28,13 +28,13 @@ def is_free(home: Path, version: str) -> bool:
 
 def test_a_question_keeps_the_version_that_was_promoted_when_it_came_and_holds_it_until_it_is_done(tmp_path):
     chooser = Traffic(tmp_path)
-    with chooser.route_question("before") as before:
+    with chooser.choose_version("before") as before:
         assert before.version == ""  # nothing is promoted: Triton takes the highest
     releases.write_release(tmp_path, FIRST)
     with ExitStack() as questions:
-        first = questions.enter_context(chooser.route_question("a"))
+        first = questions.enter_context(chooser.choose_version("a"))
         releases.write_release(tmp_path, replace(FIRST, version=2, previous=1))
-        with chooser.route_question("b") as second:
+        with chooser.choose_version("b") as second:
             assert (first.version, second.version) == ("1", "2")
             assert not is_free(tmp_path, "1") and not is_free(tmp_path, "2")
         assert not is_free(tmp_path, "1") and is_free(tmp_path, "2")
@@ -52,7 +52,7 @@ async def test_tasks_that_a_question_starts_have_its_version(tmp_path):
         seen[name] = releases.current_choice().version
 
     async def question(name: str) -> None:
-        with chooser.route_question(name):
+        with chooser.choose_version(name):
             await asyncio.gather(asyncio.create_task(call(name)))
 
     await asyncio.gather(question("a"), question("b"), call("outside"))
@@ -98,8 +98,8 @@ class Versions:
 async def through_a_canary(home: Path, models: Versions, task: str = "route", temperature: float = 0.0):
     """What the question got, the versions that answered, and the rows of the comparison."""
     releases.write_release(home, replace(FIRST, canary=Canary(2, 1.0, "")))
-    routed = RoutedRevelator(models, home)
-    with Traffic(home).route_question("q") as choice:
+    routed = CanaryRevelator(models, home)
+    with Traffic(home).choose_version("q") as choice:
         [found] = await routed.complete(task, ["prompt"], temperature=temperature)
     await routed.close()
     return found.text, choice.versions()["revelator"], read_comparisons(home, 2)

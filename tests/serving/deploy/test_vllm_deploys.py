@@ -1,6 +1,6 @@
 """Deploys to the real vLLM: the promises of our own engine, with versions as adapters that it loads while it runs.
 
-The executor's side is the one that it has behind Triton (`Traffic`, `RoutedRevelator`), in this process.
+The executor's side is the one that it has behind Triton (`Traffic`, `CanaryRevelator`), in this process.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from serving.commands.deploy import deploy as command
 from serving.deploy.canary import Rollout, Rules
 from serving.deploy.deploy import deploy, roll_back
 from serving.deploy.watch import Reconciler
+from serving.models.comparisons import CanaryRevelator
 from serving.models.releases import Traffic, read_release
-from serving.models.routing import RoutedRevelator
 from serving.models.vllm_server import ReleasedAdapter, VllmServer
 from serving.triton.repository import Settings
 from serving.triton.serve import serve_home
@@ -78,9 +78,9 @@ def asked_all_the_time(home: Path, url: str) -> Iterator[list[str]]:
 
     async def ask() -> None:
         released = ReleasedAdapter(url, timeout=600)
-        routed, traffic = RoutedRevelator(released, home), Traffic(home)
+        routed, traffic = CanaryRevelator(released, home), Traffic(home)
         while not enough.is_set():
-            with traffic.route_question(f"question {len(answered)}") as choice:
+            with traffic.choose_version(f"question {len(answered)}") as choice:
                 [completion] = await routed.complete("route", [ROUTE])
             assert sum(completion.probabilities.values()) == pytest.approx(1)
             answered.append(choice.versions()["revelator"])

@@ -7,8 +7,8 @@ import pytest
 
 from revelator.errors import Unavailable
 from revelator.trace import Passage
+from serving.circuit_breaker import CircuitBreaker
 from serving.executor.executor import Executor
-from serving.guard import Guard
 from tests.serving.executor.world import Toy
 
 
@@ -27,7 +27,7 @@ class Flaky(Toy):
 
 def executor(world: Toy, sleep) -> Executor:
     executor = Executor(world, world, world)
-    executor.models = replace(executor.models, search_guard=Guard("the retriever", sleep=sleep))
+    executor.models = replace(executor.models, search_breaker=CircuitBreaker("the retriever", sleep=sleep))
     return executor
 
 
@@ -50,8 +50,8 @@ async def test_an_index_that_stays_down_is_asked_no_more_than_its_guard_lets_thr
     for n in range(20):
         with pytest.raises(Unavailable):
             await executor_.run(f"Who wrote {n}?", strategy="single")
-    patience = executor_.models.search_guard.patience
-    assert len(world.asked) == patience.failures * patience.attempts
+    policy = executor_.models.search_breaker.policy
+    assert len(world.asked) == policy.failures * policy.attempts
 
 
 async def test_a_pause_before_a_retry_ends_with_the_question():

@@ -67,7 +67,7 @@ def test_each_server_can_be_asked_and_says_its_version(http):
 @pytest.mark.parametrize("text", [PLAN, "Who is {x}?", "A ) B", "(𝔸? + B?) * Which of {a} is {𝔟?"])
 def test_the_check_route_says_what_the_checker_says(http, text):
     said = http.post("/api/check", json={"text": text}).json()
-    expected = BNF.verdict(text)
+    expected = BNF.diagnose(text)
     assert said["valid"] == expected["valid"]
     for kind in ("diagnostics", "doubts"):
         for diagnostic, known in zip(said[kind], expected[kind], strict=True):

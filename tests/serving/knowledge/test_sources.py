@@ -13,8 +13,8 @@ import pytest
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.plans.art import Art, Call, Filter, Relate, Search
 from revelator.tasks import TASKS, SelectInput
+from serving.circuit_breaker import RetryPolicy
 from serving.executor.trees import run_tree_alone
-from serving.guard import Patience
 from serving.knowledge.config import open_sources, read_sources
 from serving.knowledge.operators import Found, Query, build_direct_query, build_leaf_query, build_query
 from serving.knowledge.selection import SourceSettings, score_by_rules
@@ -72,7 +72,7 @@ class Recovering(ToySource):
 
 async def test_a_source_that_comes_back_in_time_is_asked_again() -> None:
     source = Recovering(says={"*": ["p"]})
-    [report] = (await Sources([source], patience=Patience(pause_seconds=0)).gather(build_direct_query("q"), 3)).reports
+    [report] = (await Sources([source], policy=RetryPolicy(pause_seconds=0)).gather(build_direct_query("q"), 3)).reports
     assert (report.outcome, report.retries, report.searches, len(source.asked)) == ("passages", 2, 3, 3)
 
 
@@ -85,7 +85,7 @@ async def test_what_trying_again_cannot_mend_is_tried_once() -> None:
 @pytest.mark.parametrize("fault", [{"error": Unavailable("down", final=True)}, {"gate": asyncio.Event()}])
 async def test_a_source_that_stays_down_or_silent_is_left_alone(fault: dict[str, Any]) -> None:
     source = ToySource(timeout=0.01, **fault)
-    sources = Sources([source], patience=Patience(failures=2, rest_seconds=1000))
+    sources = Sources([source], policy=RetryPolicy(failures=2, rest_seconds=1000))
     reports = [(await sources.gather(build_direct_query("q"), 3)).reports[0] for _ in range(3)]
     assert len(source.asked) == 2
     assert "left alone" in reports[2].error

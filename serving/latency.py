@@ -1,5 +1,5 @@
-"""What would keep questions waiting in a process that answers many: long work on the event loop, the garbage collector,
-memory that the process no longer needs.
+"""Keeps latency low in a process that answers many questions: moves long work off the event loop, tunes the garbage
+collector, returns free memory.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Calls to a source that may fail: tried again where that can help, and left alone while the source is down.
+"""Calls to a source that may fail: retries with backoff, and a circuit breaker while the source is down.
 
-`Guard.call` is for idempotent calls: searches and readings, which change nothing. A call that met `Unavailable` (no
-connection, a restart), `Overloaded` or an `OSError` of the connection itself is made again after a pause that doubles
-and is drawn at random below its bound, so that many callers do not come back at once. A source that fails again and
-again is not asked at all for a while; then one call tries it, and its outcome decides for the others.
+Only idempotent calls are retried: searches and readings, which change nothing. A call that met `Unavailable` (no
+connection, a restart), `Overloaded` or an `OSError` of the connection is retried after a pause that doubles and is
+drawn at random below its bound, so that many callers do not come back at once. A source that fails again and again is
+not asked for a while; then one call tries it, and its outcome decides for the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """A call has up to `attempts`; pauses are below `pause_seconds`, twice that, … up to `longest_pause_seconds`.
 
     The source rests for `rest_seconds` after `failures` calls in a row that ended with Unavailable, DeadlineExceeded or
@@ -35,24 +35,23 @@ class Patience:
     rest_seconds: float = 2.0
 
 
-class Guard:
-    """Stands before one source; shared by all questions. Tests hand in `clock`, `sleep` and `random`.
+class CircuitBreaker:
+    """Makes the calls to one source, for all questions. Tests hand in `clock`, `sleep` and `random`.
 
-    It is a circuit breaker. Closed: every call passes. Open: none until `rest_seconds` are over, then one at a time
-    until one succeeds.
+    Closed: every call passes. Open: none until `rest_seconds` are over, then one at a time until one succeeds.
     """
 
     def __init__(
         self,
         name: str,
-        patience: Patience | None = None,
+        policy: RetryPolicy | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = random.random,
     ) -> None:
         self.name = name
-        self.patience = patience or Patience()
+        self.policy = policy or RetryPolicy()
         self._clock = clock
         self._sleep = sleep
         self._random = random
@@ -69,8 +68,8 @@ class Guard:
         if self._is_open:
             left = self._open_until - self._clock()
             if left > 0 or self._trial is not None:
-                wait = max(left, self.patience.pause_seconds)
-                message = f"failed {self.patience.failures} times in a row and is left alone for {wait:.1f} s"
+                wait = max(left, self.policy.pause_seconds)
+                message = f"failed {self.policy.failures} times in a row and is left alone for {wait:.1f} s"
                 raise Unavailable(message, where=self.name, hint="see why it fails, or ask again later", final=True)
             self._trial = this
         try:
@@ -78,7 +77,7 @@ class Guard:
         except (Unavailable, DeadlineExceeded, OSError):
             self._failures += 1
             if self._is_open:
-                self._open_until = self._clock() + self.patience.rest_seconds
+                self._open_until = self._clock() + self.policy.rest_seconds
             raise
         except Exception:
             self._failures = 0  # it answered, if only that it will not do this
@@ -92,17 +91,17 @@ class Guard:
 
     @property
     def _is_open(self) -> bool:
-        return self._failures >= self.patience.failures
+        return self._failures >= self.policy.failures
 
     async def _try_repeatedly(self, attempt: Callable[[], Awaitable[Result]], on_retry: Callable[[], object]) -> Result:
-        for number in range(1, self.patience.attempts):
+        for number in range(1, self.policy.attempts):
             try:
                 return await attempt()
             except (Unavailable, Overloaded, OSError) as error:
                 if self._is_open or _is_final(error):
                     raise
             on_retry()
-            bound = min(self.patience.pause_seconds * 2 ** (number - 1), self.patience.longest_pause_seconds)
+            bound = min(self.policy.pause_seconds * 2 ** (number - 1), self.policy.longest_pause_seconds)
             await self._sleep(self._random() * bound)
         return await attempt()
 

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 Outcome = tuple[list[Completion] | Exception, float]  # and the milliseconds that it took
 
 
-class RoutedRevelator:
+class CanaryRevelator:
     """`serving.protocols.Revelator` over another one that obeys `current_choice()`.
 
     While a canary answers a question, the released version completes the same prompts beside it. The caller waits for

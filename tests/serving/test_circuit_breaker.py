@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from revelator.errors import DeadlineExceeded, InvalidRequest, Overloaded, Unavailable
-from serving.guard import Guard, Patience
+from serving.circuit_breaker import CircuitBreaker, RetryPolicy
 
 
 class Source:
-    """Fails with each of `errors` in turn, then answers; time passes only while the guard sleeps."""
+    """Fails with each of `errors` in turn, then answers; time passes only while the breaker sleeps."""
 
-    def __init__(self, *errors: Exception, **patience: float) -> None:
+    def __init__(self, *errors: Exception, **policy: float) -> None:
         self.errors = list(errors)
         self.calls = 0
         self.now = 0.0
@@ -19,8 +19,8 @@ class Source:
         self.pausing = asyncio.Event()
         self.go = asyncio.Event()
         self.go.set()
-        self.guard = Guard(
-            "the index", Patience(**patience), clock=lambda: self.now, sleep=self.sleep, random=lambda: 0.5
+        self.breaker = CircuitBreaker(
+            "the index", RetryPolicy(**policy), clock=lambda: self.now, sleep=self.sleep, random=lambda: 0.5
         )
 
     async def sleep(self, seconds: float) -> None:
@@ -36,7 +36,7 @@ class Source:
         return "found"
 
     async def ask(self) -> str:
-        return await self.guard.call(self.answer)
+        return await self.breaker.call(self.answer)
 
     async def fail(self, times: int) -> None:
         for _ in range(times):
@@ -102,7 +102,7 @@ async def test_a_retry_is_given_up_when_other_calls_have_shown_that_the_source_i
     first = asyncio.create_task(source.ask())
     await source.pausing.wait()
     with pytest.raises(Unavailable):
-        await source.guard.call(Source(Unavailable("down", final=True)).answer)
+        await source.breaker.call(Source(Unavailable("down", final=True)).answer)
     source.go.set()
     with pytest.raises(Unavailable):
         await first
@@ -129,7 +129,7 @@ async def test_the_first_call_after_a_rest_decides_alone():
         await source.ask()
     source.now += 11
     gate = asyncio.Event()
-    first = asyncio.create_task(source.guard.call(gate.wait))
+    first = asyncio.create_task(source.breaker.call(gate.wait))
     await asyncio.sleep(0)
     with pytest.raises(Unavailable, match="left alone"):
         await source.ask()
@@ -139,12 +139,12 @@ async def test_the_first_call_after_a_rest_decides_alone():
 
 async def test_a_call_from_before_the_rest_that_ends_lets_no_second_trial_begin():
     source = Source(attempts=1, failures=1, rest_seconds=10)
-    old = asyncio.create_task(source.guard.call(asyncio.Event().wait))
+    old = asyncio.create_task(source.breaker.call(asyncio.Event().wait))
     await asyncio.sleep(0)
     await source.fail(1)
     source.now += 11
     gate = asyncio.Event()
-    trial = asyncio.create_task(source.guard.call(gate.wait))
+    trial = asyncio.create_task(source.breaker.call(gate.wait))
     await asyncio.sleep(0)
     old.cancel()
     await asyncio.wait([old])
@@ -158,7 +158,7 @@ async def test_a_trial_that_is_cancelled_lets_the_next_one_try():
     source = Source(attempts=1, failures=1, rest_seconds=10)
     await source.fail(1)
     source.now += 11
-    trial = asyncio.create_task(source.guard.call(asyncio.Event().wait))
+    trial = asyncio.create_task(source.breaker.call(asyncio.Event().wait))
     await asyncio.sleep(0)
     trial.cancel()
     await asyncio.wait([trial])
