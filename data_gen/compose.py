@@ -32,7 +32,7 @@ from data_gen.augment.clauses import UNREADABLE, Clause, read_clause
 from data_gen.augment.substitution import load_names
 from data_gen.config import QuestionSource
 from data_gen.everyday.questions import Asker
-from data_gen.leakage import Admission
+from data_gen.leakage import QuestionFilter
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, DroppedError, check_place, write_questions
 from data_gen.records import hash_fraction
 from data_gen.sources.formats import read_questions
@@ -97,7 +97,7 @@ def compose(
             error.message, hint=f"{error.hint}; left out of these: {list_counts(dropped) or 'none'}"
         ) from None
     graphs: Counter[str] = Counter()
-    admission = Admission(config.held_out)
+    question_filter = QuestionFilter(config.held_out)
     with staged_folder(out) as folder:
         with write_questions(folder / QUESTIONS) as write:
             for draw in range(config.size * PATIENCE):
@@ -106,7 +106,7 @@ def compose(
                 [kind] = random.choices(list(drawn_by), [shares[kind] for kind in drawn_by])
                 identity = f"{config.name}:{config.seed}-{draw}"
                 question = drawn_by[kind].draw(identity, config.name, licence)
-                if question is None or not admission.admits(question, Counter()):
+                if question is None or not question_filter.admits(question, Counter()):
                     continue
                 write(question)
                 graphs[plans.to_letters(plans.parse(question.expression))] += 1

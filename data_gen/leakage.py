@@ -96,7 +96,7 @@ class SeenQuestions:
         return None
 
 
-class Admission:
+class QuestionFilter:
     """Lets each question through once, and none that is held out for measuring."""
 
     def __init__(self, held_out: str | None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 
 from data_gen.config import QuestionSource
-from data_gen.leakage import Admission
+from data_gen.leakage import QuestionFilter
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.film_graph import read_metaqa
 from data_gen.sources.multi_hop import read_break, read_hotpot, read_musique, read_strategy, read_two_wiki
@@ -46,11 +46,11 @@ def read_questions(
 ) -> Iterator[AnnotatedQuestion]:
     """Each question of the sources once, under the name and licence that its source is given, without those that are
     held out. What is left out is counted by reason. Raises DataError for a source that cannot be read."""
-    admission = Admission(held_out)
+    question_filter = QuestionFilter(held_out)
     for source in sources:
         for outcome in islice(READERS[source.format](source.path), source.limit):
             if not isinstance(outcome, AnnotatedQuestion):
                 count_outcome(outcome, dropped)
-            elif admission.admits(outcome, dropped):
+            elif question_filter.admits(outcome, dropped):
                 name, licence = source.name or outcome.source, source.licence or outcome.licence
                 yield replace(outcome, source=name, licence=licence)

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data_gen.leakage import Admission, normalise
+from data_gen.leakage import QuestionFilter, normalise
 from data_gen.questions import (
     QUESTIONS,
     AnnotatedPassage,
@@ -61,13 +61,13 @@ def write_compound(config: CompoundConfig, out: Path, progress: Progress) -> tup
 
 async def _write(config: CompoundConfig, out: Path, work: Work) -> None:
     writer = _Writer(config, work)
-    admission = Admission(config.held_out)
+    question_filter = QuestionFilter(config.held_out)
     topics = _choose_topics(config)
     with write_questions(out / QUESTIONS) as write:
         for split, size in config.sizes:
             own = (topic for topic in topics if topic.split == split)
             async for question in work.make_each(own, writer.write, partial(work.count_missing, work.kept + size)):
-                if question is not None and admission.admits(question, work.dropped):
+                if question is not None and question_filter.admits(question, work.dropped):
                     write(question)
                     work.kept += 1
     await work.client.close()
