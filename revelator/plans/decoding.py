@@ -44,33 +44,27 @@ def make_plan_grammar() -> Grammar:
 
 
 def _list_texts() -> Iterator[tuple[str, str]]:
-    """The terminals of texts by kind, and what they are made of."""
+    """The terminals of texts by kind."""
     word, space = character_class(r"\w"), character_class(r"\s")
-    yield "LETTER", f"/[{word}]/"
-    yield "NAME", r'"{" LETTER ((LETTER | /[ .\x27\-]/){0,62} LETTER)? "}"'
-    yield "FIRST", rf'/[^{space}(){{}}"+*×{CONTROLS}]/'
-    yield "REST", rf"/[^{space}(){{}}{CONTROLS}]/"
-    yield "INSIDE", rf'/[^"\\{{}}{CONTROLS}]/'
-    yield "ESCAPED", r'INSIDE | "\\" /["\\bfnrt]/'
+    first = rf'/[^{space}(){{}}"+*×{CONTROLS}]/'
+    rest = rf"/[^{space}(){{}}{CONTROLS}]/"
+    inside = rf'/[^"\\{{}}{CONTROLS}]/'
+    escaped = rf'({inside} | "\\" /["\\bfnrt]/)'
+    yield "NAME", rf'"{{" /[{word}]/ (/[{word} .\x27\-]/{{0,62}} /[{word}]/)? "}}"'
     for kind in ("NONE", "ANY", "SOME"):
-        yield f"TAIL_{kind}", _write_kinds("REST", "REST")[kind]
-        yield f"WORD_{kind}", f"{_write_kinds('REST', 'FIRST')[kind]} | /[+*×]/ TAIL_{kind}"
-        yield f"QUOTATION_{kind}", f"{QUOTE} ({_write_kinds('INSIDE')[kind]}) {QUOTE}"
-        yield f"QUOTED_{kind}", f"{QUOTE} ({_write_kinds('ESCAPED')[kind]}) {QUOTE}"
+        yield f"TAIL_{kind}", _write_kinds(rest, rest)[kind]
+        yield f"WORD_{kind}", f"{_write_kinds(rest, first)[kind]} | /[+*×]/ TAIL_{kind}"
+        yield f"QUOTATION_{kind}", f"{QUOTE} {_write_kinds(inside)[kind]} {QUOTE}"
+        yield f"QUOTED_{kind}", f"{QUOTE} {_write_kinds(escaped)[kind]} {QUOTE}"
 
 
 def _write_kinds(character: str, first: str = "") -> dict[str, str]:
-    """A text by kind: NONE (no placeholder), ANY, SOME (at least one).
+    """A text by kind: NONE (no placeholder), ANY, SOME (at least one), each of them between runs of characters.
 
-    `character` and `first` (the first character, if there must be one) are terminals."""
-    either = f"({character} | NAME)"
-    if not first:
-        return {"NONE": f"{character}*", "ANY": f"{either}*", "SOME": f"{character}* NAME {either}*"}
-    return {
-        "NONE": f"{first} {character}*",
-        "ANY": f"({first} | NAME) {either}*",
-        "SOME": f"NAME {either}* | {first} {character}* NAME {either}*",
-    }
+    `first` is what the first character is taken from, if there must be one."""
+    run, names = f"{first} {character}*", f"(NAME {character}*)"
+    begun = f" | {names}+" if first else ""
+    return {"NONE": run, "ANY": f"{run} {names}*{begun}", "SOME": f"{run} {names}+{begun}"}
 
 
 @cache

@@ -31,7 +31,8 @@ class Grammar:
 
     `rules` are names and what they stand for, the first an output after the one space that it begins with. They are in
     llguidance's dialect of Lark: a name in capitals is a text that is read as a whole, a class of characters stands
-    between slashes, and nothing else does. `closing` are the pieces that end an output early, tried from the left;
+    between slashes, and nothing else does. Texts repeat one class, or characters written out, not names: then a mask
+    takes xgrammar 4 µs, else up to 2 ms. `closing` are the pieces that end an output early, tried from the left;
     `brackets` are the ones among them that may be repeated, one for each of the `opening` characters written. An output
     is closed when it holds `deepest` characters of `deepening`.
     """

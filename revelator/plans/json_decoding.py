@@ -31,16 +31,12 @@ def make_json_grammar(
     """
     definitions = schema.get("$defs", {})
     rules = [("value", _write_value(schema)), *((name, _write_value(part)) for name, part in definitions.items())]
-    space = character_class(r"\s")
-    pieces = [
-        ("TEXT", f"{QUOTE} CHARACTER* VISIBLE CHARACTER* {QUOTE}"),
-        ("VISIBLE", rf'/[^{space}"\\{CONTROLS}]/ | {ESCAPE}'),
-        ("CHARACTER", rf'/[^"\\{CONTROLS}]/ | {ESCAPE}'),
-    ]
+    character, visible = (rf'(/[^"\\{CONTROLS}{barred}]/ | {ESCAPE})' for barred in ("", character_class(r"\s")))
+    text = ("TEXT", f"{QUOTE} {character}* {visible} {character}* {QUOTE}")
     parts = {json.dumps(part) for example in examples for part in _list_parts(example)}
     shortest_first = sorted(parts, key=lambda text: (len(text), text))
     ends = dict.fromkeys(end for text in shortest_first for end in _list_ends(text))
-    return Grammar((*rules, *pieces, *texts), tuple(ends), brackets='"]}', opening="[{")
+    return Grammar((*rules, text, *texts), tuple(ends), brackets='"]}', opening="[{")
 
 
 def _write_value(schema: Schema) -> str:
@@ -150,10 +146,9 @@ def _make_definitions(kind: int, level: int) -> dict[str, Any]:
 def _list_texts() -> Iterator[tuple[str, str]]:
     """Of each kind the texts on one line with something in them to see, and those with a reference in them."""
     letter, seen = (rf'/[^\[\]"\\{CONTROLS}{barred}]/ | {ESCAPE}' for barred in ("", character_class(r"\s")))
-    yield from (("LETTER", letter), ("SEEN", seen))
     for kind in range(KINDS + 1):
         reference = f'"[" /[1-{kind - 1}]/ "]"'
-        either, some = ("LETTER", "SEEN") if kind < 2 else (f"(LETTER | {reference})", f"(SEEN | {reference})")
+        either, some = (f"({sign} | {reference})" if kind > 1 else f"({sign})" for sign in (letter, seen))
         yield f"TEXT_{kind}", f"{QUOTE} {either}* {some} {either}* {QUOTE}"
         if kind > 1:
             yield f"NAMING_{kind}", f"{QUOTE} {either}* {reference} {either}* {QUOTE}"

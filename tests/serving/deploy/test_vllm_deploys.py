@@ -199,7 +199,7 @@ def test_a_server_of_ours_plans_at_vllm_with_the_version_of_the_release(
     assert all(answer.outcome != "failed" for answer in answers)
 
 
-def test_a_server_that_is_away_or_another_deploy_under_way_is_said(
+def test_a_server_that_is_away_an_address_that_is_none_and_a_folder_without_an_adapter_are_said(
     vllm_url: str, versions: dict[int, registry.Version], tmp_path: Path
 ) -> None:
     with pytest.raises(Unavailable, match="vLLM does not answer"):
