@@ -4,9 +4,10 @@
 #   examples/blend.sh                 90 of the 592 questions; training takes some 20 minutes on one core
 #   SAMPLE=600 examples/blend.sh      all of them
 #
-# Each type of thing in the world belongs to one source, so each fact stands in one of them. The base learns from another
-# world to select sources. Every system is then asked with all sources, with one left out (AtomR, table 4), with one
-# alone, and with each way to select. Run it from the repository's root.
+# Each type of thing in the world belongs to one source; three in ten things stand in a second one or in all three. No
+# source holds both steps of a question. The base learns from another world to select sources. Every system is then asked
+# with all sources, with one left out (AtomR, table 4), with one alone, and with each way to select. Run it from the
+# repository's root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/.venv/bin:$PATH
