@@ -42,7 +42,7 @@ from serving.triton.server import read_ports
 
 WORLD_CONFIG = Path(data_gen.__file__).parent / "configs" / "world.yaml"
 SEED = "7"
-ROWS = "100"  # a task, for evaluation and gate: together about a minute on two cores
+ROWS = "60"  # a task, for evaluation and gate: together about two minutes on two cores
 ASK_SECONDS = 60.0
 STOP_SECONDS = 20  # what a command may take to stop before it is killed
 # Threads that spin while they wait take the cores from the others: on two cores that something else uses too, writing
@@ -244,7 +244,7 @@ def write_next(home: Path, asked: list[AnsweredQuestion]) -> Path:
     default=2000,
     show_default=True,
     type=click.IntRange(1000),
-    help="Questions in the world; the gate asks 100.",
+    help="Questions in the world; the gate asks 60.",
 )
 def demo(home: Path, base: str, size: int) -> None:
     """Run the whole way on a generated world and ask six questions.
