@@ -58,37 +58,37 @@ def raise_if_cancelled(cancelled: Callable[[], bool]) -> None:
 class Beams:
     """`rows` searches of `width` beams each; every search begins with one empty beam.
 
-    No model is here: `OnnxModel.search_beams` brings the scores of each step and puts its keys and values in `parents`'
-    order. Scores are sums of log probabilities without a bonus for length, so a text's score only falls as it grows,
-    and a row is done once no open beam can overtake its worst kept text.
+    No model is here: `OnnxModel.search_beams` brings the likeliest tokens of each step, `looked` or more a beam, and
+    lets each beam see its `parents`. Scores are sums of log probabilities without a bonus for length, so a text's score
+    only falls as it grows, and a row is done once no open beam can overtake its worst kept text.
 
     Attributes: `alive`, the searches that are not done, as numbers of rows; of their beams, `width` a search, `tokens`,
     the last token of each.
     """
 
     def __init__(self, rows: int, width: int, end: int) -> None:
-        self.width, self.end = width, end
+        self.width, self.looked, self.end = width, 2 * width, end
         self.alive = list(range(rows))
         self.tokens: list[int] = []
-        self._scores = torch.full((rows, width), NOTHING)
+        self._scores = np.full((rows, width), NOTHING, dtype=np.float32)
         self._scores[:, 0] = 0.0
         self._texts: list[list[int]] = [[] for _ in range(rows * width)]
         self._found: list[list[tuple[float, list[int]]]] = [[] for _ in range(rows)]
 
-    def step(self, logits: torch.Tensor) -> list[int]:
-        """Takes the next tokens' logits (alive rows * width, vocabulary); returns each new beam's parent among the old.
+    def step(self, odds: np.ndarray, tokens: np.ndarray) -> list[int]:
+        """Takes the likeliest next tokens and their log probabilities, (alive rows * width, so many) in any order;
+        returns each new beam's parent among the old.
 
-        Of a row's beams and their tokens the best 2 * width are looked at: at most `width` of them end, the others are
+        Of a row's beams and their tokens the best `looked` are looked at: at most `width` of them end, the others are
         the next beams.
         """
-        rows, looked = len(self.alive), 2 * self.width
-        odds = logits.float().log_softmax(-1)
-        best, tokens = odds.topk(min(looked, odds.shape[1]))
-        scores, places = (best.view(rows, self.width, -1) + self._scores[..., None]).flatten(1).topk(looked)
-        tokens = tokens.view(rows, -1).gather(1, places)
-        owners = places // best.shape[1] + torch.arange(rows)[:, None] * self.width
+        rows = len(self.alive)
+        scores = (odds.reshape(rows, self.width, -1) + self._scores[..., None]).reshape(rows, -1)
+        places = np.argsort(-scores, axis=1, kind="stable")[:, : self.looked]
+        owners = places // odds.shape[1] + np.arange(rows)[:, None] * self.width
+        best = np.take_along_axis(scores, places, 1), np.take_along_axis(tokens.reshape(rows, -1), places, 1), owners
         alive, parents, kept_tokens, kept_scores, texts = [], [], [], [], []
-        for row, *candidates in zip(self.alive, scores.tolist(), tokens.tolist(), owners.tolist(), strict=True):
+        for row, *candidates in zip(self.alive, *(array.tolist() for array in best), strict=True):
             going = self._keep_open(row, list(zip(*candidates, strict=True)))
             if self._is_done(row, going[0][0]):
                 continue
@@ -99,7 +99,7 @@ class Beams:
                 kept_scores.append(score)
                 texts.append([*self._texts[owner], token])
         self.alive, self.tokens, self._texts = alive, kept_tokens, texts
-        self._scores = torch.tensor(kept_scores).view(-1, self.width)
+        self._scores = np.array(kept_scores, dtype=np.float32).reshape(-1, self.width)
         return parents
 
     def list_texts(self) -> list[list[list[int]]]:

@@ -5,8 +5,9 @@ Weights stay outside of a graph: a session reads them where they are. Nothing he
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ WORDS, PLACES, SEGMENTS = (
     f"{ENCODER}.embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type")
 )
 
+Part = Callable[[], Sequence[str]]
+
 
 @dataclass
 class Graph:
@@ -31,15 +34,28 @@ class Graph:
     nodes: list[NodeProto] = field(default_factory=list)
     constants: list[TensorProto] = field(default_factory=list)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=count)
 
     def add(self, operator: str, *inputs: str, outputs: int | list[str] = 1, **attributes: Any) -> Any:
         """The name of the operator's output, or a list of names of several."""
-        names = outputs if isinstance(outputs, list) else [f"{operator}.{len(self.nodes)}.{n}" for n in range(outputs)]
-        self.nodes.append(helper.make_node(operator, inputs, names, f"{operator}.{len(self.nodes)}", **attributes))
+        name = f"{operator}.{next(self.numbers)}"
+        names = outputs if isinstance(outputs, list) else [f"{name}.{n}" for n in range(outputs)]
+        self.nodes.append(helper.make_node(operator, inputs, names, name, **attributes))
         return names[0] if len(names) == 1 else names
 
+    def add_choice(self, condition: str, kinds: Mapping[str, int], then: Part, otherwise: Part) -> None:
+        """Adds two parts, of which `then` runs where the condition holds. Each adds its operators and returns the names
+        of what it gives as the outputs that `kinds` names, with their types."""
+        outer, parts = self.nodes, []
+        for build in (then, otherwise):
+            self.nodes = []
+            given = [make_value_info(name, kind=kind) for name, kind in zip(build(), kinds.values(), strict=True)]
+            parts.append(helper.make_graph(self.nodes, f"part.{next(self.numbers)}", [], given))
+        self.nodes = outer
+        self.add("If", condition, outputs=[*kinds], then_branch=parts[0], else_branch=parts[1])
+
     def weight(self, name: str, value: np.ndarray | None = None) -> str:
-        """Adds an array of float32: `value`, or the model's own of this name."""
+        """Adds an array: `value`, or the model's own of this name."""
         self.weights[name] = np.ascontiguousarray(self.source[name] if value is None else value)
         return name
 
@@ -83,12 +99,12 @@ class Graph:
 
 
 def make_value_info(name: str, *shape: str | int, kind: int = TensorProto.FLOAT) -> ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, shape)
+    return helper.make_tensor_value_info(name, kind, shape or None)
 
 
 def _make_external(name: str, value: np.ndarray) -> TensorProto:
     """A weight whose numbers are given to the session, not written into the graph."""
-    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=value.shape)
+    tensor = TensorProto(name=name, data_type=helper.np_dtype_to_tensor_dtype(value.dtype), dims=value.shape)
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value="memory")
     return tensor

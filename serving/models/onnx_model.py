@@ -39,7 +39,7 @@ class OnnxModel:
         self.pack_tokens = 0 if self._both_ways else 1 << 16
         self._session = open_session(graph, self._weights, threads or torch.get_num_threads())
         self._inputs = {value.name: value.shape for value in self._session.get_inputs()}
-        self._past = list(self._inputs)[4:]
+        self._past = list(self._inputs)[5:]
         self._outputs = [value.name for value in self._session.get_outputs()]
 
     def read_pack(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
@@ -50,15 +50,15 @@ class OnnxModel:
             raise_if_cancelled(cancelled)
             mask = group.make_mask(torch.float32, torch.device("cpu"), start, stop).numpy()
             here = ends[(start <= ends) & (ends < stop)] - start
-            logits, seen = self.run(ids[:, start:stop], positions[:, start:stop], mask, here, past)
-            found.append(logits)
+            logits, _, seen = self.run(ids[:, start:stop], positions[:, start:stop], mask, here, past)
+            found.append(torch.from_numpy(logits))
             if not start and stop < len(group.ids):
                 past = [_to_ort_value(value.numpy()[:, :, : group.shared]) for value in seen]
         return torch.cat(found)
 
     def read_ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
         """Logits after the last token of each row: (rows, vocabulary)."""
-        return self._read_prompts(ids.numpy(), mask.numpy().astype(bool), cancelled)[0]
+        return torch.from_numpy(self._read_prompts(ids.numpy(), mask.numpy().astype(bool), cancelled)[0])
 
     def write(
         self,
@@ -77,10 +77,11 @@ class OnnxModel:
         hidden = np.zeros((rows, 1, 1, width + max_new_tokens), dtype=np.float32)
         hidden[:, 0, 0, :width][~kept] = HIDDEN
         lengths, each = kept.sum(1, keepdims=True), np.arange(rows)
-        logits, past = self._read_prompts(ids.numpy(), kept, cancelled)
+        found, _, past = self._read_prompts(ids.numpy(), kept, cancelled)
         written: list[torch.Tensor] = [ids[:, -1]]
         ended = torch.zeros(rows, dtype=torch.bool)
         while True:
+            logits = torch.from_numpy(found)
             scores = constraint(written[-1][:, None], logits) if constraint else add_noise(logits, temperature)
             token = pick_best_tokens(scores).masked_fill(ended, end_id)
             written.append(token)
@@ -90,7 +91,7 @@ class OnnxModel:
             raise_if_cancelled(cancelled)
             number = len(written) - 2  # of the token that is read now
             seen = hidden[..., : width + number + 1]
-            logits, past = self.run(token[:, None].numpy(), lengths + number, seen, each, past)
+            found, _, past = self.run(token[:, None].numpy(), lengths + number, seen, each, past)
 
     def search_beams(
         self,
@@ -109,9 +110,9 @@ class OnnxModel:
         """
         kept = mask.numpy().astype(bool)
         lengths = kept.sum(1)
-        logits, past = self._read_prompts(ids.numpy(), kept, cancelled)
         beams = Beams(len(ids), width, end_id)
-        parents = np.array(beams.step(logits.repeat_interleave(width, 0)))
+        odds, best, past = self._read_prompts(ids.numpy(), kept, cancelled, beams.looked)
+        parents = np.array(beams.step(odds.repeat(width, 0), best.repeat(width, 0)))
         seen = np.repeat(kept[:, None], width, 1)  # (rows, beams, tokens)
         for number in range(max_new_tokens - 1):
             if not beams.alive:
@@ -125,23 +126,30 @@ class OnnxModel:
             if number % REMOVE_EACH == REMOVE_EACH - 1:
                 past, seen = _remove_unseen(past, seen)
             hidden = np.where(seen[:, None], np.float32(0), HIDDEN)
-            logits, past = self.run(tokens, positions.repeat(width, 1), hidden, np.arange(tokens.size), past)
-            parents = np.array(beams.step(logits))
+            positions, ends = positions.repeat(width, 1), np.arange(tokens.size)
+            odds, best, past = self.run(tokens, positions, hidden, ends, past, beams.looked)
+            parents = np.array(beams.step(odds, best))
         return beams.list_texts()
 
     def run(
-        self, ids: np.ndarray, positions: np.ndarray, mask: np.ndarray, ends: np.ndarray, past: Past
-    ) -> tuple[torch.Tensor, Past]:
-        """One pass; the inputs are those of the graph (`serving.models.onnx_graph`)."""
-        arrays = {"ids": ids, "positions": positions, "mask": mask, "ends": ends}
+        self,
+        ids: np.ndarray,
+        positions: np.ndarray,
+        mask: np.ndarray,
+        ends: np.ndarray,
+        past: Past,
+        likeliest: int = 0,
+    ) -> tuple[np.ndarray, np.ndarray, Past]:
+        """One pass: scores, tokens and what is past. Inputs and outputs are those of the graph (`onnx_graph`)."""
+        arrays = {"ids": ids, "positions": positions, "mask": mask, "ends": ends, "likeliest": np.array([likeliest])}
         feed = {name: _to_ort_value(array) for name, array in arrays.items()} | dict(zip(self._past, past, strict=True))
-        logits, *seen = self._session.run_with_ort_values(self._outputs, feed)
-        return torch.from_numpy(logits.numpy()), seen
+        scores, tokens, *seen = self._session.run_with_ort_values(self._outputs, feed)
+        return scores.numpy(), tokens.numpy(), seen
 
     def _read_prompts(
-        self, ids: np.ndarray, kept: np.ndarray, cancelled: Callable[[], bool]
-    ) -> tuple[torch.Tensor, Past]:
-        """The prompts, in chunks, or at once where their tokens see later ones; logits after the last token of each."""
+        self, ids: np.ndarray, kept: np.ndarray, cancelled: Callable[[], bool], likeliest: int = 0
+    ) -> tuple[np.ndarray, np.ndarray, Past]:
+        """As `run`, for the last token of each prompt: in chunks, or at once where tokens see later ones."""
         rows, width = ids.shape
         chunk = width if self._both_ways else CHUNK
         positions = np.maximum(kept.cumsum(1) - 1, 0)
@@ -153,8 +161,8 @@ class OnnxModel:
             sees = earlier & kept[:, None, None, :stop]
             mask = np.where(sees, np.float32(0), HIDDEN)
             ends = np.arange(1, rows + 1) * (stop - start) - 1
-            logits, past = self.run(ids[:, start:stop], positions[:, start:stop], mask, ends, past)
-        return logits, past
+            scores, tokens, past = self.run(ids[:, start:stop], positions[:, start:stop], mask, ends, past, likeliest)
+        return scores, tokens, past
 
     def _make_empty_past(self, rows: int) -> Past:
         _, heads, _, size = self._inputs[self._past[0]]

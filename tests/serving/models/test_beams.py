@@ -3,6 +3,7 @@
 import json
 from itertools import pairwise, product
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -32,13 +33,14 @@ def enumerated(table: torch.Tensor, rows: int) -> list[list[tuple[float, list[in
 
 def searched(table: torch.Tensor, rows: int, width: int) -> list[list[list[int]]]:
     beams = Beams(rows, width, END)
-    logits = table[:, 0, END].repeat_interleave(width, 0)
+    odds = table.log_softmax(-1).numpy()
+    found = odds[:, 0, END].repeat(width, 0)
     for place in range(1, ROOM + 1):
-        beams.step(logits)
+        tokens = np.argsort(found, axis=1)
+        beams.step(np.take_along_axis(found, tokens, 1), tokens)
         if not beams.alive or place == ROOM:
             break
-        owners = torch.tensor(beams.alive).repeat_interleave(width)
-        logits = table[owners, place, torch.tensor(beams.tokens)]
+        found = odds[np.repeat(beams.alive, width), place, beams.tokens]
     return beams.list_texts()
 
 
@@ -76,7 +78,7 @@ def test_rows_do_not_touch_one_another_and_ending_early_loses_nothing(seed: int,
 
 def test_a_search_ends_once_no_beam_can_win() -> None:
     beams = Beams(1, 1, END)
-    beams.step(torch.tensor([[9.0, 0.0, 0.0, 0.0]]))
+    beams.step(np.array([[-0.1, -9.0, -9.0, -9.0]]), np.array([[END, 1, 2, 3]]))
     assert beams.alive == [] and beams.list_texts() == [[[]]]
 
 

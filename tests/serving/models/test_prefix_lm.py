@@ -47,6 +47,20 @@ def test_both_runtimes_judge_write_and_search_alike(base: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("wanted", [1, 8, 40_000])
+def test_the_likeliest_tokens_are_those_of_all_logits(base: Path, wanted: int) -> None:
+    """They are looked for in 8 bits, and their logits computed again: only the sum of the softmax keeps an error."""
+    for engine in (Engine(base, threads=1), Engine("mini", threads=1)):
+        batch = engine.tokenizer(PROMPTS, padding=True, return_tensors="pt")
+        ids, kept = batch["input_ids"].numpy(), batch["attention_mask"].numpy().astype(bool)
+        logits = engine.model.read_ends(batch["input_ids"], batch["attention_mask"], lambda: False)
+        expected = logits.log_softmax(-1).topk(min(wanted, logits.shape[1]))
+        odds, tokens, _ = engine.model._read_prompts(ids, kept, lambda: False, wanted)
+        best, places = torch.from_numpy(odds).topk(expected.values.shape[1])
+        torch.testing.assert_close(best, expected.values, atol=1e-3, rtol=0)
+        assert torch.from_numpy(tokens).gather(1, places)[:, 0].tolist() == expected.indices[:, 0].tolist()
+
+
 def test_documents_are_judged_together_as_each_would_be_alone(engine: Engine) -> None:
     together = engine.judge_labels(JUDGED, ("yes", "no"))
     for prompt, judged in zip(JUDGED, together, strict=True):
