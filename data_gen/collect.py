@@ -39,7 +39,7 @@ from revelator.files import sha256_file, staged_folder, write_json
 from revelator.options import AS_JSON, FOLDER, HOME, URI
 from revelator.plans import Atomic, check, leaves, parse, render
 from revelator.registry import EXPERIMENT, client, connect, store_errors
-from revelator.spans import PLAN, ROUTE, VERSION
+from revelator.spans import PLAN, READER, ROUTE, VERSION
 from revelator.terminal import mask_controls
 
 KIND = "set of collected questions"
@@ -64,9 +64,9 @@ def collect(
 
     `wanted` keeps those that feedback calls right (`good`), or those where a person corrected the plan or judged
     documents only (`corrected`); both unless given. `rules` say what becomes of personal data. If a question has
-    several judged traces, the one asked last counts. `versions` of the manifest counts questions by what answered
-    them: a version, or the model that an endpoint reported. Raises ArtifactError for an unknown experiment and
-    DataError where nothing is left.
+    several judged traces, the one asked last counts. The manifest counts questions by what planned them, `versions`: a
+    version, or the model that an endpoint reported; and by what read for them, `readers`. Raises ArtifactError for an
+    unknown experiment and DataError where nothing is left.
     """
     check_place(out, force, KIND)
     left: Counter[str] = Counter()
@@ -97,6 +97,7 @@ def collect(
             "redacted": rules.model_dump(mode="json") if rules else None,
             "questions": len(found),
             "versions": dict(sorted(Counter(q.teacher.partition(":")[2] for q in found.values()).items())),
+            "readers": dict(sorted(Counter(q.reader for q in found.values() if q.reader).items())),
             "teachers": dict(Counter(question.teacher for question in found.values())),
             "left_out": {reason: n for reason, n in sorted(left.items()) if n},
             "sha256": sha256_file(folder / QUESTIONS),
@@ -215,6 +216,7 @@ def _annotate(trace: Any, served: Any, plan: str, steps: Sequence[AnnotatedStep]
             steps=tuple(steps),
             answers=() if teacher.startswith(PERSON) else tuple(served.outputs or ()),
             teacher=teacher,
+            reader=served.attributes.get(READER, ""),
         )
     )
 
@@ -278,6 +280,8 @@ def collect_command(
         return
     click.echo(f"{out}: {manifest['questions']:,} questions")
     for version, count in manifest["versions"].items():
-        click.echo(mask_controls(f"  answered by {version or 'an unknown version'}: {count:,}"))
+        click.echo(mask_controls(f"  planned by {version or 'an unknown version'}: {count:,}"))
+    for reader, count in manifest["readers"].items():
+        click.echo(mask_controls(f"  read by {reader}: {count:,}"))
     for reason, count in manifest["left_out"].items():
         click.echo(mask_controls(f"  left out: {reason}: {count:,}"))

@@ -99,8 +99,9 @@ class AnnotatedQuestion:
     several. `entities` are the names that the question mentions, in order. `operation` says how the answer follows from
     the steps (see `OPERATIONS`; "" where a source does not tell). `query` and `tree` are the question
     as a logical query and as a tree of atomic operators, in canonical text; "" where there is none. `sources` are those
-    that its steps choose from. `teacher` says who annotated it; `agreement`, by task, which part of the samples of a
-    teacher that was asked several times agree with the one kept. It teaches `tasks`, all if empty.
+    that its steps choose from. `teacher` says who annotated it, `reader` which language model read the answers, where
+    one did; `agreement`, by task, which part of the samples of a teacher that was asked several times agree with the
+    one kept. It teaches `tasks`, all if empty.
     """
 
     __pydantic_config__ = CHECKED
@@ -121,6 +122,7 @@ class AnnotatedQuestion:
     tree: str = ""
     sources: tuple[AnnotatedSource, ...] = ()
     teacher: str = ANNOTATION
+    reader: str = ""
     agreement: dict[str, float] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
 

@@ -70,10 +70,10 @@ class Version:
     tags: dict[str, str] = field(default_factory=dict)
 
     @property
-    def model_id(self) -> str | None:
-        """Of the LoggedModel, under which MLflow shows metrics; None where the source names none."""
+    def model_id(self) -> str:
+        """Of the LoggedModel, under which MLflow shows metrics and traces; "" where the source names none."""
         found = re.search(r"\bm-[0-9a-f]{16,}\b", self.source)
-        return found[0] if found else None
+        return found[0] if found else ""
 
 
 def home_folder() -> Path:

@@ -25,6 +25,8 @@ HEADER = "traceparent"
 QUESTIONS_VARIABLE = "REVELATOR_LOG_QUESTIONS"  # whether spans and logs hold questions, plans and answers
 SPAN_TYPE, INPUTS, OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
 PLAN, ROUTE, VERSION = "revelator.plan", "revelator.route", "revelator.version"  # of the span of a served question
+READER = "revelator.reader"  # of the same span: the language models that read documents, as their endpoints named them
+MODEL_ID = "mlflow.modelId"  # of the same span: MLflow's model of the version; of a trace, what MLflow finds it by
 TAG = "mlflow.traceTag."  # before the name of a tag of the whole trace, an attribute of its first span
 TYPES = {"search": "RETRIEVER"}  # of a call; other calls ask a model
 
@@ -42,20 +44,27 @@ def find_endpoint() -> str | None:
     return f"{base.rstrip('/')}/v1/traces" if base else None
 
 
+def find_tracking_server() -> str | None:
+    """The MLflow server that spans are sent to, by the environment: the address before the path of OTLP."""
+    found = find_endpoint()
+    return found.removesuffix("/v1/traces") if found else None
+
+
 def start(service: str, tracer: Tracer | None = None) -> None:
     """From now on this process sends spans, with `tracer` or to the endpoint in the environment; without either it
     does nothing. `OTEL_SERVICE_NAME` and the other variables of the SDK hold."""
     global _tracer
     if tracer is not None:
         _tracer = tracer
-    elif _tracer is None and find_endpoint():
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    elif _tracer is None and (address := find_endpoint()):
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+        from revelator.span_exporter import LinkingExporter
+
         provider = TracerProvider(resource=Resource.create({"service.name": service}))
-        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        provider.add_span_processor(BatchSpanProcessor(LinkingExporter(address, MODEL_ID)))
         _tracer = provider.get_tracer("revelator")
 
 
@@ -72,6 +81,19 @@ def describe_root(trace: Trace, span: Any = None) -> None:
     shows question and answer, and finds them by the version that planned (a tag of the trace)."""
     version = str(trace.versions.get("revelator", ""))
     describe(trace.question, trace.answers, attributes={f"{TAG}{VERSION}": version} if version else {}, span=span)
+
+
+def describe_served(trace: Trace) -> None:
+    """Describes the span of a served question, by which `revelator data collect` knows it: the route, what planned and
+    what read, and MLflow's model of the version, to which the trace is linked."""
+    about = {
+        ROUTE: trace.route or "",
+        VERSION: trace.versions.get("revelator", ""),
+        READER: ", ".join(trace.list_readers()),
+        MODEL_ID: trace.versions.get(MODEL_ID, ""),
+    }
+    sent = {name: said for name, said in about.items() if said or name in (ROUTE, VERSION)}
+    describe(trace.question, trace.answers, trace.plan or "", sent)
 
 
 def describe(

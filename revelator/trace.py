@@ -105,15 +105,15 @@ class Node:
     probabilities, `method` (how an answer was computed), `shared_from` (the id of the node of this trace that asked the
     same), `reused_from` (the id of the node of an earlier trace), `retries` (by service), `truncated` (what a limit cut
     off: the question is answered in part), `none` (it is known that there is no answer), `calls` (of models and
-    retriever, in order: task or generator's mode, prompts, milliseconds, tokens, passages that were read), `document`
-    (the id of the passage that holds the answer), `probability` (that the passages give it), `unsupported` (why no
-    passage holds the answer: it is never more than a part); of an operator of a tree `key` (a digest of what it was
-    called with), `ids` (who its answers are: source, name, identifiers) and `count`; where several sources were asked
-    `sources` (what became of each), `selection` (who chose them), `logic` (the logical query that found the passages of
-    an index), `contradicts` (the list of a graph that the answers stand against) and `unread` (why the reader did not
-    read beside a graph's list); of a question of a conversation `rewritten`, as it was read; `respelled` (words of a
-    question that no document holds, with those that were searched for each), `namesakes` (titles of relevant documents
-    that bear the name of the one that was read).
+    retriever, in order: task or generator's mode, prompts, milliseconds, tokens, passages that were read), `reader`
+    (the language model that read, as its endpoint named it), `document` (the id of the passage that holds the answer),
+    `probability` (that the passages give it), `unsupported` (why no passage holds the answer: it is never more than a
+    part); of an operator of a tree `key` (a digest of what it was called with), `ids` (who its answers are: source,
+    name, identifiers) and `count`; where several sources were asked `sources` (what became of each), `selection` (who
+    chose them), `logic` (the logical query that found the passages of an index), `contradicts` (the list of a graph
+    that the answers stand against) and `unread` (why the reader did not read beside a graph's list); of a question of a
+    conversation `rewritten`, as it was read; `respelled` (words of a question that no document holds, with those that
+    were searched for each), `namesakes` (titles of relevant documents that bear the name of the one that was read).
     """
 
     __pydantic_config__ = STRICT
@@ -200,6 +200,10 @@ class Trace:
     def list_evidence(self) -> list[Evidence]:
         """The evidence of every step that was answered from a passage, in their order."""
         return list_evidence(self.nodes)
+
+    def list_readers(self) -> list[str]:
+        """The language models that read documents or wrote answers, as their endpoints named them."""
+        return sorted({node.detail["reader"] for node in self.nodes if "reader" in node.detail})
 
     def list_sources(self) -> list[str]:
         """The passages that hold the answers, by the numbers in `text`, each with its sentence: [1] Ana Berg: “…”."""

@@ -78,7 +78,8 @@ class Reading:
 
     `document` is the id of the passage that holds the spans, "" where the generator does not say; `probability` that
     the passages answer the question, None where it has none; `reason` why there is no answer. `tokens` are those of
-    `revelator.language_model.Reply`, where they were wanted and an endpoint gives them.
+    `revelator.language_model.Reply`, where they were wanted and an endpoint gives them; `model` is the name that the
+    endpoint reports.
     """
 
     sentence: str
@@ -90,6 +91,7 @@ class Reading:
     probability: float | None = None
     reason: str = ""
     tokens: tuple[tuple[str, dict[str, float]], ...] = ()
+    model: str = ""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False)

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from revelator.rows import read_split
 from tests.loopback import find_port
@@ -59,6 +60,9 @@ def test_forty_corrected_questions_of_a_new_wording_make_a_version_that_plans_it
     assert "version 2 is champion, in place of version 1" in said, "the gate asked old and new questions"
     assert len(re.findall(r"pinned/.*passed", said)) == 6, said  # of each task of the champion
     assert json.loads((home / "release.json").read_text(encoding="utf-8"))["version"] == 2
+    store = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    model = store.get_model_version("revelator", "1").source.removeprefix("models:/")
+    assert len(store.search_traces(["1"], model_id=model)) == 40, "MLflow lists them under the version that answered"
     later = [json.loads(line) for line in (home / "wording" / "later.jsonl").read_text(encoding="utf-8").splitlines()]
     trained = {row.question for row in read_split(home / "sets" / "loop", "train")}
     assert not trained & {row["question"] for row in later}, "what is asked afterwards was not learnt by heart"

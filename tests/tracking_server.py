@@ -12,11 +12,11 @@ from pathlib import Path
 
 import mlflow
 import pytest
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from revelator import registry, spans
+from revelator.span_exporter import LinkingExporter
 from tests.loopback import find_port
 
 MLFLOW = Path(sys.executable).with_name("mlflow")
@@ -60,7 +60,8 @@ def telling_spans(tracking_server: str, home: Path, monkeypatch: pytest.MonkeyPa
     registry.connect(tracking_server, home)
     number = mlflow.MlflowClient().create_experiment(home.name)
     provider = TracerProvider()
-    exporter = OTLPSpanExporter(f"{tracking_server}/v1/traces", headers={"x-mlflow-experiment-id": number})
+    to = {"x-mlflow-experiment-id": number}
+    exporter = LinkingExporter(f"{tracking_server}/v1/traces", spans.MODEL_ID, to)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     spans.start("test", provider.get_tracer("test"))
     yield number

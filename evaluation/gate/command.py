@@ -268,7 +268,7 @@ def _log_promotion(
         mlflow.log_params(scored)
         log_data_set(set_folder, read_manifest(set_folder), "evaluation")
         for side, scores in sides.items():
-            of = challenger.model_id if side == "challenger" else None
+            of = challenger.model_id or None if side == "challenger" else None
             for task, own in scores.items():
                 mlflow.log_metrics({f"{side}/{task}_{name}": v for name, v in own.scores.items()}, model_id=of)
         mlflow.log_dict(summary, "verdict.json")

@@ -78,9 +78,9 @@ async def _serve(
     import uvicorn
 
     from revelator.client import AsyncClient
+    from revelator.spans import find_tracking_server
     from serving.http.gateway import make_config
     from serving.inspector import Runs, Server, create_app
-    from serving.inspector.judging import find_tracking_server
     from serving.triton.control import find_served_models
 
     async with AsyncExitStack() as stack:

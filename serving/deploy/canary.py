@@ -131,11 +131,11 @@ class Rollout:
         home, number = self.home, self.version.version
         with deploy_lock(home):
             release, engine = self._current_release(), self._find_engine()
-            stage(home, self.version)
+            contents = stage(home, self.version)
             under_way = release.canary
             if not under_way or (under_way.version, under_way.share) != (number, self.share):
                 comparisons_file(home, number).unlink(missing_ok=True)
-                under_way = Canary(number, self.share, format_now())
+                under_way = Canary(number, self.share, format_now(), contents.model_id)
             try_version(engine, number, release.version)
             begun = replace(release, canary=under_way)
             put_release(home, begun, engine)

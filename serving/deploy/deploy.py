@@ -139,7 +139,8 @@ def roll_back(home: Path, *, report: Report = ignore_report, registry_error: str
     if contents is None:
         hint = f"fetch it again: revelator model deploy --alias {release.previous}"
         raise ArtifactError("the folder of the previous version is gone", where=str(folder), hint=hint)
-    version = Version(contents.model, contents.version, contents.run_id, "", {DIGEST_TAG: contents.files[MANIFEST]})
+    tags, source = {DIGEST_TAG: contents.files[MANIFEST]}, f"models:/{contents.model_id}"
+    version = Version(contents.model, contents.version, contents.run_id, source, tags)
     return deploy(home, version, report=report, registry_error=registry_error)
 
 
@@ -244,7 +245,7 @@ def _read_if_whole(folder: Path, version: Version) -> VersionContents | None:
     if contents is None:
         return None
     is_whole = files.sha256_folder(folder / ADAPTER) == contents.files
-    is_same = contents.files.get(MANIFEST) == version.tags.get(DIGEST_TAG)
+    is_same = contents.files.get(MANIFEST) == version.tags.get(DIGEST_TAG) and contents.model_id == version.model_id
     has_code = (folder / "model.py").read_bytes() == repository.read_code(REVELATOR)
     if not (is_whole and is_same and has_code and Path(contents.base["folder"]).is_dir()):
         return None
@@ -262,6 +263,7 @@ def _verify_contents(adapter: Path, version: Version) -> VersionContents:
         run_id=version.run_id,
         base={"name": manifest.base_name, "digest": manifest.base_digest, "folder": str(base)},
         files=files.sha256_folder(adapter),
+        model_id=version.model_id,
     )
 
 

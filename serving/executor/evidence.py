@@ -71,6 +71,8 @@ class Models:
         node.usage += Usage(tokens_in=reading.tokens_in, tokens_out=reading.tokens_out, generator_calls=1)
         node.sentence = reading.sentence
         node.detail["generator"] = reading.method
+        if reading.model:
+            node.detail["reader"] = reading.model
         if (size := sum(map(len, reading.answers))) > ANSWER_CHARACTERS:
             raise ServingError(f"the answers have {size} characters; at most {ANSWER_CHARACTERS} are taken")
         node.answers = list(dict.fromkeys(reading.answers))

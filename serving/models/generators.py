@@ -30,6 +30,7 @@ class EndpointGenerator:
     def __init__(
         self, base_url: str, model: str, *, api_key: str | None = None, timeout: float = 60.0, retries: int = 2
     ) -> None:
+        self._model = model
         self._endpoint = Endpoint(base_url, model, api_key=api_key, timeout=timeout, retries=retries)
 
     async def answer(self, request: GenerateRequest) -> Reading:
@@ -42,7 +43,9 @@ class EndpointGenerator:
             reply = await ask()  # some models give no log probabilities
         read = take_text if request.mode in ("compose", "write") else read_reply
         sentence, answers, method = read(reply.text)
-        return Reading(sentence, answers, reply.tokens_in, reply.tokens_out, method, tokens=reply.tokens)
+        name = reply.model or self._model
+        cost = reply.tokens_in, reply.tokens_out
+        return Reading(sentence, answers, *cost, method=method, tokens=reply.tokens, model=name)
 
     async def close(self) -> None:
         await self._endpoint.close()

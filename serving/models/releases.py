@@ -25,6 +25,7 @@ from typing import Any
 from revelator import files
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_text, try_lock
+from revelator.spans import MODEL_ID
 
 RELEASE_FILE = "release.json"
 TRAFFIC = ".traffic"
@@ -38,6 +39,7 @@ class Canary:
     version: int
     share: float
     since: str
+    model_id: str = ""
 
     def takes(self, request: str) -> bool:
         """Whether a request goes to the canary: decided by its id and the canary's version alone."""
@@ -47,13 +49,14 @@ class Canary:
 @dataclass(frozen=True)
 class VersionContents:
     """What a version folder consists of, its `version.json`: registry version, base (name, folder, digest), sha256 of
-    each file of the adapter."""
+    each file of the adapter, and the id of MLflow's model of it."""
 
     model: str
     version: int
     run_id: str
     base: dict[str, str]
     files: dict[str, str]
+    model_id: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -108,17 +111,22 @@ class Choice:
     """The version for one question; "" leaves it to Triton, which takes the highest that is loaded.
 
     `released` is set when `version` is a canary: the released version, which completes the same prompts for comparison.
-    `answered` collects, by model, the versions that did answer.
+    `answered` collects, by model, the versions that did answer. `model_id` is MLflow's of `version`.
     """
 
     version: str = ""
     released: str | None = None
     request: str = ""
     answered: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    model_id: str = ""
 
     def versions(self) -> dict[str, str]:
-        """By model; two versions, `1, 2`, when the first was unloaded before the question was done."""
-        return {model: ", ".join(sorted(map(name_version, found))) for model, found in self.answered.items()}
+        """By model; two versions, `1, 2`, when the first was unloaded before the question was done. MLflow's id of the
+        revelator's, where it alone answered."""
+        found = {model: ", ".join(sorted(map(name_version, found))) for model, found in self.answered.items()}
+        if self.model_id and self.answered.get("revelator") == {self.version}:
+            found[MODEL_ID] = self.model_id
+        return found
 
 
 _CHOICE: ContextVar[Choice | None] = ContextVar("choice", default=None)
@@ -170,8 +178,8 @@ class Traffic:
             return Choice(request=request)
         version, canary = str(release.version), release.canary
         if canary and canary.takes(request):
-            return Choice(str(canary.version), version, request)
-        return Choice(version, request=request)
+            return Choice(str(canary.version), version, request, model_id=canary.model_id)
+        return Choice(version, request=request, model_id=release.model_id)
 
     def _read_if_changed(self) -> Release | None:
         try:

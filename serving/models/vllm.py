@@ -13,16 +13,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from revelator.errors import ConfigError
+from revelator.spans import MODEL_ID
 from revelator.tasks import TASKS
 from serving.batching import gather_all
 from serving.models.endpoint_revelator import make_vllm_structure
+from serving.models.releases import current_choice
 from serving.models.triton import TritonModels, make_strings
 from serving.protocols import Completion
 
@@ -35,12 +37,13 @@ class VllmFacts:
     """What `revelator.json` beside model.json says.
 
     `adapter` is the name in multi_lora.json of the version that answers unless another is asked for; `versions` maps
-    each version to such a name; `label_tokens` each label to its first token.
+    each version to such a name, `model_ids` to MLflow's model of it; `label_tokens` each label to its first token.
     """
 
     adapter: str
     versions: dict[str, str]
     label_tokens: dict[str, int]
+    model_ids: dict[str, str] = field(default_factory=dict)
 
 
 def read_facts(folder: Path) -> VllmFacts:
@@ -65,6 +68,7 @@ class VllmRevelator:
         self._models, self._facts = models, facts
         self._structures = {name: json.dumps(make_vllm_structure(task, lead=" ")) for name, task in TASKS.items()}
         self._adapter = facts.adapter if version is None else facts.versions[str(version)]
+        self._version = next((number for number, name in facts.versions.items() if name == self._adapter), "")
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         """One stream a prompt, all at once; the first error ends the others."""
@@ -83,6 +87,10 @@ class VllmRevelator:
             return_num_input_tokens=np.array([True]),
             return_num_output_tokens=np.array([True]),
         )
+        answered = current_choice().answered
+        answered["revelator"].add(self._version)
+        if self._version in self._facts.model_ids:
+            answered[MODEL_ID].add(self._facts.model_ids[self._version])
         read, wrote = (int(result.as_numpy(f"num_{side}_tokens").ravel()[0]) for side in ("input", "output"))
         if labels:
             found = self._read_probabilities(labels, json.loads(result.as_numpy("logprobs")[0]))

@@ -125,7 +125,8 @@ def lay_out(home: Path, versions: Sequence[Version], engine: EngineArguments | N
     repository.write_config(home, MODEL, [1], {ENVIRONMENT: str(engine.environment)} if engine.environment else {})
     files.write_json(folder / "1" / "model.json", chosen)
     files.write_json(folder / "1" / "multi_lora.json", {names[v]: str(adapter) for v, adapter in adapters.items()})
-    files.write_json(folder / "1" / FACTS_FILE, vars(VllmFacts(first, names, tokens)))
+    model_ids = {str(version.version): version.model_id for version in versions}
+    files.write_json(folder / "1" / FACTS_FILE, vars(VllmFacts(first, names, tokens, model_ids)))
     return folder
 
 

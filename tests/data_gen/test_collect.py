@@ -24,6 +24,7 @@ from data_gen.redact import RULES
 from revelator import spans
 from revelator.cli import revelator
 from revelator.rows import Row, read_split
+from revelator.trace import Node, Trace
 from tests.tracking_server import telling_spans
 
 PERSON = AssessmentSource(source_type="HUMAN", source_id="ana")
@@ -38,13 +39,17 @@ def ask(tracking_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(spans.QUESTIONS_VARIABLE, "1")
     with telling_spans(tracking_server, tmp_path, monkeypatch) as number:
 
-        def tell(question: str, plan: str = PLAN, route: str = "complex", version: str = "7") -> str:
+        def tell(question: str, plan: str = PLAN, route: str = "complex", version: str = "7", reader: str = "") -> str:
             before = {trace.info.trace_id for trace in mlflow.MlflowClient().search_traces([number])}
             with spans.span("executor", "server"):
                 for asked, answer in (("Who directed A?", "Ada Quill"), ("Where was Ada Quill born?", "Ayr")):
                     with spans.span("atomic"):
                         spans.describe(asked, [answer])
-                spans.describe(question, ["Ayr"], plan, {spans.ROUTE: route, spans.VERSION: version})
+                read = Node("1", "atomic", question, detail={"reader": reader} if reader else {})
+                versions = {"revelator": version}
+                spans.describe_served(
+                    Trace(question, "auto", route, plan=plan, answers=["Ayr"], nodes=[read], versions=versions)
+                )
             [made] = {trace.info.trace_id for trace in mlflow.MlflowClient().search_traces([number])} - before
             return made
 
@@ -178,21 +183,22 @@ def test_traces_without_texts_say_how_to_have_them(
 def test_a_model_that_changed_under_the_same_name_is_seen_in_each_row(
     ask: Ask, tmp_path: Path, tracking_server: str
 ) -> None:
-    """An endpoint's version is the model that it reports with each reply."""
-    for question, version in (
-        ("First?", "big-2026-08-01"),
-        ("Second?", "big-2026-09-15"),
-        ("Third?", "big-2026-09-15"),
+    """An endpoint's version is the model that it reports with each reply: of the planner, and of what read."""
+    for question, version, reader in (
+        ("First?", "big-2026-08-01", "reads-1"),
+        ("Second?", "big-2026-09-15", "reads-1"),
+        ("Third?", "big-2026-09-15", "reads-2"),
     ):
-        trace = ask(question, version=version)
+        trace = ask(question, version=version, reader=reader)
         mlflow.log_feedback(trace_id=trace, name="correct", value=True, source=PERSON)
     mlflow.log_expectation(trace_id=trace, name="plan", value=PLAN, source=PERSON)
-    assert collect(tmp_path, tracking_server)["versions"] == {"big-2026-08-01": 1, "big-2026-09-15": 2}
-    teachers = {row.question: row.teacher for row in read_questions(tmp_path).values()}
-    assert teachers == {
-        "First?": "served:big-2026-08-01",
-        "Second?": "served:big-2026-09-15",
-        "Third?": "person:big-2026-09-15",
+    manifest = collect(tmp_path, tracking_server)
+    assert manifest["versions"] == {"big-2026-08-01": 1, "big-2026-09-15": 2}
+    assert manifest["readers"] == {"reads-1": 2, "reads-2": 1}
+    assert {row.question: (row.teacher, row.reader) for row in read_questions(tmp_path).values()} == {
+        "First?": ("served:big-2026-08-01", "reads-1"),
+        "Second?": ("served:big-2026-09-15", "reads-1"),
+        "Third?": ("person:big-2026-09-15", "reads-2"),
     }
 
 

@@ -17,7 +17,7 @@ from google.protobuf import text_format
 from transformers import AutoTokenizer
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from revelator import registry
+from revelator import registry, spans
 from revelator.config import read_config
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.tasks import TASKS, QuestionInput, RelevanceInput, Task
@@ -185,7 +185,8 @@ async def test_a_plan_of_any_language_is_held_to_it(models: str, folder: Path, t
         with releases.use_choice(releases.Choice()) as choice:
             [plan] = await client.complete(task.name, [PROMPTS[task.name]])
         assert task.sound(plan.text) is not None and plan.tokens_out > 0 and not plan.degraded
-        assert choice.versions() == {repository.VLLM: "1"}
+        model_id = registry.resolve(registry.NAME, 1).model_id
+        assert choice.versions() == {repository.VLLM: "1", "revelator": "1", spans.MODEL_ID: model_id} and model_id
 
 
 @pytest.mark.vllm

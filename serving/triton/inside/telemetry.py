@@ -115,8 +115,7 @@ class Telemetry:
     def record_trace(self, trace: Trace) -> None:
         """Call it in the context of the request that the trace answers."""
         count_trace(self.model, trace)
-        sent = {spans.ROUTE: trace.route or "", spans.VERSION: str(trace.versions.get("revelator", ""))}
-        spans.describe(trace.question, trace.answers, trace.plan or "", sent)
+        spans.describe_served(trace)
         spent: dict[str, float] = {}
         for node in trace.nodes:
             for call in node.list_calls():

@@ -72,7 +72,8 @@ def test_a_canary_answers_its_share_is_compared_and_then_promoted_or_withdrawn(s
         answered: set[str] = set()
         with pytest.raises(ConfigError, match="takes all traffic already"):
             Rollout(served.home, first, 0.5, patient).begin()
-        assert rollout.begin().canary.version == 2
+        begun = rollout.begin().canary
+        assert (begun.version, begun.model_id) == (2, second.model_id) and second.model_id
         strict = replace(rollout, rules=replace(patient, agreement=1.01))
         verdict = strict.run(ask)
         assert not verdict.passes and answered == {"1", "2"} and verdict.comparisons >= 8

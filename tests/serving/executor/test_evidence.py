@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -54,6 +55,21 @@ class Drawn(Toy):
     def _relevance(self, prompt):
         yes = self.chance.choice([0.001, 0.2, 0.9])
         return Completion("", {"yes": yes, "no": 1 - yes})
+
+
+class Named(Toy):
+    """A language model whose endpoint reports a name."""
+
+    async def answer(self, request):
+        return replace(await super().answer(request), model="big-2026-08-01")
+
+
+async def test_a_step_names_the_model_that_read_for_it_also_in_a_run_that_reuses_its_answer():
+    world = Named({"Who directed A?": ["Ada Quill"], "Where was Ada Quill born?": ["Ayr"]})
+    first = await world.executor().run("A?", plan="Who directed A? * Where was {director} born?")
+    assert {node.detail.get("reader") for node in first.nodes if node.kind == "atomic"} == {"big-2026-08-01"}
+    again = await Toy().executor().run("A?", plan="Who directed A?", reuse=first)
+    assert again.answers == ["Ada Quill"] and again.list_readers() == first.list_readers() == ["big-2026-08-01"]
 
 
 class OneRiver:

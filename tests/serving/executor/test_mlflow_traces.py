@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import mlflow
 import pytest
 
-from revelator import spans
+from revelator import registry, spans
+from serving.deploy.deploy import deploy
+from serving.models.releases import Canary, Choice, Traffic, read_release, write_release
 from tests.serving.executor.world import Toy
+from tests.serving.inspector.world import MODEL
+from tests.serving.toy_model import write_adapter
 from tests.tracking_server import telling_spans
 
 QUESTION, PLAN = "Where was A's director born?", "Who directed A? * Where was {director} born?"
@@ -48,6 +53,41 @@ async def test_mlflow_lists_a_question_as_a_trace_of_typed_spans_without_its_wor
     assert root.attributes[spans.VERSION] == "7"
     told = json.dumps(trace.to_dict())
     assert "Ada Quill" not in told and "director" not in told
+
+
+@pytest.mark.parametrize("canary", [False, True])
+async def test_a_trace_is_found_by_the_model_of_the_version_that_answered(
+    toy: type[Toy], experiment: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, canary: bool
+) -> None:
+    """By MLflow's own search, which is what its page of a version shows. What the spans tell of the trace stays."""
+    monkeypatch.setenv(spans.QUESTIONS_VARIABLE, "1")
+    for seed in (1, 2):
+        registry.register_adapter(write_adapter(tmp_path / str(seed), base, seed), tmp_path.name)
+    first, second = (registry.resolve(tmp_path.name, number) for number in (1, 2))
+    deploy(tmp_path / "home", first)
+    if canary:
+        beside = Canary(2, 1.0, "", second.model_id)
+        write_release(tmp_path / "home", replace(read_release(tmp_path / "home"), canary=beside))
+    answering, other = (second, first) if canary else (first, second)
+    world = toy({"Who directed A?": ["Ada Quill"], "Where was Ada Quill born?": ["Ayr"]})
+    with spans.span("ask", "client"):
+        with Traffic(tmp_path / "home").choose_version("a") as choice, spans.span("executor", "server"):
+            trace = await world.executor().run(QUESTION, plan=PLAN)
+            choice.answered["revelator"].add(choice.version)  # as each call to a real one notes
+            spans.describe_served(replace(trace, versions=choice.versions()))
+        spans.describe_root(trace)
+    client = mlflow.MlflowClient()
+    [found] = client.search_traces([experiment], model_id=answering.model_id)
+    assert client.search_traces([experiment], model_id=other.model_id) == []
+    assert found.info.trace_id == read_trace(experiment).info.trace_id and found.info.state == "OK"
+    assert QUESTION in found.info.request_preview and "Ayr" in found.info.response_preview
+    assert {"ask", "executor", "search"} <= {span.name for span in found.data.spans}
+
+
+async def test_a_question_that_two_versions_answered_is_linked_to_neither() -> None:
+    choice = Choice("1", model_id=MODEL)
+    choice.answered["revelator"] |= {"1", "2"}
+    assert choice.versions() == {"revelator": "1, 2"}
 
 
 async def test_with_the_switch_spans_hold_what_was_asked_and_answered(

@@ -61,7 +61,7 @@ def test_each_server_can_be_asked_and_says_its_version(http):
     assert [server["models"]["revelator"] for server in servers] == ["7", "8"]
     for server in servers:
         run = ask(http, question=QUESTION, server=server["name"])[-1]["run"]
-        assert kept(http, run)["trace"]["versions"] == server["models"]
+        assert kept(http, run)["trace"]["versions"].items() >= server["models"].items()
 
 
 @pytest.mark.parametrize("text", [PLAN, "Who is {x}?", "A ) B", "(𝔸? + B?) * Which of {a} is {𝔟?"])

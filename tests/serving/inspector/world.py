@@ -15,6 +15,7 @@ import openai
 import uvicorn
 
 from revelator.errors import Unavailable
+from revelator.spans import MODEL_ID
 from revelator.trace import Event, Passage
 from serving.inspector import Runs, Server, create_app
 from serving.protocols import Completion
@@ -35,6 +36,7 @@ KNOWLEDGE = {
     "Who sank?": Unavailable("the generator is down", where="generator", hint="start it"),
 }
 OTHER = "What is the capital of Peru?"
+MODEL = f"m-{7:032x}"  # MLflow's, of version 7
 
 
 @dataclass
@@ -77,7 +79,7 @@ class Asked:
         try:
             async for event in self.world.executor().stream(question, **options):
                 if event.kind == "finished":
-                    event.changes["versions"] = {"revelator": self.version}
+                    event.changes["versions"] = {"revelator": self.version, MODEL_ID: MODEL}
                 yield event
         except (asyncio.CancelledError, GeneratorExit):
             self.left.set()

@@ -30,7 +30,7 @@ def server() -> Iterator[Server]:
 
 
 def endpoint(server: Server, **options: Any) -> EndpointGenerator:
-    return EndpointGenerator(server.url, "m", api_key="key-of-the-test", **options)
+    return EndpointGenerator(server.url, "asked", api_key="key-of-the-test", **options)
 
 
 async def test_a_reading_carries_sentence_answers_and_tokens(server: Server) -> None:
@@ -39,6 +39,7 @@ async def test_a_reading_carries_sentence_answers_and_tokens(server: Server) -> 
     assert reading.answers == ("Marlow Vint",)
     assert reading.sentence == "Marlow Vint directed Copper Rain."
     assert (reading.tokens_in, reading.tokens_out, reading.method) == (31, 7, "endpoint")
+    assert Reading.from_json(reading.to_json()).model == "m", "what the endpoint says that it is"
     assert server.requests[0]["path"] == "/v1/chat/completions"
     assert server.requests[0]["key"] == "Bearer key-of-the-test"
 
