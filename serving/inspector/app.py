@@ -92,6 +92,7 @@ class Pages:
         self._servers = servers
         self._runs = runs
         self._tracking_uri = tracking_uri
+        self._judging = asyncio.Lock()  # of two clicks the second adds to what the first has said
 
     async def page(self, request: Request) -> Response:
         return FileResponse(WEB / "index.html")
@@ -135,10 +136,11 @@ class Pages:
 
     async def judge(self, request: Request) -> Response:
         said = await read_body(request, Judgement)
-        run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
-        await asyncio.to_thread(judge, run, said, self._tracking_uri)
-        judged = replace(run, judged=said.add_to(run.judged))
-        await asyncio.to_thread(self._runs.save, judged)
+        async with self._judging:
+            run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
+            await asyncio.to_thread(judge, run, said, self._tracking_uri)
+            judged = replace(run, judged=said.add_to(run.judged))
+            await asyncio.to_thread(self._runs.save, judged)
         return JSONResponse(judged.to_json())
 
 

@@ -41,7 +41,8 @@ class Judgement(Body):
 
 
 def judge(run: Run, said: Judgement, tracking_uri: str | None) -> None:
-    """Keeps a judgement on the run's trace. Raises InvalidRequest for one that says nothing, gives a plan that cannot
+    """Keeps a judgement on the run's trace; what was said last, and is said again, is kept once, so a judgement whose
+    process was killed can be made again. Raises InvalidRequest for one that says nothing, gives a plan that cannot
     be run or judges a document that the run did not find, for documents where traces hold no texts, and where MLflow
     did not get the run; Unavailable where MLflow does not take it."""
     relevance = list(_list_relevance(run, said))
@@ -56,20 +57,30 @@ def judge(run: Run, said: Judgement, tracking_uri: str | None) -> None:
         raise InvalidRequest("MLflow did not get this run, so nothing can be kept with it", hint=SENDING)
     with store_errors(tracking_uri):
         import mlflow
-        from mlflow.entities import AssessmentSource
+        from mlflow.entities import AssessmentSource, Expectation, Feedback
 
         mlflow.set_tracking_uri(tracking_uri)
         person = AssessmentSource(source_type="HUMAN", source_id=SOURCE)
         trace = f"tr-{run.trace_id}"
-        _send_missing_spans(run, mlflow.get_trace(trace, silent=True))
-        if said.right is not None:
-            mlflow.log_feedback(
-                trace_id=trace, name="correct", value=said.right, rationale=said.comment or None, source=person
-            )
+        stored = mlflow.get_trace(trace, silent=True)
+        _send_missing_spans(run, stored)
+        words: list[Any] = [Expectation("relevance", value, source=person) for value in relevance]
         if said.plan is not None:
-            mlflow.log_expectation(trace_id=trace, name="plan", value=said.plan, source=person)
-        for value in relevance:
-            mlflow.log_expectation(trace_id=trace, name="relevance", value=value, source=person)
+            words.insert(0, Expectation("plan", said.plan, source=person))
+        if said.right is not None:
+            words.insert(0, Feedback("correct", said.right, source=person, rationale=said.comment or None))
+        earlier = sorted(stored.info.assessments if stored else (), key=lambda word: word.create_time_ms)
+        last = {_name_subject(word): word for word in earlier if word.source.source_type == "HUMAN"}
+        for word in words:
+            before = last.get(_name_subject(word))
+            if before is None or (before.value, before.rationale or None) != (word.value, word.rationale):
+                mlflow.log_assessment(trace, word)
+
+
+def _name_subject(word: Any) -> tuple[str, ...]:
+    """What a person's word is about: the answer, the plan, or a document beside the question of a step."""
+    about = word.value if word.name == "relevance" and isinstance(word.value, dict) else {}
+    return word.name, str(about.get("question")), str(about.get("document"))
 
 
 def _list_relevance(run: Run, said: Judgement) -> Iterator[dict[str, Any]]:
@@ -97,13 +108,5 @@ def _send_missing_spans(run: Run, stored: Any) -> None:
             if node.kind == "atomic":
                 with spans.span(node.kind, node=node.id):
                     spans.describe(node.asked or node.question, node.answers)
-        version = trace.versions.get("revelator", "")
-        about = {spans.ROUTE: trace.route or "", spans.VERSION: version}
-        spans.describe(trace.question, trace.answers, trace.plan or "", about)
+        spans.describe_served(trace)
     spans.flush()
-
-
-def find_tracking_server() -> str | None:
-    """The MLflow server that spans are sent to, by the environment: the address before the path of OTLP."""
-    endpoint = spans.find_endpoint()
-    return endpoint.removesuffix("/v1/traces") if endpoint else None

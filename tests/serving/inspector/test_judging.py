@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,7 @@ from data_gen.questions import AnnotatedQuestion
 from revelator import spans
 from revelator.cli import revelator
 from tests.serving.inspector.test_page import ask, browser, expect, needs_browser, opened  # noqa: F401  a fixture
-from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in
+from tests.serving.inspector.world import MODEL, PLAN, QUESTION, Asked, inspecting, runs_in
 from tests.tracking_server import telling_spans
 
 
@@ -134,8 +138,53 @@ def test_a_question_whose_server_was_killed_before_it_told_its_spans_is_collecte
         assert send(f"{judged}/api/runs/{run['id']}/judgement", said)[0] == 200
     told = mlflow.get_trace(f"tr-{run['trace_id']}").data.spans
     assert sum(spans.ROUTE in span.attributes for span in told) == 1
+    experiment = mlflow.MlflowClient().get_experiment_by_name(tmp_path.name).experiment_id
+    [linked] = mlflow.MlflowClient().search_traces([experiment], model_id=MODEL)
+    assert linked.info.trace_id == f"tr-{run['trace_id']}", "MLflow lists it under the version that answered"
     [row] = collect(tmp_path, tracking_server)
     assert (row.question, row.expression, row.teacher) == (QUESTION, PLAN, "person:7")
+
+
+def test_a_judgement_that_is_killed_at_any_moment_and_made_again_is_kept_once(
+    judged: str, tmp_path: Path, tracking_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(spans.QUESTIONS_VARIABLE, "1")
+    run = put_question(judged)
+    leaf = leaf_of(run)
+    documents = {passage["id"]: number == 0 for number, passage in enumerate(leaf["documents"])}
+    said = {"right": False, "comment": "Detroit, Texas", "plan": PLAN, "relevant": {leaf["id"]: documents}}
+    experiment = mlflow.MlflowClient().get_experiment_by_name(tmp_path.name).experiment_id
+    command = [sys.executable, "-m", "tests.serving.inspector.kill_judgements", tracking_server, experiment]
+    command += [str(tmp_path / "inspected"), run["id"], json.dumps(said)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    *kills, ended = map(json.loads, ran.stdout.splitlines())
+    assert len(kills) > 5 and all(kill["status"] == -signal.SIGKILL for kill in kills)
+    assert ended == {"status": 0, "judged": said}, ran.stderr
+    trace = mlflow.get_trace(f"tr-{run['trace_id']}")
+    assert sorted(word.name for word in trace.info.assessments) == ["correct", "plan", "relevance", "relevance"]
+    assert sum(spans.ROUTE in span.attributes for span in trace.data.spans) == 1
+    assert trace.info.trace_metadata[spans.MODEL_ID] == MODEL
+    [row] = collect(tmp_path, tracking_server)
+    assert (row.expression, len(row.passages)) == (PLAN, 2)
+
+
+def test_words_that_are_said_at_once_are_all_kept_and_a_second_click_adds_none(judged: str) -> None:
+    run = put_question(judged)
+    said = [{"right": True}, {"plan": PLAN}, {"right": True}]
+    with ThreadPoolExecutor(len(said)) as people:
+        list(people.map(lambda word: send(f"{judged}/api/runs/{run['id']}/judgement", word), said))
+    [after] = send(f"{judged}/api/runs/{run['id']}")[1]
+    assert after["judged"] == {"right": True, "plan": PLAN}
+    words = mlflow.get_trace(f"tr-{run['trace_id']}").info.assessments
+    assert sorted(word.name for word in words) == ["correct", "plan"]
+
+
+def test_what_is_said_again_after_another_word_is_the_last_word(judged: str) -> None:
+    run = put_question(judged)
+    for right in (True, True, False, True):
+        assert send(f"{judged}/api/runs/{run['id']}/judgement", {"right": right})[0] == 200
+    words = mlflow.get_trace(f"tr-{run['trace_id']}").info.assessments
+    assert [word.value for word in sorted(words, key=lambda word: word.create_time_ms)] == [True, False, True]
 
 
 @pytest.mark.parametrize("texts", ["1", "0"])
@@ -179,6 +228,7 @@ def test_a_plan_is_corrected_by_writing_it_and_one_click(page: Any) -> None:
     right, run = "Who directed UHF? * When was {director} born?", page.url.partition("?run=")[2]
     button = page.get_by_role("button", name="This plan is right")
     expect(button).to_have_attribute("aria-pressed", "false")
+    page.evaluate("window.clicks = 0; addEventListener('click', () => (window.clicks += 1), true)")
     page.get_by_label("Comment").fill("asked for a place")
     page.get_by_role("textbox", name="Plan").fill("Who directed {film}?")
     expect(button).to_be_disabled()
@@ -187,6 +237,7 @@ def test_a_plan_is_corrected_by_writing_it_and_one_click(page: Any) -> None:
     button.click()
     expect(button).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".corrected code")).to_have_text(right)
+    assert page.evaluate("window.clicks") == 1, "what docs/loop.md says that a correction costs"
     expect(page.get_by_label("Comment")).to_have_value("asked for a place")
     page.get_by_role("combobox", name="Filter runs").select_option("plan judged")
     expect(page.locator(".runs [aria-current]")).to_contain_text("plan judged")
