@@ -29,11 +29,17 @@ export class Graph {
     const drawn = JSON.stringify([going, trace.answer, nodes.map(({ id, status, asked, question, answers }) => [id, status, asked, question, answers]), edges]);
     if (!this.element.hidden && this.#drawn !== drawn) {
       const rows = [];
-      nodes.forEach((node, place) => (rows[leaves.get(node.id)] ??= []).push(this.#box(node, place)));
+      nodes.forEach((node, place) => (rows[leaves.get(node.id)] ??= [])[place] = [this.#box(node, place)]);
+      this.#edges = edges.map(([from, to]) => {
+        const [stage, passed] = [leaves.get(from), (leaves.get(to) ?? rows.length) - 1];
+        const gaps = rows.map((_, at) => at).filter((at) => at > stage && at <= passed);
+        const place = nodes.findIndex(({ id }) => id === from);
+        for (const at of gaps) (rows[at][place] ??= []).push(h("span", { class: "gap", "data-leaf": `${from} ${to} ${at}` }));
+        return [from, ...gaps.map((at) => `${from} ${to} ${at}`), to];
+      });
       const status = going ? "waiting" : trace.answer ? "ok" : "unanswered";
       rows.push([h("p", { class: `leaf ${status}`, "data-leaf": ANSWER }, h("span", { class: "what" }, "Answer"), h("span", { class: "answers" }, trace.answer || (going ? "…" : "none")))]);
-      this.stages.replaceChildren(...rows.filter(Boolean).map((boxes) => h("div", { class: "stage" }, boxes)));
-      this.#edges = edges;
+      this.stages.replaceChildren(...rows.filter(Boolean).map((boxes) => h("div", { class: "stage" }, boxes.flat())));
       this.#drawn = drawn;
       this.#connect();
     }
@@ -50,16 +56,20 @@ export class Graph {
       answers.length ? h("span", { class: "answers" }, answers.join("; ")) : "");
   }
 
-  // Lines follow the boxes, wherever the window's width has put them.
+  // Lines follow the boxes, wherever the window's width has put them, and pass others by the gaps beside them.
   #connect() {
     const frame = this.stages.getBoundingClientRect();
     this.lines.setAttribute("viewBox", `0 0 ${frame.width || 1} ${frame.height || 1}`);
-    const boxes = new Map([...this.stages.querySelectorAll(".leaf")].map((box) => [box.dataset.leaf, box.getBoundingClientRect()]));
-    this.lines.replaceChildren(...this.#edges.filter(([from, to]) => boxes.has(from) && boxes.has(to)).map(([from, to]) => {
-      const [one, other] = [boxes.get(from), boxes.get(to)];
-      const [x, y] = [one.left + one.width / 2 - frame.left, one.bottom - frame.top];
-      const [toX, toY] = [other.left + other.width / 2 - frame.left, other.top - frame.top];
-      return svg("path", { d: `M${x} ${y}C${x} ${(y + toY) / 2} ${toX} ${(y + toY) / 2} ${toX} ${toY}` });
+    const boxes = new Map([...this.stages.querySelectorAll("[data-leaf]")].map((box) => [box.dataset.leaf, box.getBoundingClientRect()]));
+    this.lines.replaceChildren(...this.#edges.filter((way) => way.every((id) => boxes.has(id))).map((way) => {
+      const [first, ...others] = way.map((id) => boxes.get(id)).map(({ left, width, top, bottom }) => ({ x: left + width / 2 - frame.left, top: top - frame.top, bottom: bottom - frame.top }));
+      let [x, y, d] = [first.x, first.bottom, `M${first.x} ${first.bottom}`];
+      for (const next of others) {
+        d += `C${x} ${(y + next.top) / 2} ${next.x} ${(y + next.top) / 2} ${next.x} ${next.top}`;
+        if (next !== others.at(-1)) d += `V${next.bottom}`;
+        [x, y] = [next.x, next.bottom];
+      }
+      return svg("path", { d });
     }));
   }
 }

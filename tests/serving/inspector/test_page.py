@@ -204,6 +204,29 @@ def test_a_plan_fills_in_while_it_runs_and_escape_stops_it(browser, tmp_path):
             assert asked.left.wait(20)
 
 
+INSIDE = """() => {
+  const boxes = [...document.querySelectorAll(".graph .leaf")].map((box) => box.getBoundingClientRect());
+  const frame = document.querySelector(".graph .edges").getBoundingClientRect();
+  return [...document.querySelectorAll(".graph path")].flatMap((path) =>
+    Array.from({ length: 101 }, (_, n) => path.getPointAtLength((path.getTotalLength() * n) / 100)).filter(({ x, y }) =>
+      boxes.some((box) => frame.left + x > box.left + 1 && frame.left + x < box.right - 1 &&
+        frame.top + y > box.top + 1 && frame.top + y < box.bottom - 1)));
+}"""
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_no_line_of_the_plan_graph_runs_through_a_box(browser, address, width):
+    for page in opened(browser, address, viewport={"width": width, "height": 900}):
+        ask(page)
+        plan = "Who directed UHF? * (When was {director} born? + Where was {director} born? * Who sank {place}?)"
+        page.get_by_role("textbox", name="Plan").fill(plan)
+        page.get_by_role("button", name="Run it all").click()
+        expect(page.locator(".graph .leaf")).to_have_count(5)
+        kept(page)
+        expect(page.locator(".graph path")).to_have_count(5)
+        assert page.evaluate(INSIDE) == []
+
+
 def test_a_server_that_is_down_is_told_with_what_to_do(browser, tmp_path):
     from revelator.errors import Unavailable
 
