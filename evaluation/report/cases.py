@@ -42,7 +42,7 @@ class Case:
 
 
 def find_worst_cases(run: LoadedRun, measure: str) -> list[Case]:
-    """The lowest scores. Of equal ones, those that found the fewest gold pages, then that cost the most tokens.
+    """The lowest scores below 1. Of equal ones, those that found the fewest gold pages, then that cost the most tokens.
 
     Refused questions and those without a gold plan come last: there are no two plans to compare.
     """
@@ -52,7 +52,8 @@ def find_worst_cases(run: LoadedRun, measure: str) -> list[Case]:
         score, recall = measure_row(row, measure) or 0.0, row.scores.get("recall", 0.0)
         return is_last, score, recall, -row.cost.tokens_in, sha256_text(row.id)
 
-    rows = sorted((row for row in run.rows if measure_row(row, measure) is not None), key=rank)[:CASES_SHOWN]
+    scored = [(row, score) for row in run.rows if (score := measure_row(row, measure)) is not None]
+    rows = sorted((row for row, score in scored if score < 1), key=rank)[:CASES_SHOWN]
     golds = [Side("gold plan", draw_plan(row.gold_plan), join_answers(row.golds)) for row in rows]
     return [Case(row, run.name, gold, _build_side(row, run, measure)) for row, gold in zip(rows, golds, strict=True)]
 

@@ -27,6 +27,7 @@ WIDTH = 400  # of a chart in px where a page shows it at its own size
 BAR = 15  # height of a bar with its gap in px
 SYSTEM_COLOURS = 8
 MARKS = (("o", "●"), ("s", "■"), ("^", "▲"), ("D", "◆"))  # of matplotlib, and as a character of the legend
+FULL = 1.04  # the end of an axis of scores: the mark of a full score stands off the frame
 LOG_FROM = 20  # an axis whose largest value is so many times its smallest is logarithmic
 
 COLOURS = {
@@ -178,7 +179,7 @@ def paint_scatter(axes: Axes, points: Sequence[tuple[Series, Estimate, Estimate]
         axes.set_xlim(0, 1.08 * highest or 1)
         axes.locator_params(axis="x", nbins=4)
     axes.xaxis.set_major_formatter(lambda value, _: format_number(value))
-    axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, min(1, 1.08 * max(y["high"] for *_, y in points) or 1)))
+    axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, min(FULL, 1.08 * max(y["high"] for *_, y in points) or 1)))
     for series, x, y in points:
         axes.plot([x["low"], x["high"]], [y["value"]] * 2, color=_choose_colour(series), alpha=0.75)
         axes.plot([x["value"]] * 2, [y["low"], y["high"]], color=_choose_colour(series), alpha=0.75)
@@ -223,7 +224,8 @@ def paint_coverage(axes: Axes, curves: Sequence[tuple[Series, Sequence[Mapping[s
         axes.plot(x, y, color=_choose_colour(series), alpha=0.7, linewidth=1.2, gid=f"curve|{series.name}")
         for one in curve:
             _draw_mark(axes, series, one["coverage"], one["accuracy"], markersize=7)
-    axes.set(xlabel="share of questions that are answered", ylabel="exact match of these", xlim=(0, 1), ylim=(0, 1))
+    x_label, y_label = "share of questions that are answered", "exact match of these"
+    axes.set(xlabel=x_label, ylabel=y_label, xlim=(0, FULL), ylim=(0, FULL))
 
 
 def _draw_mark(axes: Axes, series: Series, x: float, y: float, **how: Any) -> None:
