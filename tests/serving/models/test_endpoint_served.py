@@ -47,6 +47,18 @@ async def test_transformers_serve_is_asked_in_a_form_that_it_takes(
     assert plan.tokens_in > 0 and plan.tokens_out > 0
 
 
+@pytest.mark.parametrize("task", LEARNED, ids=lambda task: task.name)
+async def test_transformers_serve_answers_a_training_prompt_as_the_engine_does(
+    transformers_url: str, served_base: Path, engine: Engine, task: Task
+) -> None:
+    """It holds a text to no form, and gives no log probabilities: the label that it says has them all."""
+    revelator = planner(transformers_url, str(served_base), prompt="trained")
+    [theirs] = await revelator.complete(task.name, [PROMPTS[task.name]])
+    [ours] = complete(engine, task.name, [PROMPTS[task.name]], decoding="free")
+    assert (theirs.text, theirs.degraded) == (ours.text, False)
+    assert theirs.probabilities == ({label: float(label == ours.text) for label in task.labels or ()})
+
+
 @pytest.mark.vllm
 @pytest.mark.parametrize("task", LEARNED, ids=lambda task: task.name)
 async def test_vllm_answers_a_training_prompt_as_the_engine_does(
