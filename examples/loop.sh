@@ -67,10 +67,10 @@ say "train"
 revelator train demo --set "$SET" --adapter champion --steps "${STEPS:-80}" --out "$REVELATOR_HOME/adapters/loop"
 
 # 8. The gate: it must be better at the new questions that training left out, and must not fall on the old ones. The
-#    margins that ship are for 400 rows a task. A hundred cannot show that a task falls by less than 0.03, so 0.05 is given.
+#    margins that ship are for 400 rows a task; with a hundred, a task that has not changed seems to fall by up to 0.06.
 #    Rows that the champion was promoted on are not put to it again.
 say "gate on old and new questions"
-revelator model promote --limit "${LIMIT:-100}" --margin "${MARGIN:-0.05}"
+revelator model promote --limit "${LIMIT:-100}" --margin "${MARGIN:-0.08}"
 
 # 9. Deployed while the server answers; no question fails.
 say "deploy"
