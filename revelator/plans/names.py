@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import cache
 from importlib.resources import files
 
 WORD = re.compile(r"\w+")
+LETTERS = re.compile(r"[^\W\d_]+")
 NAME_WORD = re.compile(r"[^\W_][\w'.&-]*")
 _ENDS = ".'-&"  # what may stand in a name, and is no part of it at its end
+
+
+def keeps_foreign_words(text: str, question: str) -> bool:
+    """Whether `text` has every run of letters of `question` that holds one beyond ASCII, in any case: such words are
+    names, or all of the question."""
+    folded = unicodedata.normalize("NFC", text.casefold())
+    runs = LETTERS.findall(unicodedata.normalize("NFC", question.casefold()))
+    return all(run in folded for run in runs if not run.isascii())
 
 
 def find_words(text: str) -> list[str]:

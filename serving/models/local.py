@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
-from revelator.plans.names import find_name_words
+from revelator.plans.names import find_name_words, keeps_foreign_words
 from revelator.tasks import TASKS, Task
 from serving.executor.operations.wording import OF_SEVERAL
 from serving.models.engine import MAX_NEW_TOKENS, Engine, GeneratedText, never_cancelled
@@ -35,8 +36,8 @@ def complete(
     * `grammar`: token by token, held to the grammar of the plan's language;
     * `free`: token by token, held to nothing.
 
-    A plan that cannot be closed within `max_new_tokens` (by default as many as gold needs) is replaced by the fallback
-    of its language, the question itself, and is `degraded`.
+    A plan that cannot be closed within `max_new_tokens` (by default as many as gold needs), or that loses a word of
+    another script or with accents, is replaced by the fallback of its language, the question itself, and is `degraded`.
     """
     asked = TASKS[task]
     lengths = engine.count_tokens(prompts)
@@ -75,29 +76,44 @@ def _write_plans(
     places = [place for place in range(len(prompts)) if place not in plans]
     others = [prompts[place] for place in places]
     grammars = None if decoding == "free" else [task.language.grammar()] * len(others)
-    plans |= zip(places, engine.generate(others, temperature, budget, grammars, cancelled), strict=True)
+    for place, row in zip(places, engine.generate(others, temperature, budget, grammars, cancelled), strict=True):
+        plan, question = task.sound(row.text), task.question(prompts[place])
+        lost = decoding != "free" and plan is not None and _loses_words(task, question, plan)
+        plans[place] = row._replace(degraded=True) if lost else row
     return [plans[place] for place in range(len(prompts))]
+
+
+def _loses_words(task: Task, question: str, plan: Any) -> bool:
+    """Whether a plan lacks a word of the question that ASCII cannot write: a small model mixes up such names."""
+    assert task.language is not None
+    kept = keeps_foreign_words(task.language.asked_text(plan), question)
+    return not kept and not _counts_by_words(task, question)
+
+
+def _counts_by_words(task: Task, question: str) -> bool:
+    """Whether words of the question stand in no leaf of its plan, because the executor compares with them: of 393
+    questions of a world that count, each gold plan leaves a name out."""
+    assert task.language is not None
+    return task.language.counts_in_merge and bool(OF_SEVERAL.search(question))
 
 
 def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
     """The place in `texts`, likeliest first, of the plan to take: of those that parse and check, the likeliest of those
     that keep most of the question's names and, of equals, leave the fewest doubts. None where no text checks; one with
-    control characters does not.
+    control characters, or that loses a word that ASCII cannot write, does not.
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it;
-    and it asks again what it has asked. Such a text is rarely its only likely one. Where a question counts, what it
-    counts by stands in no leaf of a plan (the executor compares with it), and a text that keeps more names is a worse
-    one: of 393 such questions of a world each gold plan leaves a name out.
+    and it asks again what it has asked. Such a text is rarely its only likely one. Where a question counts, a text that
+    keeps more names is a worse one.
     """
     language = task.language
     assert language is not None
-    counted = language.counts_in_merge and OF_SEVERAL.search(question)
-    names = set() if counted else set(find_name_words(question))
+    names = set() if _counts_by_words(task, question) else set(find_name_words(question))
     plans = {place: task.sound(text) for place, text in enumerate(texts) if text.isprintable()}
     worth = {
         place: (len(names.intersection(language.words(plan))), -len(language.doubts(plan)))
         for place, plan in plans.items()
-        if plan is not None
+        if plan is not None and not _loses_words(task, question, plan)
     }
     return max(worth, key=worth.__getitem__, default=None)
 

@@ -138,6 +138,19 @@ def test_a_tree_keeps_names_where_it_asks_and_not_where_it_repeats_the_question(
         assert choose_plan(TRANSLATE_ART, question, texts) == 1
 
 
+@given(
+    name=st.sampled_from(("łóşéñøćű", "абвгдежч", "αβγδε", "雪国物語", "مصنعسعاد")).flatmap(
+        lambda letters: st.text(letters, min_size=2, max_size=10)
+    ),
+    written=st.text(max_size=10),
+)
+def test_a_name_of_any_script_is_kept_or_the_question_is_asked_as_it_stands(name: str, written: str) -> None:
+    question = f"When was the director of {name} born?"
+    wrong, right = (f"Who is the director of {w}? * When was {{director}} born?" for w in (written, name))
+    assert choose_plan(TRANSLATE_BNF, question, [wrong]) is None or name in written
+    assert choose_plan(TRANSLATE_BNF, question, [wrong, right]) is not None
+
+
 def test_a_query_keeps_names_in_its_terms() -> None:
     assert choose_plan(TRANSLATE_LOGIC, "about Tin Comet, not Mars", ['"Comet"', '"Tin Comet" AND NOT "Mars"']) == 1
 
