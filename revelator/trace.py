@@ -194,7 +194,7 @@ class Trace:
     wall_ms: float = 0.0
     critical_path_ms: float = 0.0
     started_at: float = 0.0
-    versions: dict[str, str] = field(default_factory=dict)  # model name -> version that served
+    versions: dict[str, str] = field(default_factory=dict)  # by model; and MLflow's id of the release
     schema: int = SCHEMA_VERSION
 
     def list_evidence(self) -> list[Evidence]:

@@ -161,7 +161,7 @@ def _prepare_tokenizer(config: PretrainConfig, base: Path | None, checkpoint: Pa
 
 def load_prefix_lm(base: Path) -> PrefixLMForCausalLM:
     """Loads a base in fp32. Raises ArtifactError when it is no prefix language model."""
-    if not isinstance(AutoConfig.from_pretrained(base), PrefixLMConfig):
+    if not isinstance(AutoConfig.from_pretrained(base, trust_remote_code=False), PrefixLMConfig):
         raise ArtifactError(
             "pre-training goes on from a prefix language model, and this base is none",
             where=str(base),

@@ -6,7 +6,8 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -173,13 +174,24 @@ def run(path: Path, sources: Path, generator: str | None, model: str, as_json: b
     """
     from revelator.trace_view import print_trace
 
-    logging.getLogger("serving").setLevel(logging.CRITICAL)  # what failed is shown once, as an error or in the trace
-    trace = asyncio.run(_answer(parse(_read(path)), sources, generator, model))
+    with _quiet("serving"):  # what failed is shown once, as an error or in the trace
+        trace = asyncio.run(_answer(parse(_read(path)), sources, generator, model))
     if as_json:
         click.echo(json.dumps(trace.to_json(), ensure_ascii=False))
     else:
         print_trace(trace, Console())
     sys.exit(0 if trace.answers else 1)
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    log = logging.getLogger(name)
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _read(path: Path) -> str:

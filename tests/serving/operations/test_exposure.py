@@ -25,7 +25,7 @@ async def test_a_client_with_a_certificate_of_the_authority_is_answered_all_the_
         answer = client.ask(QUESTION, strategy="single")
     async with AsyncClient(operated.running.grpc, 30, tls=operated.tls) as client:
         again = await client.ask(QUESTION, strategy="single")
-    assert answer.answer == again.answer and set(answer.trace.versions) == {"revelator", "retriever", "generator"}
+    assert answer.answer == again.answer and answer.trace.versions.keys() >= {"revelator", "retriever", "generator"}
 
 
 @pytest.mark.parametrize("who", ["in the clear", "without a certificate", "of another authority", "under another name"])

@@ -53,7 +53,7 @@ def test_a_plan_is_run_and_its_answer_comes_back_typed_with_its_trace(client):
     leaves = [node for node in answer.trace.nodes if node.kind == "atomic"]
     assert [node.asked for node in leaves] == ["Who directed Lantern Row?", "Where was Ines Calloway born?"]
     assert leaves[0].documents[0].title == "Lantern Row"
-    assert answer.trace.versions == {"revelator": "1", "retriever": "1", "generator": "1"}
+    assert answer.trace.versions.items() >= {"revelator": "1", "retriever": "1", "generator": "1"}.items()
 
 
 async def test_an_edited_plan_takes_what_did_not_change_from_the_earlier_trace(world, client):
