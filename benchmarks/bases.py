@@ -1,4 +1,4 @@
-"""What the two embedded bases cost on a CPU, side by side: start, memory, a plan, a route, ten documents judged.
+"""What the embedded base costs on a CPU beside `tests/tiny`: start, memory, a plan, a route, ten documents judged.
 
     python benchmarks/bases.py [--bases tests/tiny mini] [--threads 2] [--repeats 10]
 
