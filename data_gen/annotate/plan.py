@@ -19,7 +19,8 @@ from data_gen.annotate.names import find_mention, fold, introduce, recase
 from data_gen.annotate.wording import WordedStep, ask, name_answer, tidy, to_plural
 from data_gen.questions import AnnotatedStep, DroppedError
 from revelator import plans
-from revelator.plans.art import Art, Call, Filter, Relate
+from revelator.plans.art import Art
+from revelator.plans.operators import Call, Filter, Relate
 from revelator.trace import join_answers
 
 REFERENCE = re.compile(r"#(\d+)(s?)")  # `#n` is the value of step n, `#ns` all its values

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from data_gen.annotate.plan import REFERENCE, GoldStep
 from data_gen.annotate.wording import STOP_WORDS, WORDS, is_plural, name_answer, tidy, to_plural, to_singular
 from data_gen.questions import DroppedError
-from revelator.plans.art import Filter
+from revelator.plans.operators import Filter
 
 SHORT_FILTER = 4  # words; a longer one is a fact of its own, and so a leaf of its own
 MOST_FILTERS = 3

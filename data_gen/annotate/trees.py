@@ -16,22 +16,9 @@ from data_gen.annotate.wording import STOP_WORDS
 from revelator.plans import Expression, bind, leaves
 from revelator.plans import Sequence as ListOf
 from revelator.plans import substitute as fill
-from revelator.plans.art import (
-    Art,
-    Call,
-    Filter,
-    Relate,
-    Search,
-    check,
-    depth,
-    escape,
-    number_nodes,
-    parse,
-    references,
-    render,
-    substitute,
-)
+from revelator.plans.art import Art, check, depth, escape, number_nodes, parse, references, render, substitute
 from revelator.plans.json_decoding import DEEPEST
+from revelator.plans.operators import Call, Filter, Relate, Search
 
 NAME = re.compile(
     r"[^\W\d_a-z][\w'.&-]*(?:(?: (?:of|the|and|de|von|for|in|&))* (?:[^\W_a-z]|\d)[\w'.&-]*)*"

@@ -21,7 +21,8 @@ from data_gen.sources.files import read_file_rows
 from data_gen.sources.rows import FAULTS, Outcome, read_annotated
 from revelator import plans
 from revelator.errors import DataError
-from revelator.plans.art import Art, Filter, Relate
+from revelator.plans.art import Art
+from revelator.plans.operators import Filter, Relate
 
 ASKED = {  # each relation of the graph as a question about a film, and as one about what a film is related to
     "directed_by": ("Who directed {}?", "Which films did {} direct?"),

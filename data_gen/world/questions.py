@@ -54,7 +54,8 @@ from data_gen.world.terms import (
     list_inputs,
 )
 from revelator.plans import Atomic, leaves, render, to_letters
-from revelator.plans.art import Art, Filter, Relate, Search
+from revelator.plans.art import Art
+from revelator.plans.operators import Filter, Relate, Search
 
 DRAWS: dict[str, Callable[..., Draft | None]] = {
     "chain": draw_chain,

@@ -21,72 +21,16 @@ from functools import cache
 from typing import Any
 
 from revelator.plans import trees
-from revelator.plans.bnf import placeholders, replace_marks
-from revelator.plans.bnf import substitute as fill_in
+from revelator.plans.bnf import replace_marks
 from revelator.plans.faults import Diagnostic, fault
-from revelator.plans.grammar import read_grammar_file, write_string
+from revelator.plans.grammar import read_grammar_file
+from revelator.plans.operators import CALLS, Call, spell_call
 
 Path = tuple[str | int, ...]  # of a value inside the JSON form
 
 MAX_DEPTH = 32  # nodes from the root to the deepest leaf; the paper's trees have at most 4
 _BRACKETED = re.compile(r"\[(\d{1,4})\]")
 _REFERENCE = re.compile(r"(?<!\[)(\[{1,2})(\d{1,4})(\]{1,2})(?!\])")
-_STRING = r'"(?:[^"\\]|\\.)*+"'
-_SPELLED = re.compile(
-    rf"(Search|Relate|Filter)\((\[{_STRING}(?:, ?{_STRING})*+\]|{_STRING})(?:, ?(\^?)({_STRING}))?\)", re.DOTALL
-)
-
-
-class _Call:
-    """What the three operators share: texts, one or several a field, in which references may stand."""
-
-    __slots__ = ()
-
-    def locate_texts(self) -> Iterator[tuple[Path, str]]:
-        """Finds the texts, each with its path below the operator."""
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if isinstance(value, str):
-                yield (field.name,), value
-            elif isinstance(value, tuple):
-                yield from (((field.name, place), text) for place, text in enumerate(value))
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return tuple(text for _, text in self.locate_texts())
-
-
-@dataclass(frozen=True, slots=True)
-class Search(_Call):
-    """Which entities a name stands for; `descriptor` tells them from others of that name."""
-
-    name: str
-    descriptor: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Relate(_Call):
-    """One step from `head`: along the relation `to`, to the attribute `to`, or the relation to the entity `to`.
-
-    `inverse` says from which end the relation is read: "directed by" leads from a film to a person, its inverse from
-    a person to films. None leaves it to the source: as it is written, and from the other end if that finds nothing.
-    """
-
-    head: str
-    to: str
-    inverse: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Filter(_Call):
-    """Those of `entities` that meet `condition`."""
-
-    entities: tuple[str, ...]
-    condition: str
-
-
-Call = Search | Relate | Filter
-CALLS: dict[str, type[Call]] = {"search": Search, "relate": Relate, "filter": Filter}
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,45 +386,3 @@ def draw_tree(art: Art) -> str:
         return f"{at.number} {at.node.question}{mark}"
 
     return trees.draw(nodes[0], label, lambda at: [nodes[number] for number in at.children])
-
-
-def spell_call(call: Call) -> str:
-    """`Relate("UHF", "directed by")`; the inverse of a relation carries `^`, as in a SPARQL path."""
-    match call:
-        case Search(name, descriptor):
-            arguments = [write_string(name)] + ([write_string(descriptor)] if descriptor else [])
-        case Relate(head, to, inverse):
-            arguments = [write_string(head), ("^" if inverse else "") + write_string(to)]
-        case Filter(entities, condition):
-            arguments = [f"[{', '.join(map(write_string, entities))}]", write_string(condition)]
-    return f"{type(call).__name__}({', '.join(arguments)})"
-
-
-def read_call(text: str) -> Call | None:
-    """Reads an operator as `spell_call` writes it, as the leaf of a plan may be; None for any other text."""
-    if not (match := _SPELLED.fullmatch(text)):
-        return None
-    name, first, inverse, second = match.groups()
-    kind = CALLS[name.lower()]
-    try:
-        values = [json.loads(part, strict=False) for part in (first, second) if part]
-        given = dict(zip((field.name for field in fields(kind)), values, strict=False))
-        return _read_call(kind, {**given, "inverse": True} if inverse else given, ())
-    except (_Refused, json.JSONDecodeError):
-        return None
-
-
-def fill(call: Call, values: Mapping[str, Sequence[str]]) -> Call:
-    """The operator of a leaf with the values of its placeholders; an entity that is a placeholder becomes all of its
-    values."""
-    joined = {name: ", ".join(found) for name, found in values.items()}
-    if isinstance(call, Search):
-        return Search(fill_in(call.name, joined), fill_in(call.descriptor, joined))
-    if isinstance(call, Relate):
-        return Relate(fill_in(call.head, joined), fill_in(call.to, joined), call.inverse)
-    entities: dict[str, None] = {}
-    for entity in call.entities:
-        names = placeholders(entity)
-        whole = names and entity == f"{{{names[0]}}}"
-        entities |= dict.fromkeys(values.get(names[0], ()) if whole else [fill_in(entity, joined)])
-    return Filter(tuple(entities), fill_in(call.condition, joined))

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from revelator.plans.art import Art, Filter, Relate, Search, schema, to_json
+from revelator.plans.art import Art, schema, to_json
 from revelator.plans.decoding import ESCAPE, QUOTE
 from revelator.plans.grammar import CONTROLS, Grammar, character_class
+from revelator.plans.operators import Filter, Relate, Search
 
 Schema = dict[str, Any]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from revelator.errors import ExpressionError
-from revelator.plans import art, bnf, checking, drawing, logic
+from revelator.plans import art, bnf, checking, drawing, logic, operators
 from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
 from revelator.plans.faults import Diagnostic
 from revelator.plans.grammar import Grammar, read_grammar_file
@@ -111,7 +111,7 @@ def _keep_words(plan: bnf.Expression, question: str) -> bnf.Expression:
 
 
 def _search_for(question: str) -> art.Art:
-    return art.Art(art.escape(question), art.Search(art.escape(question)))
+    return art.Art(art.escape(question), operators.Search(art.escape(question)))
 
 
 BNF = PlanLanguage(

@@ -12,7 +12,8 @@ import click
 from pyoxigraph import NamedNode
 
 from revelator.options import AS_JSON, FOLDER
-from revelator.plans.art import Art, Call, Relate, Search
+from revelator.plans.art import Art
+from revelator.plans.operators import Call, Relate, Search
 from revelator.terminal import mask_controls
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GRAPH, GraphStore, build_graph

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from revelator.plans import placeholders
-from revelator.plans.art import Filter, read_call
+from revelator.plans.operators import Filter, read_call
 from revelator.trace import Node
 
 MOST_STEPS = 1_000  # of the search for a leaf's choices: a few milliseconds

@@ -12,8 +12,8 @@ from functools import partial
 
 from revelator.limits import Limits
 from revelator.plans import Expression
-from revelator.plans.art import read_call, spell_call
 from revelator.plans.logic import read_conditions
+from revelator.plans.operators import read_call, spell_call
 from revelator.tasks import Step
 from revelator.trace import Kind, Node, list_evidence
 from serving.executor.evidence import Models, answer_from_documents, answer_from_own_knowledge, copy_answer

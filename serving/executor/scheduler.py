@@ -18,8 +18,8 @@ from functools import partial
 from revelator.errors import Unavailable
 from revelator.limits import Limits
 from revelator.plans import Expression, bind, leaves, substitute
-from revelator.plans.art import fill, read_call, spell_call
 from revelator.plans.bnf import substituted_size
+from revelator.plans.operators import fill, read_call, spell_call
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose, wants_all
 from serving.executor.evidence import copy_answer

@@ -28,7 +28,7 @@ from typing import Any
 from revelator.errors import ExpressionError, RevelatorError, Unavailable
 from revelator.limits import Limits
 from revelator.plans import logic
-from revelator.plans.art import Call, spell_call
+from revelator.plans.operators import Call, spell_call
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_LOGIC, QuestionInput, Task
 from revelator.trace import Node, Passage, Usage
 from serving.executor.evidence import Models, Report, judge_documents, read_documents

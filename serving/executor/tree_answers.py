@@ -14,7 +14,7 @@ from functools import partial
 
 from revelator.errors import RevelatorError
 from revelator.limits import Limits
-from revelator.plans.art import Filter, spell_call
+from revelator.plans.operators import Filter, spell_call
 from revelator.tasks import Step
 from revelator.trace import Node, Passage
 from serving.executor.evidence import Models, find_missing_name

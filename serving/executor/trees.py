@@ -14,18 +14,8 @@ from functools import partial
 
 from revelator.errors import PlanError, Unavailable
 from revelator.limits import NODE_CHARACTERS, Limits
-from revelator.plans.art import (
-    Art,
-    Numbered,
-    check,
-    escape,
-    number_nodes,
-    parse,
-    render,
-    spell_call,
-    substitute,
-    substituted_size,
-)
+from revelator.plans.art import Art, Numbered, check, escape, number_nodes, parse, render, substitute, substituted_size
+from revelator.plans.operators import spell_call
 from revelator.tasks import TRANSLATE_ART
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor import routes

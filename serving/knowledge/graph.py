@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from pyoxigraph import NamedNode
 
-from revelator.plans.art import Filter, Relate, Search
+from revelator.plans.operators import Filter, Relate, Search
 from revelator.trace import Passage
 from serving.knowledge import sparql
 from serving.knowledge.conditions import Fact, judge_entities

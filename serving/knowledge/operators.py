@@ -13,8 +13,9 @@ from typing import Literal, Protocol
 
 from revelator.files import sha256_text
 from revelator.plans import Atomic
-from revelator.plans.art import Art, Call, Filter, Relate, Search, expand_reference, substitute
+from revelator.plans.art import Art, expand_reference, substitute
 from revelator.plans.names import WORD, find_name_words
+from revelator.plans.operators import Call, Filter, Relate, Search
 from revelator.trace import Passage
 from serving.executor.operations.wording import asks_count, needs_judgement
 from serving.knowledge.labels import fold_label

@@ -30,8 +30,9 @@ from data_gen.sources.rows import SkippedRow, read_world
 from data_gen.world.generate import generate
 from revelator.cli import revelator
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
-from revelator.plans.art import Art, Call, Filter, Relate, Search, check, draw_tree, number_nodes, parse, render
+from revelator.plans.art import Art, check, draw_tree, number_nodes, parse, render
 from revelator.plans.json_decoding import make_art_grammar
+from revelator.plans.operators import Call, Filter, Relate, Search
 from serving.executor.trees import NoModel, run_tree_alone
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore, build_graph

@@ -13,7 +13,8 @@ from data_gen.world.generate import generate
 from evaluation.metrics.plans import copies_names, have_equal_arguments, score_tree
 from revelator.plans import leaves
 from revelator.plans import parse as plan
-from revelator.plans.art import Art, Filter, Relate, parse, render, structure_key
+from revelator.plans.art import Art, parse, render, structure_key
+from revelator.plans.operators import Filter, Relate
 
 QUESTION = "When was the spouse of the director of Tin Comet born, and who owns the label of Orn?"
 NAMES = ["Tin Comet", "Orn"]

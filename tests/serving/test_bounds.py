@@ -23,11 +23,12 @@ from tritonclient.utils import deserialize_bytes_tensor
 from revelator import errors, wire
 from revelator.limits import Limits
 from revelator.plans import Diagnostic, parse, placeholders, substitute
-from revelator.plans.art import Art, Filter, Relate
+from revelator.plans.art import Art
 from revelator.plans.art import parse as parse_tree
 from revelator.plans.art import substitute as substitute_tree
 from revelator.plans.art import substituted_size as tree_size
 from revelator.plans.bnf import substituted_size
+from revelator.plans.operators import Filter, Relate
 from revelator.tasks import Step
 from revelator.trace import Node, Passage, Trace
 from serving.executor.choices import Choice, EndedCall, choose

@@ -13,7 +13,8 @@ import pytest
 from revelator.artifact import ADAPTER_WEIGHTS, MANIFEST, verify_files, write_manifest
 from revelator.errors import ArtifactError, RevelatorError
 from revelator.limits import Limits
-from revelator.plans.art import Art, Relate, Search, parse, render
+from revelator.plans.art import Art, parse, render
+from revelator.plans.operators import Relate, Search
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Passage
 from serving.executor.evidence import Models

@@ -14,8 +14,9 @@ from revelator import rows
 from revelator.artifact import digest_base, make_lasting_name, write_manifest
 from revelator.files import write_json
 from revelator.plans import logic, parse
-from revelator.plans.art import Art, Relate
+from revelator.plans.art import Art
 from revelator.plans.language import grammar_hash
+from revelator.plans.operators import Relate
 from revelator.rows import COLUMNS, Row
 from revelator.tasks import (
     TASKS,

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from revelator.plans.art import read_call
+from revelator.plans.operators import read_call
 from serving.executor.operations.arithmetic import add_up, asks_difference, count, count_meeting, subtract
 from serving.executor.operations.comparison import compare
 from serving.executor.operations.parts import Member, Merged, Part, measure_parts

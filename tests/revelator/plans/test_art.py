@@ -13,24 +13,18 @@ from revelator.errors import ExpressionError
 from revelator.plans import bnf
 from revelator.plans.art import (
     Art,
-    Call,
-    Filter,
-    Relate,
-    Search,
     check,
     draw_tree,
     expand_reference,
-    fill,
     number_nodes,
     parse,
-    read_call,
     references,
     render,
     schema,
-    spell_call,
     substitute,
     to_json,
 )
+from revelator.plans.operators import Call, Filter, Relate, Search, fill, read_call, spell_call
 
 TEXT = st.text(min_size=1).filter(str.strip)
 CALLS = st.one_of(

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from llguidance import LLMatcher, LLTokenizer
 
-from revelator.plans.art import Art, Filter, Relate, Search, check, number_nodes, parse, render
+from revelator.plans.art import Art, check, number_nodes, parse, render
 from revelator.plans.json_decoding import make_art_grammar
+from revelator.plans.operators import Filter, Relate, Search
 from tests.revelator.plans import vllm_automaton
 
 A, B = Art("Who is it?", Search("Ada")), Art("Which films did [1] direct?", Relate("[1]", "directed by", True))

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from revelator.errors import InvalidRequest
 from revelator.limits import Limits
 from revelator.plans import render
-from revelator.plans.art import Art, Relate
+from revelator.plans.art import Art
 from revelator.plans.art import render as render_tree
+from revelator.plans.operators import Relate
 from revelator.trace import Passage
 from serving.executor.evidence import find_missing_name, find_namesakes
 from serving.executor.executor import Executor

@@ -7,7 +7,8 @@ import pytest
 
 from revelator.errors import ExpressionError, InvalidRequest, PlanError, TaskOutputError, Unavailable
 from revelator.limits import LONGEST_MS, Limits
-from revelator.plans.art import Art, Relate, render
+from revelator.plans.art import Art, render
+from revelator.plans.operators import Relate
 from serving.executor.executor import Executor
 
 

@@ -13,7 +13,8 @@ import pyoxigraph as ox
 import pytest
 
 from revelator.errors import ArtifactError, Unavailable
-from revelator.plans.art import Art, Relate, Search, render
+from revelator.plans.art import Art, render
+from revelator.plans.operators import Relate, Search
 from revelator.trace import Node, Trace
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources

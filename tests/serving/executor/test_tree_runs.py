@@ -11,7 +11,8 @@ import pytest
 
 from revelator.errors import PlanError, Unavailable
 from revelator.limits import Limits
-from revelator.plans.art import Art, Filter, Relate, Search, parse
+from revelator.plans.art import Art, parse
+from revelator.plans.operators import Filter, Relate, Search
 from revelator.trace import Passage, Trace
 from serving.executor.trees import run_tree, run_tree_alone
 from serving.knowledge.graph import GraphSource

@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from revelator.plans.art import Art, Filter, Relate, Search, render
+from revelator.plans.art import Art, render
+from revelator.plans.operators import Filter, Relate, Search
 from revelator.trace import Trace, Usage
 from serving.executor.executor import Executor
 from serving.executor.trees import NoModel, run_tree_alone

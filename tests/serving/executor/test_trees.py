@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from revelator.errors import ExpressionError, PlanError
 from revelator.limits import Limits
-from revelator.plans.art import Art, Relate, Search, render
+from revelator.plans.art import Art, render
+from revelator.plans.operators import Relate, Search
 from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder

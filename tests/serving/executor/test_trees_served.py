@@ -8,7 +8,8 @@ import pytest
 
 from revelator.client import Client
 from revelator.errors import ConfigError, ExpressionError, PlanError
-from revelator.plans.art import Art, Relate, Search, render
+from revelator.plans.art import Art, render
+from revelator.plans.operators import Relate, Search
 from revelator.trace import replay
 from serving.executor.executor import Executor
 from serving.executor.trees import NoModel

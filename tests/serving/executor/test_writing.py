@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from revelator.errors import Unavailable
 from revelator.limits import Limits
-from revelator.plans.art import Art, Search, render
+from revelator.plans.art import Art, render
+from revelator.plans.operators import Search
 from serving.executor.executor import Executor
 from serving.executor.run import CITATION, drop_unknown_citations
 from serving.protocols import Writing

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from revelator.cli import revelator
 from revelator.errors import ArtifactError, DataError, RevelatorError
-from revelator.plans.art import Art, Call, Filter, Relate, Search
+from revelator.plans.art import Art
+from revelator.plans.operators import Call, Filter, Relate, Search
 from serving.knowledge import sparql
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.graph import GraphSource

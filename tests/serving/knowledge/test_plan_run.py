@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from revelator.cli import revelator
 from revelator.errors import ExpressionError
-from revelator.plans.art import Art, Relate, render
+from revelator.plans.art import Art, render
+from revelator.plans.operators import Relate
 
 CHAIN = Art(
     "Which films did the director of Tin Comet direct?",

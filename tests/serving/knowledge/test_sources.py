@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from revelator.errors import ArtifactError, ConfigError, Unavailable
-from revelator.plans.art import Art, Call, Filter, Relate, Search
+from revelator.plans.art import Art
+from revelator.plans.operators import Call, Filter, Relate, Search
 from revelator.tasks import TASKS, SelectInput
 from serving.circuit_breaker import RetryPolicy
 from serving.executor.trees import run_tree_alone

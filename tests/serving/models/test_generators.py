@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import ConfigError, DeadlineExceeded, ServingError, Unavailable
-from revelator.plans.art import Call, Filter, Relate, Search, spell_call
+from revelator.plans.operators import Call, Filter, Relate, Search, spell_call
 from revelator.tasks import Step
 from revelator.trace import Passage
 from serving.models.generators import EndpointGenerator, build_messages, read_reply

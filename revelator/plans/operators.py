@@ -1,0 +1,120 @@
+"""The atomic operators of a tree's nodes and of a plan's leaves (AtomR, section 3.2), and how they are spelled as text:
+`Search("UHF", "film")`, `Relate("UHF", ^"directed by")`, `Filter(["{films}"], "made in 1989")`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from revelator.plans.bnf import placeholders, substitute
+from revelator.plans.grammar import write_string
+
+_STRING = r'"(?:[^"\\]|\\.)*+"'
+_SPELLED = re.compile(
+    rf"(Search|Relate|Filter)\((\[{_STRING}(?:, ?{_STRING})*+\]|{_STRING})(?:, ?(\^?)({_STRING}))?\)", re.DOTALL
+)
+
+
+class _Call:
+    """What the three operators share: texts, one or several a field, in which references may stand."""
+
+    __slots__ = ()
+
+    def locate_texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Finds the texts, each with its path below the operator."""
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, str):
+                yield (field.name,), value
+            elif isinstance(value, tuple):
+                yield from (((field.name, place), text) for place, text in enumerate(value))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(text for _, text in self.locate_texts())
+
+
+@dataclass(frozen=True, slots=True)
+class Search(_Call):
+    """Which entities a name stands for; `descriptor` tells them from others of that name."""
+
+    name: str
+    descriptor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Relate(_Call):
+    """One step from `head`: along the relation `to`, to the attribute `to`, or the relation to the entity `to`.
+
+    `inverse` says from which end the relation is read: "directed by" leads from a film to a person, its inverse from
+    a person to films. None leaves it to the source: as it is written, and from the other end if that finds nothing.
+    """
+
+    head: str
+    to: str
+    inverse: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(_Call):
+    """Those of `entities` that meet `condition`."""
+
+    entities: tuple[str, ...]
+    condition: str
+
+
+Call = Search | Relate | Filter
+CALLS: dict[str, type[Call]] = {"search": Search, "relate": Relate, "filter": Filter}
+
+
+def spell_call(call: Call) -> str:
+    """`Relate("UHF", "directed by")`; the inverse of a relation carries `^`, as in a SPARQL path."""
+    match call:
+        case Search(name, descriptor):
+            arguments = [write_string(name)] + ([write_string(descriptor)] if descriptor else [])
+        case Relate(head, to, inverse):
+            arguments = [write_string(head), ("^" if inverse else "") + write_string(to)]
+        case Filter(entities, condition):
+            arguments = [f"[{', '.join(map(write_string, entities))}]", write_string(condition)]
+    return f"{type(call).__name__}({', '.join(arguments)})"
+
+
+def read_call(text: str) -> Call | None:
+    """Reads an operator as `spell_call` writes it, as the leaf of a plan may be; None for any other text, and for an
+    operator without a text that it needs."""
+    if not (match := _SPELLED.fullmatch(text)):
+        return None
+    name, *written, inverse, last = match.groups()
+    try:
+        values = [json.loads(part, strict=False) for part in (*written, last) if part]
+    except json.JSONDecodeError:
+        return None
+    texts = [one for value in values for one in ([value] if isinstance(value, str) else value)]
+    if not all(map(str.strip, texts)) or (inverse and name != "Relate"):
+        return None
+    match name, values:
+        case "Search", [str(entity), *descriptor]:
+            return Search(entity, *descriptor)
+        case "Relate", [str(head), to]:
+            return Relate(head, to, True if inverse else None)
+        case "Filter", [list(entities), condition]:
+            return Filter(tuple(entities), condition)
+    return None
+
+
+def fill(call: Call, values: Mapping[str, Sequence[str]]) -> Call:
+    """The operator of a leaf with the values of its placeholders; an entity that is a placeholder becomes all of its
+    values."""
+    joined = {name: ", ".join(found) for name, found in values.items()}
+    if isinstance(call, Search):
+        return Search(substitute(call.name, joined), substitute(call.descriptor, joined))
+    if isinstance(call, Relate):
+        return Relate(substitute(call.head, joined), substitute(call.to, joined), call.inverse)
+    entities: dict[str, None] = {}
+    for entity in call.entities:
+        names = placeholders(entity)
+        whole = names and entity == f"{{{names[0]}}}"
+        entities |= dict.fromkeys(values.get(names[0], ()) if whole else [substitute(entity, joined)])
+    return Filter(tuple(entities), substitute(call.condition, joined))
