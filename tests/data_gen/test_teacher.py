@@ -267,14 +267,11 @@ def test_no_more_calls_are_made_than_the_rates_allow(run: Run, teacher: Teacher)
     run(endpoint={"requests_per_minute": 600, "concurrency": 12})
     assert max(teacher.arrived) - began >= 0.15  # ten at once, then one each tenth of a second
     teacher.arrived.clear()
-    one = sum(len(m["content"].encode()) + 64 for m in build_chat("translate_bnf", {"question": question(0)}))
-    tokens = {
-        "tokens_per_minute": 11.9 * (one // 4 + 101),
-        "concurrency": 12,
-    }  # the last call waits for some of its tokens
+    tokens = sum(size // 4 + 101 for size in teacher.sizes)
+    rate = tokens / (1 + 0.5 / 60)  # a minute's tokens at once, and the last call half a second later
     began = time.monotonic()
-    run("other", endpoint=tokens, sampling={"max_tokens": 101})
-    assert max(teacher.arrived) - began >= 0.4
+    run("other", endpoint={"tokens_per_minute": rate, "concurrency": 12}, sampling={"max_tokens": 101})
+    assert max(teacher.arrived) - began >= 0.45
 
 
 def test_held_out_questions_are_never_sent(run: Run, teacher: Teacher, server: Server, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ class Teacher:
         self.faults: dict[int, Callable[[Handler], None]] = {}
         self.answered: list[str] = []
         self.arrived: list[float] = []  # seconds on a clock of its own
+        self.sizes: list[int] = []  # bytes of the requests
         self.hold_from: int | None = None
         self.release = threading.Event()
         self.held = threading.Semaphore(0)
@@ -54,6 +55,7 @@ class Teacher:
         with self._lock:
             number, self._calls = self._calls, self._calls + 1
             self.arrived.append(time.monotonic())
+            self.sizes.append(int(handler.headers["Content-Length"]))
         if number in self.faults:
             return self.faults[number](handler)
         if self.hold_from is not None and number >= self.hold_from:
