@@ -13,7 +13,8 @@ from revelator.plans import Atomic, Dependent, Expression, leaves
 Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)  # "auto" asks the revelator for the route
 
-FREE = ("relevance_threshold", "relevance_floor", "answer_floor")  # limits that a request may also raise
+# limits that a request may also raise
+FREE = ("plan_threshold", "relevance_threshold", "relevance_floor", "answer_floor")
 LONGEST_MS = 3_600_000.0  # that a deployment may allow a question
 ANSWERS, ANSWER_CHARACTERS = 200, 100_000  # that one reading may give, all of them together
 NODE_CHARACTERS = 500_000  # of a tree's node once answers stand in its texts: a graph's whole list has room
@@ -31,6 +32,7 @@ class Limits:
     steps: int = 6  # rounds of the refine loop
     documents: int = 10  # retrieved for a leaf (HANRAG, section 4)
     kept: int = 3  # of them, read by the generator
+    plan_threshold: float = 0.8  # P(compound or complex) below which a complex question is asked as one step
     relevance_threshold: float = 0.5  # P(relevant) of the documents that are read where there are any
     relevance_floor: float = 0.01  # below it a document is never read
     answer_floor: float = 0.05  # below it what the generator reads is no answer; an endpoint gives no probability

@@ -116,6 +116,8 @@ def _write_label(node: Node, whole: str) -> Text:
         label.append(f"\nin {passage.title or passage.id}{likely}", "dim")
     if "unsupported" in node.detail:
         label.append(f"\n{node.detail['unsupported']}", "yellow")
+    if "unsure" in node.detail:
+        label.append(f"\n{node.detail['unsure']}", "dim")
     return label
 
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
 from revelator.limits import Limits
@@ -116,17 +116,29 @@ def _ask_the_same(plan: Expression, other: Expression) -> bool:
 
 
 async def choose_route(run: Run) -> str:
-    route = await _choose_label(run, "route", QuestionInput(run.question))
+    """The model's route. A complex question is asked as one step unless it is likely enough that it needs several: a
+    plan harms a single question."""
+    node = run.open("route")
+    with run.recorder.record(node):
+        [label] = await run.models.complete(node, "route", [QuestionInput(run.question)])
+        route = TASKS["route"].parse(label)
+        [shares] = node.detail["probabilities"]
+        several = shares.get("compound", 0.0) + shares.get("complex", 1.0)
+        if route == "complex" and several < run.limits.plan_threshold:
+            limit = f"the limit plan_threshold is {run.limits.plan_threshold:g}"
+            node.detail["unsure"] = f"not planned: the question needs several steps with P = {several:.2f}; {limit}"
+            route = "single"
+        node.answers = [route]
     run.recorder.trace.route = route
     return route
 
 
-async def _choose_label(run: Run, task: Literal["route", "end"], value: QuestionInput | StepsInput) -> str:
-    node = run.open(task)
+async def _knows_enough(run: Run) -> bool:
+    node = run.open("end")
     with run.recorder.record(node):
-        [label] = await run.models.complete(node, task, [value])
-        node.answers = [TASKS[task].parse(label)]
-    return label
+        [label] = await run.models.complete(node, "end", [StepsInput(run.question, tuple(run.steps))])
+        node.answers = [TASKS["end"].parse(label)]
+    return label == "yes"
 
 
 async def answer_direct(run: Run) -> None:
@@ -208,7 +220,7 @@ async def answer_by_loop(run: Run) -> None:
         run.steps.append(Step(question, tuple(node.answers)))
         if node.status == "unanswered":
             break
-        if await _choose_label(run, "end", StepsInput(run.question, tuple(run.steps))) == "yes":
+        if await _knows_enough(run):
             break
     await merge_steps(run)
 

@@ -95,6 +95,22 @@ async def test_a_complex_question_is_compiled_and_run(toy):
     assert trace.plan == "Who wrote A? * When was {writer} born?"
 
 
+@pytest.mark.parametrize(("compound", "complex", "planned"), [(0.0, 0.85, True), (0.4, 0.45, True), (0.1, 0.6, False)])
+async def test_a_question_is_planned_if_it_is_likely_enough_that_it_needs_several_steps(
+    toy, compound, complex, planned
+):
+    shares = {"single": 1 - compound - complex, "compound": compound, "complex": complex}
+    known = {"Who wrote A?": ["p"], "Where was the writer of A born?": ["q"], "Where was p born?": ["r"]}
+    plan = "Who wrote A? * Where was {writer} born?"
+    world = toy(known, {"route": "complex", "translate_bnf": plan}, routes=shares)
+    trace = await world.executor().run("Where was the writer of A born?")
+    assert (trace.route, trace.plan, trace.answers) == (
+        ("complex", plan, ["r"]) if planned else ("single", None, ["q"])
+    )
+    assert ("P = 0.70; the limit plan_threshold is 0.8" in trace.nodes[0].detail.get("unsure", "")) is not planned
+    assert (await world.executor(plan_threshold=0.0).run("Where was the writer of A born?")).route == "complex"
+
+
 async def test_a_plan_of_one_step_asks_the_question_in_its_own_words(toy):
     world = toy({"After 1990, who led A?": ["p"]}, {"translate_bnf": "Who led A?"})
     trace = await world.executor().run("After 1990, who led A?", strategy="compile")

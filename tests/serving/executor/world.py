@@ -25,6 +25,7 @@ class Toy:
     outputs: Mapping[str, str | list[str]] = field(default_factory=dict)
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     relevance: Mapping[str, float] = field(default_factory=dict)
+    routes: Mapping[str, float] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     requests: list[GenerateRequest] = field(default_factory=list)
     calls: list[tuple[str, int, float]] = field(default_factory=list)
@@ -62,7 +63,8 @@ class Toy:
         self.calls.append((task, len(prompts), temperature))
         if task == "relevance":
             return [self._relevance(prompt) for prompt in prompts]
-        return [Completion(self._output(task), tokens_in=len(prompt), tokens_out=1) for prompt in prompts]
+        labels = self.routes if task == "route" else {}
+        return [Completion(self._output(task), labels, len(prompt), 1) for prompt in prompts]
 
     async def answer(self, request: GenerateRequest) -> Reading:
         self.requests.append(request)
