@@ -76,7 +76,7 @@ async def test_all_tasks_are_answered(server: Server, task: str, prompt: str, st
     if labels := TASKS[task].labels:
         expected = dict.fromkeys(labels, 0.0) | {gold: 1.0}
         if logprobs:
-            expected |= {gold: 0.8, next(label for label in labels if label[0] != gold[0]): 0.2}
+            expected |= {gold: 0.9, next(label for label in labels if label[0] != gold[0]): 0.1}
     assert done.probabilities == pytest.approx(expected, abs=1e-3)
 
 
