@@ -42,7 +42,7 @@ from serving.triton.server import read_ports
 
 WORLD_CONFIG = Path(data_gen.__file__).parent / "configs" / "world.yaml"
 SEED = "7"
-ROWS = "60"  # a task, for evaluation and gate: together about two minutes on two cores
+ROWS = "60"  # a task, for the gate: about a minute on two cores
 ASK_SECONDS = 60.0
 STOP_SECONDS = 20  # what a command may take to stop before it is killed
 # Threads that spin while they wait take the cores from the others: on two cores that something else uses too, writing
@@ -86,7 +86,6 @@ def list_steps(home: Path, base: str, size: int) -> list[Step]:
     make_world = ("data", "world", "--size", str(size), "--seed", SEED, "--out", str(world))
     build_set = ("data", "build", os.path.relpath(WORLD_CONFIG), "--out", str(built))
     train = ("train", "demo", "--base", base, "--set", str(built), *at_home)
-    grade = ("model", "grade", "latest", "--split", "test", "--limit", ROWS, *at_home)
     promote = ("model", "promote", "--limit", ROWS, *at_home)
     build_index = ("index", "build", str(world / "passages.jsonl"), "--out", str(index))
     deploy = ("model", "deploy", *at_home)
@@ -95,7 +94,6 @@ def list_steps(home: Path, base: str, size: int) -> list[Step]:
         Step("set", "build the instruction set of all tasks", build_set, built_made,
              environment=(("REVELATOR_WORLD", str(world)),)),
         Step("train", "train a LoRA adapter, track it in MLflow, register it", train, adapter, ("--resume",)),
-        Step("grade", "grade it on the test split, whose names are all new", grade),
         Step("promote", "gate on every task, and make the version champion", promote),
         Step("index", "index the world's passages", build_index, index_made),
         Step("deploy", "deploy the champion into the Triton model repository", deploy),
@@ -225,6 +223,8 @@ The demo left everything below `{home}`. First put the command on your path: `so
 * **See runs, scores and versions**: `mlflow server --backend-store-uri sqlite:///{home}/mlflow.db`, then open
   http://127.0.0.1:5000
 * **Look into the instruction set**: `revelator data inspect {home}/sets/world`
+* **Grade the champion on the test split**, whose names are all new:
+  `revelator model grade champion --split test --limit 60 --home {home}`
 * **Your own documents, base model, language model**: docs/your-data.md
 """
 
