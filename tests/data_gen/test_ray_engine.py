@@ -25,12 +25,13 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 STORE = 80_000_000  # bytes of a node's object store; Ray's least is 75 MiB
+HEARTBEATS = {"health_check_initial_delay_ms": 1_000, "health_check_period_ms": 500}  # a lost node is noticed sooner
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    head = {"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False}
+    head = {"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False, "_system_config": HEARTBEATS}
     made = Cluster(initialize_head=True, head_node_args=head)
     try:
         for _ in range(2):

@@ -22,7 +22,7 @@ for node in 0 1; do SLURM_NODEID=$node "$@" & nodes+=" $!"; done
 trap 'kill $nodes' TERM
 for node in $nodes; do wait "$node" || { status=$?; kill $nodes; wait; exit $status; }; done
 """
-SETTINGS = {"steps": 40, "batch_size": 4, "learning_rate": 1e-3, "log_every": 1, "save_every": 2, "threads": 1}
+SETTINGS = {"steps": 16, "batch_size": 4, "learning_rate": 1e-3, "log_every": 1, "save_every": 2, "threads": 1}
 
 
 @pytest.mark.timeout(900)  # three starts of two processes; how busy the machine is must not decide
@@ -42,12 +42,12 @@ def test_a_job_on_two_nodes_goes_on_from_its_checkpoint_when_it_is_sent_again(
 
     with subprocess.Popen(command, **start, start_new_session=True) as first:
         assert first.stdout
-        assert any(line.startswith("step 5/40") for line in first.stdout)
+        assert any(line.startswith("step 5/16") for line in first.stdout)
         os.killpg(first.pid, signal.SIGTERM)  # as SLURM does before the time is over
-        assert "step 40/40" not in first.stdout.read()
+        assert "step 16/16" not in first.stdout.read()
     assert first.returncode and not out.exists()
     second = subprocess.run(command, **start, check=False)
     assert second.returncode == 0, second.stdout
-    assert f"going on from {out}.work/checkpoint-" in second.stdout and "step 2/40" not in second.stdout
-    assert "40 steps of 8 rows" in second.stdout  # 4 of each process
+    assert f"going on from {out}.work/checkpoint-" in second.stdout and "step 2/16" not in second.stdout
+    assert "16 steps of 8 rows" in second.stdout  # 4 of each process
     verify_adapter(out, base)
