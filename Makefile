@@ -34,15 +34,16 @@ help: ## list these commands
 install: $(INSTALLED) ## create .venv and install everything into it (about 3 minutes)
 
 # torch goes first and by version: the plain name may bring several gigabytes of CUDA packages. The others are those of
-# requirements.lock, which `make lock` writes from the ranges of pyproject.toml; so everyone has what was tested.
+# requirements.lock, which `make lock` writes from the ranges of pyproject.toml; so everyone has what was tested. Python
+# compiles a module when it is first imported: to compile all of them takes half of the installation, and few are used.
 $(INSTALLED): pyproject.toml requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -c '$(SUPPORTED)'
 	@echo "Installing into $(VENV): torch first, then about 150 packages. This takes about 3 minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { echo "error: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3.11-venv" >&2; exit 1; }
 	@$(BIN)/python -c '$(SUPPORTED)' || { echo "       remove the environment first: rm -rf $(VENV)" >&2; exit 1; }
-	$(BIN)/pip install $(QUIET) $(TORCH)
-	$(BIN)/pip install $(QUIET) --no-deps -r requirements.lock
+	$(BIN)/pip install $(QUIET) --no-compile $(TORCH)
+	$(BIN)/pip install $(QUIET) --no-compile --no-deps -r requirements.lock
 	$(BIN)/pip install $(QUIET) --no-deps -e .
 	@touch $@
 

