@@ -25,6 +25,7 @@ from revelator.plans.names import find_name_words, find_words, read_function_wor
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import EventKind, Node, Passage, Trace, Usage, join_answers
 from serving.circuit_breaker import CircuitBreaker
+from serving.executor.snippets import choose_sentences
 from serving.knowledge.labels import fold_label
 from serving.latency import offload
 from serving.protocols import Found, GenerateRequest, Generator, Reading, Retriever, Revelator
@@ -178,10 +179,17 @@ async def answer_from_documents(
 async def judge_documents(
     models: Models, node: Node, limits: Limits, report: Report = lambda kind, node: None
 ) -> list[Passage]:
-    """Judges the node's documents and returns those to be read; where there are none, the node is unanswered."""
+    """Judges the node's documents, each as a whole and by the sentence that has most of the question's words, and
+    returns those to be read; where there are none, the node is unanswered."""
     question, found = node.asked or node.question, node.documents
-    await models.complete(node, "relevance", [RelevanceInput(question, p.title, p.text) for p in found])
+    texts = [p.text for p in found]
+    sentences = await offload(sum(map(len, texts)), partial(choose_sentences, question, texts))
+    wholes = [RelevanceInput(question, p.title, p.text) for p in found]
+    parts = {n: RelevanceInput(question, found[n].title, said) for n, said in enumerate(sentences) if said}
+    await models.complete(node, "relevance", [*wholes, *parts.values()])
     yes = [p["yes"] for p in node.detail.pop("probabilities")]
+    of_parts = dict(zip(parts, yes[len(found) :], strict=True))
+    yes = [max(whole, of_parts.get(n, 0.0)) for n, whole in enumerate(yes[: len(found)])]
     judged = [Passage(p.id, p.title, p.text, p.score, y) for p, y in zip(found, yes, strict=True)]
     node.documents = judged
     possible = [p for p in judged if (p.relevance or 0.0) >= limits.relevance_floor]
