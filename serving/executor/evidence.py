@@ -25,11 +25,11 @@ from revelator.plans.names import find_name_words, find_words, read_function_wor
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import EventKind, Node, Passage, Trace, Usage, join_answers
 from serving.circuit_breaker import CircuitBreaker
-from serving.executor.snippets import choose_sentences
 from serving.knowledge.labels import fold_label
 from serving.latency import offload
 from serving.protocols import Found, GenerateRequest, Generator, Reading, Retriever, Revelator
 from serving.retrieval import extract_terms
+from serving.retrieval.snippets import choose_sentences
 
 Report = Callable[[EventKind, Node], None]
 VERDICTS = ("yes", "no")

@@ -13,6 +13,7 @@ from revelator.trace import Passage
 from serving.batching import Batcher
 from serving.models.reader import load_reader
 from serving.protocols import GenerateRequest, Reading
+from serving.retrieval.snippets import choose_sentences
 
 METHOD = "reader"
 NO_LANGUAGE_MODEL = "no language model is configured"
@@ -43,9 +44,29 @@ class EmbeddedGenerator:
         return await self._batcher.submit(None, request)
 
     async def _read(self, _: None, requests: Sequence[GenerateRequest]) -> list[Reading]:
-        asked = [(request.question, [(p.title, p.text) for p in request.passages]) for request in requests]
-        outcomes = await asyncio.to_thread(self._reader.read_all, asked)
-        return [make_reading(found, request.passages) for found, request in zip(outcomes, requests, strict=True)]
+        return await asyncio.to_thread(self._read_with_sentences, requests)
+
+    def _read_with_sentences(self, requests: Sequence[GenerateRequest]) -> list[Reading]:
+        """Reads each passage as a whole, and alone the sentence of it that the question is most likely about; the more
+        probable answer is taken, but no list is given up for one item."""
+        sentences = [_cut_to_sentences(request) for request in requests]
+        passages = [*(request.passages for request in requests), *sentences]
+        asked = [
+            (request.question, [(p.title, p.text) for p in own])
+            for request, own in zip([*requests, *requests], passages, strict=True)
+        ]
+        outcomes = self._reader.read_all(asked)
+        readings = []
+        for n, request in enumerate(requests):
+            whole, part = outcomes[n], outcomes[n + len(requests)]
+            is_part = whole.kind != "list" and part.probability > whole.probability
+            readings.append(make_reading(part, sentences[n]) if is_part else make_reading(whole, request.passages))
+        return readings
+
+
+def _cut_to_sentences(request: GenerateRequest) -> list[Passage]:
+    chosen = choose_sentences(request.question, [passage.text for passage in request.passages])
+    return [replace(p, text=sentence) for p, sentence in zip(request.passages, chosen, strict=True) if sentence]
 
 
 def make_reading(outcome: Outcome, passages: Sequence[Passage]) -> Reading:

@@ -147,3 +147,18 @@ def test_a_quoted_sentence_holds_its_span_and_reaches_no_further_than_promised(t
     sentence = quote_sentence(text, start, end)
     assert text[start:end].strip() in sentence
     assert len(sentence) <= end - start + 2 * REACH
+
+
+PEOPLE = """Priya Nandakumar runs the bakery Crumb & Rye in Thornby.
+Owen Sturgess is a carpenter. He was born in Hallowick in 1979.
+Marit Solheim grew up in Bergen and studied biology in Uppsala.
+Ingrid Vale is a nurse at Thornby Infirmary.
+Paul Abara teaches physics at Marrick Grammar School."""
+
+
+async def test_the_line_of_a_list_that_is_asked_about_is_read_alone_as_well() -> None:
+    people = Passage("people", "Who is who", PEOPLE)
+    reading = await EmbeddedGenerator().answer(GenerateRequest("read", "What does Ingrid Vale work?", (people,)))
+    assert (reading.answers, reading.document) == (("nurse",), "people")
+    assert reading.sentence == "Ingrid Vale is a nurse at Thornby Infirmary."
+    assert reading.probability and reading.probability > 0.5

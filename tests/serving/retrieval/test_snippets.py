@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.trace import Passage
-from serving.executor.snippets import choose_sentences
+from serving.retrieval.snippets import choose_sentences
 from tests.serving.executor.world import Toy
 
 PEOPLE = "Owen Sturgess is a carpenter. He was born in Hallowick. Ingrid Vale is a nurse. Paul Abara teaches physics."
