@@ -182,8 +182,7 @@ async def judge_documents(
     """Judges the node's documents, each as a whole and by the sentence that has most of the question's words, and
     returns those to be read; where there are none, the node is unanswered."""
     question, found = node.asked or node.question, node.documents
-    texts = [p.text for p in found]
-    sentences = await offload(sum(map(len, texts)), partial(choose_sentences, question, texts))
+    sentences = await offload(sum(len(p.text) for p in found), partial(choose_sentences, question, found))
     wholes = [RelevanceInput(question, p.title, p.text) for p in found]
     parts = {n: RelevanceInput(question, found[n].title, said) for n, said in enumerate(sentences) if said}
     await models.complete(node, "relevance", [*wholes, *parts.values()])

@@ -19,6 +19,7 @@ METHOD = "reader"
 NO_LANGUAGE_MODEL = "no language model is configured"
 NO_WORDS = "the passages hold no words"
 REQUESTS = 8  # read together at most: with five passages of 200 tokens each, what one pass of the network takes
+SURE = 0.5  # P(the passages answer)
 SPAN = 1_000  # characters of an answer: a longer one is a run of characters without a space, which is one token
 SENTENCES = 8  # around the items of a list
 REACH = 600  # characters before and after a span at which its sentence ends at the latest
@@ -47,8 +48,8 @@ class EmbeddedGenerator:
         return await asyncio.to_thread(self._read_with_sentences, requests)
 
     def _read_with_sentences(self, requests: Sequence[GenerateRequest]) -> list[Reading]:
-        """Reads each passage as a whole, and alone the sentence of it that the question is most likely about; the more
-        probable answer is taken, but no list is given up for one item."""
+        """Reads each passage as a whole, and alone the sentence of it that the question is most likely about, which
+        answers where the whole does not (P < `SURE`). No list is given up for one item."""
         sentences = [_cut_to_sentences(request) for request in requests]
         passages = [*(request.passages for request in requests), *sentences]
         asked = [
@@ -59,13 +60,13 @@ class EmbeddedGenerator:
         readings = []
         for n, request in enumerate(requests):
             whole, part = outcomes[n], outcomes[n + len(requests)]
-            is_part = whole.kind != "list" and part.probability > whole.probability
+            is_part = whole.kind != "list" and whole.probability < min(SURE, part.probability)
             readings.append(make_reading(part, sentences[n]) if is_part else make_reading(whole, request.passages))
         return readings
 
 
 def _cut_to_sentences(request: GenerateRequest) -> list[Passage]:
-    chosen = choose_sentences(request.question, [passage.text for passage in request.passages])
+    chosen = choose_sentences(request.question, request.passages)
     return [replace(p, text=sentence) for p, sentence in zip(request.passages, chosen, strict=True) if sentence]
 
 

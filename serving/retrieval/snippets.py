@@ -13,19 +13,22 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from revelator.sentences import find_ends
+from revelator.trace import Passage
 from serving.retrieval import extract_query_terms, extract_terms
 
 
-def choose_sentences(question: str, texts: Sequence[str]) -> list[str]:
-    """Of each text the first sentence with most of the question's words; a word counts the less, the more texts have
-    it. Nothing of a text that is one sentence, or has none of the words."""
-    split = [_split_sentences(text) for text in texts]
+def choose_sentences(question: str, passages: Sequence[Passage]) -> list[str]:
+    """Of each passage the first sentence with most of the question's words; a word counts the less, the more passages
+    have it, and not at all where the title, which is read with the sentence, has it. Nothing of a passage that is one
+    sentence, or has none of the words."""
+    split = [_split_sentences(passage.text) for passage in passages]
     terms = [[set(extract_terms(sentence)) for sentence in sentences] for sentences in split]
     held = Counter(term for own in terms for term in set().union(*own))
-    wanted = {term: 1 / held[term] for term in extract_query_terms(question) if term in held}
+    asked = {term: 1 / held[term] for term in extract_query_terms(question) if term in held}
     chosen = []
-    for sentences, own in zip(split, terms, strict=True):
-        said = [sum(wanted[term] for term in words & wanted.keys()) for words in own]
+    for passage, sentences, own in zip(passages, split, terms, strict=True):
+        wanted = asked.keys() - extract_terms(passage.title)
+        said = [sum(asked[term] for term in words & wanted) for words in own]
         best = max(said, default=0.0)
         chosen.append(sentences[said.index(best)] if best and len(sentences) > 1 else "")
     return chosen

@@ -11,26 +11,31 @@ PEOPLE = "Owen Sturgess is a carpenter. He was born in Hallowick. Ingrid Vale is
 HUTS = "Larch Hut sleeps twelve people. Its key is held by Paul Abara."
 
 
+def choose(question, *texts, title=""):
+    return choose_sentences(question, [Passage("", title, text) for text in texts])
+
+
 def test_it_has_most_of_the_questions_words_and_rare_ones_count_more():
-    assert choose_sentences("Where does Paul Abara teach?", [PEOPLE, HUTS]) == [
-        "Paul Abara teaches physics.",
-        "Its key is held by Paul Abara.",
-    ]
-    assert (
-        choose_sentences("How many people can Larch Hut sleep?", [PEOPLE, HUTS])[1] == "Larch Hut sleeps twelve people."
-    )
+    found = choose("Where does Paul Abara teach?", PEOPLE, HUTS)
+    assert found == ["Paul Abara teaches physics.", "Its key is held by Paul Abara."]
+    assert choose("How many people can Larch Hut sleep?", PEOPLE, HUTS)[1] == "Larch Hut sleeps twelve people."
+
+
+def test_words_of_the_title_do_not_count():
+    assert choose("Who holds the key of Larch Hut?", HUTS) == ["Larch Hut sleeps twelve people."]
+    assert choose("Who holds the key of Larch Hut?", HUTS, title="Larch Hut") == ["Its key is held by Paul Abara."]
 
 
 def test_a_text_of_one_sentence_or_without_a_word_of_the_question_has_none():
-    assert choose_sentences("Who holds the key?", ["The key is here.", PEOPLE, "", "。。"]) == ["", "", "", ""]
+    assert choose("Who holds the key?", "The key is here.", PEOPLE, "", "。。") == ["", "", "", ""]
 
 
 SENTENCE = st.text(st.sampled_from("abc .\n?。é"), max_size=30)
 
 
-@given(SENTENCE, st.lists(SENTENCE, max_size=4))
-def test_it_is_a_part_of_its_text(question, texts):
-    for text, chosen in zip(texts, choose_sentences(question, texts), strict=True):
+@given(SENTENCE, st.lists(SENTENCE, max_size=4), SENTENCE)
+def test_it_is_a_part_of_its_text(question, texts, title):
+    for text, chosen in zip(texts, choose(question, *texts, title=title), strict=True):
         assert chosen in text and (not chosen or chosen == chosen.strip() != text.strip())
 
 
