@@ -32,7 +32,7 @@ class Limits:
     steps: int = 6  # rounds of the refine loop
     documents: int = 10  # retrieved for a leaf (HANRAG, section 4)
     kept: int = 3  # of them, read by the generator
-    plan_threshold: float = 0.8  # P(compound or complex) below which a complex question is asked as one step
+    plan_threshold: float = 0.7  # P(compound or complex) below which a complex question is asked as one step
     relevance_threshold: float = 0.5  # P(relevant) of the documents that are read where there are any
     relevance_floor: float = 0.01  # below it a document is never read
     answer_floor: float = 0.05  # below it what the generator reads is no answer; an endpoint gives no probability
