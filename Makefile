@@ -34,8 +34,8 @@ help: ## list these commands
 install: $(INSTALLED) ## create .venv and install everything into it (about 3 minutes)
 
 # torch goes first and by version: the plain name may bring several gigabytes of CUDA packages. The others are those of
-# requirements.lock, which `make lock` writes from the ranges of pyproject.toml; so everyone has what was tested. Python
-# compiles a module when it is first imported: to compile all of them takes half of the installation, and few are used.
+# requirements.lock, which `make lock` writes from the ranges of pyproject.toml; so everyone has what was tested.
+# pip compiles modules one by one, `compileall` on all cores; a few files are for other versions of Python and fail.
 $(INSTALLED): pyproject.toml requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -c '$(SUPPORTED)'
 	@echo "Installing into $(VENV): torch first, then about 150 packages. This takes about 3 minutes."
@@ -45,6 +45,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 	$(BIN)/pip install $(QUIET) --no-compile $(TORCH)
 	$(BIN)/pip install $(QUIET) --no-compile --no-deps -r requirements.lock
 	$(BIN)/pip install $(QUIET) --no-deps -e .
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 
 vllm: $(VENV)/vllm/complete ## install vLLM for the CPU into an environment of its own, for the tests marked vllm (3.5 GB)

@@ -28,4 +28,5 @@ printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' >"$packages/vl
 
 # Triton embeds its interpreter with the C locale, in which Python reads files as ASCII.
 echo 'import locale; locale.setlocale(locale.LC_ALL, "C.UTF-8")' >"$packages/sitecustomize.py"
+"$directory/bin/python" -m compileall -qq -j 0 "$packages" || true # on all cores; pip takes one
 touch "$directory/complete"

@@ -8,6 +8,7 @@ irrelevant, 2.0 and 3.6 % are (n = 107 and 56 questions).
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -28,7 +29,7 @@ def choose_sentences(question: str, passages: Sequence[Passage]) -> list[str]:
     chosen = []
     for passage, sentences, own in zip(passages, split, terms, strict=True):
         wanted = asked.keys() - extract_terms(passage.title)
-        said = [sum(asked[term] for term in words & wanted) for words in own]
+        said = [math.fsum(asked[term] for term in words & wanted) for words in own]  # whatever the order of a set
         best = max(said, default=0.0)
         chosen.append(sentences[said.index(best)] if best and len(sentences) > 1 else "")
     return chosen
