@@ -66,13 +66,14 @@ class Home:
         return {(process.pid, process.create_time()): process for process in found}
 
     def memory(self) -> dict[str, int]:
+        """Bytes by process, without pages of files: these come and go with the machine's cache."""
         found = {}
         for process in self.processes().values():
             words = process.cmdline()
             model = [Path(word).parents[1].name for word in words if word.endswith("/model.py")]
-            found[next(iter(model), Path(words[-1] if "inspect" in words else words[0]).name)] = (
-                process.memory_info().rss
-            )
+            status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+            own = sum(map(int, re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.MULTILINE)))
+            found[next(iter(model), Path(words[-1] if "inspect" in words else words[0]).name)] = own * 1024
         return found
 
 
