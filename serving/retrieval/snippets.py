@@ -3,7 +3,7 @@
 A small model judges what a passage is about as a whole: that one line of a list answers, it does not see. So that line
 is judged as well, and the passage is as relevant as the more relevant of both. Ranking a document by its best part is
 MaxP (Dai and Callan 2019, arXiv 1905.09217). Of MuSiQue's and SQuAD's gold passages, where 4.9 and 14.3 % were judged
-irrelevant, 2.0 and 3.6 % are (n = 107 and 56 questions).
+irrelevant, 2.0 and 3.6 % were (n = 107 and 56 questions; the words of titles still counted).
 """
 
 from __future__ import annotations
