@@ -113,7 +113,6 @@ async def run_adaptive_rag(run: Run) -> None:
 
     Differs: the classifier is the revelator's route, whose compound and complex questions both go the third way.
     """
-    run.limits = replace(run.limits, plan_threshold=0.0)
     match await routes.choose_route(run):
         case "straightforward":
             await routes.answer_direct(run)
@@ -140,7 +139,7 @@ async def run_hanrag(run: Run) -> None:
     that do not name what is asked about are not read.
     """
     run.writing = Writing(merge="generator")
-    run.limits = replace(run.limits, relevance_floor=run.limits.relevance_threshold, plan_threshold=0.0)
+    run.limits = replace(run.limits, relevance_floor=run.limits.relevance_threshold)
     run.route = await routes.choose_route(run)
     await HANRAG_ROUTES.get(run.route, routes.answer_by_loop)(run)
 

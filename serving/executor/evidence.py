@@ -184,11 +184,11 @@ async def judge_documents(
     question, found = node.asked or node.question, node.documents
     sentences = await offload(sum(len(p.text) for p in found), partial(choose_sentences, question, found))
     wholes = [RelevanceInput(question, p.title, p.text) for p in found]
-    parts = {n: RelevanceInput(question, found[n].title, said) for n, said in enumerate(sentences) if said}
-    await models.complete(node, "relevance", [*wholes, *parts.values()])
-    yes = [p["yes"] for p in node.detail.pop("probabilities")]
-    of_parts = dict(zip(parts, yes[len(found) :], strict=True))
-    yes = [max(whole, of_parts.get(n, 0.0)) for n, whole in enumerate(yes[: len(found)])]
+    parts = [RelevanceInput(question, p.title, said) for p, said in zip(found, sentences, strict=True) if said]
+    await models.complete(node, "relevance", wholes + parts)
+    likely = iter([p["yes"] for p in node.detail.pop("probabilities")])
+    yes = [next(likely) for _ in found]
+    yes = [max(whole, next(likely)) if said else whole for whole, said in zip(yes, sentences, strict=True)]
     judged = [Passage(p.id, p.title, p.text, p.score, y) for p, y in zip(found, yes, strict=True)]
     node.documents = judged
     possible = [p for p in judged if (p.relevance or 0.0) >= limits.relevance_floor]

@@ -161,7 +161,8 @@ async def _take_route(run: Run, strategy: str) -> None:
     if run.expression is not None:
         await routes.run_plan(run, run.expression, "model" if run.given_plan is None else "given")
     else:
-        run.route = await routes.choose_route(run) if strategy == "auto" else strategy
+        is_auto = strategy == "auto"
+        run.route = await routes.choose_route(run, run.limits.plan_threshold) if is_auto else strategy
         await ROUTES[run.route](run)
 
 

@@ -115,17 +115,17 @@ def _ask_the_same(plan: Expression, other: Expression) -> bool:
     return ours == theirs
 
 
-async def choose_route(run: Run) -> str:
-    """The model's route. A complex question is asked as one step unless it is likely enough that it needs several: a
-    plan harms a single question."""
+async def choose_route(run: Run, plan_threshold: float = 0.0) -> str:
+    """Asks the model for the route. A complex question becomes a single one where P(it needs several steps) is below
+    the threshold, since a plan harms a single question."""
     node = run.open("route")
     with run.recorder.record(node):
         [label] = await run.models.complete(node, "route", [QuestionInput(run.question)])
         route = TASKS["route"].parse(label)
         [shares] = node.detail["probabilities"]
         several = shares.get("compound", 0.0) + shares.get("complex", 1.0)
-        if route == "complex" and several < run.limits.plan_threshold:
-            limit = f"the limit plan_threshold is {run.limits.plan_threshold:g}"
+        if route == "complex" and several < plan_threshold:
+            limit = f"the limit plan_threshold is {plan_threshold:g}"
             node.detail["unsure"] = f"not planned: the question needs several steps with P = {several:.2f}; {limit}"
             route = "single"
         node.answers = [route]
