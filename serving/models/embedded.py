@@ -48,8 +48,8 @@ class EmbeddedGenerator:
         return await asyncio.to_thread(self._read_with_sentences, requests)
 
     def _read_with_sentences(self, requests: Sequence[GenerateRequest]) -> list[Reading]:
-        """Reads each passage as a whole, and alone the sentence of it that the question is most likely about, which
-        answers where the whole does not (P < `SURE`). No list is given up for one item."""
+        """Reads the whole passages, and then the sentence of each that the question is most likely about. A sentence
+        answers only where the wholes do not (P < `SURE`), and never in place of a list, of which it holds one item."""
         sentences = [_cut_to_sentences(request) for request in requests]
         passages = [*(request.passages for request in requests), *sentences]
         asked = [

@@ -1,9 +1,9 @@
-"""The sentence of a passage that a question is most likely about.
+"""Chooses the sentence of a passage that a question is most likely about.
 
-A small model judges what a passage is about as a whole: that one line of a list answers, it does not see. So that line
-is judged as well, and the passage is as relevant as the more relevant of both. Ranking a document by its best part is
-MaxP (Dai and Callan 2019, arXiv 1905.09217). Of MuSiQue's and SQuAD's gold passages, where 4.9 and 14.3 % were judged
-irrelevant, 2.0 and 3.6 % were (n = 107 and 56 questions; the words of titles still counted).
+A small model judges a passage as a whole, and does not see that one line of a list answers. The executor therefore
+judges that line as well, and takes the higher probability. Ranking a document by its best part is MaxP (Dai and Callan
+2019, arXiv 1905.09217). The model judged 4.9 % of MuSiQue's gold passages irrelevant as wholes and 2.0 % with
+sentences, of SQuAD's 14.3 and 3.6 % (n = 107 and 56 questions; words of titles still counted).
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from serving.retrieval import extract_query_terms, extract_terms
 
 
 def choose_sentences(question: str, passages: Sequence[Passage]) -> list[str]:
-    """Of each passage the first sentence with most of the question's words; a word counts the less, the more passages
-    have it, and not at all where the title, which is read with the sentence, has it. Nothing of a passage that is one
-    sentence, or has none of the words."""
+    """Returns for each passage the first sentence that holds most of the question's words, or "" if the passage is one
+    sentence or holds none of them.
+
+    A word counts less the more passages hold it. A word of the title does not count, since the title is read together
+    with the sentence.
+    """
     split = [_split_sentences(passage.text) for passage in passages]
     terms = [[set(extract_terms(sentence)) for sentence in sentences] for sentences in split]
     held = Counter(term for own in terms for term in set().union(*own))
@@ -29,9 +32,11 @@ def choose_sentences(question: str, passages: Sequence[Passage]) -> list[str]:
     chosen = []
     for passage, sentences, own in zip(passages, split, terms, strict=True):
         wanted = asked.keys() - extract_terms(passage.title)
-        said = [math.fsum(asked[term] for term in words & wanted) for words in own]  # whatever the order of a set
-        best = max(said, default=0.0)
-        chosen.append(sentences[said.index(best)] if best and len(sentences) > 1 else "")
+        scores = [
+            math.fsum(asked[term] for term in words & wanted) for words in own
+        ]  # sets have no order, fsum needs none
+        best = max(scores, default=0.0)
+        chosen.append(sentences[scores.index(best)] if best and len(sentences) > 1 else "")
     return chosen
 
 
