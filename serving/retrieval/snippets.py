@@ -32,9 +32,7 @@ def choose_sentences(question: str, passages: Sequence[Passage]) -> list[str]:
     chosen = []
     for passage, sentences, own in zip(passages, split, terms, strict=True):
         wanted = asked.keys() - extract_terms(passage.title)
-        scores = [
-            math.fsum(asked[term] for term in words & wanted) for words in own
-        ]  # sets have no order, fsum needs none
+        scores = [math.fsum(asked[term] for term in words & wanted) for words in own]  # exact in any order of a set
         best = max(scores, default=0.0)
         chosen.append(sentences[scores.index(best)] if best and len(sentences) > 1 else "")
     return chosen
