@@ -37,7 +37,7 @@ from revelator.errors import ExpressionError
 from revelator.plans import art, check, logic, parse
 from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
 from revelator.plans.json_decoding import make_art_grammar
-from revelator.registry import home_folder
+from revelator.registry import find_home
 from revelator.tasks import TASKS, QuestionInput, RelevanceInput
 from serving.models.decoding import Constraint
 from serving.models.engine import Engine
@@ -244,7 +244,7 @@ def main() -> None:
     options.add_argument("--only", choices=["plans", "others", "mask", "labels"])
     options.add_argument("--runtime", default="auto", choices=["auto", "transformers"])
     options.add_argument("--url", help="gRPC address of a running server: labels are timed through it, too")
-    options.add_argument("--home", type=Path, default=home_folder(), help="that server's home folder, for its secret")
+    options.add_argument("--home", type=Path, default=find_home(), help="that server's home folder, for its secret")
     chosen = options.parse_args()
     engine = Engine(chosen.base, runtime=chosen.runtime)
     Constraint.__call__ = ConstraintTimer()  # type: ignore[assignment, method-assign]

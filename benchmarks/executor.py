@@ -36,7 +36,7 @@ from fixed import LIMITS, FixedServices, list_plans, run_sequentially
 from fixed.concurrency import LEVELS, measure_cancellation, measure_concurrency
 
 from revelator.limits import count_stages
-from revelator.plans import Expression, bind, check, leaves, parse
+from revelator.plans import Expression, bind, check, list_leaves, parse
 from revelator.trace import Node
 from serving.executor.executor import Executor
 from serving.executor.recording import Recorder
@@ -124,7 +124,7 @@ async def compare(name: str, plan: str, latency_ms: float, passages: int, repeat
         [lambda: run_bare(sources, 0.0), lambda: run_plan(expression, 0.0), language, lambda: question(instant)],
         repeats,
     )
-    stages, count = count_stages(expression), len(leaves(expression))
+    stages, count = count_stages(expression), len(list_leaves(expression))
     ratios = "".join(times.format_over_path() for times in walls[1:])
     ratios += "".join(times.format_against(stages * latency_ms) for times in walls)
     costs = "".join(f"{min(times.processor) * 1000 / count:12.1f}" for times in busy)

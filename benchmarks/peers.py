@@ -76,7 +76,7 @@ def make_langgraph(plan: str, seconds: dict[str, float], *, compiled: bool) -> A
 
     from langgraph.graph import END, START, StateGraph
 
-    from revelator.plans import bind, leaves, parse, substitute
+    from revelator.plans import bind, list_leaves, parse, substitute
 
     State = TypedDict("State", {"answers": Annotated[dict, operator.or_]})  # noqa: UP013 (names of this function)
 
@@ -84,7 +84,7 @@ def make_langgraph(plan: str, seconds: dict[str, float], *, compiled: bool) -> A
         expression = parse(plan)
         graph = StateGraph(State)
         sources = bind(expression).sources
-        texts = [leaf.text for leaf in leaves(expression)]
+        texts = [leaf.text for leaf in list_leaves(expression)]
         needed = {producer for source in sources for producer in source.values()}
         for number, (text, source) in enumerate(zip(texts, sources, strict=True)):
 
@@ -119,9 +119,9 @@ def make_llama_index(plan: str, seconds: dict[str, float]) -> Ask | None:
     from llama_index.core.response_synthesizers import ResponseMode
     from llama_index.core.tools import QueryEngineTool, ToolMetadata
 
-    from revelator.plans import leaves, parse
+    from revelator.plans import list_leaves, parse
 
-    texts = [leaf.text for leaf in leaves(parse(plan))]
+    texts = [leaf.text for leaf in list_leaves(parse(plan))]
     if any("{" in text for text in texts):
         return None
 
@@ -159,10 +159,10 @@ def make_llama_index(plan: str, seconds: dict[str, float]) -> Ask | None:
 
 
 def make_sequence(plan: str, seconds: dict[str, float]) -> Ask:
-    from revelator.plans import leaves, parse
+    from revelator.plans import list_leaves, parse
 
     async def ask() -> None:
-        for leaf in leaves(parse(plan)):
+        for leaf in list_leaves(parse(plan)):
             await asyncio.sleep(seconds[leaf.text])
 
     return ask
@@ -195,10 +195,10 @@ async def measure_rate(way: Ask, rounds: int) -> float:
 async def compare(name: str, plan: str, slow: str, latency: float, repeats: int) -> None:
     from fixed import compute_critical_path
 
-    from revelator.plans import leaves, parse
+    from revelator.plans import list_leaves, parse
 
     expression = parse(plan)
-    seconds = {leaf.text: latency * (5 if leaf.text == slow else 1) for leaf in leaves(expression)}
+    seconds = {leaf.text: latency * (5 if leaf.text == slow else 1) for leaf in list_leaves(expression)}
     ways = [
         make_executor(plan, seconds),
         make_langgraph(plan, seconds, compiled=False),

@@ -73,9 +73,9 @@ def make_our_trainer(config: Any, folder: Path) -> Any:
     from rich.console import Console
 
     from training import sft
-    from training.tracking import Report
+    from training.tracking import ProgressCallback
 
-    trainer = sft.make_trainer(config, sft.read_inputs(config), Report(Console(), active=False))
+    trainer = sft.make_trainer(config, sft.read_inputs(config), ProgressCallback(Console(), active=False))
     trainer.args.eval_strategy = trainer.args.save_strategy = "no"
     return trainer
 

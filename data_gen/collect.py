@@ -35,10 +35,10 @@ from data_gen.questions import (
 from data_gen.redact import RULES, RedactRules, redact
 from revelator.config import read_config
 from revelator.errors import ArtifactError, DataError, ExpressionError
-from revelator.files import sha256_file, staged_folder, write_json
+from revelator.files import sha256_file, stage_folder, write_json
 from revelator.options import AS_JSON, FOLDER, HOME, URI
-from revelator.plans import Atomic, check, leaves, parse, render
-from revelator.registry import EXPERIMENT, client, connect, store_errors
+from revelator.plans import Atomic, check, list_leaves, parse, render
+from revelator.registry import EXPERIMENT, connect, open_client, store_errors
 from revelator.spans import PLAN, READER, ROUTE, VERSION
 from revelator.terminal import mask_controls
 
@@ -86,7 +86,7 @@ def collect(
     if not found:
         reasons = ", ".join(f"{reason}: {n:,}" for reason, n in left.items()) or "there is no trace"
         raise DataError(f"nothing to collect; {reasons}", where=experiment, hint="judge traces on MLflow's page Traces")
-    with staged_folder(out) as folder:
+    with stage_folder(out) as folder:
         with write_questions(folder / QUESTIONS) as write:
             for question in found.values():
                 write(question)
@@ -109,13 +109,13 @@ def collect(
 def _read_traces(experiment: str, since: datetime | None) -> Iterator[Any]:
     """The traces of an experiment, the earliest first."""
     with store_errors():
-        known = client().get_experiment_by_name(experiment)
+        known = open_client().get_experiment_by_name(experiment)
         if known is None:
             raise ArtifactError("there is no such experiment", where=experiment, hint="name it: --experiment NAME")
         after = f"timestamp_ms >= {int(since.timestamp() * 1000)}" if since else None
         token = None
         while True:
-            page = client().search_traces(
+            page = open_client().search_traces(
                 [known.experiment_id], after, PAGE, order_by=["timestamp_ms ASC"], page_token=token
             )
             yield from page
@@ -212,7 +212,7 @@ def _annotate(trace: Any, served: Any, plan: str, steps: Sequence[AnnotatedStep]
             question=served.inputs,
             route=route,
             expression=render(expression) if expression is not None else served.inputs if route == "single" else "",
-            parts=tuple(leaf.text for leaf in leaves(expression)) if expression and route == "compound" else (),
+            parts=tuple(leaf.text for leaf in list_leaves(expression)) if expression and route == "compound" else (),
             steps=tuple(steps),
             answers=() if teacher.startswith(PERSON) else tuple(served.outputs or ()),
             teacher=teacher,

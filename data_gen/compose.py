@@ -39,8 +39,8 @@ from data_gen.sources.formats import read_questions
 from revelator import plans
 from revelator.config import FilePath, Share, Strict
 from revelator.errors import DataError
-from revelator.files import sha256_file, staged_folder, write_json
-from revelator.plans import doubts, parse
+from revelator.files import sha256_file, stage_folder, write_json
+from revelator.plans import find_doubts, parse
 
 KIND = "set of composed questions"
 PATIENCE = 100  # draws for each question wanted
@@ -98,7 +98,7 @@ def compose(
         ) from None
     graphs: Counter[str] = Counter()
     question_filter = QuestionFilter(config.held_out)
-    with staged_folder(out) as folder:
+    with stage_folder(out) as folder:
         with write_questions(folder / QUESTIONS) as write:
             for draw in range(config.size * PATIENCE):
                 if graphs.total() == config.size:
@@ -203,7 +203,7 @@ class Composer:
             planned = write_gold_plan(question, [replace(step, text=f"{step.text}?") for step in steps], identity)
         except DroppedError:
             return None
-        if doubts(parse(planned.expression)):
+        if find_doubts(parse(planned.expression)):
             return None
         return AnnotatedQuestion(
             id=identity,
@@ -303,7 +303,7 @@ class Joiner:
         parts = self._random.sample(group, min(size, len(group)))
         expression = plans.Sequence(tuple(plans.Atomic(f"{part}?") for part in parts))
         question = self._join(parts)
-        if len(question.split()) > LONGEST or doubts(expression):
+        if len(question.split()) > LONGEST or find_doubts(expression):
             return None
         return AnnotatedQuestion(
             id=identity,

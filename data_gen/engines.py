@@ -28,7 +28,7 @@ import data_gen
 import revelator
 from data_gen.prepare import PreparedChunk, Preparer, read_chunks
 from revelator.errors import ConfigError, DataError
-from revelator.files import code_digest, work_folder, write_bytes
+from revelator.files import digest_code, lock_work_folder, write_bytes
 
 Engine = Callable[[Preparer, int], Iterator[PreparedChunk]]
 
@@ -99,8 +99,8 @@ def keep_chunks(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator
     `about` has the build's config and the digests of its inputs. Raises ConfigError while another process builds at
     `target`.
     """
-    plan = {**about, "code": code_digest(data_gen, revelator)}
-    with work_folder(target, plan, "*.json.gz", "building this set") as folder:
+    plan = {**about, "code": digest_code(data_gen, revelator)}
+    with lock_work_folder(target, plan, "*.json.gz", "building this set") as folder:
 
         def resume(prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
             while chunk := _read_chunk(folder, first):

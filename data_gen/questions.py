@@ -136,7 +136,7 @@ class AnnotatedQuestion:
         yield from (step.question for step in self.steps)
         if self.expression:
             try:
-                yield from (leaf.text for leaf in plans.leaves(plans.parse(self.expression)))
+                yield from (leaf.text for leaf in plans.list_leaves(plans.parse(self.expression)))
             except ExpressionError:
                 return
 

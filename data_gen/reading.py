@@ -33,7 +33,7 @@ from data_gen.leakage import find_leak, load_held_out
 from data_gen.sources.files import read_objects
 from revelator.config import FilePath, Strict
 from revelator.errors import DataError
-from revelator.files import replace_file, sha256_file, sha256_text, staged_folder, write_json
+from revelator.files import replace_file, sha256_file, sha256_text, stage_folder, write_json
 from revelator.reading import Answer, ReadingRow
 
 DEPTH = 8  # passages looked at for an answer of a question that comes without one
@@ -99,15 +99,15 @@ def _read_annotated(row: Mapping[str, Any]) -> Iterator[ReadingRow]:
         found = [find_answers(passages[title], [answer])[:1] for answer in step["answers"]] if title in passages else []
         if found and all(found):
             answers = tuple(sorted({one for each in found for one in each}, key=lambda a: (a.start, a.text)))
-            yield ReadingRow(identity, step["question"], passages[title], title, answers, all_of=len(answers) > 1)
+            yield ReadingRow(identity, step["question"], passages[title], title, answers, is_list=len(answers) > 1)
             others = [each for each in passages.items() if each[0] != title]
             yield from _without_answer(identity, step["question"], step["answers"], others)
 
 
 def _read_row(row: Mapping[str, Any], articles: Mapping[str, Iterable[str]]) -> Iterator[ReadingRow]:
     answers = tuple(Answer(answer["text"], answer["start"]) for answer in row["answers"])
-    all_of, verdict = bool(row.get("all_of")), row.get("verdict", "")
-    yield ReadingRow(row["id"], row["question"], row["passage"], row["title"], answers, all_of, verdict)
+    is_list, verdict = bool(row.get("all_of")), row.get("verdict", "")
+    yield ReadingRow(row["id"], row["question"], row["passage"], row["title"], answers, is_list, verdict)
     if answers:
         others = [(row["title"], text) for text in articles.get(row["title"], ()) if text != row["passage"]]
         yield from _without_answer(row["id"], row["question"], [answer.text for answer in answers], others)
@@ -125,7 +125,7 @@ def _read_qed(row: Mapping[str, Any]) -> ReadingRow:
         passage=text,
         title=row["title_text"],
         answers=tuple(sorted((answer for answer in answers if answer.text), key=lambda a: (a.start, a.text))),
-        all_of=len(sets[-1]) > 1,
+        is_list=len(sets[-1]) > 1,
     )
 
 
@@ -199,7 +199,7 @@ def _read_distant(rows: Sequence[Mapping[str, Any]], corpus: Bm25, lists: bool) 
         title, text, places = max(found, key=lambda each: len(each[2]) if lists else bool(each[2]))
         if places:
             identity = f"distant-{sha256_text(question)[:12]}"
-            yield ReadingRow(identity, question, text, title, places, all_of=lists and len(places) > 1)
+            yield ReadingRow(identity, question, text, title, places, is_list=lists and len(places) > 1)
 
 
 def _find_list(text: str, answers: Sequence[str]) -> tuple[Answer, ...]:
@@ -255,7 +255,7 @@ def build_reading(config: ReadingConfig, out: Path) -> dict[str, Any]:
     held = load_held_out(Path(config.held_out)) if config.held_out else {}
     search = Bm25([row for _, row in read_objects(config.corpus)]) if config.corpus else None
     counts: dict[str, dict[str, int]] = {}
-    with staged_folder(out) as stage:
+    with stage_folder(out) as stage:
         for file in (*config.reading, *config.lists):
             name, dropped = Path(file).name.partition(".")[0], Counter[str]()
             found = convert([row for _, row in read_objects(file)], search, dropped, lists=file in config.lists)
@@ -285,5 +285,7 @@ def _write_rows(
         raise DataError("no row for reading comes of this file", where=place, hint=hint)
     with replace_file(path) as target, gzip.GzipFile("", "wb", 9, target, 0) as packed:
         packed.write("".join(f"{row.to_json()}\n" for row in kept).encode())
-    kinds = Counter("yes or no" if r.verdict else "list" if r.all_of else "span" if r.answers else "none" for r in kept)
+    kinds = Counter(
+        "yes or no" if r.verdict else "list" if r.is_list else "span" if r.answers else "none" for r in kept
+    )
     return {**dict(sorted(kinds.items())), **dropped}

@@ -87,7 +87,7 @@ def _make_record(
         group=group,
         question=question.question,
         prompt=task.render(example.input),
-        completion=task.completion(example.gold),
+        completion=task.write_completion(example.gold),
         prompt_hash=task.prompt_hash,
         label=example.gold if task.labels else "",
         shape=letters,
@@ -199,7 +199,7 @@ def _alternate(pairs: dict[str, list[Example]], seed: str) -> Iterator[Example]:
 
 def _find_leaf(question: AnnotatedQuestion, step: AnnotatedStep) -> str:
     """The leaf of the plan that a step fills in; the step's question where the plan has none."""
-    leaves = plans.leaves(plans.parse(question.expression)) if question.expression else []
+    leaves = plans.list_leaves(plans.parse(question.expression)) if question.expression else []
     for leaf in leaves:
         pattern = ".+".join(map(re.escape, PLACEHOLDER.split(leaf.text)))
         if re.fullmatch(pattern, step.question):

@@ -46,7 +46,7 @@ MANY = 6  # runs: more are rows of a table
 @click.option("--adapter", help=ADAPTER_HELP)
 @planner_options("An OpenAI-compatible endpoint that plans: in CONFIG's planner's place, or beside base and champion.")
 @click.option("--seed", type=int, help="Of what is sampled.")
-@click.option("--home", type=FOLDER, default=registry.home_folder, help=HOME_HELP)
+@click.option("--home", type=FOLDER, default=registry.find_home, help=HOME_HELP)
 @click.option(
     "--check", is_flag=True, help="Check everything that is needed, build a missing closed index; ask nothing."
 )
@@ -190,7 +190,7 @@ def has_champion(home: Path) -> bool:
     if "MLFLOW_TRACKING_URI" not in os.environ and not (home / "mlflow.db").exists():
         return False
     registry.connect(home=home)
-    return bool(registry.search_versions(registry.NAME)) and registry.champion() is not None
+    return bool(registry.search_versions(registry.NAME)) and registry.find_champion() is not None
 
 
 def report_comparison(runs: list[LoadedRun], folder: Path, as_json: bool) -> None:

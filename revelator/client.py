@@ -82,7 +82,7 @@ class AsyncClient:
         self._probing: asyncio.Task[None] | None = None
         spans.start("revelator-client")
         if spans.are_on():
-            self._client.register_plugin(spans.Traced())
+            self._client.register_plugin(spans.TraceHeaders())
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -101,7 +101,7 @@ class AsyncClient:
         attempts = Attempts(self.retries, request["client_timeout"])
         while True:
             try:
-                with spans.span("ask", "client"):
+                with spans.open_span("ask", "client"):
                     answer = await self.ask_once(request)
                     spans.describe_root(answer.trace)
                     return answer

@@ -3,7 +3,7 @@
 replace_file, write_bytes, write_json   a reader sees the old file or the new one, never a part
 append_lines, read_lines                lines that survive a kill; a torn last line is dropped
 hold_lock, try_lock                     one process at a time
-staged_folder, work_folder              a folder that is replaced whole; a build that continues after a kill
+stage_folder, lock_work_folder          a folder that is replaced whole; a build that continues after a kill
 sha256_file, sha256_folder, …           digests
 """
 
@@ -143,7 +143,7 @@ def resolve_target(target: Path) -> Path:
 
 
 @contextmanager
-def staged_folder(target: Path) -> Iterator[Path]:
+def stage_folder(target: Path) -> Iterator[Path]:
     """Creates a folder beside `target`. When the block ends, the folder is renamed to `target`; on an error it is
     removed.
 
@@ -209,7 +209,7 @@ def _is_running(process: int) -> bool:
 
 
 @contextmanager
-def work_folder(target: Path, plan: dict[str, Any], pattern: str, doing: str) -> Iterator[Path]:
+def lock_work_folder(target: Path, plan: dict[str, Any], pattern: str, doing: str) -> Iterator[Path]:
     """The folder `.NAME.building` beside `target` for the parts of its build, which are files like `pattern`.
 
     It holds the parts that an earlier build of the same `plan` left, and no others. It is removed when the block ends;
@@ -266,7 +266,7 @@ def sha256_folder(folder: Path, *, leave_out: frozenset[str] = frozenset()) -> d
 
 
 @cache
-def code_digest(*packages: ModuleType) -> str:
+def digest_code(*packages: ModuleType) -> str:
     """The sha256 over the files of packages. If it differs, the code differs, and so may its results."""
     folders = [Path(folder) for package in packages for folder in package.__path__]
     files = sorted(path for folder in folders for pattern in CODE for path in folder.rglob(pattern))

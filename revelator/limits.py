@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from revelator.errors import InvalidRequest, PlanError
-from revelator.plans import Atomic, Dependent, Expression, leaves
+from revelator.plans import Atomic, Dependent, Expression, list_leaves
 
 Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)  # "auto" asks the revelator for the route
@@ -48,9 +48,9 @@ class Limits:
         """Returns the defaults, lowered as `wanted` says; the deadline alone may be raised, for models that take their
         time. Raises InvalidRequest."""
         most = replace(cls(), deadline_ms=LONGEST_MS) if "deadline_ms" in wanted else cls()
-        return most.lowered(wanted)
+        return most.lower(wanted)
 
-    def lowered(self, wanted: Mapping[str, Any]) -> Limits:
+    def lower(self, wanted: Mapping[str, Any]) -> Limits:
         """Returns these limits, lowered as `wanted` says. Raises InvalidRequest."""
         names = {f.name for f in fields(self)}
         for name, value in wanted.items():
@@ -88,7 +88,7 @@ class Limits:
 
     def check_plan(self, expression: Expression) -> None:
         """Raises PlanError that names the limit."""
-        asked = leaves(expression)
+        asked = list_leaves(expression)
         if len(asked) > self.leaves:
             raise PlanError(f"the plan has {len(asked)} leaves; the limit leaves is {self.leaves}")
         if (longest := max(len(leaf.text) for leaf in asked)) > self.leaf_characters:

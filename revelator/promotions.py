@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from revelator.errors import ArtifactError, Conflict
-from revelator.registry import CHAMPION, champion, client, resolve, store_errors
+from revelator.registry import CHAMPION, find_champion, open_client, resolve, store_errors
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -70,7 +70,7 @@ def read_standing(name: str) -> Standing:
         if moves and not moves[-1].settled:
             _settle(name)
             moves = _read_moves(name)
-    now = champion(name)
+    now = find_champion(name)
     return Standing(moves, None if now is None else now.version)
 
 
@@ -115,7 +115,7 @@ def _append(name: str, version: int, tags: dict[str, str]) -> int:
     """Appends an entry and returns its number; the first entry creates the log."""
     from mlflow.exceptions import MlflowException
 
-    store = client()
+    store = open_client()
     if not _read_entries(name):
         try:
             store.create_registered_model(
@@ -128,7 +128,8 @@ def _append(name: str, version: int, tags: dict[str, str]) -> int:
 
 
 def _read_entries(name: str) -> list[ModelVersion]:
-    return sorted(client().search_model_versions(f"name='{_name_log(name)}'"), key=lambda entry: int(entry.version))
+    entries = open_client().search_model_versions(f"name='{_name_log(name)}'")
+    return sorted(entries, key=lambda entry: int(entry.version))
 
 
 def _read_moves(name: str) -> tuple[Move, ...]:
@@ -145,7 +146,7 @@ def _read_moves(name: str) -> tuple[Move, ...]:
 
 def _settle(name: str) -> None:
     """Moves the alias to the version of the last move, again if another move was added meanwhile."""
-    store, last = client(), _read_moves(name)[-1]
+    store, last = open_client(), _read_moves(name)[-1]
     while True:
         store.set_model_version_tag(name, str(last.version), f"{CHAMPION}_replaced", str(last.replaced or "none"))
         store.set_registered_model_alias(name, CHAMPION, str(last.version))

@@ -27,11 +27,11 @@ KINDS = ("span", "list", "yes", "no", "none")
 SPAN, LIST, YES, NO, NONE = range(len(KINDS))
 START, END, OUTSIDE, BEGIN, INSIDE = range(5)  # columns of a token's scores
 CLS, SEP, PAD = 101, 102, 0
-QUESTION_TOKENS = 64
-TITLE_TOKENS = 24
-ANSWER_TOKENS = 64
-WINDOWS = 32  # of one question that pass through the network at most
-BATCH_TOKENS = 8192  # of the windows that pass through the network at once, padding included
+MOST_QUESTION_TOKENS = 64
+MOST_TITLE_TOKENS = 24
+MOST_ANSWER_TOKENS = 64
+MOST_WINDOWS = 32  # of one question that pass through the network at most
+MOST_BATCH_TOKENS = 8192  # of the windows that pass through the network at once, padding included
 
 Forward = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Ids, mask and types, (windows, tokens) int64 each → scores (windows, tokens, 5) and kinds (windows, 5)."""
@@ -51,7 +51,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadingRow:
-    """A question and a passage. `answers` are other ways to say one answer, or with `all_of` the items of a list;
+    """A question and a passage. `answers` are other ways to say one answer, or with `is_list` the items of a list;
     there are none where the passage does not say. `verdict` is `yes` or `no` where that is the answer."""
 
     id: str
@@ -59,7 +59,7 @@ class ReadingRow:
     passage: str
     title: str = ""
     answers: tuple[Answer, ...] = ()
-    all_of: bool = False
+    is_list: bool = False
     verdict: str = ""
 
     @property
@@ -69,7 +69,7 @@ class ReadingRow:
     def to_json(self) -> str:
         value: dict[str, Any] = {"id": self.id, "title": self.title, "question": self.question, "passage": self.passage}
         value["answers"] = [{"text": answer.text, "start": answer.start} for answer in self.answers]
-        extra = {"all_of": self.all_of, "verdict": self.verdict}
+        extra = {"all_of": self.is_list, "verdict": self.verdict}
         return json.dumps(value | {name: given for name, given in extra.items() if given}, ensure_ascii=False)
 
 
@@ -98,7 +98,7 @@ def _parse_row(line: str, where: str) -> ReadingRow:
             passage=value["passage"],
             title=value.get("title", ""),
             answers=answers,
-            all_of=value.get("all_of", False),
+            is_list=value.get("all_of", False),
             verdict=value.get("verdict", ""),
         )
         wrong = [
@@ -136,7 +136,7 @@ class ReadingTokenizer:
     `size` long, and each begins `stride` of the passage's tokens after the one before it."""
 
     def __init__(self, path: Path, size: int, stride: int) -> None:
-        if not 0 < stride <= size - QUESTION_TOKENS - TITLE_TOKENS - 4:
+        if not 0 < stride <= size - MOST_QUESTION_TOKENS - MOST_TITLE_TOKENS - 4:
             raise ArtifactError(f"windows of {size} tokens every {stride} would leave tokens out", where=str(path))
         self._tokenizer = Tokenizer.from_file(str(path))
         self._tokenizer.no_truncation()
@@ -155,7 +155,7 @@ class ReadingTokenizer:
 
     def cut(self, question: str, title: str, passage: str) -> list[Window]:
         """The windows of a passage; every token stands in one. An empty passage is one window without tokens."""
-        asked, named = self.encode(question)[0][:QUESTION_TOKENS], self.encode(title)[0][:TITLE_TOKENS]
+        asked, named = self.encode(question)[0][:MOST_QUESTION_TOKENS], self.encode(title)[0][:MOST_TITLE_TOKENS]
         ids, offsets = self.encode(passage)
         head = np.concatenate([[CLS], asked, [SEP], named, [SEP] if len(named) else []]).astype(np.int64)
         room = self.size - len(head) - 1
@@ -172,9 +172,9 @@ class ReadingTokenizer:
         return windows
 
 
-def choose_windows(windows: Sequence[Window], most: int = WINDOWS) -> list[int]:
-    """Indices, in order, of at most `most` windows of one question: those whose title and passage hold most of its
-    tokens, where a token counts the more the fewer windows hold it. Of equals the first are taken."""
+def choose_windows(windows: Sequence[Window], most: int = MOST_WINDOWS) -> list[int]:
+    """Indices, in order, of at most `most` windows of one question: those whose title and passage share most tokens
+    with the question; rarer tokens count more, ties go to the earlier window."""
     if len(windows) <= most:
         return list(range(len(windows)))
     asked = np.unique(windows[0].ids[windows[0].types == 0][1:-1])
@@ -193,7 +193,7 @@ def pad_windows(windows: Sequence[Window]) -> tuple[np.ndarray, np.ndarray, np.n
     return ids, mask, types
 
 
-def batch_by_length(lengths: Sequence[int], tokens: int = BATCH_TOKENS) -> Iterator[list[int]]:
+def batch_by_length(lengths: Sequence[int], tokens: int = MOST_BATCH_TOKENS) -> Iterator[list[int]]:
     """Indices in batches of similar length, each of at most `tokens` with its padding (or one longer window)."""
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
@@ -217,13 +217,13 @@ class Calibration:
     span: float = 0.5
     bias: float = 0.0
 
-    def probability(self, kind_margin: float, span_margin: float) -> float:
+    def estimate(self, kind_margin: float, span_margin: float) -> float:
         x = self.kind * kind_margin + self.span * span_margin + self.bias
         return 1 / (1 + math.exp(-max(-50.0, min(50.0, x))))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSpan:
     """A span of passage number `passage`, in characters."""
 
     text: str
@@ -233,14 +233,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Reading:
     """What a reader makes of a question and its passages: the best answer, and the probability that they give one.
 
     `spans` hold the answer, or for `yes` and `no` what speaks for it; they are empty where no passage has a token.
     """
 
     kind: str
-    spans: tuple[Found, ...]
+    spans: tuple[FoundSpan, ...]
     probability: float
     kind_margin: float = -50.0
     span_margin: float = -50.0
@@ -252,7 +252,7 @@ class Outcome:
         return tuple(dict.fromkeys(span.text for span in self.spans))
 
 
-NOTHING = Outcome("none", (), 0.0)
+NO_ANSWER = Reading("none", (), 0.0)
 
 
 class Reader:
@@ -263,12 +263,12 @@ class Reader:
         self.forward = forward
         self.calibration = calibration
 
-    def read(self, question: str, passages: Sequence[tuple[str, str]]) -> Outcome:
-        """The best answer of the passages, which are pairs of title and text. Of long ones only the `WINDOWS` that
-        `choose_windows` chooses are read."""
+    def read(self, question: str, passages: Sequence[tuple[str, str]]) -> Reading:
+        """The best answer of the passages, which are pairs of title and text. Reads at most `MOST_WINDOWS` windows of a
+        question, over all its passages; `choose_windows` chooses them."""
         return self.read_all([(question, passages)])[0]
 
-    def read_all(self, requests: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> list[Outcome]:
+    def read_all(self, requests: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> list[Reading]:
         """`read` of many questions, batched over all of them."""
         places, windows = [], []
         for number, (question, passages) in enumerate(requests):
@@ -281,28 +281,29 @@ class Reader:
                 index, window = own[chosen]
                 places.append((number, index))
                 windows.append(window)
-        outcomes: list[list[Outcome]] = [[] for _ in requests]
+        outcomes: list[list[Reading]] = [[] for _ in requests]
         for batch in batch_by_length([len(window.ids) for window in windows]):
             scores, kinds = self.forward(*pad_windows([windows[i] for i in batch]))
             for row, i in enumerate(batch):
                 number, index = places[i]
                 text = requests[number][1][index][1]
-                found = decode(windows[i], scores[row], kinds[row], text, index, self.calibration)
+                found = decode_window(windows[i], scores[row], kinds[row], text, index, self.calibration)
                 outcomes[number].append(found)
-        return [_choose(found) for found in outcomes]
+        return [_choose_best(found) for found in outcomes]
 
 
-def decode(
+def decode_window(
     window: Window, scores: np.ndarray, kinds: np.ndarray, text: str, passage: int, calibration: Calibration
-) -> Outcome:
-    """What one window says, in whole words of one sentence.
+) -> Reading:
+    """The answer of one window, in whole words. A single span lies within one sentence; list items may be anywhere in
+    the window.
 
     Raises ArtifactError for scores that are no numbers: the weights are damaged."""
     count = len(window.offsets)
     if not (np.isfinite(kinds).all() and np.isfinite(scores[: window.first + count]).all()):
         raise ArtifactError("the reader's scores are no numbers", hint="train it again: its weights are damaged")
     if not count:
-        return NOTHING
+        return NO_ANSWER
     inner = scores[window.first : window.first + count].astype(np.float64)
     ends_inside = np.append(window.continues[1:], False)
     starts, ends = (
@@ -322,14 +323,14 @@ def decode(
         tags = np.where(window.continues[:, None], inner[:, [OUTSIDE, INSIDE, INSIDE]], inner[:, OUTSIDE:])
         tags = np.add.reduceat(tags, words)  # what goes on with a word that begins an item is inside of it
         spans = [(int(words[a]), int(lasts[b])) for a, b in find_tagged_spans(tags)] or spans
-    found = _leave_out_parts(_to_found(window, text, passage, a, b) for a, b in spans)
-    return Outcome(kind, found, calibration.probability(kind_margin, span_margin), kind_margin, span_margin)
+    found = _leave_out_parts(_to_span(window, text, passage, a, b) for a, b in spans)
+    return Reading(kind, found, calibration.estimate(kind_margin, span_margin), kind_margin, span_margin)
 
 
 def _find_best_span(starts: np.ndarray, ends: np.ndarray, sentences: np.ndarray) -> tuple[int, int, float]:
     """First token, last token and score of the span with the highest sum that lies in one sentence."""
     best = (0, 0, -math.inf)
-    for more in range(min(ANSWER_TOKENS, len(starts))):
+    for more in range(min(MOST_ANSWER_TOKENS, len(starts))):
         whole = sentences[: len(starts) - more] == sentences[more:]
         sums = np.where(whole, starts[: len(starts) - more] + ends[more:], -np.inf)
         place = int(sums.argmax())
@@ -339,7 +340,8 @@ def _find_best_span(starts: np.ndarray, ends: np.ndarray, sentences: np.ndarray)
 
 
 def find_tagged_spans(tags: np.ndarray) -> list[tuple[int, int]]:
-    """First and last word of each run of tags that begins with B, by the scores (words, 3) of O, B and I."""
+    """First and last word of each item, by the scores (words, 3) of the tags O, B and I. An item starts at a B, or at
+    an I that follows no item; I continues it."""
     spans: list[tuple[int, int]] = []
     best = tags.argmax(1)
     for place, tag in enumerate(best):
@@ -351,7 +353,7 @@ def find_tagged_spans(tags: np.ndarray) -> list[tuple[int, int]]:
     return spans
 
 
-def _leave_out_parts(spans: Iterable[Found]) -> tuple[Found, ...]:
+def _leave_out_parts(spans: Iterable[FoundSpan]) -> tuple[FoundSpan, ...]:
     """The items of a list without those that are whole words of another one: "Rara" beside "Beko Rara"."""
     found = list(spans)
     padded = [f" {' '.join(span.text.split())} " for span in found]
@@ -359,20 +361,21 @@ def _leave_out_parts(spans: Iterable[Found]) -> tuple[Found, ...]:
     return tuple(span for span, own in zip(found, padded, strict=True) if own in kept)
 
 
-def _to_found(window: Window, text: str, passage: int, first: int, last: int) -> Found:
+def _to_span(window: Window, text: str, passage: int, first: int, last: int) -> FoundSpan:
     start, end = int(window.offsets[first, 0]), int(window.offsets[last, 1])
-    return Found(text[start:end], start, end, passage)
+    return FoundSpan(text[start:end], start, end, passage)
 
 
-def _choose(outcomes: list[Outcome]) -> Outcome:
-    """The likeliest window; a list takes the items of the other windows of its passage, too."""
-    best = max(outcomes, key=lambda outcome: outcome.probability, default=NOTHING)
+def _choose_best(outcomes: list[Reading]) -> Reading:
+    """The likeliest window. A list also takes the items of its passage's other list windows with a probability of at
+    least 0.5."""
+    best = max(outcomes, key=lambda outcome: outcome.probability, default=NO_ANSWER)
     if best.kind != "list":
         return best
     here = best.spans[0].passage
     lists = [o for o in outcomes if o.kind == "list" and o.spans[0].passage == here and o.probability >= 0.5]
     spans = sorted({span for outcome in [best, *lists] for span in outcome.spans}, key=lambda span: span.start)
-    return Outcome("list", _leave_out_parts(spans), best.probability, best.kind_margin, best.span_margin)
+    return Reading("list", _leave_out_parts(spans), best.probability, best.kind_margin, best.span_margin)
 
 
 # A trained reader's folder

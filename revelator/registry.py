@@ -29,7 +29,7 @@ from packaging.version import parse as parse_version
 
 from revelator.artifact import DEFAULT_BASE, EMBEDDED_BASE, MANIFEST, explain_full_disk, verify_files
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
-from revelator.files import sha256_file, staged_folder
+from revelator.files import sha256_file, stage_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -76,7 +76,7 @@ class Version:
         return found[0] if found else ""
 
 
-def home_folder() -> Path:
+def find_home() -> Path:
     """Returns the folder where commands write: the environment variable REVELATOR_HOME, default `runs`."""
     return Path(os.environ.get("REVELATOR_HOME", "runs"))
 
@@ -98,10 +98,10 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
     """
     for name, value in MLFLOW_SETTINGS.items():
         os.environ.setdefault(name, value)
-    home = (home or home_folder()).resolve()
+    home = (home or find_home()).resolve()
     uri = find_store(tracking_uri, home)
     if uri.startswith(("http://", "https://")):
-        reach(uri)
+        check_server(uri)
     elif must_exist and uri.startswith(_SQLITE):
         require_existing(Path(uri.removeprefix(_SQLITE)))
     with store_errors(uri), explain_full_disk(home):
@@ -125,7 +125,7 @@ def find_store(tracking_uri: str | None, home: Path) -> str:
     return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{home / 'mlflow.db'}"
 
 
-def reach(uri: str) -> None:
+def check_server(uri: str) -> None:
     """Checks that a server answers; even an error page is an answer."""
     try:
         urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=REACH_SECONDS).close()
@@ -167,7 +167,7 @@ def store_errors(uri: str | None = None) -> Iterator[None]:
         raise _unreachable(uri or mlflow.get_tracking_uri(), reason) from error
 
 
-def client() -> MlflowClient:
+def open_client() -> MlflowClient:
     import mlflow
 
     return mlflow.MlflowClient()
@@ -271,7 +271,7 @@ def resolve(name: str, alias_or_version: str | int) -> Version:
                 where="model registry",
                 hint="register one: `revelator train CONFIG.yaml`",
             )
-        aliases = client().get_registered_model(name).aliases
+        aliases = open_client().get_registered_model(name).aliases
     number = max(known) if asked == "latest" else int(asked if asked.isdigit() else aliases.get(asked, 0))
     if number not in known:
         raise ArtifactError(
@@ -287,7 +287,7 @@ def list_versions(name: str = NAME) -> list[tuple[Version, tuple[str, ...]]]:
     resolve(name, "latest")
     names: dict[int, list[str]] = {}
     with store_errors():
-        for alias, number in sorted(client().get_registered_model(name).aliases.items()):
+        for alias, number in sorted(open_client().get_registered_model(name).aliases.items()):
             names.setdefault(int(number), []).append(alias)
     return [(version, tuple(names.get(version.version, ()))) for version in search_versions(name)]
 
@@ -295,15 +295,15 @@ def list_versions(name: str = NAME) -> list[tuple[Version, tuple[str, ...]]]:
 def search_versions(name: str) -> list[Version]:
     """Lists the versions of `name`, newest first; an unknown name has none."""
     with store_errors():
-        entries = client().search_model_versions(f"name='{name}'")
+        entries = open_client().search_model_versions(f"name='{name}'")
     found = [Version(name, int(e.version), e.tags.get("run_id", ""), e.source or "", dict(e.tags)) for e in entries]
     return sorted(found, key=lambda version: -version.version)
 
 
-def champion(name: str = NAME) -> Version | None:
+def find_champion(name: str = NAME) -> Version | None:
     """Finds the champion, or None before the first promotion."""
     with store_errors():
-        number = client().get_registered_model(name).aliases.get(CHAMPION)
+        number = open_client().get_registered_model(name).aliases.get(CHAMPION)
     return None if number is None else resolve(name, number)
 
 
@@ -316,7 +316,7 @@ def download(version: Version, into: Path) -> Path:
     if (into / MANIFEST).is_file() and sha256_file(into / MANIFEST) == wanted:
         verify_files(into)
         return into
-    with store_errors(), explain_full_disk(into), staged_folder(into) as stage:
+    with store_errors(), explain_full_disk(into), stage_folder(into) as stage:
         import mlflow
 
         mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}", dst_path=str(stage))
@@ -347,4 +347,4 @@ def _keep_adapter(folder: Path) -> None:
 
 def tag_version(version: Version, key: str, value: str) -> None:
     with store_errors():
-        client().set_model_version_tag(version.name, str(version.version), key, value)
+        open_client().set_model_version_tag(version.name, str(version.version), key, value)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.files import sha256_file, sha256_text, staged_folder, write_json
+from revelator.files import sha256_file, sha256_text, stage_folder, write_json
 from revelator.tasks import FIRST_TASKS, TASKS, prompt_hash
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def write_set(
     The block may fill `about`, which goes into the manifest. `describe` writes the data card from the
     manifest. Raises DataError for a set without rows, with the counts of `about["dropped"]` as reasons.
     """
-    with staged_folder(target) as stage:
+    with stage_folder(target) as stage:
         with ExitStack() as stack:
             writer = SetWriter(stage, stack)
             yield writer

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
-    from revelator.reading import Outcome, ReadingRow
+    from revelator.reading import Reading, ReadingRow
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -153,7 +153,7 @@ class ReadingScores:
         return {name: None if math.isnan(value) else value for name, value in asdict(self).items()}
 
 
-def score_outcomes(rows: Sequence[ReadingRow], outcomes: Sequence[Outcome]) -> ReadingScores:
+def score_outcomes(rows: Sequence[ReadingRow], outcomes: Sequence[Reading]) -> ReadingScores:
     answerable = [(row, outcome) for row, outcome in zip(rows, outcomes, strict=True) if row.is_answerable]
     scores = [score_answer(", ".join(outcome.answers), _list_golds(row)) for row, outcome in answerable]
     probabilities = [outcome.probability for outcome in outcomes]
@@ -162,7 +162,7 @@ def score_outcomes(rows: Sequence[ReadingRow], outcomes: Sequence[Outcome]) -> R
         em=_average([score.em for score in scores]),
         f1=_average([score.f1 for score in scores]),
         no_answer_auc=roc_auc(probabilities, [row.is_answerable for row in rows]),
-        span_f1=_score_spans([(row, outcome) for row, outcome in answerable if row.all_of]),
+        span_f1=_score_spans([(row, outcome) for row, outcome in answerable if row.is_list]),
     )
 
 
@@ -170,10 +170,10 @@ def _list_golds(row: ReadingRow) -> list[str]:
     if row.verdict:
         return [row.verdict]
     texts = [answer.text for answer in row.answers]
-    return [", ".join(texts)] if row.all_of else texts
+    return [", ".join(texts)] if row.is_list else texts
 
 
-def _score_spans(lists: Sequence[tuple[ReadingRow, Outcome]]) -> float:
+def _score_spans(lists: Sequence[tuple[ReadingRow, Reading]]) -> float:
     shared = named = wanted = 0
     for row, outcome in lists:
         ours, theirs = {normalise(text) for text in outcome.answers}, {normalise(a.text) for a in row.answers}

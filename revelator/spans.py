@@ -89,7 +89,7 @@ def describe_served(trace: Trace) -> None:
     about = {
         ROUTE: trace.route or "",
         VERSION: trace.versions.get("revelator", ""),
-        READER: ", ".join(trace.list_readers()),
+        READER: ", ".join(trace.list_language_models()),
         MODEL_ID: trace.versions.get(MODEL_ID, ""),
     }
     sent = {name: said for name, said in about.items() if said or name in (ROUTE, VERSION)}
@@ -115,7 +115,7 @@ def describe(
         span.set_attributes({INPUTS: asked, OUTPUTS: list(answers), PLAN: plan})
 
 
-def span(
+def open_span(
     name: str, kind: str = "internal", parent: str | None = None, *, ends: bool = True, **attributes: str
 ) -> Block:
     """Opens a span for the block, below the current one or the one that the header `parent` names; `kind` as
@@ -123,11 +123,11 @@ def span(
     with the block, the caller ends what the block is given, which is None while spans are off."""
     if _tracer is None:
         return _NOTHING
-    return _open_span(_tracer, name, kind, parent, ends, attributes)
+    return _start_span(_tracer, name, kind, parent, ends, attributes)
 
 
 @contextmanager
-def _open_span(
+def _start_span(
     tracer: Tracer, name: str, kind: str, parent: str | None, ends: bool, attributes: dict[str, str]
 ) -> Iterator[Any]:
     from opentelemetry.trace import SpanKind, StatusCode
@@ -173,7 +173,7 @@ def find_trace_id() -> str:
     return make_headers().get(HEADER, "--").split("-")[1]
 
 
-class Traced:
+class TraceHeaders:
     """A plugin of a tritonclient (which need not be installed here): adds the header to each request."""
 
     def __call__(self, request: Any) -> None:

@@ -53,7 +53,7 @@ def join_answers(answers: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A retrieved document; `score` is the retriever's own scale, `relevance` the revelator's P(relevant) if judged."""
+    """A retrieved passage; `score` is the retriever's own scale, `relevance` the revelator's P(relevant) if judged."""
 
     __pydantic_config__ = STRICT
 
@@ -64,14 +64,14 @@ class Passage:
     relevance: float | None = None
 
     @property
-    def document(self) -> str:
-        """The document that it is cut from (`handbook/leave.md#120-980`), or nothing."""
+    def file(self) -> str:
+        """The file that it is from (`handbook/leave.md` of the id `handbook/leave.md#120-980`), or nothing."""
         return self.id.rpartition("#")[0]
 
     @property
     def name(self) -> str:
-        """Its title, with the document that it is cut from."""
-        return f"{self.title} in {self.document}" if self.document else self.title
+        """Its title, with the file that it is from."""
+        return f"{self.title} in {self.file}" if self.file else self.title
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,8 @@ class Node:
         return next((p for p in self.documents if p.id == self.detail.get("document")), None)
 
     def list_calls(self) -> Iterator[dict[str, Any]]:
-        """Yields `task`, `count` and `ms` of the node's own calls; of a tree over knowledge sources also each source's
-        searches."""
+        """Yields the calls that the node itself made, each with `task`, `count` and `ms`. A node that asked several
+        sources also yields one call a source, `search:NAME`, unless its answers are those of another node."""
         yield from self.detail.get("calls", ())
         if not {"reused_from", "shared_from"} & self.detail.keys():
             for report in self.detail.get("sources", ()):
@@ -201,11 +201,11 @@ class Trace:
         """The evidence of every step that was answered from a passage, in their order."""
         return list_evidence(self.nodes)
 
-    def list_readers(self) -> list[str]:
+    def list_language_models(self) -> list[str]:
         """The language models that read documents or wrote answers, as their endpoints named them."""
         return sorted({node.detail["reader"] for node in self.nodes if "reader" in node.detail})
 
-    def list_sources(self) -> list[str]:
+    def list_citations(self) -> list[str]:
         """The passages that hold the answers, by the numbers in `text`, each with its sentence: [1] Ana Berg: “…”."""
         return [
             f"[{number}] {e.passage.title or e.passage.id}" + (f": “{e.sentence}”" if e.sentence else "")
@@ -228,7 +228,7 @@ class Trace:
         """Converts the trace to plain values for `json.dumps`; `Trace.from_json` is the inverse."""
         return _TRACE.dump_python(self, warnings=False)
 
-    def to_text(self) -> str:
+    def dump_json(self) -> str:
         """Writes the JSON node by node: writing a large trace at once would block the other threads."""
         whole = _TRACE.dump_python(self, exclude={"nodes"}, warnings=False)
         nodes = ", ".join(json.dumps(node.to_json(), ensure_ascii=False) for node in self.nodes)
@@ -316,7 +316,7 @@ class Replay:
         value = self._whole if event.node is None else self._nodes.setdefault(event.node, {})
         value.update(event.changes)
 
-    def trace(self) -> Trace:
+    def build(self) -> Trace:
         """The trace so far; nodes that wait or run have that status. Raises KeyError before the first event."""
         nodes = [self._nodes[id] for id in sort_ids(self._nodes)]
         return Trace.from_json({**self._whole, "nodes": nodes})
@@ -327,4 +327,4 @@ def replay(events: Iterable[Event]) -> Trace:
     replay = Replay()
     for event in events:
         replay.add(event)
-    return replay.trace()
+    return replay.build()

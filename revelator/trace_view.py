@@ -155,7 +155,7 @@ def _write_answer(trace: Trace) -> Text:
         text.append(f"\n{'reason':<9}", "dim").append(trace.reason, OUTCOMES[trace.outcome])
     if trace.text:
         text.append(f"\n{'text':<9}", "dim").append(trace.text)
-        for source in trace.list_sources():
+        for source in trace.list_citations():
             text.append(f"\n{'':<9}{source}", "dim")
     for note in trace.list_notes():
         text.append(f"\n{'note':<9}", "dim").append(note, "yellow")

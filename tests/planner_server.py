@@ -89,7 +89,7 @@ def read_chat(messages: list[dict[str, str]]) -> tuple[Task, dict[str, str]]:
 
 def read_prompt(prompt: str) -> tuple[Task, dict[str, str]]:
     task = next(task for task in TASKS.values() if prompt.startswith(task.template.partition("\n")[0]))
-    return task, task.values(prompt)
+    return task, task.read_values(prompt)
 
 
 def say_relevance(values: Mapping[str, str]) -> str:

@@ -41,9 +41,9 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def check_base(folder: Path, tokenizer: PreTrainedTokenizerBase, *, longest: int, highest: int) -> None:
+def check_base(folder: Path, tokenizer: PreTrainedTokenizerBase, *, longest: int, largest_id: int) -> None:
     """Raises ArtifactError unless the base is a causal language model with room for `longest` tokens, none above
-    `highest`."""
+    `largest_id`."""
     try:
         settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except LOADING as error:
@@ -53,10 +53,10 @@ def check_base(folder: Path, tokenizer: PreTrainedTokenizerBase, *, longest: int
         raise _make_base_error(folder, f"{architecture or settings.model_type} is no causal language model")
     refuse_quantized(settings, folder)
     text = settings.get_text_config()
-    highest = max(tokenizer.pad_token_id, highest)
-    if highest >= text.vocab_size:
+    largest_id = max(tokenizer.pad_token_id, largest_id)
+    if largest_id >= text.vocab_size:
         raise _make_base_error(
-            folder, f"its tokenizer gives token {highest}, but its embeddings end at {text.vocab_size - 1}: they differ"
+            folder, f"its tokenizer gives token {largest_id}, but its embeddings end at {text.vocab_size - 1}"
         )
     positions = getattr(text, "max_position_embeddings", None)
     if positions is not None and longest > positions:

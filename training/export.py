@@ -21,7 +21,7 @@ from revelator.artifact import (
     write_manifest,
 )
 from revelator.errors import ConfigError
-from revelator.files import sha256_file, staged_folder, write_bytes, write_json
+from revelator.files import sha256_file, stage_folder, write_bytes, write_json
 from revelator.options import AS_JSON, FOLDER, HOME, URI
 from revelator.registry import CHAMPION, NAME
 from training.checkpoints import flatten
@@ -133,7 +133,7 @@ def merge_adapter(adapter: Path, base: str | None, out: Path) -> dict[str, Any]:
     from training.base_model import refuse_quantized
 
     refuse_quantized(AutoConfig.from_pretrained(folder, trust_remote_code=False), folder)
-    with explain_full_disk(out), staged_folder(out) as stage:
+    with explain_full_disk(out), stage_folder(out) as stage:
         model: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.bfloat16, use_safetensors=True, trust_remote_code=False
         )

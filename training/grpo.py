@@ -46,7 +46,7 @@ from training.export import use_lasting_names
 from training.rewards import TASK, Answers, execute, make_reward_functions, read_answers
 from training.stage import Inputs, MarkWholeCheckpoints, Stage, make_common_settings, train_adapter
 from training.tokens import repeat_shuffled, tokenise
-from training.tracking import Report
+from training.tracking import ProgressCallback
 
 ROWS_LOOKED_AT = 100  # by which it is decided whether a world fits the set
 
@@ -98,7 +98,7 @@ def read_inputs(config: GrpoConfig) -> GrpoInputs:
         raise ConfigError("the world has none of the set's questions", where=str(config.world), hint=hint)
     dev = sample_rows(read_split(config.set_folder, "dev", {TASK.name}), config.evaluation.rows_per_task)
     dev, _ = select_short_prompts(dev, tokenizer, config.max_prompt)
-    check_base(base, tokenizer, longest=longest + config.max_new_tokens, highest=0)
+    check_base(base, tokenizer, longest=longest + config.max_new_tokens, largest_id=0)
     prompts = config.steps * config.global_batch // config.completions
     return GrpoInputs(
         base=base,
@@ -121,7 +121,7 @@ def select_short_prompts(rows: Sequence[Row], tokenizer: PreTrainedTokenizerBase
     return short, max((length for length in lengths if length <= limit), default=0)
 
 
-def make_trainer(config: GrpoConfig, inputs: GrpoInputs, report: Report) -> GRPOTrainer:
+def make_trainer(config: GrpoConfig, inputs: GrpoInputs, report: ProgressCallback) -> GRPOTrainer:
     dtype = choose_precision(config)
     base = load_base(config, inputs.base, dtype)
     chosen = [inputs.rows[i] for i in inputs.order]
@@ -181,7 +181,7 @@ class PlanScores(TrainerCallback):
         tokenizer: PreTrainedTokenizerBase,
         answers: Answers,
         config: GrpoConfig,
-        report: Report,
+        report: ProgressCallback,
     ) -> None:
         self.rows = sorted(rows, key=lambda row: len(row.prompt))
         self.tokenizer = tokenizer

@@ -32,9 +32,11 @@ class WeightedTokens:
     weights: np.ndarray  # float32, same length; weight i is that of predicting token i
 
 
-def draw_rows(folders: Sequence[Path], shares: Mapping[str, float], total: int, random: Random) -> list[Sequence[Row]]:
-    """The training rows of each set, of a task no more than a mixture of `total` rows could take; which ones, chance
-    decides. A set that is named twice is read once."""
+def sample_training_rows(
+    folders: Sequence[Path], shares: Mapping[str, float], total: int, random: Random
+) -> list[Sequence[Row]]:
+    """Samples the training rows of each set, of a task no more than a mixture of `total` rows could take. A set that is
+    named twice is read once."""
     drawn: dict[Path, list[Row]] = {}
     for folder in dict.fromkeys(folders):
         pools: dict[str, list[Row]] = {task: [] for task in TASKS if shares.get(task)}
@@ -70,7 +72,7 @@ def mix_rows(
         for pool in pools:
             want = int(total * shares.get(task, 0) / len(pools))
             random.shuffle(pool)
-            drawn = [shorten(r, random) if random.random() < SHORT_DOCUMENTS else r for r in pool[:want]]
+            drawn = [shorten_document(r, random) if random.random() < SHORT_DOCUMENTS else r for r in pool[:want]]
             fitting = weigh_rows(drawn, tokenizer, WIDTHS[-1])
             if lost := len(drawn) - len(fitting):
                 warn(f"{task}: {lost:,} of {len(drawn):,} rows are over {WIDTHS[-1]} tokens, left out")
@@ -78,7 +80,7 @@ def mix_rows(
     return mixed
 
 
-def shorten(row: Row, random: Random) -> Row:
+def shorten_document(row: Row, random: Random) -> Row:
     """Cuts the document of a relevance row to 60-200 characters: matching names is learnt sooner on short ones."""
     document = DOCUMENT.search(row.prompt)
     if row.task != "relevance" or not document:
@@ -101,7 +103,8 @@ def weigh_rows(rows: Sequence[Row], tokenizer: PreTrainedTokenizerFast, longest:
 def batch_rows(
     rows: list[WeightedTokens], widths: tuple[int, ...], tokens: int, random: Random
 ) -> Iterator[list[WeightedTokens]]:
-    """Yields endless batches of about `tokens` tokens, of rows that fit one of `widths`; each row once a round."""
+    """Yields endless batches of about `tokens` tokens, of rows that fit one of `widths`. A round takes each row at most
+    once: the rows of its incomplete batches are dropped."""
     while True:
         order = random.sample(range(len(rows)), len(rows))
         waiting: dict[int, list[WeightedTokens]] = {width: [] for width in widths}

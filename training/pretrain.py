@@ -36,7 +36,7 @@ from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from revelator.artifact import TRAINING, digest_base, explain_full_disk, find_base, list_learned_tasks
 from revelator.errors import ArtifactError
-from revelator.files import sha256_file, staged_folder, write_json
+from revelator.files import sha256_file, stage_folder, write_json
 from revelator.prefix_lm.model import PrefixLMConfig, PrefixLMForCausalLM, load_minilm_tokenizer, start_from_minilm
 from revelator.rows import MANIFEST, Row, read_split, verify_set
 from revelator.tasks import TASKS
@@ -55,8 +55,8 @@ from training.mixture import (
     WIDTHS,
     WeightedTokens,
     batch_rows,
-    draw_rows,
     mix_rows,
+    sample_training_rows,
 )
 
 LEARNING_RATE = 2e-3
@@ -93,7 +93,7 @@ def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: 
     `dev` is what it is scored on."""
     torch.manual_seed(config.seed)
     random = Random(config.seed)
-    sets = draw_rows(config.sets, config.shares, config.rows, random)
+    sets = sample_training_rows(config.sets, config.shares, config.rows, random)
     Random(1).shuffle(dev)
     tokenizer = _prepare_tokenizer(config, base, checkpoint)
     rows = mix_rows(sets, tokenizer, shares=config.shares, total=config.rows, random=random, warn=console.print)
@@ -103,7 +103,7 @@ def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: 
     )
     del sets  # gigabytes, which the steps do not need
     model = load_prefix_lm(base) if base else start_from_minilm(tokenizer)
-    trained = Trained(model, make_optimizers(model))
+    trained = TrainingState(model, make_optimizers(model))
     stream = batch_rows(rows, WIDTHS, config.batch_tokens, random)
     if checkpoint:
         console.print(f"going on from {checkpoint}", highlight=False, soft_wrap=True)
@@ -125,7 +125,7 @@ def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: 
 
 
 def _run_steps(
-    config: PretrainConfig, trained: Trained, stream: Iterable[list[WeightedTokens]], pad: int
+    config: PretrainConfig, trained: TrainingState, stream: Iterable[list[WeightedTokens]], pad: int
 ) -> Iterable[bool]:
     """Takes one optimizer step after another to the end of the run; yields whether a checkpoint is due."""
     begun, saved, smooth = time.monotonic() - trained.seconds, trained.seconds, None
@@ -170,7 +170,7 @@ def load_prefix_lm(base: Path) -> PrefixLMForCausalLM:
     return PrefixLMForCausalLM.from_pretrained(base, dtype=torch.float32, use_safetensors=True)
 
 
-def _describe(config: PretrainConfig, trained: Trained, base: Path | None) -> dict[str, Any]:
+def _describe(config: PretrainConfig, trained: TrainingState, base: Path | None) -> dict[str, Any]:
     """Describes the run for `training.json`."""
     taught = {task for task in TASKS if config.shares.get(task)}
     return {
@@ -185,7 +185,7 @@ def _describe(config: PretrainConfig, trained: Trained, base: Path | None) -> di
 
 
 @dataclass
-class Trained:
+class TrainingState:
     """What a checkpoint holds: all that a killed run needs to continue, except the order of rows, which the seed
     gives."""
 
@@ -277,7 +277,7 @@ def score_tasks(model: Any, tokenizer: PreTrainedTokenizerFast, dev: list[Row], 
 
 def save_base(model: Any, tokenizer: PreTrainedTokenizerFast, out: Path, card: dict) -> None:
     """Saves a base: config, tokenizer, safetensors in bf16, and the run's figures in training.json."""
-    with staged_folder(out) as stage:
+    with stage_folder(out) as stage:
         half: Any = deepcopy(model)
         half.to(torch.bfloat16).save_pretrained(stage)
         tokenizer.save_pretrained(stage)

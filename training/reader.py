@@ -38,7 +38,7 @@ from transformers import BertConfig, BertModel
 from revelator import registry
 from revelator.artifact import explain_full_disk
 from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.files import sha256_file, sha256_folder, staged_folder, write_bytes, write_json
+from revelator.files import sha256_file, sha256_folder, stage_folder, write_bytes, write_json
 from revelator.minilm import DIGESTS, HUB_ID, REVISION, TOKENIZER, WEIGHTS, fetch_minilm
 from revelator.reading import (
     BEGIN,
@@ -71,13 +71,13 @@ from training.checkpoints import (
     save_state,
 )
 from training.config import ReaderConfig, load_config
-from training.reading_examples import Example, draw_batches, make_examples, read_sources
+from training.reading_examples import Example, draw_batches, make_examples, read_train_and_dev
+from training.tokens import IGNORED
 from training.tracking import log_configuration, open_tracked_run
 
 HEAD_RATE = 5.0  # times the learning rate, for the scores that begin from nothing
 WARMUP = 0.05
-IGNORED = -100
-PRIOR = 1e-2  # keeps the weights of separable rows finite
+RIDGE = 1e-2  # keeps the weights of separable rows finite
 
 console = Console(stderr=True)
 
@@ -103,13 +103,14 @@ class ReaderModel(torch.nn.Module):
 
 
 def train(config: ReaderConfig, *, resume: bool) -> dict:
-    """The whole stage. Returns `reader` (its folder), `steps`, `run_id` and `figures`, those of dev by file."""
+    """Trains, calibrates and saves a reader. Returns `reader` (its folder), `steps`, `run_id`, `tracking_uri` and
+    `figures`: the scores of dev by file."""
     assert config.rows and config.out
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(config.threads or torch.get_num_threads())
     minilm = fetch_minilm(config.minilm)
-    train_rows, dev_rows = read_sources(config)
+    train_rows, dev_rows = read_train_and_dev(config)
     digests = {path.name: sha256_file(path) for path in config.rows}
     identity = identify_run(config.model_copy(update={"rows": ()}), **digests)  # the digests stand for the files
     uri = registry.connect()
@@ -131,7 +132,7 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
             tokenizer = ReadingTokenizer(minilm / TOKENIZER, config.window, config.stride)
             _run_steps(config, model, tokenizer, train_rows, checkpoint)
             round_weights(model)
-            figures, calibration = judge(model, tokenizer, dev_rows)
+            figures, calibration = score_and_calibrate(model, tokenizer, dev_rows)
             save_reader(config, model, calibration, {name: score.to_json() for name, score in figures.items()}, run)
             mlflow.log_metrics(_flatten_figures(figures), step=config.steps)
             mlflow.log_artifacts(str(config.out), "reader")
@@ -210,9 +211,9 @@ def schedule_rate(progress: float) -> float:
     return min(progress / WARMUP, (1 - progress) / (1 - WARMUP))
 
 
-def _take_step(model: ReaderModel, optimizer: torch.optim.AdamW, batch: list[Example], is_half: bool) -> float:
+def _take_step(model: ReaderModel, optimizer: torch.optim.AdamW, batch: list[Example], use_bf16: bool) -> float:
     ids, mask, types = map(torch.from_numpy, pad_windows([example.window for example in batch]))
-    with torch.autocast("cpu", torch.bfloat16) if is_half else nullcontext():
+    with torch.autocast("cpu", torch.bfloat16) if use_bf16 else nullcontext():
         scores, kinds = model(ids, mask, types)
     loss = compute_loss(scores.float(), kinds.float(), batch)
     optimizer.zero_grad(set_to_none=True)
@@ -250,7 +251,7 @@ def compute_loss(scores: torch.Tensor, kinds: torch.Tensor, batch: Sequence[Exam
 # Dev and the reader's folder
 
 
-def judge(
+def score_and_calibrate(
     model: ReaderModel, tokenizer: ReadingTokenizer, rows: dict[str, list[ReadingRow]]
 ) -> tuple[dict[str, ReadingScores], Calibration]:
     """Scores of dev by file, and the calibration. It is fitted on the files that have rows with an answer and rows
@@ -267,7 +268,7 @@ def judge(
     else:
         console.print("no dev file has rows with and without an answer: whether a passage answers is not calibrated")
     found = iter(
-        replace(each, probability=calibration.probability(*pair)) for each, pair in zip(outcomes, margins, strict=True)
+        replace(each, probability=calibration.estimate(*pair)) for each, pair in zip(outcomes, margins, strict=True)
     )
     figures = {name: score_outcomes(each, list(islice(found, len(each)))) for name, each in rows.items() if each}
     for name, score in figures.items():
@@ -287,7 +288,7 @@ def calibrate(margins: Iterable[tuple[float, float]], answerable: Iterable[bool]
         raise DataError(f"{count} of {len(x)} margins are no numbers: nothing can be calibrated on them")
     if len(set(y.tolist())) < 2:
         raise DataError("calibration needs rows with an answer and rows without one")
-    (kind, span), bias = fit_logistic(np.clip(x, -50, 50), y, PRIOR)
+    (kind, span), bias = fit_logistic(np.clip(x, -50, 50), y, RIDGE)
     return Calibration(float(kind), float(span), bias)
 
 
@@ -338,7 +339,7 @@ def save_reader(config: ReaderConfig, model: ReaderModel, calibration: Calibrati
         "calibration": asdict(calibration),
         "minilm": DIGESTS[WEIGHTS],
     }
-    with explain_full_disk(config.out), staged_folder(config.out) as stage:
+    with explain_full_disk(config.out), stage_folder(config.out) as stage:
         weights = {name: value.detach().to(torch.bfloat16) for name, value in model.list_trained().items()}
         save_file(weights, stage / READER)
         write_json(stage / SETTINGS, settings)

@@ -21,14 +21,14 @@ from training.config import ReaderConfig
 
 @dataclass(frozen=True)
 class Example:
-    """A window and what is right of it: its kind, and the first and last tokens of its answers."""
+    """A window and its labels: its kind, and the first and last tokens of its answers."""
 
     window: Window
     kind: int
     spans: tuple[tuple[int, int], ...] = ()
 
 
-def read_sources(config: ReaderConfig) -> tuple[dict[str, list[ReadingRow]], dict[str, list[ReadingRow]]]:
+def read_train_and_dev(config: ReaderConfig) -> tuple[dict[str, list[ReadingRow]], dict[str, list[ReadingRow]]]:
     """Training and dev rows by the names of their files."""
     training: dict[str, list[ReadingRow]] = {}
     dev: dict[str, list[ReadingRow]] = {}
@@ -53,27 +53,28 @@ def name_source(path: Path) -> str:
     return path.name.partition(".")[0]
 
 
-def is_dev(row: ReadingRow, part: int) -> bool:
-    """Whether a row's article is one of the `part`-th of articles that dev has."""
+def is_dev(row: ReadingRow, one_in: int) -> bool:
+    """Whether a row's article is on dev, as one in `one_in` articles is."""
     article = " ".join((row.title or row.passage).casefold().split())
-    return int(sha256_text(article)[:8], 16) % part == 0
+    return int(sha256_text(article)[:8], 16) % one_in == 0
 
 
 def make_examples(row: ReadingRow, tokenizer: ReadingTokenizer) -> list[Example]:
-    """The windows of a row. One that does not hold a whole answer, though the passage has one, has none."""
+    """The windows of a row, with labels. A window without a complete answer is of kind `none`; every window of a yes/no
+    row has its verdict."""
     examples = []
     for window in tokenizer.cut(row.question, row.title, row.passage):
-        spans = tuple(filter(None, (locate(window, answer.start, answer.end) for answer in row.answers)))
+        spans = tuple(filter(None, (find_tokens(window, answer.start, answer.end) for answer in row.answers)))
         if row.verdict:
             examples.append(Example(window, YES if row.verdict == "yes" else NO))
         elif not spans:
             examples.append(Example(window, NONE))
         else:
-            examples.append(Example(window, LIST if row.all_of else SPAN, spans))
+            examples.append(Example(window, LIST if row.is_list else SPAN, spans))
     return examples
 
 
-def locate(window: Window, start: int, end: int) -> tuple[int, int] | None:
+def find_tokens(window: Window, start: int, end: int) -> tuple[int, int] | None:
     """First and last token, counted within the window, of characters `start` to `end`; None if it lacks a part."""
     offsets = window.offsets
     inside = np.flatnonzero((offsets[:, 1] > start) & (offsets[:, 0] < end))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from revelator.errors import DataError
-from revelator.plans import Atomic, Expression, bind, leaves, parse, render, substitute
+from revelator.plans import Atomic, Expression, bind, list_leaves, parse, render, substitute
 from revelator.plans.language import BNF
 from revelator.plans.names import find_name_words, find_words
 from revelator.tasks import TASKS
@@ -44,12 +44,12 @@ class Rollout:
 Reward = Callable[[Rollout], float | None]
 
 
-def valid(rollout: Rollout) -> float:
+def score_validity(rollout: Rollout) -> float:
     """Rewards a plan that parses and checks."""
     return float(rollout.plan is not None)
 
 
-def binding(rollout: Rollout) -> float:
+def score_edges(rollout: Rollout) -> float:
     """Rewards the F1 over edges (which leaf uses which leaf's result) against gold; leaves are known by their place."""
     if rollout.plan is None:
         return 0.0
@@ -57,7 +57,7 @@ def binding(rollout: Rollout) -> float:
     return 2 * len(ours & wanted) / (len(ours) + len(wanted)) if ours or wanted else 1.0
 
 
-def entities(rollout: Rollout) -> float:
+def score_names(rollout: Rollout) -> float:
     """Rewards the share of name words that a plan keeps, of those of the question that gold keeps, with repeats. What
     is no plan earns nothing for repeating the question."""
     if rollout.plan is None:
@@ -68,15 +68,15 @@ def entities(rollout: Rollout) -> float:
     return kept / sum(names.values()) if names else 1.0
 
 
-def leaf_count(rollout: Rollout) -> float:
+def score_leaf_count(rollout: Rollout) -> float:
     """Rewards the right number of leaves: 1 minus the relative difference from gold."""
     if rollout.plan is None:
         return 0.0
-    ours, wanted = len(leaves(rollout.plan)), len(leaves(rollout.gold))
+    ours, wanted = len(list_leaves(rollout.plan)), len(list_leaves(rollout.gold))
     return max(0.0, 1 - abs(ours - wanted) / wanted)
 
 
-def executed(answers: Answers, rollout: Rollout) -> float | None:
+def score_execution(answers: Answers, rollout: Rollout) -> float | None:
     """Rewards a plan that, run over `answers`, gives the values that gold gives; None if gold cannot be run."""
     wanted = execute(rollout.gold, answers)
     if wanted is None:
@@ -84,24 +84,24 @@ def executed(answers: Answers, rollout: Rollout) -> float | None:
     return float(rollout.plan is not None and execute(rollout.plan, answers) == wanted)
 
 
-def exact(rollout: Rollout) -> float:
+def score_equality(rollout: Rollout) -> float:
     """Rewards a plan that equals gold word for word: other plans may give the same values."""
     return float(rollout.plan == rollout.gold)
 
 
 REWARDS: dict[str, Reward] = {
-    "valid": valid,
-    "binding": binding,
-    "entities": entities,
-    "leaves": leaf_count,
-    "executed": partial(executed, {}),
-    "exact": exact,
+    "valid": score_validity,
+    "binding": score_edges,
+    "entities": score_names,
+    "leaves": score_leaf_count,
+    "executed": partial(score_execution, {}),
+    "exact": score_equality,
 }
 
 
 def make_reward_functions(weights: Mapping[str, float], answers: Answers) -> list[Callable[..., list[float | None]]]:
     """Wraps the rewards of `weights` for TRL: each takes the columns of a batch and returns a list of values."""
-    chosen = REWARDS | {"executed": partial(executed, answers)}
+    chosen = REWARDS | {"executed": partial(score_execution, answers)}
     return [_make_batched(name, chosen[name]) for name in weights]
 
 
@@ -116,7 +116,8 @@ def _make_batched(name: str, reward: Reward) -> Callable[..., list[float | None]
 @lru_cache(maxsize=4096)
 def _read(prompt: str, gold: str, output: str) -> Rollout:
     """Reads a rollout, with gold as JSON. Cached, because each reward reads it."""
-    return Rollout(TASK.question(prompt), parse(json.loads(gold)), output.strip(), TASK.sound(output.strip()))
+    output = output.strip()
+    return Rollout(TASK.read_question(prompt), parse(json.loads(gold)), output, TASK.parse_sound(output))
 
 
 def _list_edges(plan: Expression) -> set[tuple[int, int]]:
@@ -162,7 +163,7 @@ def execute(plan: Expression, answers: Answers) -> tuple[tuple[str, ...], ...] |
     """
     bound = bind(plan)
     found: list[tuple[str, ...]] = []
-    for leaf, wired in zip(leaves(plan), bound.sources, strict=True):
+    for leaf, wired in zip(list_leaves(plan), bound.sources, strict=True):
         values = {name: found[source] for name, source in wired.items()}
         results = _look_up(leaf, values, answers)
         if results is None:

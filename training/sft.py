@@ -36,7 +36,7 @@ from trl import SFTConfig, SFTTrainer
 
 from revelator.artifact import ADAPTER_CONFIG, ADAPTER_WEIGHTS, digest_base, find_base, verify_adapter
 from revelator.errors import ConfigError, DataError
-from revelator.files import sha256_text, staged_folder, write_json
+from revelator.files import sha256_text, stage_folder, write_json
 from revelator.rows import read_split, sample_rows, verify_set
 from revelator.tasks import TASKS
 from training.base_model import check_base, choose_precision, load_base, load_tokenizer
@@ -55,7 +55,7 @@ from training.tokens import (
     select_fitting,
     tokenise,
 )
-from training.tracking import Report
+from training.tracking import ProgressCallback
 
 SCORE = "score.json"
 
@@ -103,14 +103,14 @@ def read_inputs(config: FineTuneConfig) -> SftInputs:
     read = load_token_table(config.set_folder, "train", weighted, tokenizer, config.work / f"train-{key}.arrow")
     whole, lost = select_fitting(read.tasks, read.lengths, config.max_length, config.lost_rows_limit)
     tokens = read.select(whole)
-    drawn_as = compute_shares(config.tasks, Counter(tokens.tasks), config.sampling_temperature)
-    dev = sample_rows(read_split(config.set_folder, "dev", drawn_as), config.evaluation.rows_per_task)
+    shares = compute_shares(config.tasks, Counter(tokens.tasks), config.sampling_temperature)
+    dev = sample_rows(read_split(config.set_folder, "dev", shares), config.evaluation.rows_per_task)
     if not dev:
         raise DataError("the dev split has no row of the tasks that are trained", where=str(config.set_folder))
     judged = [row for row in tokenise(dev, tokenizer) if len(row.input_ids) <= config.max_length]
-    check_base(base, tokenizer, longest=max(tokens.lengths), highest=read.highest)
+    check_base(base, tokenizer, longest=max(tokens.lengths), largest_id=read.largest_id)
     order = order_rows(
-        tokens.tasks, tokens.lengths, drawn_as, batch_size=config.global_batch, steps=config.steps, seed=config.seed
+        tokens.tasks, tokens.lengths, shares, batch_size=config.global_batch, steps=config.steps, seed=config.seed
     )
     return SftInputs(
         base=base,
@@ -136,7 +136,7 @@ def check_lora(config: FineTuneConfig, adapter: Path) -> None:
         raise ConfigError(f"lora = {config.lora}: the adapter has {found}", where=str(adapter), hint=hint)
 
 
-def make_trainer(config: FineTuneConfig, inputs: SftInputs, report: Report) -> TaskTrainer:
+def make_trainer(config: FineTuneConfig, inputs: SftInputs, report: ProgressCallback) -> TaskTrainer:
     dtype = choose_precision(config)
     base = load_base(config, inputs.base, dtype)
     begun = PeftModel.from_pretrained(base, config.adapter, is_trainable=True) if config.adapter else None
@@ -293,7 +293,7 @@ class TaskTrainer(SFTTrainer):
         self.best = now
         weights = gather_adapter_weights(self.model)
         if self.accelerator.is_main_process:
-            with staged_folder(self.work / BEST) as stage:
+            with stage_folder(self.work / BEST) as stage:
                 self.model.save_pretrained(stage, state_dict=weights)
                 write_json(stage / SCORE, now)
 

@@ -30,7 +30,7 @@ from transformers import (
 from revelator import registry
 from revelator.artifact import MANIFEST, AdapterManifest, explain_full_disk, list_learned_tasks, verify_files
 from revelator.errors import ConfigError
-from revelator.files import staged_folder
+from revelator.files import stage_folder
 from training.checkpoints import (
     clear_work,
     find_checkpoint,
@@ -42,7 +42,7 @@ from training.checkpoints import (
 )
 from training.config import AdapterConfig, load_config
 from training.export import complete_adapter, register_version
-from training.tracking import Report, log_configuration, log_data_set, open_tracked_run
+from training.tracking import ProgressCallback, log_configuration, log_data_set, open_tracked_run
 
 console = Console(stderr=True)
 
@@ -73,11 +73,11 @@ class Stage(NamedTuple):
     """What differs between the stages, as functions of a configuration C, its inputs I and its trainer T.
 
     `read_inputs` (C → I) reads and checks everything; it raises an error of revelator.errors. `make_trainer` takes C, I
-    and a `Report`. `save_weights` (T, C, folder) writes the adapter into the folder and returns figures of it.
+    and a `ProgressCallback`. `save_weights` (T, C, folder) writes the adapter into the folder, and returns its figures.
     """
 
     read_inputs: Callable[[Any], Any]
-    make_trainer: Callable[[Any, Any, Report], Trainer]
+    make_trainer: Callable[[Any, Any, ProgressCallback], Trainer]
     save_weights: Callable[[Any, Any, Path], dict[str, float]]
 
 
@@ -106,7 +106,7 @@ def train_adapter(stage: Stage, config: AdapterConfig, *, resume: bool) -> dict 
     transformers.logging.disable_progress_bar()
     state = PartialState(cpu=not torch.cuda.is_available())  # several on a CPU find one another only if told
     is_first = state.is_main_process
-    report = Report(console, active=is_first)
+    report = ProgressCallback(console, active=is_first)
     with ExitStack() as stack:
         if is_first:
             uri = registry.connect()
@@ -152,7 +152,7 @@ def _find_finished(config: AdapterConfig, identity: dict) -> AdapterManifest | N
 
 
 def _track_training(
-    stage: Stage, config: AdapterConfig, inputs: Inputs, trainer: Trainer, start: Start, report: Report
+    stage: Stage, config: AdapterConfig, inputs: Inputs, trainer: Trainer, start: Start, report: ProgressCallback
 ) -> AdapterManifest:
     """Trains within an MLflow run and saves the adapter."""
     assert config.out is not None and config.set_folder is not None
@@ -167,7 +167,7 @@ def _track_training(
             data = {"data_digest": inputs.manifest["digest"]} | config.digest_inputs()
             log_configuration(config, inputs.counts, data)
         _fit(trainer, config, start.checkpoint)
-        with explain_full_disk(config.out), staged_folder(config.out) as folder:
+        with explain_full_disk(config.out), stage_folder(config.out) as folder:
             if figures := stage.save_weights(trainer, config, folder):
                 report.figures |= figures
                 mlflow.log_metrics(figures, step=config.steps)
@@ -203,7 +203,7 @@ def make_common_settings(config: AdapterConfig, dtype: torch.dtype) -> dict[str,
         "save_total_limit": 2,  # the older one stays while the newer is written
         "logging_steps": config.log_every,
         "logging_first_step": True,
-        "logging_nan_inf_filter": False,  # a loss that is no number must be seen: see Report
+        "logging_nan_inf_filter": False,  # a loss that is no number must be seen: see ProgressCallback
         "report_to": "none",
         "disable_tqdm": True,
         "dataloader_num_workers": 0,

@@ -25,7 +25,7 @@ from revelator.rows import Row, check_filled, read_batches
 from revelator.tasks import TASKS
 
 IGNORED = -100  # the label of tokens that the loss leaves out
-WINDOW = 64  # batches sorted by length together; real.yaml's padding is 4 % then, 12 % at 16, 68 % unsorted
+BATCHES_SORTED_TOGETHER = 64  # by length; real.yaml's padding is 4 % then, 12 % at 16, 68 % unsorted
 SCHEMA = pa.schema({"task": pa.string(), "input_ids": pa.list_(pa.int32()), "labels": pa.list_(pa.int32())})
 
 
@@ -45,19 +45,19 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class TokenTable:
-    """A split as tokens. `rows` has `input_ids` and `labels` and lies on disk; `highest` is the greatest token."""
+    """A split as tokens. `rows` has `input_ids` and `labels` and lies on disk; `largest_id` is the greatest token."""
 
     rows: Dataset
     tasks: list[str]
     lengths: list[int]
-    highest: int
+    largest_id: int
 
     def __len__(self) -> int:
         return len(self.tasks)
 
     def select(self, indices: Sequence[int]) -> TokenTable:
         tasks, lengths = [self.tasks[i] for i in indices], [self.lengths[i] for i in indices]
-        return TokenTable(self.rows.select(indices), tasks, lengths, self.highest)
+        return TokenTable(self.rows.select(indices), tasks, lengths, self.largest_id)
 
 
 def tokenise(rows: Sequence[Row], tokenizer: PreTrainedTokenizerBase) -> list[TokenRow]:
@@ -112,24 +112,24 @@ def check_labels(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def load_token_table(
-    folder: Path, split: str, tasks: Container[str], tokenizer: PreTrainedTokenizerBase, file: Path
+    folder: Path, split: str, tasks: Container[str], tokenizer: PreTrainedTokenizerBase, cache: Path
 ) -> TokenTable:
-    """Loads the tokens of a split's rows of `tasks` from `file`, which is written first if it is missing.
+    """Loads the tokens of a split's rows of `tasks` from `cache`, which is written first if it is missing.
 
     Raises DataError for a split without rows.
     """
-    if not file.is_file():
-        with explain_full_disk(file.parent), replace_file(file) as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
+    if not cache.is_file():
+        with explain_full_disk(cache.parent), replace_file(cache) as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
             check_filled(folder, split)
             for rows in read_batches(folder, split, tasks):
                 if rows:
                     made = [asdict(row) | {"labels": row.labels} for row in tokenise(rows, tokenizer)]
                     writer.write_batch(pa.RecordBatch.from_pylist(made, schema=SCHEMA))
-    table = Dataset.from_file(str(file))
+    table = Dataset.from_file(str(cache))
     ids = table.data.column("input_ids")
-    lengths, highest = pc.list_value_length(ids).to_pylist(), pc.max(pc.list_flatten(ids)).as_py()
+    lengths, largest_id = pc.list_value_length(ids).to_pylist(), pc.max(pc.list_flatten(ids)).as_py()
     rows = table.select_columns(["input_ids", "labels"])
-    return TokenTable(rows, table.data.column("task").to_pylist(), lengths, highest or 0)
+    return TokenTable(rows, table.data.column("task").to_pylist(), lengths, largest_id or 0)
 
 
 def select_fitting(
@@ -176,26 +176,26 @@ def compute_shares(
 def order_rows(
     tasks: Sequence[str],
     lengths: Sequence[int],
-    drawn_as: Mapping[str, float],
+    shares: Mapping[str, float],
     *,
     batch_size: int,
     steps: int,
     seed: int,
 ) -> list[int]:
-    """Orders `batch_size * steps` rows: tasks by their share in `drawn_as`, rows of similar length in a batch."""
+    """Orders `batch_size * steps` rows: tasks by their share, rows of similar length in a batch."""
     random = Random(seed)
-    order = draw_rows(tasks, drawn_as, batch_size * steps, random)
+    order = draw_indices(tasks, shares, batch_size * steps, random)
     return list(_group_by_length(order, lengths, batch_size, random))
 
 
-def draw_rows(tasks: Sequence[str], weights: Mapping[str, float], count: int, random: Random) -> list[int]:
+def draw_indices(tasks: Sequence[str], weights: Mapping[str, float], count: int, random: Random) -> list[int]:
     """Draws `count` rows: tasks that have rows by `weights`, every row of a task once before any repeats."""
     by_task: dict[str, list[int]] = {task: [] for task in weights}
     for index, task in enumerate(tasks):
         if task in by_task:
             by_task[task].append(index)
-    drawn_as = {task: weight for task, weight in weights.items() if by_task[task]}
-    drawn = random.choices(list(drawn_as), list(drawn_as.values()), k=count)
+    shares = {task: weight for task, weight in weights.items() if by_task[task]}
+    drawn = random.choices(list(shares), list(shares.values()), k=count)
     streams = {task: repeat_shuffled(indices, random) for task, indices in by_task.items()}
     return [next(streams[task]) for task in drawn]
 
@@ -207,8 +207,8 @@ def repeat_shuffled(indices: Sequence[int], random: Random) -> Iterator[int]:
 
 
 def _group_by_length(order: list[int], lengths: Sequence[int], batch_size: int, random: Random) -> Iterator[int]:
-    for start in range(0, len(order), batch_size * WINDOW):
-        window = sorted(order[start : start + batch_size * WINDOW], key=lambda i: lengths[i])
+    for start in range(0, len(order), batch_size * BATCHES_SORTED_TOGETHER):
+        window = sorted(order[start : start + batch_size * BATCHES_SORTED_TOGETHER], key=lambda i: lengths[i])
         batches = [window[i : i + batch_size] for i in range(0, len(window), batch_size)]
         random.shuffle(batches)
         yield from itertools.chain.from_iterable(batches)

@@ -91,7 +91,7 @@ def list_packages() -> str:
     return "\n".join([f"# Python {platform.python_version()} on {platform.platform()}", *packages, ""])
 
 
-class Report(TrainerCallback):
+class ProgressCallback(TrainerCallback):
     """Shows a bar on a terminal, prints lines elsewhere, and logs to MLflow. `figures` has the last value of each.
 
     A loss that is no number any more ends the training with a ConfigError.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from revelator.limits import Limits
-from revelator.plans import Expression, bind, leaves, parse, substitute
+from revelator.plans import Expression, bind, list_leaves, parse, substitute
 from revelator.trace import Node, Passage
 from serving.executor.evidence import Models, answer_from_documents
 from serving.protocols import Completion, GenerateRequest, Reading
@@ -51,7 +51,7 @@ async def run_sequentially(plan: str, services: FixedServices) -> None:
     expression = parse(plan)
     sources = bind(expression).sources
     answers: list[str] = []
-    for leaf, source in zip(leaves(expression), sources, strict=True):
+    for leaf, source in zip(list_leaves(expression), sources, strict=True):
         asked = substitute(leaf.text, {name: answers[i] for name, i in source.items()})
         node = Node("1", "atomic", leaf.text, asked=asked)
         await answer_from_documents(Models(services, services, services), node, LIMITS)
@@ -61,6 +61,6 @@ async def run_sequentially(plan: str, services: FixedServices) -> None:
 def compute_critical_path(expression: Expression, seconds: Mapping[str, float]) -> float:
     """Seconds of the longest chain of leaves, each of which waits for its own producers only."""
     ends: list[float] = []
-    for leaf, source in zip(leaves(expression), bind(expression).sources, strict=True):
+    for leaf, source in zip(list_leaves(expression), bind(expression).sources, strict=True):
         ends.append(seconds[leaf.text] + max((ends[producer] for producer in source.values()), default=0.0))
     return max(ends)

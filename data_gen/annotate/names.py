@@ -109,7 +109,7 @@ def find_shared_names(question: str, texts: Sequence[str], known: Sequence[str] 
 
 def find_planned_names(question: AnnotatedQuestion) -> list[str]:
     """The names that a question shares with its plan or parts, longest first."""
-    leaves = [leaf.text for leaf in plans.leaves(plans.parse(question.expression))] if question.expression else []
+    leaves = [leaf.text for leaf in plans.list_leaves(plans.parse(question.expression))] if question.expression else []
     return find_shared_names(question.question, [*leaves, *question.parts], question.entities)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from data_gen.annotate.wording import STOP_WORDS
-from revelator.plans import Expression, bind, leaves
+from revelator.plans import Expression, bind, list_leaves
 from revelator.plans import Sequence as ListOf
 from revelator.plans import substitute as fill
 from revelator.plans.art import Art, check, depth, escape, number_nodes, parse, references, render, substitute
@@ -41,7 +41,7 @@ def build_nodes(expression: Expression, calls: Sequence[Call | None]) -> list[Ar
     """The leaves of a plan that binds, as nodes; `calls` has the operator of each, None to read it from the words."""
     texts = [
         fill(escape(leaf.text), {name: f"[{producer + 1}]" for name, producer in needs.items()})
-        for leaf, needs in zip(leaves(expression), bind(expression).sources, strict=True)
+        for leaf, needs in zip(list_leaves(expression), bind(expression).sources, strict=True)
     ]
     return [Art(text, call or read_call(text)) for text, call in zip(texts, calls, strict=True)]
 
@@ -109,7 +109,7 @@ def compare_answers(question: str, expression: Expression, children: Sequence[Ar
     answers: dict[str, list[int]] = {}
     end = 0
     for branch in expression.items if isinstance(expression, ListOf) else ():
-        first, end = children[end].call, end + len(leaves(branch))
+        first, end = children[end].call, end + len(list_leaves(branch))
         answers.setdefault(first.head if isinstance(first, Relate) else "", []).append(end)
     small = question
     for name in answers:

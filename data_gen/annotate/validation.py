@@ -35,7 +35,7 @@ def check_query(question: AnnotatedQuestion) -> str | None:
         return None
     if fault := _check_text("query", question.query, LOGIC):
         return fault
-    asked, terms = question.question.casefold(), logic.terms(logic.parse(question.query))
+    asked, terms = question.question.casefold(), logic.list_terms(logic.parse(question.query))
     return None if all(term.casefold() in asked for term in terms) else "a term is not in the question"
 
 
@@ -70,7 +70,7 @@ def check_replay(question: AnnotatedQuestion) -> str | None:
     if question.route != "complex" or not question.expression or not question.steps:
         return None
     expression = plans.parse(question.expression)
-    leaves, steps = plans.leaves(expression), question.steps
+    leaves, steps = plans.list_leaves(expression), question.steps
     if len(steps) == len(leaves):
         sources = plans.bind(expression).sources
         for leaf, wired, step in zip(leaves, sources, steps, strict=True):

@@ -26,7 +26,7 @@ from data_gen.sources.logic_wording import list_phrases, word_query
 from data_gen.sources.rows import Outcome
 from revelator.errors import DataError
 from revelator.plans.grammar import write_string
-from revelator.plans.logic import And, Not, Or, Query, Term, holds, parse, render, terms
+from revelator.plans.logic import And, Not, Or, Query, Term, holds, list_terms, parse, render
 
 NEGATED = 0.35  # chance of NOT before a term of a drawn shape
 FLAT = 0.25  # chance that a drawn shape has one operator throughout
@@ -76,7 +76,7 @@ def draw_combinations(query: Query, rng: random.Random) -> tuple[list[Truth], li
 
     A hard negative does not match and is one flipped term away from a combination that does. At most LIMIT of each.
     """
-    names = terms(query)
+    names = list_terms(query)
     rows: list[Truth] = list(itertools.product((True, False), repeat=len(names)))
     matches = {row: holds(query, dict(zip(names, row, strict=True))) for row in rows}
     positives = [row for row in rows if matches[row]]
@@ -115,8 +115,8 @@ def make_logical_questions(
         short = len(texts) <= 3
         query = fill_template(rng.choice(list_templates(len(texts))), texts) if short else draw_query(texts, rng)
         worded = word_query(query, rng, free)
-        spelt = dict(zip(map(str.lower, terms(query)), chosen, strict=True))
-        ordered = [spelt[text.lower()] for text in terms(worded.query)]
+        spelt = dict(zip(map(str.lower, list_terms(query)), chosen, strict=True))
+        ordered = [spelt[text.lower()] for text in list_terms(worded.query)]
         yield AnnotatedQuestion(
             id=f"logic:{name}:{seed}:{number}",
             source=FREE if free else SOURCE,
@@ -125,7 +125,7 @@ def make_logical_questions(
             question=worded.question,
             route="single",
             passages=tuple(_write_documents(worded.query, ordered, pools[split], rng)),
-            entities=terms(worded.query),
+            entities=list_terms(worded.query),
             query=render(worded.query),
             teacher=TEACHER,
         )

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from revelator.plans.logic import And, Not, Or, Query, Term, terms
+from revelator.plans.logic import And, Not, Or, Query, Term, list_terms
 
 MARK = re.compile("\ufdd0(\\d+)\ufdd1")  # where a topic stands until the whole question is worded
 CONNECTIVE = re.compile(
@@ -46,7 +46,7 @@ class WordedQuery:
 
 def word_query(query: Query, rng: random.Random, free: bool = False) -> WordedQuery:
     """Words for `query`, whose NOTs stand on terms alone. `free`: at least one of them is of no training question."""
-    texts = terms(query)
+    texts = list_terms(query)
     while True:
         words = _Words(rng, free)
         form = _Question(words, texts).write(query)
@@ -57,7 +57,7 @@ def word_query(query: Query, rng: random.Random, free: bool = False) -> WordedQu
     shown = [_quote_topic(text, rng) for text in texts]
     order = list(dict.fromkeys(int(number) for number in MARK.findall(form)))
     question = MARK.sub(lambda match: shown[int(match[1])], form.lower() if lower else form)
-    renamed = dict(zip(terms(query), texts, strict=True))
+    renamed = dict(zip(list_terms(query), texts, strict=True))
     return WordedQuery(question, _order_query(query, renamed, [texts[i] for i in order]), MARK.sub("{}", form))
 
 
@@ -72,7 +72,7 @@ def _order_query(query: Query, renamed: dict[str, str], order: Sequence[str]) ->
     if isinstance(query, Not):
         return Not(_order_query(query.operand, renamed, order))
     parts = [_order_query(operand, renamed, order) for operand in query.operands]
-    return type(query)(tuple(sorted(parts, key=lambda part: min(order.index(text) for text in terms(part)))))
+    return type(query)(tuple(sorted(parts, key=lambda part: min(order.index(text) for text in list_terms(part)))))
 
 
 class _Words:

@@ -73,7 +73,7 @@ class Asker:
         self, task: str, given: Any, read: Callable[[str], Any], key: Callable[[Any], Hashable] = agreement_key
     ) -> Decision:
         """`ask` with the prompt of a task, about its typed input."""
-        return await self.ask(task, TASKS[task].values(TASKS[task].render(given)), read, key)
+        return await self.ask(task, TASKS[task].read_values(TASKS[task].render(given)), read, key)
 
     async def ask(
         self,

@@ -16,7 +16,7 @@ from data_gen.annotate.validation import check_coverage
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, DroppedError
 from revelator.errors import ExpressionError, TaskOutputError
-from revelator.plans import leaves, parse, placeholders
+from revelator.plans import list_leaves, list_placeholders, parse
 from revelator.plans.language import PlanLanguage
 from revelator.tasks import TASKS
 
@@ -45,7 +45,7 @@ def read_plan(language: PlanLanguage, question: AnnotatedQuestion, checks: Seque
 
 def check_hops(question: AnnotatedQuestion) -> str | None:
     """A plan has two leaves or more."""
-    return "the plan has one leaf" if len(leaves(parse(question.expression))) < 2 else None
+    return "the plan has one leaf" if len(list_leaves(parse(question.expression))) < 2 else None
 
 
 def read_parts(question: AnnotatedQuestion, coverage: float, line: str) -> list[str]:
@@ -55,7 +55,7 @@ def read_parts(question: AnnotatedQuestion, coverage: float, line: str) -> list[
         raise DroppedError("the parts are no list of questions") from error
     if len(found) < 2 or len({normalise(part) for part in found}) < len(found):
         raise DroppedError("fewer than two parts, or one twice")
-    if any(len(part) > LONGEST or placeholders(part) for part in found):
+    if any(len(part) > LONGEST or list_placeholders(part) for part in found):
         raise DroppedError("not one plain question")
     _drop_if(check_coverage(coverage, replace(question, expression="", parts=tuple(found))))
     return found
@@ -100,7 +100,7 @@ def _is_simple(row: Any, title: str, text: str) -> bool:
         return False
     question, answer = row["question"], f" {normalise(row['answer'])} "
     is_answered = bool(answer.strip()) and answer in f" {normalise(text)} " and answer not in f" {normalise(question)} "
-    is_plain = len(question) <= LONGEST and "\n" not in question and not placeholders(question)
+    is_plain = len(question) <= LONGEST and "\n" not in question and not list_placeholders(question)
     names_title = find_mention(title.partition(" (")[0], question) is not None
     return is_answered and is_plain and question.endswith("?") and names_title
 

@@ -31,7 +31,7 @@ from data_gen.teacher.client import Client
 from data_gen.teacher.config import TeachConfig
 from data_gen.teacher.replies import Check, check_hops
 from data_gen.teacher.work import Progress, Work, build_set, open_work
-from revelator.plans import Atomic, Expression, Sequence, bind, leaves, parse, render, substitute
+from revelator.plans import Atomic, Expression, Sequence, bind, list_leaves, parse, render, substitute
 from revelator.tasks import (
     TASKS,
     TRANSLATE_ART,
@@ -143,7 +143,7 @@ class Annotator:
     ) -> tuple[AnnotatedStep, ...]:
         """Every leaf asked with the answers of those that it is bound to, in order."""
         steps: list[AnnotatedStep] = []
-        for leaf, sources in zip(leaves(expression), bind(expression).sources, strict=True):
+        for leaf, sources in zip(list_leaves(expression), bind(expression).sources, strict=True):
             known = {name: join_answers(steps[source].answers) for name, source in sources.items()}
             steps.append(await self._answer(substitute(leaf.text, known), documents))
         return tuple(steps)

@@ -20,7 +20,7 @@ from data_gen.world.graph import Graph
 from data_gen.world.populate import populate
 from data_gen.world.questions import ROUTES, Questions
 from revelator.errors import ConfigError, DataError
-from revelator.files import sha256_folder, staged_folder, write_json
+from revelator.files import sha256_folder, stage_folder, write_json
 
 FORMAT = 1
 SMALLEST = 20
@@ -55,7 +55,7 @@ def generate(
         )
     check_place(out, force)
     amounts = list(split_parts(size, held_back or {}))
-    with staged_folder(out) as folder:
+    with stage_folder(out) as folder:
         progress(0)  # what can be refused at once has been
         with ExitStack() as files:
             writer = _Writer(folder, files, ("complex",) if operators else routes, operators)

@@ -53,7 +53,7 @@ from data_gen.world.terms import (
     list_entities,
     list_inputs,
 )
-from revelator.plans import Atomic, leaves, render, to_letters
+from revelator.plans import Atomic, list_leaves, render, to_letters
 from revelator.plans.art import Art
 from revelator.plans.operators import Filter, Relate, Search
 
@@ -143,7 +143,7 @@ class Questions:
             question=text,
             route=route,
             expression="" if either else render(expression),
-            parts=tuple(leaf.text for leaf in leaves(expression)) if route == "compound" else (),
+            parts=tuple(leaf.text for leaf in list_leaves(expression)) if route == "compound" else (),
             steps=() if either else steps,
             answers=draft.answers,
             passages=self._choose_passages(made),

@@ -32,7 +32,7 @@ from data_gen.questions import QUESTIONS, AnnotatedQuestion, AnnotatedSource, ch
 from data_gen.world.documents import join_items
 from data_gen.world.names import load_vocabulary
 from revelator.errors import DataError
-from revelator.files import sha256_folder, staged_folder, write_json
+from revelator.files import sha256_folder, stage_folder, write_json
 
 KINDS: list[Literal["graph", "text", "web"]] = ["graph", "text", "web"]
 PAIRS = ["-".join(pair) for pair in combinations(KINDS, 2)]
@@ -106,7 +106,7 @@ def blend(world: Path, out: Path, *, force: bool = False) -> dict[str, Any]:
     if not _count_fewest(asked):
         found = sum(pair in asked for pair in PAIRS)
         raise DataError(f"only {found} of 3 pairs of sources have a question", hint="make a larger world (--size)")
-    with staged_folder(out) as folder:
+    with stage_folder(out) as folder:
         for source in ("text", "web"):
             _write_rows(folder / f"{source}.jsonl", [row for row in passages if source in best.holders[row["title"]]])
         lines = ["\t".join(triple) for triple in triples if "graph" in best.holders[triple[0]]]

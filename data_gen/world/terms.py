@@ -14,7 +14,7 @@ from itertools import product
 from data_gen.questions import AnnotatedStep
 from data_gen.world.documents import View, possess
 from data_gen.world.graph import ARTICLE, Entity, Relation, Value, Wording
-from revelator.plans import Atomic, Dependent, Expression, Sequence, bind, leaves, substitute
+from revelator.plans import Atomic, Dependent, Expression, Sequence, bind, list_leaves, substitute
 
 SLOT = re.compile(r"\{(x's|y's|x|y)\}")
 WORD = re.compile(r"[a-z]{4,}")
@@ -154,7 +154,7 @@ def build_plan(view: View, roots: Items[AskedTerm]) -> Plan | None:
         names = _name_terms(everything, attempt)
         found: dict[int, AskedTerm] = {}
         tree = _build(list(roots), set(), names, found)
-        order = leaves(tree)
+        order = list_leaves(tree)
         terms = tuple(found[id(leaf)] for leaf in order)
         if _binds(tree, terms, names):
             steps = _list_steps(view, order, terms, names)

@@ -15,7 +15,7 @@ from evaluation.baselines.steps import ask_generator, merge_steps, prompt_model,
 from evaluation.baselines.trajectories import run_rq_rag, run_self_rag
 from revelator.errors import DeadlineExceeded, PlanError
 from revelator.limits import Limits
-from revelator.plans import Atomic, Expression, bind, check, leaves, render, substitute
+from revelator.plans import Atomic, Expression, bind, check, list_leaves, render, substitute
 from revelator.plans.bnf import unbrace_placeholders
 from revelator.tasks import TRANSLATE_BNF
 from revelator.trace import Passage, Trace, join_answers
@@ -165,7 +165,7 @@ async def run_qcompiler(run: Run) -> None:
     plan = plan or Atomic(unbrace_placeholders(run.question))
     trace.plan = render(plan)
     answers: list[str] = []
-    for leaf, sources in zip(leaves(plan), bind(plan).sources, strict=True):
+    for leaf, sources in zip(list_leaves(plan), bind(plan).sources, strict=True):
         asked = substitute(leaf.text, {name: answers[producer] for name, producer in sources.items()})
         run.steps.append(to_step(await search_and_read(run, asked, run.limits.kept)))
         answers.append(run.steps[-1].answer)

@@ -187,7 +187,7 @@ def promote(
     try:
         promotions.move(name, challenger.version, seen)
     except Conflict as conflict:
-        registry.client().set_tag(run_id, "outcome", conflict.message)
+        registry.open_client().set_tag(run_id, "outcome", conflict.message)
         if as_json:
             click.echo(json.dumps(summary | {"conflict": conflict.message}))
         raise

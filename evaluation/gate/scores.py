@@ -25,7 +25,7 @@ from evaluation.metrics.bootstrap import Interval, bootstrap
 from evaluation.metrics.plans import PLAN_MEASURES
 from evaluation.rows import progress_bar
 from revelator.errors import ConfigError, TaskOutputError
-from revelator.files import code_digest, sha256_file, sha256_text, write_json
+from revelator.files import digest_code, sha256_file, sha256_text, write_json
 from revelator.rows import Row, read_split, sample_rows, verify_set
 from revelator.scores import normalise, roc_auc
 from revelator.tasks import TASKS, Task
@@ -121,7 +121,7 @@ def score_row(row: Row, output: str) -> dict[str, bool]:
     task, gold = TASKS[row.task], json.loads(row.gold)
     if task.language:
         score, names = PLAN_MEASURES[task.language.name].score, json.loads(row.entities or "[]")
-        return score(output, task.language.parse(gold), task.question(row.prompt), names)
+        return score(output, task.language.parse(gold), task.read_question(row.prompt), names)
     try:
         written = task.parse(output)
     except TaskOutputError:
@@ -149,7 +149,7 @@ class Grades:
         """The grades of an adapter on its base below `home`. Other code of ours may grade otherwise, and begins
         anew."""
         manifest = sha256_file(adapter.folder / "manifest.json") if adapter.folder else ""
-        about = [manifest, engine.base_digest, decoding, code_digest(revelator, serving, evaluation)]
+        about = [manifest, engine.base_digest, decoding, digest_code(revelator, serving, evaluation)]
         return cls(home / "gate" / f"rows-{sha256_text(json.dumps(about))[:16]}")
 
     def find(self, row: Row) -> GradedRow | None:

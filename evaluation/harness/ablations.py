@@ -78,7 +78,7 @@ class AblatedRevelator:
 def _append_known_steps(prompt: str) -> str:
     """Returns the question with the known steps behind it: a new text for as long as the loop learns something."""
     known = prompt.rpartition("\nKnown: ")[2].rpartition("\n")[0]
-    question = TASKS["refine"].question(prompt)
+    question = TASKS["refine"].read_question(prompt)
     return question if known == "nothing" else f"{question} ({known})"
 
 

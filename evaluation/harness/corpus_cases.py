@@ -29,7 +29,7 @@ from evaluation.harness.folder import Cost
 from evaluation.harness.ranking import Case, LabelledCases, fill_templates
 from revelator.errors import DataError, InvalidRequest
 from revelator.files import sha256_file
-from revelator.plans.logic import Query, Term, holds, terms
+from revelator.plans.logic import Query, Term, holds, list_terms
 from revelator.tasks import TASKS, QuestionInput, RelevanceInput, translate_task
 from serving.batching import gather_all
 from serving.protocols import GenerateRequest, Generator, Revelator
@@ -81,7 +81,7 @@ def _draw_document(
     query: Query, truth: Truth, about: Sequence[set[str]], topics: Mapping[str, set[int]], rng: random.Random
 ) -> int | None:
     """Draws a document with exactly these truth values; None where there is none."""
-    names = terms(query)
+    names = list_terms(query)
     true = [topics[name] for name, holds in zip(names, truth, strict=True) if holds]
     false: set[int] = set().union(*(topics[name] for name, holds in zip(names, truth, strict=True) if not holds))
     fitting = set.intersection(*true) - false if true else set(range(len(about))) - false
@@ -182,7 +182,7 @@ async def _translate_case(case: Case, revelator: Revelator) -> Case:
     task = translate_task("logic")
     with suppress(InvalidRequest):
         [output] = await revelator.complete(task.name, [task.render(QuestionInput(case.question))])
-        if query := task.sound(output.text):
+        if query := task.parse_sound(output.text):
             return replace(case, query=query)
     return case
 
@@ -210,7 +210,7 @@ async def judge_cases(cases: Sequence[Case], texts: Sequence[str], revelator: Re
     for case in cases:
         for place in case.pool:
             title, _, text = texts[place].partition("\n")
-            for term in terms(case.query):
+            for term in list_terms(case.query):
                 asked[term, place] = task.render(RelevanceInput(f"Is this document about {term}?", title, text))
     keys, prompts = [*asked], [*asked.values()]
     outputs = []
@@ -222,5 +222,5 @@ async def judge_cases(cases: Sequence[Case], texts: Sequence[str], revelator: Re
 
 
 def _find_matches(case: Case, truths: Mapping[tuple[str, int], bool]) -> frozenset[int]:
-    names = terms(case.query)
+    names = list_terms(case.query)
     return frozenset(place for place in case.pool if holds(case.query, {name: truths[name, place] for name in names}))

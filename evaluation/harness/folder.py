@@ -33,7 +33,7 @@ import revelator
 import serving
 from evaluation.rows import continue_rows, read_rows
 from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.files import code_digest, sha256_file, sha256_text, write_json
+from revelator.files import digest_code, sha256_file, sha256_text, write_json
 
 FORMAT = 1
 SHOWN = 3  # ids that an error names
@@ -152,7 +152,7 @@ def describe_machine() -> dict[str, Any]:
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{processor}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()}",
-        "code": code_digest(revelator, serving),
+        "code": digest_code(revelator, serving),
     }
 
 

@@ -19,7 +19,7 @@ from data_gen.sources.rows import Outcome, RefusedRow, Unfold, read_annotated
 from evaluation.harness.config import OwnColumns
 from evaluation.metrics.plans import PlanSummary, summarise_plan
 from revelator.errors import DataError, ExpressionError
-from revelator.plans import leaves, parse, render, to_letters
+from revelator.plans import list_leaves, parse, render, to_letters
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def has_parentheses(question: AnnotatedQuestion) -> bool:
 def fans_out(question: AnnotatedQuestion) -> bool:
     """Whether a step has several values, and a later step is asked for each: there are more steps than leaves."""
     plan = question.expression if question.route == "complex" else ""
-    return bool(plan) and len(question.steps) > len(leaves(parse(plan)))
+    return bool(plan) and len(question.steps) > len(list_leaves(parse(plan)))
 
 
 def name_kind(question: AnnotatedQuestion) -> str:

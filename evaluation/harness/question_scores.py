@@ -44,8 +44,8 @@ def start_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
         shape=plan.letters if plan else "",
         hops=len(gold.steps) or (plan.leaves if plan else 0),
         depth=plan.depth if plan else 0,
-        terms=len(logic.terms(query)) if query else 0,
-        negations=logic.negations(query) if query else 0,
+        terms=len(logic.list_terms(query)) if query else 0,
+        negations=logic.count_negations(query) if query else 0,
         kind=question.kind,
         gold_titles=find_gold_titles(gold),
     )

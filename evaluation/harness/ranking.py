@@ -175,7 +175,7 @@ def rank(
 
     def logical(case: Case) -> np.ndarray:
         documents = matrix[list(case.pool)]
-        cosines = {term: np.maximum(documents @ vectors[term], 0) for term in logic.terms(case.query)}
+        cosines = {term: np.maximum(documents @ vectors[term], 0) for term in logic.list_terms(case.query)}
         return compose(case.query, cosines, operators)
 
     ways: dict[str, Callable[[Case], np.ndarray]] = {
@@ -195,8 +195,8 @@ def rank(
             golds=(),
             status="answered",
             gold_plan=logic.render(case.query),
-            terms=len(logic.terms(case.query)),
-            negations=logic.negations(case.query),
+            terms=len(logic.list_terms(case.query)),
+            negations=logic.count_negations(case.query),
             kind=case.kind,
             gold_titles=tuple(titles[i] for i in sorted(case.relevant)),
             retrieved=tuple(titles[i] for i in order[:DEEPEST]),
@@ -207,5 +207,6 @@ def rank(
 
 def embed_queries(cases: Sequence[Case], encoder: Encoder) -> dict[str, np.ndarray]:
     """Embeds each term, and each question or the reasoning about it."""
-    texts = sorted({text for case in cases for text in (*logic.terms(case.query), case.reasoning or case.question)})
-    return dict(zip(texts, encoder.encode_queries(texts), strict=True))
+    texts = {text for case in cases for text in (*logic.list_terms(case.query), case.reasoning or case.question)}
+    ordered = sorted(texts)
+    return dict(zip(ordered, encoder.encode_queries(ordered), strict=True))

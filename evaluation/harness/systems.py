@@ -100,7 +100,7 @@ def read_limits(config: RunConfig) -> Limits:
     kept = config.ablation.k or (BASELINES[config.system.name].kept if config.system.baseline else None)
     usual, chosen = Limits(), dict[str, Any](config.limits) | ({"kept": kept} if kept else {})
     try:
-        usual.lowered(chosen)
+        usual.lower(chosen)
     except InvalidRequest as error:
         raise ConfigError(error.message, where="limits", hint=error.hint) from error
     for name, value in chosen.items():

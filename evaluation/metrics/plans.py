@@ -24,9 +24,9 @@ from revelator.plans import (
     art,
     bind,
     check,
-    leaves,
-    letters_key,
+    list_leaves,
     logic,
+    make_letters_key,
     parse,
 )
 from revelator.plans import Sequence as ListOf
@@ -55,7 +55,7 @@ class PlanSummary:
 def summarise_plan(text: str) -> PlanSummary:
     """Parses and checks a plan, once for each text. Raises ExpressionError."""
     plan = parse(text)
-    return PlanSummary(not check(plan), letters_key(plan), count_stages(plan), len(leaves(plan)))
+    return PlanSummary(not check(plan), make_letters_key(plan), count_stages(plan), len(list_leaves(plan)))
 
 
 PLAN_SCORES = ("valid", "letters", "leaves", "exact", "arguments", "names")
@@ -76,8 +76,8 @@ def score_plan(output: str, gold: Expression, question: str, names: Sequence[str
         return dict.fromkeys(PLAN_SCORES, False)
     return {
         "valid": not check(plan),
-        "letters": letters_key(plan) == letters_key(gold),
-        "leaves": len(leaves(plan)) == len(leaves(gold)),
+        "letters": make_letters_key(plan) == make_letters_key(gold),
+        "leaves": len(list_leaves(plan)) == len(list_leaves(gold)),
         "exact": plan == gold,
         "arguments": have_equal_arguments(plan, gold, names),
         "names": copies_names(plan, question, names),
@@ -92,7 +92,7 @@ def score_tree(output: str, gold: Art) -> Scores:
     except ExpressionError:
         return dict.fromkeys(("valid", "structure", "exact"), False)
     valid = not art.check(tree)
-    same = valid and art.structure_key(tree) == art.structure_key(gold)
+    same = valid and art.make_structure_key(tree) == art.make_structure_key(gold)
     return {"valid": valid, "structure": same, "exact": tree == gold}
 
 
@@ -155,7 +155,7 @@ def have_equal_arguments(plan: Expression, gold: Expression, names: Sequence[str
 def copies_names(plan: Expression, question: str, names: Sequence[str]) -> bool:
     """Whether a leaf contains each of `names` exactly as the question or the gold plan spells it; true without
     names."""
-    texts = [leaf.text for leaf in leaves(plan)]
+    texts = [leaf.text for leaf in list_leaves(plan)]
     return all(
         any(_occurs(s, text) for text in texts for s in (find_mention(name, question) or name, name)) for name in names
     )
@@ -168,7 +168,7 @@ def _occurs(name: str, text: str) -> bool:
 def _digest_leaves(plan: Expression, names: Sequence[str]) -> list[str]:
     """Returns a digest for each leaf: equal for leaves that mention the same names and use leaves of equal digests."""
     digests: list[str] = []
-    for leaf, sources in zip(leaves(plan), bind(plan).sources, strict=True):
+    for leaf, sources in zip(list_leaves(plan), bind(plan).sources, strict=True):
         mentioned = sorted(name for name in names if find_mention(name, leaf.text))
         digests.append(sha256_text(f"{mentioned} {sorted(digests[producer] for producer in sources.values())}"))
     return digests
@@ -186,8 +186,8 @@ def _spell_shape(plan: Expression, digests: Iterator[str]) -> str:
 
 def _adds_a_name(plan: Expression, gold: Expression, names: Sequence[str]) -> bool:
     """Whether a leaf has a capitalised name, inside its sentence, that no leaf of gold has."""
-    wanted = " ".join(leaf.text for leaf in leaves(gold))
-    texts = [_remove_names(leaf.text, names) for leaf in leaves(plan)]
+    wanted = " ".join(leaf.text for leaf in list_leaves(gold))
+    texts = [_remove_names(leaf.text, names) for leaf in list_leaves(plan)]
     spans = [(text[: m.start()], m[0].removesuffix("'s")) for text in texts for m in NAME_SPAN.finditer(text)]
     return any(re.search(r"\W$", before) and not find_mention(span, wanted) for before, span in spans)
 
@@ -195,7 +195,7 @@ def _adds_a_name(plan: Expression, gold: Expression, names: Sequence[str]) -> bo
 def _collect_words(plan: Expression, digests: Sequence[str], names: Sequence[str]) -> dict[str, set[str]]:
     """Collects the stems of the leaves of each digest, without names and placeholders."""
     said: dict[str, set[str]] = {}
-    for leaf, digest in zip(leaves(plan), digests, strict=True):
+    for leaf, digest in zip(list_leaves(plan), digests, strict=True):
         said.setdefault(digest, set()).update(
             extract_terms(_remove_names(re.sub(r"\{[^{}]*\}", " ", leaf.text), names))
         )

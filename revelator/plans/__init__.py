@@ -8,14 +8,14 @@ from revelator.plans.bnf import (
     Dependent,
     Expression,
     Sequence,
-    leaves,
+    list_leaves,
+    list_placeholders,
     parse,
-    placeholders,
     render,
     substitute,
 )
-from revelator.plans.checking import check, doubts
-from revelator.plans.drawing import draw_tree, letters_key, to_json, to_letters
+from revelator.plans.checking import check, find_doubts
+from revelator.plans.drawing import draw_tree, make_letters_key, to_json, to_letters
 from revelator.plans.faults import Diagnostic
 
 __all__ = [
@@ -28,12 +28,12 @@ __all__ = [
     "Sequence",
     "bind",
     "check",
-    "doubts",
     "draw_tree",
-    "leaves",
-    "letters_key",
+    "find_doubts",
+    "list_leaves",
+    "list_placeholders",
+    "make_letters_key",
     "parse",
-    "placeholders",
     "render",
     "substitute",
     "to_json",

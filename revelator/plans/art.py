@@ -360,7 +360,7 @@ def _find_path(at: Numbered, name: Path) -> Path:
     return (*(step for place in at.path for step in ("children", place)), *name)
 
 
-def structure_key(art: Art) -> str:
+def make_structure_key(art: Art) -> str:
     """A checked tree's operators and references without its words: equal for trees that differ in words, and in the
     order of nodes that need nothing of one another. References of the question and of the operator are kept apart.
     """

@@ -20,14 +20,14 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from revelator.plans.bnf import Atomic, Dependent, Expression, blank_placeholders, leaves
+from revelator.plans.bnf import Atomic, Dependent, Expression, blank_placeholders, list_leaves
 
 MAX_CANDIDATES = 64  # nearest producers that a placeholder is matched with; keeps binding linear in the plan
 
 
 @dataclass(frozen=True)
 class Binding:
-    """`sources[i][name]` is the index in `leaves` of the producer of placeholder `name` of leaf `i`.
+    """`sources[i][name]` is the index in `list_leaves` of the producer of placeholder `name` of leaf `i`.
 
     A placeholder without a producer in scope (`check` reports it) is absent. `results` are the leaves that end the
     plan, left to right: the last stage of each part.
@@ -39,7 +39,7 @@ class Binding:
 
 def bind(expression: Expression) -> Binding:
     """Finds the producer of each placeholder of a plan."""
-    return _Binder(leaves(expression)).bind(expression)
+    return _Binder(list_leaves(expression)).bind(expression)
 
 
 def _set(words: str) -> frozenset[str]:

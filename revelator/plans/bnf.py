@@ -20,7 +20,7 @@ from lark import Token, Transformer, UnexpectedToken
 from revelator.errors import ExpressionError
 from revelator.plans.faults import fault
 from revelator.plans.grammar import BREAKS, locate, make_parser, write_string
-from revelator.plans.lexer import reads_as_itself, tokenise
+from revelator.plans.lexer import reads_as_itself, split_plan_text
 from revelator.plans.trees import Node, walk
 
 MAX_CHARACTERS = 1_000_000
@@ -35,7 +35,7 @@ class _Question(Node):
 
     @property
     def has_placeholders(self) -> bool:
-        return any(leaf.placeholders for leaf in leaves(self))  # type: ignore[arg-type]
+        return any(leaf.placeholders for leaf in list_leaves(self))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return f"parse({render(self)!r})"  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ class Atomic(_Question):
 
     def __post_init__(self) -> None:
         Node.__post_init__(self)
-        object.__setattr__(self, "placeholders", placeholders(self.text))
+        object.__setattr__(self, "placeholders", list_placeholders(self.text))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -84,7 +84,7 @@ class Sequence(_Question):
 Expression = Atomic | Dependent | Sequence
 
 
-def leaves(expression: Expression) -> tuple[Atomic, ...]:
+def list_leaves(expression: Expression) -> tuple[Atomic, ...]:
     """The atomic questions, left to right; a leaf is known by its index in this tuple."""
     return tuple(node for node in walk(expression) if type(node) is Atomic)
 
@@ -95,7 +95,7 @@ def find_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
         yield match[1], match.start(), match.end()
 
 
-def placeholders(text: str) -> tuple[str, ...]:
+def list_placeholders(text: str) -> tuple[str, ...]:
     """Distinct placeholder names of a text, in order of first use."""
     return tuple(dict.fromkeys(_PLACEHOLDER.findall(text))) if "{" in text else ()
 
@@ -120,7 +120,7 @@ def substituted_size(text: str, values: Mapping[str, str]) -> int:
 
 def unbrace_placeholders(text: str) -> str:
     """Removes the braces of each `{name}`: the text of a leaf that gets no values."""
-    while names := placeholders(text):
+    while names := list_placeholders(text):
         text = substitute(text, {name: name for name in names})
     return text
 
@@ -143,7 +143,7 @@ def parse(text: str) -> Expression:
     if len(text) >= MAX_CHARACTERS:
         message = f"an expression is shorter than {MAX_CHARACTERS:,} characters; this one is not"
         raise fault(text, "too-long", message, 0, len(text), "split it into several expressions")
-    found = tokenise(text)
+    found = split_plan_text(text)
     if not found:
         raise fault(text, "empty", "there is no question here", 0, len(text), 'write one; an empty text is ""')
     try:

@@ -7,9 +7,10 @@ the root has 0, a Dependent gives 0 to its left and 1 to its right, a list hands
 something, inside the right operand of a Dependent at any height. Each right operand holds a placeholder; wherever in
 the operand it stands, it can take a result of the left. What `paper` accepts, `scoped` accepts.
 
-A plan that can be executed may still do something in vain, and `doubts` says so: `asked-twice`, a question that
-another one asks of the same results; `used-twice`, one result in two places of a question; `unused-result`, one that no
-question uses, not even to count or compare what it was asked of. Gold plans of the public sets hardly ever do, those
+A plan that can be executed may still do something in vain, and `find_doubts` says so: `asked-twice`, a question that
+another one asks of the same results; `used-twice`, one result in two places of a question; `lone-brace`, a brace that
+was to be a placeholder; `unused-result`, a result that no question uses, not even to count or compare what it was asked
+of. Gold plans of the public sets hardly ever do, those
 of a small model at times (docs/plans.md).
 """
 
@@ -24,7 +25,7 @@ from revelator.plans.bnf import (
     Dependent,
     Expression,
     find_placeholders,
-    leaves,
+    list_leaves,
     parse,
     quote,
     render,
@@ -53,7 +54,7 @@ def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, 
     return sort_faults(_find_faults(expression, rules))
 
 
-def doubts(expression: Expression) -> tuple[Diagnostic, ...]:
+def find_doubts(expression: Expression) -> tuple[Diagnostic, ...]:
     """Finds what a valid plan does in vain, left to right. Offsets are as in `check`."""
     expression = _with_spans(expression)
     bound = bind(expression)
@@ -65,7 +66,7 @@ def doubts(expression: Expression) -> tuple[Diagnostic, ...]:
     asks: list[int] = []  # by leaf: the first leaf that asks the same
     reach: list[int] = []  # by leaf: the last one that takes the result of a leaf that this one rests on
     found: list[Diagnostic] = []
-    for index, (leaf, taken) in enumerate(zip(leaves(expression), bound.sources, strict=True)):
+    for index, (leaf, taken) in enumerate(zip(list_leaves(expression), bound.sources, strict=True)):
         assert leaf.span is not None
         of = {name: f"{{#{asks[producer]}}}" for name, producer in taken.items()}
         asks.append(first.setdefault(substitute(leaf.text, of), index))
@@ -76,7 +77,7 @@ def doubts(expression: Expression) -> tuple[Diagnostic, ...]:
             found.append(Diagnostic("lone-brace", LONE_BRACE, *leaf.span, CLOSE_IT))
         if index not in results and index not in later and reach[index] <= index:
             found.append(Diagnostic("unused-result", UNUSED, *leaf.span, "use its result in a later question"))
-        found += _used_twice(leaf, taken)
+        found += _find_double_uses(leaf, taken)
     return sort_faults(found)
 
 
@@ -91,9 +92,9 @@ def _with_spans(expression: Expression) -> Expression:
     return expression
 
 
-def _used_twice(leaf: Atomic, taken: Mapping[str, int]) -> Iterator[Diagnostic]:
+def _find_double_uses(leaf: Atomic, taken: Mapping[str, int]) -> Iterator[Diagnostic]:
     used: set[int] = set()
-    place = _placer(leaf)
+    place = _make_placer(leaf)
     for name, start, end in find_placeholders(leaf.text):
         if name in taken:
             if taken[name] in used:
@@ -121,7 +122,7 @@ def _find_faults(node: Expression, rules: Rules, fed: bool = False) -> Iterator[
 
 
 def _erroneous_dependencies(leaf: Atomic) -> Iterator[Diagnostic]:
-    place = _placer(leaf)
+    place = _make_placer(leaf)
     for name, start, end in find_placeholders(leaf.text):
         message = f"no earlier question gives {{{name}}} its value"
         hint = f"put the question that finds {{{name}}} before this one with *, or write the value instead"
@@ -131,14 +132,14 @@ def _erroneous_dependencies(leaf: Atomic) -> Iterator[Diagnostic]:
 def _missing_dependency(node: Expression) -> Diagnostic:
     message = "this question stands after * but uses no earlier result"
     hint = "write {name} where the earlier result belongs, or join the questions with + if they are independent"
-    texts = [leaf.text for leaf in leaves(node)]
+    texts = [leaf.text for leaf in list_leaves(node)]
     if any(map(has_lone_brace, texts)):
         message, hint = LONE_BRACE, CLOSE_IT
     assert node.span is not None
     return Diagnostic("missing-dependency", message, *node.span, hint)
 
 
-def _placer(leaf: Atomic) -> Callable[[int, int], Span]:
+def _make_placer(leaf: Atomic) -> Callable[[int, int], Span]:
     """Offsets of part of a leaf's text; those of the whole leaf where white space or escapes make them uncertain."""
     assert leaf.span is not None
     whole = first, last = leaf.span

@@ -23,11 +23,11 @@ def to_letters(expression: Expression) -> str:
     return render(_relabel(expression, map(letter, count())))
 
 
-def letters_key(expression: Expression) -> str:
+def make_letters_key(expression: Expression) -> str:
     """Returns a key of the shape up to the order of `+`: equal for two plans if and only if their shapes are."""
     if type(expression) is Atomic:
         return "a"
-    keys = [letters_key(child) for child in expression.children]
+    keys = [make_letters_key(child) for child in expression.children]
     return f"({'*'.join(keys) if type(expression) is Dependent else '+'.join(sorted(keys))})"
 
 

@@ -38,16 +38,16 @@ class PlanLanguage:
     check: Callable[[Any], tuple[Any, ...]]
     shape: Callable[[Any], str]  # of a plan that checks: equal whatever its words, and the order of what has none
     fallback: Callable[[str], Any]  # the plan that asks a question as it stands, where no better one was written
-    asked_text: Callable[[Any], str]  # what its parts ask for: no placeholders, and not the question as a whole
+    leaf_text: Callable[[Any], str]  # what its parts ask for: no placeholders, and not the question as a whole
     count_leaves: Callable[[Any], int]
     grammar: Callable[[], Grammar]  # what a decoder is held to
-    most_tokens: int  # that a plan takes, decoded token by token
-    beam_tokens: int  # that each beam of a search may take: one that rambles costs all rows of its batch
+    token_limit: int  # that a plan takes, decoded token by token
+    beam_token_limit: int  # that each beam of a search may take: one that rambles costs all rows of its batch
     spell: Callable[[Any], str]
     locate: Callable[[str, Any], Diagnostic] = lambda text, fault: fault
     doubts: Callable[[Any], tuple[Diagnostic, ...]] = lambda plan: ()
     letters: Callable[[Any], str | None] = lambda plan: None  # the shape as people spell it, where they do
-    settle: Callable[[Any, str], Any] = lambda plan, question: plan  # how a plan of the model's for a question is run
+    adapt_to_question: Callable[[Any, str], Any] = lambda plan, question: plan  # what is run of a plan of the model's
     json_schema: Callable[[], dict[str, Any]] | None = None  # of a language that is JSON
     counts_in_merge: bool = False  # a plan says nothing of what its question counts by: the merge compares with it
 
@@ -59,7 +59,7 @@ class PlanLanguage:
 
     def words(self, plan: Any) -> list[str]:
         """The words that its parts ask with, names as they stand."""
-        return find_words(self.asked_text(plan))
+        return find_words(self.leaf_text(plan))
 
     def diagnose(self, text: str) -> dict[str, Any]:
         """Parses and checks a text, and returns plain values: `valid` (it parses and can be executed), its `canonical`
@@ -88,11 +88,11 @@ class PlanLanguage:
 
 
 def _leaf_texts(plan: bnf.Expression) -> str:
-    return " ".join(bnf.substitute(leaf.text, dict.fromkeys(leaf.placeholders, "")) for leaf in bnf.leaves(plan))
+    return " ".join(bnf.substitute(leaf.text, dict.fromkeys(leaf.placeholders, "")) for leaf in bnf.list_leaves(plan))
 
 
 def _term_texts(query: logic.Query) -> str:
-    return " ".join(logic.terms(query))
+    return " ".join(logic.list_terms(query))
 
 
 def _node_texts(tree: art.Art) -> str:
@@ -120,17 +120,17 @@ BNF = PlanLanguage(
     parse=bnf.parse,
     render=bnf.render,
     check=checking.check,
-    shape=drawing.letters_key,
+    shape=drawing.make_letters_key,
     fallback=_ask_whole,
-    asked_text=_leaf_texts,
-    count_leaves=lambda plan: len(bnf.leaves(plan)),
+    leaf_text=_leaf_texts,
+    count_leaves=lambda plan: len(bnf.list_leaves(plan)),
     grammar=make_plan_grammar,
-    most_tokens=256,
-    beam_tokens=128,  # the longest gold plan of MuSiQue has 80
+    token_limit=256,
+    beam_token_limit=128,  # the longest gold plan of MuSiQue has 80
     spell=bnf.render,
-    doubts=checking.doubts,
+    doubts=checking.find_doubts,
     letters=drawing.to_letters,
-    settle=_keep_words,
+    adapt_to_question=_keep_words,
     counts_in_merge=True,
 )
 LOGIC = PlanLanguage(
@@ -139,13 +139,13 @@ LOGIC = PlanLanguage(
     parse=logic.parse,
     render=logic.render,
     check=logic.check,
-    shape=logic.shape_key,
+    shape=logic.make_shape_key,
     fallback=logic.Term,
-    asked_text=_term_texts,
+    leaf_text=_term_texts,
     count_leaves=lambda query: len(logic.list_literals(query)),
     grammar=make_logic_grammar,
-    most_tokens=256,
-    beam_tokens=128,
+    token_limit=256,
+    beam_token_limit=128,
     spell=logic.render_spaced,
 )
 ART = PlanLanguage(
@@ -154,13 +154,13 @@ ART = PlanLanguage(
     parse=art.parse,
     render=art.render,
     check=art.check,
-    shape=art.structure_key,
+    shape=art.make_structure_key,
     fallback=_search_for,
-    asked_text=_node_texts,
+    leaf_text=_node_texts,
     count_leaves=lambda tree: sum(not node.children for node in art.number_nodes(tree)),
     grammar=make_art_grammar,
-    most_tokens=448,  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
-    beam_tokens=448,
+    token_limit=448,  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
+    beam_token_limit=448,
     spell=art.render,
     locate=art.locate,
     json_schema=lambda: json.loads(read_grammar_file("art.schema.json")),

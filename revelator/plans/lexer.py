@@ -30,7 +30,7 @@ SPACES = re.compile(r"\s*")
 OPERATORS = {"+": "PLUS", "*": "TIMES", "×": "TIMES"}
 
 
-def tokenise(text: str) -> list[Token]:
+def split_plan_text(text: str) -> list[Token]:
     """Splits `text` into tokens. Raises ExpressionError."""
     return _Reader(text).read()
 
@@ -42,7 +42,7 @@ def reads_as_itself(text: str) -> bool:
     if ODD.search(text) or ('"' in text and "\\" in text) or any(m[0] in OPERATORS for m in MARK.finditer(text)):
         return False
     try:
-        found = tokenise(text)
+        found = split_plan_text(text)
     except ExpressionError:
         return False
     return len(found) == 1 and found[0].type == "WORD" and found[0].value == text

@@ -83,12 +83,12 @@ def join_queries(kind: type[And] | type[Or], operands: list[Query], span: Span |
     return kind(tuple(flat), span=span) if len(flat) > 1 else flat[0]
 
 
-def terms(query: Query) -> tuple[str, ...]:
+def list_terms(query: Query) -> tuple[str, ...]:
     """Lists the distinct texts of the terms, in order of first use."""
     return tuple(dict.fromkeys(node.text for node in walk(query) if isinstance(node, Term)))
 
 
-def negations(query: Query) -> int:
+def count_negations(query: Query) -> int:
     """Counts the terms under an odd number of NOTs, with repeats."""
     return sum(negated for _, negated in list_literals(query))
 
@@ -270,7 +270,7 @@ def _faults(query: Query) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "empty-term", "this term holds no word", *node.span, "write what documents should be about"
             )
-    names, times = terms(query), len(list_literals(query))
+    names, times = list_terms(query), len(list_literals(query))
     if len(names) > MAX_TERMS or times > MAX_LITERALS:
         message = f"{len(names)} terms in {times} places, and a query has at most {MAX_TERMS} in {MAX_LITERALS}"
         yield Diagnostic("too-many-terms", message, *query.span, "leave out terms, or ask several queries")
@@ -287,7 +287,7 @@ def _faults(query: Query) -> Iterator[Diagnostic]:
 
 def has_conditions(query: Query) -> bool:
     """Whether a query joins several terms and can be run."""
-    return isinstance(query, And | Or) and len(terms(query)) > 1 and not check(query)
+    return isinstance(query, And | Or) and len(list_terms(query)) > 1 and not check(query)
 
 
 def read_conditions(text: str) -> str:
@@ -304,8 +304,8 @@ def are_equivalent(one: Query, other: Query) -> bool:
 
     Beyond MAX_TABLED terms no truth table is made: queries are equivalent if they are equal after moving NOT inwards.
     """
-    names = sorted(terms(one))
-    if names != sorted(terms(other)):
+    names = sorted(list_terms(one))
+    if names != sorted(list_terms(other)):
         return False
     if len(names) > MAX_TABLED:
         return move_negations_inwards(one) == move_negations_inwards(other)
@@ -313,7 +313,7 @@ def are_equivalent(one: Query, other: Query) -> bool:
     return _truth(one, *table) == _truth(other, *table)
 
 
-def shape_key(query: Query) -> str:
+def make_shape_key(query: Query) -> str:
     """The shape without words, up to the order of operands: `(t AND NOT t)`. NOT is carried inwards to the terms."""
     return _shape(move_negations_inwards(query))
 

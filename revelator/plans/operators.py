@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from revelator.plans.bnf import placeholders, substitute
+from revelator.plans.bnf import list_placeholders, substitute
 from revelator.plans.grammar import write_string
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
@@ -114,7 +114,7 @@ def fill(call: Call, values: Mapping[str, Sequence[str]]) -> Call:
         return Relate(substitute(call.head, joined), substitute(call.to, joined), call.inverse)
     entities: dict[str, None] = {}
     for entity in call.entities:
-        names = placeholders(entity)
+        names = list_placeholders(entity)
         whole = names and entity == f"{{{names[0]}}}"
         entities |= dict.fromkeys(values.get(names[0], ()) if whole else [substitute(entity, joined)])
     return Filter(tuple(entities), substitute(call.condition, joined))

@@ -28,7 +28,7 @@ def build_chat(task: Task, prompt: str, spell: Callable[[str], str] = str, note:
     messages = [{"role": "system", "content": rules}]
     for shown, output in read_examples()[task.name]:
         messages += [make_data_message(shown), {"role": "assistant", "content": spell(output)}]
-    return [*messages, make_data_message(task.values(prompt))]
+    return [*messages, make_data_message(task.read_values(prompt))]
 
 
 def make_data_message(data: Mapping[str, Any]) -> Message:

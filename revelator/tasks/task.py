@@ -105,17 +105,17 @@ class Task:
             texts["text"] = texts["text"][:DOCUMENT_CHARACTERS].rstrip()
         return _template(self.name).substitute(texts)
 
-    def question(self, prompt: str) -> str:
+    def read_question(self, prompt: str) -> str:
         """Reads the question from a prompt that `render` made, with single spaces."""
         before, _, _ = self.template.partition("$question")
         return prompt[len(before) :].partition("\n")[0]
 
-    def values(self, prompt: str) -> dict[str, str]:
+    def read_values(self, prompt: str) -> dict[str, str]:
         """Reads the named lines of a prompt that `render` made: its question, and what is known or the document."""
         lines = [line.partition(": ") for line in prompt.split("\n")[1:-1]]
         return {name.lower(): value for name, _, value in lines}
 
-    def completion(self, gold: Any) -> str:
+    def write_completion(self, gold: Any) -> str:
         """Writes what follows the prompt in training: one space, then the output that `parse` reads back as `gold`."""
         return " " + (self.language.spell if self.language else self.write)(gold)
 
@@ -123,7 +123,7 @@ class Task:
         """Parses a model's output into a typed value. Raises TaskOutputError, or ExpressionError for a plan."""
         return self.read(output.strip())
 
-    def sound(self, output: str) -> Any:
+    def parse_sound(self, output: str) -> Any:
         """Parses an output into a typed value; None if it does not parse, or is a plan that cannot be executed."""
         try:
             value = self.parse(output)
@@ -131,21 +131,21 @@ class Task:
             return None
         return None if self.language and self.language.check(value) else value
 
-    def outcome(self, output: str) -> object:
+    def make_comparable(self, output: str) -> object:
         """Returns what two outputs must share to count as equal: the shape of a plan, or the typed value. An output
         that is not sound is compared as it is."""
-        value = self.sound(output)
+        value = self.parse_sound(output)
         if value is None:
             return output
         return self.language.shape(value) if self.language else value
 
-    def fallback(self, prompt: str) -> str:
+    def write_fallback(self, prompt: str) -> str:
         """Returns the plan that replaces one that could not be written: the question of the prompt as a single step.
 
         Raises TypeError for a task that writes no plans."""
         if self.language is None:
             raise TypeError(f"task {self.name} writes no plans")
-        return self.write(self.language.fallback(self.question(prompt)))
+        return self.write(self.language.fallback(self.read_question(prompt)))
 
 
 @cache

@@ -115,8 +115,8 @@ async def _stream(url: str, seconds: float, question: str, options: Options, as_
                 if as_json:
                     click.echo(json.dumps(event.to_json(), ensure_ascii=False))
                 elif live:
-                    live.update(build_view(replay.trace()))
-    return replay.trace()
+                    live.update(build_view(replay.build()))
+    return replay.build()
 
 
 def _point_at_faults(plan: str, error: RevelatorError) -> RevelatorError:

@@ -230,7 +230,7 @@ def _examine_tracking(home: Path, tracking_uri: str | None) -> Finding:
     uri = registry.find_store(tracking_uri, home)
     try:
         if uri.startswith(("http://", "https://")):
-            registry.reach(uri)
+            registry.check_server(uri)
     except RevelatorError as error:
         return Finding("tracking", "fault", error.message, purpose, error.hint or "")
     return Finding("tracking", "ok", uri, purpose)

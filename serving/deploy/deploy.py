@@ -119,7 +119,7 @@ def release_embedded_base(home: Path) -> None:
         base = find_base(DEFAULT_BASE).resolve()
         described = {"name": DEFAULT_BASE, "digest": digest_base(base), "folder": str(base)}
         contents = VersionContents("embedded base", EMBEDDED_VERSION, "", described, {})
-        with files.staged_folder(version_folder(home, EMBEDDED_VERSION)) as staging:
+        with files.stage_folder(version_folder(home, EMBEDDED_VERSION)) as staging:
             _write_version(staging, contents)
         write_release(home, Release.of(contents, None))
 
@@ -221,7 +221,7 @@ def stage(home: Path, version: Version) -> VersionContents:
     folder = version_folder(home, version.version)
     contents = _read_if_whole(folder, version)
     if not contents:
-        with files.staged_folder(folder) as staging:
+        with files.stage_folder(folder) as staging:
             download(version, staging / ADAPTER)
             contents = _verify_contents(staging / ADAPTER, version)
             _write_version(staging, contents)

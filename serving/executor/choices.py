@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from revelator.plans import placeholders
+from revelator.plans import list_placeholders
 from revelator.plans.operators import Filter, read_call
 from revelator.trace import Node
 
@@ -153,7 +153,7 @@ def _read_wording(text: str) -> tuple[frozenset[str], bool]:
     whether the question is an aggregate."""
     if call := read_call(text):
         listed = call.entities if isinstance(call, Filter) else ()
-        return frozenset(name for entity in listed for name in placeholders(entity)), False
+        return frozenset(name for entity in listed for name in list_placeholders(entity)), False
     gathered = set()
     for match in _GATHERS.finditer(text):
         before = text[max(0, match.start() - LOOK_BACK) : match.start()]

@@ -116,7 +116,7 @@ def _record_call(node: Node, task: str, count: int = 1) -> Iterator[dict[str, An
     node.detail.setdefault("calls", []).append(call)
     began = time.perf_counter()
     try:
-        with spans.span(task, "client"):
+        with spans.open_span(task, "client"):
             yield call
     finally:
         call["ms"] = round((time.perf_counter() - began) * 1000, 3)
@@ -238,8 +238,8 @@ def find_namesakes(chosen: Passage | None, question: str, relevant: Sequence[Pas
     others = dict.fromkeys(p.title for p in relevant if _fold(p.title) != _fold(chosen.title))
     same = [title for title in others if name.strip() and _split_title(title)[0] == name]
     said = [part for part in (addition, *(_split_title(title)[1] for title in same)) if part.strip() and part in asked]
-    twins = [p.name for p in relevant if p.title == chosen.title and p.document != chosen.document]
-    return [*([] if said else same), *dict.fromkeys(twins if chosen.document else [])]
+    twins = [p.name for p in relevant if p.title == chosen.title and p.file != chosen.file]
+    return [*([] if said else same), *dict.fromkeys(twins if chosen.file else [])]
 
 
 def _split_title(title: str) -> tuple[str, str]:

@@ -115,7 +115,7 @@ class Recorder:
         node.status, node.error = "running", None
         self.report("started", node)
         try:
-            with spans.span(node.kind, node=node.id):
+            with spans.open_span(node.kind, node=node.id):
                 try:
                     yield node
                 finally:

@@ -14,7 +14,18 @@ from typing import Any
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
 from revelator.limits import Limits
-from revelator.plans import Atomic, Dependent, Diagnostic, Expression, check, doubts, leaves, logic, parse, render
+from revelator.plans import (
+    Atomic,
+    Dependent,
+    Diagnostic,
+    Expression,
+    check,
+    find_doubts,
+    list_leaves,
+    logic,
+    parse,
+    render,
+)
 from revelator.plans import Sequence as ListOf
 from revelator.plans.bnf import blank_placeholders
 from revelator.plans.language import BNF
@@ -99,7 +110,7 @@ async def _read_with_earlier_question(run: Run, node: Node, steps: Sequence[Step
             require_valid(plan, run.limits)
     except (ExpressionError, PlanError):
         return []
-    return [_keep_last_step(plan) for plan in joined if len(leaves(plan)) == len(leaves(alone)) + 1]
+    return [_keep_last_step(plan) for plan in joined if len(list_leaves(plan)) == len(list_leaves(alone)) + 1]
 
 
 def _keep_last_step(plan: Expression) -> Expression:
@@ -111,7 +122,7 @@ def _keep_last_step(plan: Expression) -> Expression:
 
 def _ask_the_same(plan: Expression, other: Expression) -> bool:
     """Whether the last leaves of two plans are the same but for what their placeholders are called."""
-    ours, theirs = (blank_placeholders(leaves(each)[-1].text) for each in (plan, other))
+    ours, theirs = (blank_placeholders(list_leaves(each)[-1].text) for each in (plan, other))
     return ours == theirs
 
 
@@ -168,7 +179,7 @@ async def answer_compound(run: Run) -> None:
         try:
             expression = _join_parts(TASKS["decompose"].parse(output))
             require_valid(expression, run.limits)
-            node.answers = [leaf.text for leaf in leaves(expression)]
+            node.answers = [leaf.text for leaf in list_leaves(expression)]
         except (TaskOutputError, PlanError) as error:
             node.status, node.error, node.detail["output"] = "failed", str(error), output
             expression = BNF.fallback(run.question)
@@ -228,7 +239,7 @@ async def answer_by_loop(run: Run) -> None:
 async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None:
     """Runs a plan and makes its answer."""
     if source == "model":
-        expression = BNF.settle(expression, run.question)
+        expression = BNF.adapt_to_question(expression, run.question)
     trace = run.recorder.trace
     trace.plan, trace.plan_source = render(expression), source
     run.recorder.report("planned", trace)
@@ -247,7 +258,7 @@ async def read_plan(text: str, limits: Limits) -> Expression:
     def read() -> Expression:
         expression = parse(text)
         require_valid(expression, limits)
-        _refuse([doubt for doubt in doubts(expression) if doubt.code == "lone-brace"])
+        _refuse([doubt for doubt in find_doubts(expression) if doubt.code == "lone-brace"])
         return expression
 
     return await offload(len(text), read)

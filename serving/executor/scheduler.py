@@ -17,7 +17,7 @@ from functools import partial
 
 from revelator.errors import Unavailable
 from revelator.limits import Limits
-from revelator.plans import Expression, bind, leaves, substitute
+from revelator.plans import Expression, bind, list_leaves, substitute
 from revelator.plans.bnf import substituted_size
 from revelator.plans.operators import fill, read_call, spell_call
 from revelator.trace import Node
@@ -56,7 +56,7 @@ class PlanRun:
         share_leaves: bool = True,
     ) -> None:
         self.expression = expression
-        self.leaves = leaves(expression)
+        self.leaves = list_leaves(expression)
         self.errors: list[Exception] = []
         self._calls = 0
         self._answer = answer

@@ -76,7 +76,7 @@ class Inquiry:
         span: Any = None
         try:
             async with aclosing(asked) as events:
-                with spans.span("ask", "client", ends=False) as span:  # the request carries it
+                with spans.open_span("ask", "client", ends=False) as span:  # the request carries it
                     self._trace_id = spans.find_trace_id()
                     event = await anext(events, None)
                 while event:
@@ -93,12 +93,12 @@ class Inquiry:
         finally:
             if span:
                 if begun:
-                    spans.describe_root(self._replay.trace(), span)
+                    spans.describe_root(self._replay.build(), span)
                 span.end()
 
     async def _save(self, error: RevelatorError | None) -> None:
         described = json.loads(write_error(error)) if error else None
-        trace = self._replay.trace()
+        trace = self._replay.build()
         self.run = Run(self.id, self.server.name, trace, self.wanted.reuse, described, self._trace_id)
         try:
             await asyncio.to_thread(self._runs.save, self.run)

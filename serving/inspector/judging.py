@@ -103,10 +103,10 @@ def _send_missing_spans(run: Run, stored: Any) -> None:
     if stored and any(spans.ROUTE in span.attributes for span in stored.data.spans):
         return
     trace = run.trace
-    with spans.span("executor", "server", f"00-{run.trace_id}-{secrets.token_hex(8)}-01"):
+    with spans.open_span("executor", "server", f"00-{run.trace_id}-{secrets.token_hex(8)}-01"):
         for node in trace.nodes:
             if node.kind == "atomic":
-                with spans.span(node.kind, node=node.id):
+                with spans.open_span(node.kind, node=node.id):
                     spans.describe(node.asked or node.question, node.answers)
         spans.describe_served(trace)
     spans.flush()

@@ -22,7 +22,7 @@ import pyoxigraph as ox
 from pyoxigraph import Literal, NamedNode, Quad, RdfFormat
 
 from revelator.errors import ArtifactError, DataError, DeadlineExceeded
-from revelator.files import sha256_file, staged_folder
+from revelator.files import sha256_file, stage_folder
 from serving.built_folder import FolderKind
 from serving.knowledge.labels import Label, LabelIndex, LabelKind, write_labels
 from serving.knowledge.sparql import RDFS_LABEL, Row, Vocabulary, find_local_name
@@ -41,7 +41,7 @@ def build_graph(inputs: Sequence[Path], out: Path, *, vocabulary: Vocabulary | N
     """
     GRAPH.check_place(out)
     vocabulary = vocabulary or Vocabulary()
-    with staged_folder(out) as stage:
+    with stage_folder(out) as stage:
         store = ox.Store(str(stage / "store"))
         named: set[str] = set()
         for path in inputs:

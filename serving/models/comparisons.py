@@ -105,7 +105,7 @@ def compare(
 ) -> Comparison:
     """`times` are the canary's and the released version's milliseconds."""
     canary_ms, released_ms = (round(ms, 3) for ms in times)
-    outcome = TASKS[task].outcome
+    comparable = TASKS[task].make_comparable
     answered = None if isinstance(canary, BaseException) else canary
     return Comparison(
         request,
@@ -114,13 +114,13 @@ def compare(
         released_ms,
         canary_valid=answered is not None and _is_valid(task, answered),
         released_valid=_is_valid(task, released),
-        agrees=answered is not None and outcome(answered.text) == outcome(released.text),
+        agrees=answered is not None and comparable(answered.text) == comparable(released.text),
         error="" if answered else type(canary).__name__,
     )
 
 
 def _is_valid(task: str, completion: Completion) -> bool:
-    return not completion.degraded and TASKS[task].sound(completion.text) is not None
+    return not completion.degraded and TASKS[task].parse_sound(completion.text) is not None
 
 
 def comparisons_file(home: Path, version: int) -> Path:

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from revelator import reading
 from revelator.artifact import EMBEDDED_READER
-from revelator.reading import Outcome, Reader
+from revelator.reading import Reader
 from revelator.sentences import find_ends
 from revelator.trace import Passage
 from serving.batching import Batcher
@@ -70,7 +71,7 @@ def _cut_to_sentences(request: GenerateRequest) -> list[Passage]:
     return [replace(p, text=sentence) for p, sentence in zip(request.passages, chosen, strict=True) if sentence]
 
 
-def make_reading(outcome: Outcome, passages: Sequence[Passage]) -> Reading:
+def make_reading(outcome: reading.Reading, passages: Sequence[Passage]) -> Reading:
     """The answer with its passage, and the sentences of the passage in which it stands or which speak for it."""
     spans = tuple(span for span in outcome.spans if span.end - span.start <= SPAN)
     if not spans:

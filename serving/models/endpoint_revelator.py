@@ -113,7 +113,7 @@ class EndpointRevelator:
         if reply.finish != "length":
             return Completion(text, {}, *used)
         if task.language:
-            return Completion(task.fallback(prompt), {}, *used, degraded=True)
+            return Completion(task.write_fallback(prompt), {}, *used, degraded=True)
         return Completion("", {}, *used)
 
     async def _ask(self, task: Task, prompt: str, temperature: float) -> Reply:
@@ -159,7 +159,7 @@ class EndpointRevelator:
 
     def _make_options(self, task: Task, structure: str, temperature: float, refused: frozenset[str]) -> dict[str, Any]:
         trained = self.config.prompt == "trained"
-        most = task.language.most_tokens if task.language else TEXT_TOKENS
+        most = task.language.token_limit if task.language else TEXT_TOKENS
         options: dict[str, Any] = {"temperature": temperature, "max_tokens": most if trained else CHAT_TOKENS}
         if task.labels:
             options["logprobs"] = LIKELIEST if trained else True

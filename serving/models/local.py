@@ -49,7 +49,7 @@ def complete(
     else:
         written = engine.generate(prompts, temperature, max_new_tokens or MAX_NEW_TOKENS, None, cancelled)
     return [
-        Completion(asked.fallback(prompt) if row.degraded else row.text, {}, n, row.tokens, row.degraded)
+        Completion(asked.write_fallback(prompt) if row.degraded else row.text, {}, n, row.tokens, row.degraded)
         for prompt, n, row in zip(prompts, lengths, written, strict=True)
     ]
 
@@ -65,19 +65,19 @@ def _write_plans(
 ) -> list[GeneratedText]:
     """One plan a prompt: by beams where that is asked for and one of them checks, token by token elsewhere."""
     assert task.language is not None
-    budget = max_new_tokens or task.language.most_tokens
+    budget = max_new_tokens or task.language.token_limit
     plans: dict[int, GeneratedText] = {}
     if decoding == "beams" and temperature == 0:
-        room = min(budget, task.language.beam_tokens)
+        room = min(budget, task.language.beam_token_limit)
         for place, rows in enumerate(engine.search_beams(prompts, BEAMS, room, cancelled)):
-            best = choose_plan(task, task.question(prompts[place]), [row.text for row in rows])
+            best = choose_plan(task, task.read_question(prompts[place]), [row.text for row in rows])
             if best is not None:
                 plans[place] = rows[best]
     places = [place for place in range(len(prompts)) if place not in plans]
     others = [prompts[place] for place in places]
     grammars = None if decoding == "free" else [task.language.grammar()] * len(others)
     for place, row in zip(places, engine.generate(others, temperature, budget, grammars, cancelled), strict=True):
-        plan, question = task.sound(row.text), task.question(prompts[place])
+        plan, question = task.parse_sound(row.text), task.read_question(prompts[place])
         lost = decoding != "free" and plan is not None and _loses_words(task, question, plan)
         plans[place] = row._replace(degraded=True) if lost else row
     return [plans[place] for place in range(len(prompts))]
@@ -86,7 +86,7 @@ def _write_plans(
 def _loses_words(task: Task, question: str, plan: Any) -> bool:
     """Whether a plan lacks a word of the question that ASCII cannot write: a small model mixes up such names."""
     assert task.language is not None
-    kept = keeps_foreign_words(task.language.asked_text(plan), question)
+    kept = keeps_foreign_words(task.language.leaf_text(plan), question)
     return not kept and not _counts_by_words(task, question)
 
 
@@ -109,7 +109,7 @@ def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
     language = task.language
     assert language is not None
     names = set() if _counts_by_words(task, question) else set(find_name_words(question))
-    plans = {place: task.sound(text) for place, text in enumerate(texts) if text.isprintable()}
+    plans = {place: task.parse_sound(text) for place, text in enumerate(texts) if text.isprintable()}
     worth = {
         place: (len(names.intersection(language.words(plan))), -len(language.doubts(plan)))
         for place, plan in plans.items()

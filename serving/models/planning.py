@@ -58,7 +58,7 @@ def _settle(text: str, question: str, language: PlanLanguage) -> str:
         plan = language.parse(text)
     except ExpressionError:
         return text
-    settled = language.settle(plan, question)
+    settled = language.adapt_to_question(plan, question)
     return text if settled == plan else language.render(settled)
 
 

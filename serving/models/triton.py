@@ -41,7 +41,7 @@ class TritonModels:
         self._parameters = {SECRET_PARAMETER: secret} if secret else None
         self._client = grpc_client.InferenceServerClient(**make_channel_arguments(url))
         if spans.are_on():
-            self._client.register_plugin(spans.Traced())
+            self._client.register_plugin(spans.TraceHeaders())
 
     async def __aenter__(self) -> TritonModels:
         return self

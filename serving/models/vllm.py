@@ -96,8 +96,8 @@ class VllmRevelator:
             found = self._read_probabilities(labels, json.loads(result.as_numpy("logprobs")[0]))
             return Completion(max(found, key=found.__getitem__), found, read)
         text = result.as_numpy("text_output")[0].decode().strip()
-        if TASKS[task].language and TASKS[task].sound(text) is None:
-            return Completion(TASKS[task].fallback(prompt), {}, read, wrote, degraded=True)
+        if TASKS[task].language and TASKS[task].parse_sound(text) is None:
+            return Completion(TASKS[task].write_fallback(prompt), {}, read, wrote, degraded=True)
         return Completion(text, {}, read, wrote)
 
     def _make_choice_settings(self, labels: Sequence[str]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class VllmRevelator:
         language = TASKS[task].language
         return {
             "temperature": temperature,
-            "max_tokens": language.most_tokens if language else TEXT_TOKENS,
+            "max_tokens": language.token_limit if language else TEXT_TOKENS,
             "structured_outputs": self._structures[task],
         }
 

@@ -25,7 +25,7 @@ import numpy as np
 from rich.progress import Progress
 
 from revelator.errors import ArtifactError, DataError
-from revelator.files import sha256_file, staged_folder, work_folder
+from revelator.files import lock_work_folder, sha256_file, stage_folder
 from revelator.trace import Passage
 from serving.retrieval import bm25, dense
 from serving.retrieval.corpora import find_files, is_document, read_corpus
@@ -169,9 +169,9 @@ class _Build:
         if encoder := self.encoder:
             plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}
         resumed = plan | {"shard": self.shard_size, "spellings": True}
-        with work_folder(self.out, resumed, "*.npz", "building this index") as work:
+        with lock_work_folder(self.out, resumed, "*.npz", "building this index") as work:
             shards = self._write_shards(work, read, plan["count"])
-            with staged_folder(self.out) as stage:
+            with stage_folder(self.out) as stage:
                 return INDEX.write_manifest(stage, plan | self._merge(stage, shards) | {"version": version})
 
     def _write_shards(self, work: Path, parts: Sequence[Part], count: int) -> list[Shard]:

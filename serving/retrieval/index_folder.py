@@ -2,8 +2,8 @@
 
 The store keeps passages as JSON lines in one file with an array of offsets beside it; both are memory-mapped and shared
 through the page cache, so that a process which opened the store holds only the pages that it has touched. A build's
-work folder (`revelator.files.work_folder`) holds the corpus in shards, each written in one step, so that a build that
-was killed goes on where it was; a shard that was damaged since is made again.
+work folder (`revelator.files.lock_work_folder`) holds the corpus in shards, each written in one step, so that a build
+that was killed goes on where it was; a shard that was damaged since is made again.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def rank_logical(
     if k < 1:
         raise InvalidRequest(f"k must be 1 or more, not {k}")
     source = choose_source(index, settings)
-    terms = logic.terms(query)
+    terms = logic.list_terms(query)
     cosines = None
     if source != "bm25":
         vectors, matrix = embed_terms(index, terms)

@@ -78,7 +78,7 @@ def measure_longest(tokenizer: Any, positions: int) -> int:
     """
     prompt = max(len(tokenizer(task.template)["input_ids"]) for task in TASKS.values())
     read = (Limits().question_characters + DOCUMENT_CHARACTERS) // 2
-    written = max(task.language.most_tokens if task.language else TEXT_TOKENS for task in TASKS.values())
+    written = max(task.language.token_limit if task.language else TEXT_TOKENS for task in TASKS.values())
     return min(positions, -(-(prompt + read + written) // 128) * 128)
 
 

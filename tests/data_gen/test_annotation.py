@@ -7,11 +7,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_gen.annotate import plan
 from data_gen.annotate.names import find_mention, recase
-from data_gen.annotate.plan import GoldStep, find_shape, list_leaves, write_gold_plan
+from data_gen.annotate.plan import GoldStep, find_shape, write_gold_plan
 from data_gen.annotate.wording import ask, name_answer, tidy
 from data_gen.questions import DroppedError
-from revelator.plans import bind, check, leaves, parse, to_letters
+from revelator.plans import bind, check, list_leaves, parse, to_letters
 
 
 def chain(*references: tuple[int, ...]) -> list[GoldStep]:
@@ -53,7 +54,7 @@ def decompositions(draw: st.DrawFn) -> list[tuple[int, ...]]:
 
 @given(decompositions())
 def test_every_step_is_one_leaf_and_stands_after_what_it_uses(references: list[tuple[int, ...]]) -> None:
-    order = list_leaves(find_shape({i: [r - 1 for r in used] for i, used in enumerate(references)}))
+    order = plan.list_leaves(find_shape({i: [r - 1 for r in used] for i, used in enumerate(references)}))
     assert sorted(order) == list(range(len(references)))
     assert all(order.index(r - 1) < order.index(i) for i, used in enumerate(references) for r in used)
 
@@ -69,7 +70,7 @@ def test_a_plan_checks_and_binds_each_placeholder_to_the_step_it_was_made_from(
         return
     expression = parse(planned.expression)
     assert not check(expression)
-    for leaf, sources, step in zip(leaves(expression), bind(expression).sources, planned.steps, strict=True):
+    for leaf, sources, step in zip(list_leaves(expression), bind(expression).sources, planned.steps, strict=True):
         filled = re.sub(r"\{([^}]*)\}", lambda m: planned.steps[sources[m[1]]].answers[0], leaf.text)  # noqa: B023
         assert filled == step.question
 

@@ -41,9 +41,9 @@ def ask(tracking_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
         def tell(question: str, plan: str = PLAN, route: str = "complex", version: str = "7", reader: str = "") -> str:
             before = {trace.info.trace_id for trace in mlflow.MlflowClient().search_traces([number])}
-            with spans.span("executor", "server"):
+            with spans.open_span("executor", "server"):
                 for asked, answer in (("Who directed A?", "Ada Quill"), ("Where was Ada Quill born?", "Ayr")):
-                    with spans.span("atomic"):
+                    with spans.open_span("atomic"):
                         spans.describe(asked, [answer])
                 read = Node("1", "atomic", question, detail={"reader": reader} if reader else {})
                 versions = {"revelator": version}

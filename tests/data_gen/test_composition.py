@@ -91,13 +91,13 @@ def test_a_drawing_has_a_graph_of_musique_and_keeps_the_questions_words(seed: in
     drawn = Composer(clauses, NAMES, Random(seed)).draw("composed:1", "composed", "own")
     assume(drawn)  # in so small a pool a question may come twice
     plan = plans.parse(drawn.expression)
-    assert plans.to_letters(plan) in MUSIQUE and not plans.check(plan) and not plans.doubts(plan)
+    assert plans.to_letters(plan) in MUSIQUE and not plans.check(plan) and not plans.find_doubts(plan)
     said = set(split_words(drawn.question))
-    for leaf in plans.leaves(plan)[:-1]:  # the last one is a question, the others have become phrases
+    for leaf in plans.list_leaves(plan)[:-1]:  # the last one is a question, the others have become phrases
         words = set(split_words(re.sub(r"\{\w+\}", "", leaf.text))) - CHANGED
         assert words <= said | {"who", "what", "which", "where", "when", "is", "was", "in", "on", "to"}
     for name in NAMES:
-        leaves = [leaf.text for leaf in plans.leaves(plan) if name in leaf.text]
+        leaves = [leaf.text for leaf in plans.list_leaves(plan) if name in leaf.text]
         assert bool(leaves) == (name in drawn.question)
 
 
@@ -134,7 +134,7 @@ def test_a_compound_question_asks_its_parts_about_one_thing_in_their_own_words(s
     joiner = Joiner((make_single(i, asked, title) for i, (asked, title) in enumerate(ABOUT)), Random(seed))
     drawn = joiner.draw("joined:1", "joined", "own")
     assert drawn and drawn.route == "compound" and len(drawn.parts) in (2, 3)
-    assert [leaf.text for leaf in plans.leaves(plans.parse(drawn.expression))] == list(drawn.parts)
+    assert [leaf.text for leaf in plans.list_leaves(plans.parse(drawn.expression))] == list(drawn.parts)
     [thing] = {title for asked, title in ABOUT if f"{asked.rstrip('?')}?" in drawn.parts}
     assert thing in ("Ost", "Lind")
     assert all(part.rstrip("?").casefold() in drawn.question.casefold() for part in drawn.parts)
@@ -175,8 +175,8 @@ def test_an_everyday_question_and_its_plan_name_the_same_things(seed: int) -> No
     assume(drawn is not None)
     assert drawn and "{" not in drawn.question and drawn.question[-1] in "?."
     plan = plans.parse(drawn.expression)
-    assert plans.render(plan) == drawn.expression and not plans.check(plan) and not plans.doubts(plan)
-    leaves = [leaf.text for leaf in plans.leaves(plan)]
+    assert plans.render(plan) == drawn.expression and not plans.check(plan) and not plans.find_doubts(plan)
+    leaves = [leaf.text for leaf in plans.list_leaves(plan)]
     assert len(set(leaves)) == len(leaves)
     for name in ("Una Vale", "The Reed", "Tin Comet"):  # others are drawn word by word, too
         assert any(name in leaf for leaf in leaves) == (name in drawn.question)
@@ -274,7 +274,7 @@ def test_a_leaf_that_is_held_out_is_in_no_question(config: Path, relations: set[
         run = CliRunner().invoke(revelator, ["data", "compose", str(config), "--out", str(out)], catch_exceptions=False)
         assert run.exit_code == 0
         expressions = [plans.parse(row.expression) for row in read_world(out)]
-        leaves.append({hash_question(leaf.text) for each in expressions for leaf in plans.leaves(each)})
+        leaves.append({hash_question(leaf.text) for each in expressions for leaf in plans.list_leaves(each)})
     assert leaves[0] & relations and not leaves[1] & relations
 
 

@@ -32,14 +32,14 @@ from data_gen.sources.logic_wording import (
     word_query,
 )
 from revelator.errors import DataError
-from revelator.plans.logic import Query, check, holds, parse, terms
+from revelator.plans.logic import Query, check, holds, list_terms, parse
 from revelator.rows import stream_rows
 
 TEXTS = ("tin mines", "Orn Fell", "river ferries", "kilns", "Lake Sedge", "salt tax")
 
 
 def table(query: Query, names: list[str]) -> list[bool]:
-    lowered = {name: name.lower() for name in terms(query)}
+    lowered = {name: name.lower() for name in list_terms(query)}
     rows = [dict(zip(names, row, strict=True)) for row in itertools.product((True, False), repeat=len(names))]
     return [holds(query, {name: row[lowered[name]] for name in lowered}) for row in rows]
 
@@ -70,9 +70,9 @@ def test_a_wording_names_every_topic_and_keeps_what_its_query_means(free: bool) 
     queries += [draw_query(TEXTS[:size], rng) for size in (4, 5, 6) for _ in range(20)]
     for query in queries:
         worded = word_query(query, rng, free)
-        names = [name.lower() for name in terms(query)]
+        names = [name.lower() for name in list_terms(query)]
         assert table(query, names) == table(worded.query, names), worded
-        places = [worded.question.find(term) for term in terms(worded.query)]
+        places = [worded.question.find(term) for term in list_terms(worded.query)]
         assert -1 not in places and places == sorted(places)  # the query names topics in the question's order
         assert not {"\ufdd0", "{", "}", "  "} & set(worded.question), worded.question
 
@@ -111,7 +111,7 @@ def test_a_hard_negative_is_one_term_away_from_a_match() -> None:
         query = fill_template(template, TEXTS[:3])
         positives, negatives = draw_combinations(query, rng)
         rows = list(itertools.product((True, False), repeat=3))
-        matching = [row for row in rows if holds(query, dict(zip(terms(query), row, strict=True)))]
+        matching = [row for row in rows if holds(query, dict(zip(list_terms(query), row, strict=True)))]
         assert positives and set(positives) <= set(matching) and len(positives) <= 3
         assert negatives and not set(negatives) & set(matching) and len(negatives) <= 3
         assert all(any(sum(a != b for a, b in zip(n, m, strict=True)) == 1 for m in matching) for n in negatives)
@@ -121,7 +121,7 @@ def test_no_topic_is_asked_about_in_two_splits(corpus: Path, questions: list[Ann
     known = {normalise(topic.text) for topic in read_topics(corpus)}
     named: dict[str, set[str]] = {"train": set(), "dev": set(), "test": set()}
     for question in questions:
-        asked = [normalise(term) for term in terms(parse(question.query))]
+        asked = [normalise(term) for term in list_terms(parse(question.query))]
         named[question.split] |= {topic for topic in known for term in asked if term.endswith(topic)}
     assert all(len(found) > 40 for found in named.values())
     assert not any(one & other for one, other in itertools.combinations(named.values(), 2))
@@ -146,7 +146,7 @@ def test_every_question_passes_the_validator_and_its_documents_are_what_they_say
     for question in questions:
         query = parse(question.query)
         assert check_query(question) is None and check(query) == ()
-        sentences = {term: said[min((t for t in said if t in term.lower()), key=len)] for term in terms(query)}
+        sentences = {term: said[min((t for t in said if t in term.lower()), key=len)] for term in list_terms(query)}
         for passage in question.passages:
             about = {term: text[:60] in passage.text for term, text in sentences.items()}
             assert holds(query, about) == passage.relevant, (question, passage)

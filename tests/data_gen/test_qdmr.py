@@ -10,7 +10,7 @@ from data_gen.annotate.plan import write_gold_plan
 from data_gen.annotate.qdmr import read_gold_steps
 from data_gen.annotate.wording import to_plural, to_singular
 from data_gen.questions import DroppedError
-from revelator.plans import bind, check, leaves, parse, render
+from revelator.plans import bind, check, list_leaves, parse, render
 
 
 def expression(decomposition: str, question: str = "Which?") -> str:
@@ -87,7 +87,7 @@ def test_whatever_is_planned_checks_and_binds_and_leaves_no_mark_behind(decompos
         return
     parsed = parse(text)
     assert render(parsed) == text and not check(parsed) and "#" not in text
-    for leaf, sources in zip(leaves(parsed), bind(parsed).sources, strict=True):
+    for leaf, sources in zip(list_leaves(parsed), bind(parsed).sources, strict=True):
         assert set(sources) == set(leaf.placeholders)
 
 

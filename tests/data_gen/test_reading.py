@@ -89,7 +89,7 @@ def test_a_question_of_yes_and_no_has_all_that_supports_it() -> None:
 def test_several_answers_of_one_annotator_are_a_list() -> None:
     (row,) = rows_of(QED)
     assert said(row) == ["Ama Oyelaran", "Mei Watanabe"]
-    assert row.all_of
+    assert row.is_list
 
 
 def test_a_question_without_a_passage_takes_one_of_the_corpus_that_says_the_answer() -> None:
@@ -116,7 +116,7 @@ def test_each_step_of_an_annotated_question_is_a_row_with_the_passage_that_state
     unread = {"question": "Who rules Sarnath?", "answers": ["Ivo Marek"], "title": "Sarnath"}
     answered, silent = rows_of({"id": "a", "steps": [step, unread], "passages": passages})
     assert said(answered) == ["Ama Oyelaran", "Mei Watanabe"]
-    assert answered.all_of
+    assert answered.is_list
     assert (said(silent), silent.title) == ([], "Obra")
 
 

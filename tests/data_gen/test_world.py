@@ -22,7 +22,7 @@ from data_gen.world.terms import AskedTerm, echo_wording
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError, RevelatorError
 from revelator.files import sha256_file
-from revelator.plans import Sequence, bind, check, leaves, parse, placeholders, render, substitute
+from revelator.plans import Sequence, bind, check, list_leaves, list_placeholders, parse, render, substitute
 
 SIZE = 700
 VALUE = re.compile(r"[\d,]*\.?\d+")
@@ -102,8 +102,8 @@ def run(world: World, expression: str) -> list[list[tuple[dict[str, str], str, l
     tree = parse(expression)
     sources = bind(tree).sources
     done: list[list[tuple[dict[str, str], str, list[str]]]] = []
-    for index, leaf in enumerate(leaves(tree)):
-        names = placeholders(leaf.text)
+    for index, leaf in enumerate(list_leaves(tree)):
+        names = list_placeholders(leaf.text)
         pools = [list(dict.fromkeys(v for _, _, vs in done[sources[index][n]] for v in vs)) for n in names]
         asked = [dict(zip(names, values, strict=True)) for values in product(*pools)]
         done.append([(v, q := substitute(leaf.text, v), answer(world, q)) for v in asked])
@@ -113,11 +113,11 @@ def run(world: World, expression: str) -> list[list[tuple[dict[str, str], str, l
 def last_leaves(expression: str) -> list[int]:
     """The index of the leaf in which each branch ends: the operands of the outermost (or the last inner) `+`."""
     tree = parse(expression)
-    total = len(leaves(tree))
+    total = len(list_leaves(tree))
     if not isinstance(tree, Sequence) and hasattr(tree, "right") and isinstance(tree.right, Sequence):
-        sizes, start = [len(leaves(i)) for i in tree.right.items], len(leaves(tree.left))
+        sizes, start = [len(list_leaves(i)) for i in tree.right.items], len(list_leaves(tree.left))
     elif isinstance(tree, Sequence):
-        sizes, start = [len(leaves(i)) for i in tree.items], 0
+        sizes, start = [len(list_leaves(i)) for i in tree.items], 0
     else:
         return [total - 1]
     ends = [start + sum(sizes[: i + 1]) - 1 for i in range(len(sizes))]
@@ -183,7 +183,7 @@ def conclude(world: World, question: AnnotatedQuestion) -> list[str]:
 def _firsts(expression: str) -> list[int]:
     tree = parse(expression)
     assert isinstance(tree, Sequence)
-    sizes = [len(leaves(item)) for item in tree.items]
+    sizes = [len(list_leaves(item)) for item in tree.items]
     return [sum(sizes[:i]) for i in range(len(sizes))]
 
 
@@ -216,8 +216,8 @@ def test_every_gold_plan_is_canonical_checks_and_binds_each_placeholder_to_a_lea
             tree = parse(question.expression)
             assert render(tree) == question.expression
             assert check(tree) == ()
-            for leaf, source in zip(leaves(tree), bind(tree).sources, strict=True):
-                assert set(placeholders(leaf.text)) == set(source)
+            for leaf, source in zip(list_leaves(tree), bind(tree).sources, strict=True):
+                assert set(list_placeholders(leaf.text)) == set(source)
 
 
 def test_the_answer_of_every_step_stands_literally_in_one_sentence_of_the_relevant_passage_of_its_title(
@@ -289,7 +289,7 @@ def test_plans_have_more_than_twenty_shapes_with_parentheses_and_up_to_six_leave
         "A * (B + C) * D",
     }
     assert wanted <= set(shapes)
-    counts = [len(leaves(parse(q.expression))) for q in world.routed("complex")]
+    counts = [len(list_leaves(parse(q.expression))) for q in world.routed("complex")]
     assert max(counts) == 6
     assert {q.operation.partition(" ")[0] for q in world.questions} <= set(OPERATIONS)
 
@@ -338,13 +338,13 @@ def test_the_parts_of_a_compound_question_are_its_plan(world: World) -> None:
     for question in world.routed("compound"):
         tree = parse(question.expression)
         assert isinstance(tree, Sequence)
-        assert tuple(leaf.text for leaf in leaves(tree)) == question.parts
+        assert tuple(leaf.text for leaf in list_leaves(tree)) == question.parts
         assert 2 <= len(question.parts) <= 4
 
 
 def test_a_single_question_is_its_own_plan_and_its_only_step(world: World) -> None:
     for question in world.routed("single"):
-        assert [leaf.text for leaf in leaves(parse(question.expression))] == [question.question]
+        assert [leaf.text for leaf in list_leaves(parse(question.expression))] == [question.question]
         assert [step.question for step in question.steps] == [question.question]
 
 

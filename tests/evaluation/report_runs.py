@@ -9,7 +9,7 @@ from typing import Any
 from evaluation.harness.folder import QUESTIONS, Cost, QuestionRow, Run, begin_run
 from evaluation.harness.run_metrics import write_metrics
 from evaluation.rows import append_rows
-from revelator.plans import letters_key, parse
+from revelator.plans import make_letters_key, parse
 from revelator.trace import Node, Passage, Trace, Usage
 
 BITE = "</script><script>document.title='bitten'</script><img src=x onerror=\"document.title='bitten'\">"
@@ -102,7 +102,7 @@ def _row(n: int, benchmark: str, system: str, skill: float) -> QuestionRow:
         gold_route="complex" if n % 3 else "single",
         plan=plan,
         gold_plan=gold,
-        shape=letters_key(parse(gold)),
+        shape=make_letters_key(parse(gold)),
         hops=2 + n % 3,
         depth=2,
         negations=n % 3 if benchmark == "negations" else 0,
@@ -119,9 +119,9 @@ def _row(n: int, benchmark: str, system: str, skill: float) -> QuestionRow:
 
 def _trace(question: str, plan: str, name: str) -> Trace:
     """One node a leaf, or one search where there is no plan; titles and answers may bite."""
-    from revelator.plans import leaves
+    from revelator.plans import list_leaves
 
-    texts = [leaf.text for leaf in leaves(parse(plan))] if plan else [question]
+    texts = [leaf.text for leaf in list_leaves(parse(plan))] if plan else [question]
     passage = Passage("p1", f"{name} (page)", "a text", 3.0, 0.9)
     nodes = [
         Node(

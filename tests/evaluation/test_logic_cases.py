@@ -22,7 +22,7 @@ from evaluation.harness.ranking import make_world_cases, say_query
 from evaluation.run import evaluate
 from revelator.errors import DataError
 from revelator.files import write_json
-from revelator.plans.logic import check, holds, negations, terms
+from revelator.plans.logic import check, count_negations, holds, list_terms
 from tests.chat_server import running, says
 from tests.planner_server import Planner
 from tests.serving.retrieval.toy_encoder import write_encoder
@@ -31,7 +31,7 @@ from tests.serving.retrieval.toy_encoder import write_encoder
 def test_there_are_32_templates_by_number_of_negations_4_12_12_4() -> None:
     queries = [fill_template(template, ("a", "b", "c")) for template in list_templates()]
     assert len(set(queries)) == 32
-    assert Counter(map(negations, queries)) == {0: 4, 1: 12, 2: 12, 3: 4}
+    assert Counter(map(count_negations, queries)) == {0: 4, 1: 12, 2: 12, 3: 4}
     assert all(check(query) == () for query in queries)
 
 
@@ -52,12 +52,12 @@ def states(text: str, term: str) -> bool:
 @pytest.mark.parametrize(("sizes", "count"), [((3,), {3: 32}), ((1, 2), {1: 2, 2: 8})])
 def test_world_documents_match_as_the_values_in_them_say(sizes: tuple[int, ...], count: dict[int, int]) -> None:
     found = make_world_cases(1, seed=3, sizes=sizes)
-    assert Counter(len(terms(case.query)) for case in found.cases) == count
+    assert Counter(len(list_terms(case.query)) for case in found.cases) == count
     right = []
     for case in found.cases:
         assert 0 < len(case.relevant) < len(case.pool) <= 6
         for place in case.pool:
-            stated = {term: states(found.texts[place], term) for term in terms(case.query)}
+            stated = {term: states(found.texts[place], term) for term in list_terms(case.query)}
             right.append(holds(case.query, stated) == (place in case.relevant))
     assert sum(right) / len(right) >= 0.95, "few documents name a value for another reason"
     assert make_world_cases(1, seed=3, sizes=sizes).texts == found.texts
@@ -80,12 +80,12 @@ def write_corpus(folder: Path) -> Path:
 def test_documents_of_a_corpus_match_as_the_phrases_in_them_say(tmp_path: Path) -> None:
     path = write_corpus(tmp_path)
     found = make_corpus_cases(path, 2, 1, (1, 2, 3))
-    assert {len(terms(case.query)) for case in found.cases} == {1, 2, 3}
+    assert {len(list_terms(case.query)) for case in found.cases} == {1, 2, 3}
     assert len({case.id for case in found.cases}) == len(found.cases) > 50
     for case in found.cases:
         assert 0 < len(case.relevant) < len(case.pool) <= 6
         for place in case.pool:
-            stated = {term: term in found.texts[place] for term in terms(case.query)}
+            stated = {term: term in found.texts[place] for term in list_terms(case.query)}
             assert holds(case.query, stated) == (place in case.relevant)
     assert "documents about " in found.cases[0].question
     path.write_text(path.read_text().partition("\n")[0])

@@ -11,9 +11,9 @@ from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
 from evaluation.metrics.plans import copies_names, have_equal_arguments, score_tree
-from revelator.plans import leaves
+from revelator.plans import list_leaves
 from revelator.plans import parse as plan
-from revelator.plans.art import Art, parse, render, structure_key
+from revelator.plans.art import Art, make_structure_key, parse, render
 from revelator.plans.operators import Filter, Relate
 
 QUESTION = "When was the spouse of the director of Tin Comet born, and who owns the label of Orn?"
@@ -85,8 +85,8 @@ def test_a_gold_plan_matches_itself_and_no_plan_of_other_names(tmp_path: Path) -
         gold, names = plan(question.expression), find_planned_names(question)
         assert names and have_equal_arguments(gold, gold, names) and copies_names(gold, question.question, names)
         assert not copies_names(plan("Who is it?"), question.question, names)
-        if len(leaves(gold)) > 1:
-            assert not have_equal_arguments(leaves(gold)[0], gold, names)
+        if len(list_leaves(gold)) > 1:
+            assert not have_equal_arguments(list_leaves(gold)[0], gold, names)
 
 
 HEADS = [Art("Who made A?", Relate("A", "by")), Art("Who made B?", Relate("B", "by"))]
@@ -108,8 +108,8 @@ def test_a_tree_is_its_operators_and_what_they_refer_to() -> None:
         whole(whole(HEADS[0]), OF_ONE, HEADS[1], LAST),
         HEADS[0],
     ]
-    assert structure_key(turned) == structure_key(gold)
-    assert len({structure_key(tree) for tree in [gold, *others]}) == len(others) + 1
+    assert make_structure_key(turned) == make_structure_key(gold)
+    assert len({make_structure_key(tree) for tree in [gold, *others]}) == len(others) + 1
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_the_gate_refuses_with_the_table_and_moves_nothing(place: Place) -> None
         place.call(promote, "--version", "1", "--rules", place.rules(SHUT))
     assert caught.value.exit_status == 1
     assert "FAILED" in caught.value.table and "translate_bnf" in str(caught.value)
-    assert registry.champion() is None
+    assert registry.find_champion() is None
     arguments = ["--home", str(place.home), "--limit", "1", "--threads", "1", "--rules", place.rules(SHUT), "--json"]
     refused = CliRunner().invoke(promote, arguments)
     summary = json.loads(refused.stdout)
@@ -72,7 +72,7 @@ def test_a_dry_run_judges_and_moves_nothing(place: Place) -> None:
     assert summary["moved"] is False and set(summary["tasks"]) >= {"route", "translate_bnf"}
     table = place.call(promote, "--version", "1", "--rules", place.rules(OPEN), "--dry-run")
     assert "route" in table and "translate_bnf" in table and "the gate is open; --dry-run moves nothing" in table
-    assert registry.champion() is None
+    assert registry.find_champion() is None
 
 
 def test_what_an_adapter_was_graded_on_before_is_not_asked_again(place: Place) -> None:
@@ -99,21 +99,21 @@ def test_a_promotion_moves_the_alias_and_records_what_it_replaced(place: Place) 
     # Both are random, so only the floors make it certain that the second passes.
     second = json.loads(place.call(promote, "--version", "2", "--rules", place.rules(OPEN), "--floors-only", "--json"))
     assert (second["version"], second["replaced"]) == (2, 1)
-    champion = registry.champion()
+    champion = registry.find_champion()
     assert champion and champion.version == 2 and champion.tags["champion_replaced"] == "1"
     run = mlflow.get_run(champion.tags["promotion_run"])
     assert run.data.tags["replaces"] == "1" and "challenger/translate_bnf_letters" in run.data.metrics
     assert "Version 2 became champion in place of 1: mean over tasks" in run.data.tags["mlflow.note.content"]
     [scored] = run.inputs.dataset_inputs
     assert scored.dataset.name == place.set_folder.name and scored.tags[0].value == "evaluation"
-    model = registry.client().get_logged_model(champion.model_id)
+    model = registry.open_client().get_logged_model(champion.model_id)
     assert "challenger/translate_bnf_letters" in {metric.key for metric in model.metrics}
 
 
 def test_versions_are_listed_with_the_newest_first_and_the_champion_named(place: Place) -> None:
     listed = json.loads(place.bare(show_versions, "--json"))["versions"]
     assert [entry["version"] for entry in listed] == sorted((entry["version"] for entry in listed), reverse=True)
-    champion = registry.champion()
+    champion = registry.find_champion()
     assert champion is not None
     assert [entry["version"] for entry in listed if "champion" in entry["aliases"]] == [champion.version]
     assert "champion" in place.bare(show_versions)
@@ -122,7 +122,7 @@ def test_versions_are_listed_with_the_newest_first_and_the_champion_named(place:
 def test_a_rollback_makes_the_replaced_version_champion_again_and_says_when_there_is_none(place: Place) -> None:
     summary = json.loads(place.bare(rollback, "--json"))
     assert (summary["version"], summary["replaced"], summary["moved"]) == (1, 2, True)
-    champion = registry.champion()
+    champion = registry.find_champion()
     assert champion and champion.version == 1
     with pytest.raises(ArtifactError, match="no version is recorded that champion 1 replaced"):
         place.bare(rollback)
@@ -181,11 +181,11 @@ def test_a_set_of_thirty_pairs_is_refused_before_anything_is_scored(tmp_path: Pa
     asked = ["--name", "pairs", "--home", str(tmp_path), "--threads", "1"]
     with pytest.raises(GateRefused, match=r"\d+ questions of the challenger's set, and 100 are wanted") as refused:
         CliRunner().invoke(promote, asked, standalone_mode=False, catch_exceptions=False)
-    assert "--force" in (refused.value.hint or "") and registry.champion("pairs") is None
+    assert "--force" in (refused.value.hint or "") and registry.find_champion("pairs") is None
     (tmp_path / "open.yaml").write_text("confidence: 0.9\nmargins: {}\nfloors: {}\n")
     forced = [*asked, "--force", "--rules", str(tmp_path / "open.yaml"), "--json"]
     CliRunner().invoke(promote, forced, standalone_mode=False, catch_exceptions=False)
-    champion = registry.champion("pairs")
+    champion = registry.find_champion("pairs")
     assert champion is not None and "and 100 are wanted" in champion.tags["forced"]
 
 

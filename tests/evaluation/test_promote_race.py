@@ -180,7 +180,7 @@ def test_of_two_promotions_at_once_one_wins_and_the_other_ends_with_a_message_an
     refused = json.loads(results[second].stdout)
     assert (refused["version"], refused["moved"], refused["conflict"]) == (second, False, said)
 
-    now, standing = registry.champion(name), promotions.read_standing(name)
+    now, standing = registry.find_champion(name), promotions.read_standing(name)
     assert now and now.version == first and now.tags["champion_replaced"] == str(champion or "none")
     assert [move.version for move in standing.moves] == ([champion] if champion else []) + [first]
     assert standing.moves[-1].settled

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evaluation.metrics.plans import summarise_plan
 from revelator.errors import ExpressionError
 from revelator.limits import count_stages
-from revelator.plans import check, leaves, letters_key, parse, placeholders, substitute
+from revelator.plans import check, list_leaves, list_placeholders, make_letters_key, parse, substitute
 from revelator.plans.binding import STOP, SUFFIX, _stems
 from revelator.plans.bnf import blank_placeholders
 
@@ -32,7 +32,7 @@ def test_placeholders_are_the_names_that_substitution_replaces(text: str) -> Non
             return " "
 
     wiped = substitute(text, Seen())
-    assert placeholders(text) == tuple(dict.fromkeys(replaced))
+    assert list_placeholders(text) == tuple(dict.fromkeys(replaced))
     assert re.findall(r"\w+", blank_placeholders(text)) == re.findall(r"\w+", wiped)
 
 
@@ -52,5 +52,5 @@ def test_what_scores_look_at_is_what_the_plan_itself_says(text: str) -> None:
             summarise_plan(text)
         return
     found, valid = summarise_plan(text), not check(plan)
-    assert (found.valid, found.letters, found.depth) == (valid, letters_key(plan), count_stages(plan))
-    assert found.leaves == len(leaves(plan))
+    assert (found.valid, found.letters, found.depth) == (valid, make_letters_key(plan), count_stages(plan))
+    assert found.leaves == len(list_leaves(plan))

@@ -60,7 +60,7 @@ def move(name: str, version: int, began: Path) -> None:
 def check(name: str, before: int, target: int) -> None:
     """In a process of its own, as the next command would be."""
     standing = promotions.read_standing(name)
-    champion = registry.champion(name)
+    champion = registry.find_champion(name)
     assert champion is not None and champion.version == standing.champion, (champion, standing)
     assert standing.champion in (before, target), standing
     assert standing.moves[-1].version == standing.champion, standing.moves
@@ -68,7 +68,7 @@ def check(name: str, before: int, target: int) -> None:
         promotions.move(name, target, standing)
     assert promotions.roll_back(name).version == before
     promotions.move(name, target, promotions.read_standing(name))
-    again = registry.champion(name)
+    again = registry.find_champion(name)
     assert again is not None and again.version == target
 
 

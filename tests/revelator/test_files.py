@@ -13,13 +13,13 @@ import pytest
 
 from revelator import files
 from revelator.errors import ConfigError
-from revelator.files import append_lines, hold_lock, read_lines, replace_file, try_lock, work_folder
+from revelator.files import append_lines, hold_lock, lock_work_folder, read_lines, replace_file, try_lock
 
 HOLD = """
 import sys
 from pathlib import Path
-from revelator.files import work_folder
-with work_folder(Path(sys.argv[1]), {"of": 1}, "*.part", "building this") as folder:
+from revelator.files import lock_work_folder
+with lock_work_folder(Path(sys.argv[1]), {"of": 1}, "*.part", "building this") as folder:
     (folder / "1.part").touch()
     print("held", flush=True)
     sys.stdin.read()
@@ -46,7 +46,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
 def test_a_staged_folder_takes_the_place_of_the_old_one(tmp_path):
     target = tmp_path / "set"
     for content in ("one", "two"):
-        with files.staged_folder(target) as stage:
+        with files.stage_folder(target) as stage:
             (stage / "sub").mkdir()
             (stage / "sub" / content).write_text(content)
     assert [p.name for p in target.rglob("*")] == ["sub", "two"]
@@ -58,7 +58,7 @@ def test_a_staged_folder_at_a_link_takes_the_place_of_what_the_link_leads_to(tmp
     target.mkdir()
     (target / "old").write_text("old")
     link.symlink_to(target)
-    with files.staged_folder(link) as stage:
+    with files.stage_folder(link) as stage:
         (stage / "new").write_text("new")
     assert link.is_symlink()
     assert [path.name for path in target.iterdir()] == ["new"]
@@ -68,16 +68,16 @@ def test_a_staged_folder_at_a_link_takes_the_place_of_what_the_link_leads_to(tmp
 def test_the_current_folder_is_not_replaced(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for given in (".", str(tmp_path)):
-        with pytest.raises(ConfigError, match="current folder"), files.staged_folder(Path(given)):
+        with pytest.raises(ConfigError, match="current folder"), files.stage_folder(Path(given)):
             pass
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_staged_folder_that_fails_leaves_what_was_there(tmp_path):
     target = tmp_path / "set"
-    with files.staged_folder(target) as stage:
+    with files.stage_folder(target) as stage:
         (stage / "a").write_text("old")
-    with pytest.raises(RuntimeError), files.staged_folder(target) as stage:
+    with pytest.raises(RuntimeError), files.stage_folder(target) as stage:
         (stage / "a").write_text("new")
         raise RuntimeError
     assert (target / "a").read_text() == "old"
@@ -86,21 +86,21 @@ def test_a_staged_folder_that_fails_leaves_what_was_there(tmp_path):
 
 def test_a_killed_process_leaves_no_target_and_its_stage_goes_with_the_next_run(tmp_path):
     code = (
-        "import sys, pathlib; from revelator.files import staged_folder\n"
-        "with staged_folder(pathlib.Path(sys.argv[1])) as s:\n"
+        "import sys, pathlib; from revelator.files import stage_folder\n"
+        "with stage_folder(pathlib.Path(sys.argv[1])) as s:\n"
         "    (s / 'a').write_text('half'); print('staged', flush=True); sys.stdin.read()"
     )
     target = tmp_path / "set"
     process = subprocess.Popen([sys.executable, "-c", code, str(target)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"staged\n"
     (living,) = tmp_path.iterdir()
-    with pytest.raises(RuntimeError), files.staged_folder(target):
+    with pytest.raises(RuntimeError), files.stage_folder(target):
         assert living.is_dir()
         raise RuntimeError
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not target.exists() and living.is_dir()
-    with files.staged_folder(target):
+    with files.stage_folder(target):
         assert not living.exists()
     assert list(tmp_path.iterdir()) == [target]
 
@@ -109,17 +109,17 @@ def test_what_a_kill_between_the_two_renames_left_aside_comes_back(tmp_path):
     code = (
         "import os, pathlib, sys; from revelator import files\n"
         "target = pathlib.Path(sys.argv[1])\n"
-        "with files.staged_folder(target) as stage:\n"
+        "with files.stage_folder(target) as stage:\n"
         "    (stage / 'a').write_text('new')\n"
         "    target.rename(stage.with_name(stage.name.replace('.staging-', '.old-')))\n"
         "    os.kill(os.getpid(), 9)"
     )
     target = tmp_path / "set"
-    with files.staged_folder(target) as stage:
+    with files.stage_folder(target) as stage:
         (stage / "a").write_text("old")
     subprocess.run([sys.executable, "-c", code, str(target)], check=False)
     assert not target.exists()
-    with pytest.raises(RuntimeError), files.staged_folder(target):
+    with pytest.raises(RuntimeError), files.stage_folder(target):
         raise RuntimeError
     assert (target / "a").read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
@@ -135,14 +135,14 @@ def test_digests_are_sha256_by_relative_path(tmp_path):
 
 
 def test_a_folder_can_be_staged_inside_another_stage(tmp_path):
-    with files.staged_folder(tmp_path / "outer") as outer, files.staged_folder(outer / "inner") as inner:
+    with files.stage_folder(tmp_path / "outer") as outer, files.stage_folder(outer / "inner") as inner:
         (inner / "file").write_text("x")
     assert (tmp_path / "outer" / "inner" / "file").read_text() == "x"
     assert [path.name for path in tmp_path.iterdir()] == ["outer"]
 
 
 def work(target: Path, plan: dict):
-    return work_folder(target, plan, "*.part", "building this")
+    return lock_work_folder(target, plan, "*.part", "building this")
 
 
 def test_a_build_that_is_killed_gives_its_folder_up_and_leaves_its_parts_to_the_same_plan_alone(tmp_path: Path) -> None:

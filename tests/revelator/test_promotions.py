@@ -29,9 +29,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def registered(uri: str | None, home: Path, name: str, versions: int) -> str:
     """Versions without files, which is all that a promotion looks at."""
     used = registry.connect(uri, home)
-    registry.client().create_registered_model(name)
+    registry.open_client().create_registered_model(name)
     for _ in range(versions):
-        registry.client().create_model_version(name, source="s3://bucket/adapter")
+        registry.open_client().create_model_version(name, source="s3://bucket/adapter")
     return used
 
 
@@ -73,7 +73,7 @@ def test_of_two_processes_that_promote_at_once_one_wins_and_the_other_says_so(
         winner = [version for version, said in outcome.items() if said == "won"]
         assert len(winner) == 1, outcome
         assert f"made version {winner[0]} champion; nothing was moved" in outcome[3 - winner[0]]
-        champion = registry.champion(f"race-{kind}")
+        champion = registry.find_champion(f"race-{kind}")
         assert champion and champion.version == winner[0]
         assert len(promotions.read_standing(f"race-{kind}").moves) == number
         start.wait(PATIENCE)
@@ -88,7 +88,7 @@ def test_a_rollback_returns_to_what_was_replaced_and_a_second_one_goes_further_b
         promote("back", version)
     first, second = promotions.roll_back("back"), promotions.roll_back("back")
     assert [(m.version, m.replaced) for m in (first, second)] == [(2, 3), (1, 2)]
-    champion = registry.champion("back")
+    champion = registry.find_champion("back")
     assert champion and champion.version == 1
     assert [m.kind for m in promotions.read_standing("back").moves] == ["promotion"] * 3 + ["rollback"] * 2
     promote("back", 3)
@@ -111,7 +111,7 @@ def test_a_rollback_without_a_version_to_return_to_is_refused(home: Path) -> Non
 def test_a_champion_that_was_set_by_hand_is_what_the_next_promotion_replaces(home: Path) -> None:
     registered(None, home, "hand", 3)
     promote("hand", 1)
-    registry.client().set_registered_model_alias("hand", "champion", "2")
+    registry.open_client().set_registered_model_alias("hand", "champion", "2")
     with pytest.raises(ArtifactError, match="no version is recorded that champion 2 replaced"):
         promotions.roll_back("hand")
     assert promote("hand", 3).replaced == 2
@@ -122,8 +122,8 @@ def test_a_move_whose_process_was_killed_before_the_alias_is_finished_by_the_nex
     registered(None, home, "killed", 2)
     promote("killed", 1)
     tags = {"after": "1", "kind": "promotion", "version": "2", "replaced": "1"}
-    registry.client().create_model_version("killed-promotions", source="models:/killed/2", tags=tags)
-    before = registry.champion("killed")
+    registry.open_client().create_model_version("killed-promotions", source="models:/killed/2", tags=tags)
+    before = registry.find_champion("killed")
     assert before and before.version == 1
     assert promotions.read_standing("killed").champion == 2
     assert promotions.roll_back("killed").version == 1
@@ -149,5 +149,5 @@ def test_a_promotion_judged_against_an_older_champion_moves_nothing(home: Path) 
     promote("late", 2)
     with pytest.raises(Conflict, match="another promotion came first and made version 1 champion"):
         promotions.move("late", 3, seen)
-    champion = registry.champion("late")
+    champion = registry.find_champion("late")
     assert champion and champion.version == 2

@@ -16,10 +16,10 @@ from revelator.reading import (
     CLS,
     INSIDE,
     LIST,
+    MOST_WINDOWS,
     OUTSIDE,
     SEP,
     SPAN,
-    WINDOWS,
     Answer,
     Calibration,
     Reader,
@@ -28,7 +28,7 @@ from revelator.reading import (
     Window,
     batch_by_length,
     choose_windows,
-    decode,
+    decode_window,
     find_tagged_spans,
     load_rows,
     pad_windows,
@@ -123,7 +123,7 @@ def test_answers_are_whole_words_whatever_the_scores(seed: int, kind: int) -> No
     random = np.random.default_rng(seed)
     scores, kinds = random.normal(size=(len(window.ids), 5)), np.full(5, -9.0)
     kinds[kind] = 9
-    outcome = decode(window, scores, kinds, text, 0, Calibration())
+    outcome = decode_window(window, scores, kinds, text, 0, Calibration())
     assert set(" ".join(outcome.answers).split()) <= set(text.split())
 
 
@@ -159,7 +159,7 @@ def test_of_a_long_passage_few_windows_are_read_and_the_one_with_the_rarest_word
     passes = watch_passes(reader)
     outcome = reader.read("Where does the river Lunsurova rise?", [("", filler * 100)] * copies + [("", passage)])
     assert outcome.answers == ("Zanzibar Quixote",)
-    assert sum(passes) <= WINDOWS
+    assert sum(passes) <= MOST_WINDOWS
 
 
 def test_the_best_passage_wins_and_a_span_names_it() -> None:
@@ -198,7 +198,7 @@ def test_padding_is_masked() -> None:
 
 def test_a_row_survives_its_file(tmp_path: Path) -> None:
     rows = [
-        ReadingRow("1", "Who?", "Ada and Bo.", "T", (Answer("Ada", 0), Answer("Bo", 8)), all_of=True),
+        ReadingRow("1", "Who?", "Ada and Bo.", "T", (Answer("Ada", 0), Answer("Bo", 8)), is_list=True),
         ReadingRow("2", "Was it?", "It was.", verdict="yes"),
         ReadingRow("3", "When?", ""),
     ]
@@ -229,7 +229,7 @@ def test_scores_count_answers_lists_and_who_answers_at_all() -> None:
     passage = "Zanzibar Quixote and Bo were there."
     rows = [
         ReadingRow("1", "Who?", passage, answers=(Answer("Zanzibar Quixote", 0),)),
-        ReadingRow("2", "Who?", passage, answers=(Answer("Zanzibar Quixote", 0), Answer("Bo", 21)), all_of=True),
+        ReadingRow("2", "Who?", passage, answers=(Answer("Zanzibar Quixote", 0), Answer("Bo", 21)), is_list=True),
         ReadingRow("3", "Who?", "Nobody was."),
     ]
     reader = read_mark("Zanzibar Quixote")
@@ -248,5 +248,5 @@ def test_a_span_lies_in_one_sentence(sentences: list[list[str]]) -> None:
     [window] = TOKENS.cut("Who?", "", text)[:1]
     scores, kinds = np.full((len(window.ids), 5), -4.0), np.array([4.0, 0, 0, 0, -4])
     scores[window.first, 0] = scores[window.first + len(window.offsets) - 1, 1] = 9.0
-    [found] = decode(window, scores, kinds, text, 0, Calibration()).spans
+    [found] = decode_window(window, scores, kinds, text, 0, Calibration()).spans
     assert not any(found.start < end < found.end for end in find_ends(text))

@@ -33,7 +33,7 @@ def register_and_fetch(root: Path) -> None:
     got = registry.download(registry.resolve("m", 1), root / "got")
     assert sha256_folder(got) == sha256_folder(root / "one")
 
-    assert registry.champion("m") is None
+    assert registry.find_champion("m") is None
     assert promotions.move("m", 1, promotions.read_standing("m")).replaced is None
     assert promotions.move("m", 2, promotions.read_standing("m")).replaced == 1
     champion = registry.resolve("m", "champion")
@@ -60,7 +60,7 @@ def test_what_is_not_registered_is_said_with_what_is(home: Path, tmp_path: Path)
     with pytest.raises(ArtifactError, match="no version of 'unknown'"):
         registry.resolve("unknown", "latest")
     with pytest.raises(ArtifactError):
-        registry.champion("unknown")
+        registry.find_champion("unknown")
 
 
 def test_a_damaged_artifact_is_named_and_replaces_nothing(home: Path, tmp_path: Path) -> None:

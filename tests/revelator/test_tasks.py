@@ -68,7 +68,7 @@ def test_a_task_refuses_the_input_of_another():
 def test_a_label_task_reads_its_labels_and_nothing_else(name):
     task = TASKS[name]
     for label in task.labels:
-        assert task.parse(task.completion(label)) == label
+        assert task.parse(task.write_completion(label)) == label
         for wrong in (label.upper(), f"in{label}", f"{label}.", f"{label} {label}", ""):
             with pytest.raises(TaskOutputError):
                 task.parse(wrong)
@@ -83,8 +83,8 @@ def test_decompose_refuses_what_is_not_a_list_of_questions(output):
 @given(st.lists(st.text(min_size=1).map(str.strip).filter(bool), min_size=1))
 def test_decompose_reads_what_it_writes(parts):
     task = TASKS["decompose"]
-    assert task.parse(task.completion(parts)) == parts
-    assert json.loads(task.completion(parts)) == parts
+    assert task.parse(task.write_completion(parts)) == parts
+    assert json.loads(task.write_completion(parts)) == parts
 
 
 @pytest.mark.parametrize("output", ["", "  ", "Who?\nWhere?"])
@@ -96,7 +96,7 @@ def test_refine_refuses_what_is_not_one_question(output):
 def test_translate_reads_what_it_writes_and_refuses_the_rest():
     task = TASKS["translate_bnf"]
     plan = parse("A * (B {x} + C {x})")
-    assert task.parse(task.completion(plan)) == plan
+    assert task.parse(task.write_completion(plan)) == plan
     with pytest.raises(ExpressionError):
         task.parse("A * ")
 

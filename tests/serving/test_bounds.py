@@ -22,7 +22,7 @@ from tritonclient.utils import deserialize_bytes_tensor
 
 from revelator import errors, wire
 from revelator.limits import Limits
-from revelator.plans import Diagnostic, parse, placeholders, substitute
+from revelator.plans import Diagnostic, list_placeholders, parse, substitute
 from revelator.plans.art import Art
 from revelator.plans.art import parse as parse_tree
 from revelator.plans.art import substitute as substitute_tree
@@ -155,7 +155,7 @@ async def test_a_long_answer_in_many_places_is_a_leaf_that_fails_and_not_gigabyt
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    [leaf] = [node for node in trace.nodes if placeholders(node.question)]
+    [leaf] = [node for node in trace.nodes if list_placeholders(node.question)]
     assert leaf.status == "skipped" and "leaf_characters" in (leaf.error or "")
     assert trace.outcome == "partial" and "Here" in trace.answers
     assert most < 50e6
@@ -240,7 +240,7 @@ REFUSED = [
 def test_options_that_are_no_options_are_refused_with_a_reason(options: str) -> None:
     with pytest.raises(errors.InvalidRequest) as refused:
         wanted = read_options(options, 4_000_000)
-        Limits().lowered(wanted.get("limits", {}))
+        Limits().lower(wanted.get("limits", {}))
         read_trace(wanted["reuse"])
     assert len(str(refused.value)) < 500
 
@@ -339,8 +339,8 @@ def test_a_trace_is_written_as_its_fields_are(detail: dict[str, Any], answers: l
     passage = Passage("1", "title", "text", 0.5, None)
     node = Node("1", "atomic", "Who?", inputs={"a": "2"}, documents=[passage], answers=answers, detail=detail)
     trace = Trace("q", "auto", answers=answers, nodes=[node, Node("2", "merge", "q")], versions={"revelator": "1"})
-    assert trace.to_json() == asdict(trace) == json.loads(trace.to_text())
-    assert Trace.from_json(json.loads(trace.to_text())) == trace
+    assert trace.to_json() == asdict(trace) == json.loads(trace.dump_json())
+    assert Trace.from_json(json.loads(trace.dump_json())) == trace
 
 
 # --- the event loop ---

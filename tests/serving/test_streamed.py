@@ -41,11 +41,11 @@ async def test_events_arrive_while_the_question_runs_and_replayed_are_its_trace(
         growing.add(event)
         kinds.append(event.kind)
         if (event.kind, event.node) == ("judged", "3"):  # the next word on it comes after the gate
-            assert [node.status for node in growing.trace().nodes] == ["waiting", "ok", "running"]
-            assert growing.trace().nodes[1].answers == ["Ines Calloway"]
+            assert [node.status for node in growing.build().nodes] == ["waiting", "ok", "running"]
+            assert growing.build().nodes[1].answers == ["Ines Calloway"]
             world.endpoint.gates[LAST].set()
     assert kinds[0] == "begun" and kinds[-1] == "finished"
-    trace = growing.trace()
+    trace = growing.build()
     assert (trace.answers, trace.outcome, trace.plan) == (["Port Velm"], "answered", PLAN)
     assert trace.versions.items() >= {"revelator": "1", "retriever": "1", "generator": "1"}.items()
 

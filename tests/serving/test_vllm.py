@@ -184,7 +184,7 @@ async def test_a_plan_of_any_language_is_held_to_it(models: str, folder: Path, t
         client = VllmRevelator(channel, read_facts(folder / "1"))
         with releases.use_choice(releases.Choice()) as choice:
             [plan] = await client.complete(task.name, [PROMPTS[task.name]])
-        assert task.sound(plan.text) is not None and plan.tokens_out > 0 and not plan.degraded
+        assert task.parse_sound(plan.text) is not None and plan.tokens_out > 0 and not plan.degraded
         model_id = registry.resolve(registry.NAME, 1).model_id
         assert choice.versions() == {repository.VLLM: "1", "revelator": "1", spans.MODEL_ID: model_id} and model_id
 

@@ -29,7 +29,7 @@ def test_a_larger_margin_never_makes_an_answer_less_likely() -> None:
 def test_calibration_of_separable_rows_stays_finite() -> None:
     found = calibrate([(10.0, 10.0)] * 5 + [(-10.0, -10.0)] * 5, [True] * 5 + [False] * 5)
     assert all(map(math.isfinite, (found.kind, found.span, found.bias)))
-    assert found.probability(10, 10) > 0.9 > 0.1 > found.probability(-10, -10)
+    assert found.estimate(10, 10) > 0.9 > 0.1 > found.estimate(-10, -10)
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])

@@ -14,7 +14,7 @@ from revelator.artifact import EMBEDDED_BASE
 from revelator.prefix_lm.model import load_minilm_tokenizer
 from revelator.tasks import TASKS, RelevanceInput
 from tests.training.toy import toy_row, toy_rows
-from training.mixture import batch_rows, shorten, weigh_rows
+from training.mixture import batch_rows, shorten_document, weigh_rows
 from training.pretrain import Muon, orthogonalise
 
 
@@ -34,7 +34,7 @@ def test_a_round_of_batches_holds_no_row_twice_and_fits_its_widths() -> None:
 
 def test_a_shortened_document_leaves_question_and_frame_as_they_were() -> None:
     prompt = TASKS["relevance"].render(RelevanceInput("Who made it?", "A (film)", "word " * 200))
-    short = shorten(toy_row(task="relevance", prompt=prompt, completion=" yes", label="yes"), Random(2)).prompt
+    short = shorten_document(toy_row(task="relevance", prompt=prompt, completion=" yes", label="yes"), Random(2)).prompt
     assert len(short) < len(prompt)
     assert short.splitlines()[:2] == prompt.splitlines()[:2]
     assert short.splitlines()[-1] == prompt.splitlines()[-1]

@@ -31,7 +31,7 @@ from training import reader
 from training.checkpoints import find_checkpoint
 from training.config import ReaderConfig
 from training.reader import compute_loss, schedule_rate
-from training.reading_examples import draw_batches, is_dev, make_examples, read_sources
+from training.reading_examples import draw_batches, is_dev, make_examples, read_train_and_dev
 
 TOKENS = ReadingTokenizer(fetch_minilm() / TOKENIZER, size=128, stride=20)
 NAMES = ("Ama Oyelaran", "Tobias Lindqvist", "Mei Watanabe", "Rosa Quispe")
@@ -49,7 +49,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
         places = [Answer(name, passage.index(name)) for name in (one, two)]
         made.append(ReadingRow(f"{number}", f"Who founded town {number}?", passage, title, (places[0],)))
         made.append(ReadingRow(f"{number}-none", f"Who burnt town {number}?", passage, title))
-        made.append(ReadingRow(f"{number}-all", f"Who had town {number}?", passage, title, tuple(places), all_of=True))
+        made.append(ReadingRow(f"{number}-all", f"Who had town {number}?", passage, title, tuple(places), is_list=True))
     path = tmp_path_factory.mktemp("rows") / "towns.jsonl"
     path.write_text("".join(f"{row.to_json()}\n" for row in made))
     return path
@@ -85,7 +85,7 @@ def test_rows_without_an_answer_lists_and_verdicts_have_their_kinds() -> None:
         make_examples(row, TOKENS)[0].kind
         for row in (
             ReadingRow("1", "Who?", "Ada and Bo."),
-            ReadingRow("2", "Who?", "Ada and Bo.", answers=both, all_of=True),
+            ReadingRow("2", "Who?", "Ada and Bo.", answers=both, is_list=True),
             ReadingRow("3", "Is it?", "Ada and Bo.", verdict="yes"),
             ReadingRow("4", "Who?", ""),
         )
@@ -212,13 +212,13 @@ def test_a_share_of_a_file_that_is_not_read_is_named(trained: tuple[ReaderConfig
 
 def test_two_files_of_one_name_are_refused(rows: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="two files are called towns"):
-        read_sources(ReaderConfig(**SETTINGS, rows=(rows, rows), out=tmp_path / "out"))
+        read_train_and_dev(ReaderConfig(**SETTINGS, rows=(rows, rows), out=tmp_path / "out"))
 
 
 def test_rows_that_all_have_an_answer_can_be_learnt_without_calibration() -> None:
     model = reader.load_model(fetch_minilm(), 1)
     rows = [ReadingRow("1", "Who?", "Ada came.", answers=(Answer("Ada", 0),))]
-    figures, calibration = reader.judge(model, TOKENS, {"ada": rows})
+    figures, calibration = reader.score_and_calibrate(model, TOKENS, {"ada": rows})
     assert calibration == Calibration()
     assert math.isnan(figures["ada"].no_answer_auc)
 
@@ -228,4 +228,4 @@ def test_rows_of_one_article_leave_nothing_to_train_or_to_judge(rows: Path, tmp_
     title = next(f"T{n}" for n in range(99) if is_dev(ReadingRow("1", "Q", "P", f"T{n}"), 3))
     path.write_text(ReadingRow("1", "Q", "P", title).to_json() + "\n")
     with pytest.raises(DataError, match="of the dev part"):
-        read_sources(ReaderConfig(**SETTINGS, rows=(path,), out=tmp_path / "out"))
+        read_train_and_dev(ReaderConfig(**SETTINGS, rows=(path,), out=tmp_path / "out"))

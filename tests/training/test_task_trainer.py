@@ -40,7 +40,7 @@ from training.checkpoints import BEST
 from training.config import FineTuneConfig
 from training.export import merge_adapter
 from training.sft import TaskTrainer, project_only, read_best
-from training.tracking import Report
+from training.tracking import ProgressCallback
 
 PROGRAM = Path(sys.executable).with_name("revelator")
 SETTINGS = {
@@ -81,7 +81,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
 
 def toy_trainer(base: Path, set_folder: Path, folder: Path, **changes: object) -> TaskTrainer:
     config = FineTuneConfig(base=str(base), set_folder=set_folder, out=folder / "out", **SETTINGS | changes)
-    return sft.make_trainer(config, sft.read_inputs(config), Report(Console(), active=False))
+    return sft.make_trainer(config, sft.read_inputs(config), ProgressCallback(Console(), active=False))
 
 
 def write_architecture(settings: PreTrainedConfig, base: Path, folder: Path) -> Path:
@@ -198,7 +198,7 @@ def test_an_adapter_of_a_4_bit_base_is_served_and_merged_on_the_bf16_one(
         quantization="nf4",
         **SETTINGS | {"learning_rate": 1e-2},
     )
-    quantized = sft.make_trainer(config, sft.read_inputs(config), Report(Console(), active=False)).model
+    quantized = sft.make_trainer(config, sft.read_inputs(config), ProgressCallback(Console(), active=False)).model
     assert {p.dtype for n, p in quantized.named_parameters() if "q_proj.base_layer" in n} == {torch.uint8}
     made = sft.train(config, resume=False)
     assert made and made["figures"]["train/loss"] < 8
@@ -230,7 +230,7 @@ def test_a_base_whose_weights_are_stored_in_4_bits_is_refused(base: Path, set_fo
     tokenizer = AutoTokenizer.from_pretrained(base)
     tokenizer.save_pretrained(folder)
     with pytest.raises(ArtifactError, match=r"stored quantised \(bitsandbytes\).*bf16 weights alone"):
-        check_base(folder, tokenizer, longest=9, highest=9)
+        check_base(folder, tokenizer, longest=9, largest_id=9)
 
 
 def test_what_is_no_merged_model_is_not_overwritten(tmp_path: Path) -> None:

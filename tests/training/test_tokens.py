@@ -31,14 +31,14 @@ def test_the_order_fills_every_step_and_shows_each_row_of_a_task_before_any_agai
     rows: list[tuple[str, int]], batch_size: int, steps: int, seed: int
 ) -> None:
     tasks, lengths = zip(*rows, strict=True)
-    drawn_as = compute_shares(dict.fromkeys(TASKS, 1.0), Counter(tasks), None)
-    order = order_rows(tasks, lengths, drawn_as, batch_size=batch_size, steps=steps, seed=seed)
+    shares = compute_shares(dict.fromkeys(TASKS, 1.0), Counter(tasks), None)
+    order = order_rows(tasks, lengths, shares, batch_size=batch_size, steps=steps, seed=seed)
     assert len(order) == batch_size * steps
     seen = Counter(order)
     for task in set(tasks):
         times = [seen[i] for i, own in enumerate(tasks) if own == task]
         assert max(times) - min(times) <= 1
-    assert order == order_rows(tasks, lengths, drawn_as, batch_size=batch_size, steps=steps, seed=seed)
+    assert order == order_rows(tasks, lengths, shares, batch_size=batch_size, steps=steps, seed=seed)
 
 
 def test_a_batch_holds_rows_of_like_length_and_tasks_come_by_their_shares() -> None:
@@ -86,7 +86,7 @@ def test_the_file_of_a_split_holds_the_tokens_of_its_rows_and_is_written_once(
     assert len(table) == len(expected) > 0
     assert [(row["input_ids"], row["labels"]) for row in table.rows] == [(r.input_ids, r.labels) for r in expected]
     assert (table.tasks, table.lengths) == ([r.task for r in expected], [len(r.input_ids) for r in expected])
-    assert table.highest == max(max(row.input_ids) for row in expected)
+    assert table.largest_id == max(max(row.input_ids) for row in expected)
     written = (tmp_path / "tokens").stat().st_mtime_ns
     again = load_token_table(tmp_path / "no set is read any more", "train", wanted, tokenizer, tmp_path / "tokens")
     assert again.select([1]).rows[0]["input_ids"] == expected[1].input_ids
@@ -115,9 +115,9 @@ temperatures = st.none() | st.floats(0.5, 100)
 
 @given(weights, sizes, temperatures)
 def test_shares_are_those_of_the_weighted_tasks_and_sum_to_one(weights, sizes, temperature) -> None:
-    drawn_as = compute_shares(weights, sizes, temperature)
-    assert set(drawn_as) == set(weights)
-    assert sum(drawn_as.values()) == pytest.approx(1)
+    shares = compute_shares(weights, sizes, temperature)
+    assert set(shares) == set(weights)
+    assert sum(shares.values()) == pytest.approx(1)
 
 
 @given(weights, sizes, temperatures, st.floats(0.01, 100))

@@ -44,7 +44,7 @@ def toy_rows(split: str, count: int) -> list[Row]:
     for number in range(count):
         person, place = random.choice(PEOPLE), random.choice(PLACES)
         for task, value, gold in _examples(person, place, random.random() < 0.5):
-            plain = TASKS[task].completion(gold).strip() if task.startswith("translate") else gold
+            plain = TASKS[task].write_completion(gold).strip() if task.startswith("translate") else gold
             made.append(
                 toy_row(
                     id=f"{split}-{number}-{task}",
@@ -56,7 +56,7 @@ def toy_rows(split: str, count: int) -> list[Row]:
                     group=f"{split}-{number}",
                     question=value.question,
                     prompt=TASKS[task].render(value),
-                    completion=TASKS[task].completion(gold),
+                    completion=TASKS[task].write_completion(gold),
                     prompt_hash=TASKS[task].prompt_hash,
                     label=gold if TASKS[task].labels else "",
                     shape="A * B" if task == "translate_bnf" else "",

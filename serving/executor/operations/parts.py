@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from revelator.plans import Atomic, Dependent, Expression, leaves
+from revelator.plans import Atomic, Dependent, Expression, list_leaves
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ def find_branches(expression: Expression, first: int = 0) -> list[list[int]]:
     if isinstance(expression, Atomic):
         return [[first]]
     if isinstance(expression, Dependent):
-        left = len(leaves(expression.left))
+        left = len(list_leaves(expression.left))
         return [[*range(first, first + left), *branch] for branch in find_branches(expression.right, first + left)]
     found: list[list[int]] = []
     for item in expression.items:
         found += find_branches(item, first)
-        first += len(leaves(item))
+        first += len(list_leaves(item))
     return found
 
 
@@ -68,13 +68,13 @@ def find_chains_before(expression: Expression, leaf: int, first: int = 0) -> lis
     if isinstance(expression, Atomic):
         return []
     if isinstance(expression, Dependent):
-        split = first + len(leaves(expression.left))
+        split = first + len(list_leaves(expression.left))
         if leaf < split:
             return find_chains_before(expression.left, leaf, first)
         inner = find_chains_before(expression.right, leaf, split)
         return [[*range(first, split), *chain] for chain in inner] or find_branches(expression.left, first)
     for item in expression.items:
-        if leaf < first + len(leaves(item)):
+        if leaf < first + len(list_leaves(item)):
             return find_chains_before(item, leaf, first)
-        first += len(leaves(item))
+        first += len(list_leaves(item))
     return []

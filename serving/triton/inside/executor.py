@@ -137,7 +137,7 @@ class TritonPythonModel:
         with self._choose_version(request) as choice:
             trace = _add_versions(await self._executor.run(question, **wanted), choice)
         return make_response(
-            answer=make_strings(trace.answer), trace=make_strings(await asyncio.to_thread(trace.to_text))
+            answer=make_strings(trace.answer), trace=make_strings(await asyncio.to_thread(trace.dump_json))
         )
 
     async def _stream(
@@ -169,7 +169,7 @@ class TritonPythonModel:
 
     def _parse(self, options: str) -> dict[str, Any]:
         wanted = read_options(options, self._limits.options_bytes)
-        wanted["limits"] = self._limits.lowered(wanted.pop("limits", {}))
+        wanted["limits"] = self._limits.lower(wanted.pop("limits", {}))
         if "reuse" in wanted:
             wanted["reuse"] = read_trace(wanted["reuse"])
         if "history" in wanted:

@@ -135,7 +135,7 @@ class RequestLoop:
         arrival = CURRENT.get()
         reply = None
         try:
-            with spans.span(self._telemetry.model, "server", arrival.traceparent, request=arrival.id):
+            with spans.open_span(self._telemetry.model, "server", arrival.traceparent, request=arrival.id):
                 whole = self._send_parts(sender, answer) if isinstance(answer, AsyncGenerator) else answer
                 work = asyncio.create_task(whole)
                 self._courier.watch(sender, lambda: self._loop.call_soon_threadsafe(work.cancel))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from revelator.plans import Atomic, Dependent, check, doubts, parse
+from revelator.plans import Atomic, Dependent, check, find_doubts, parse
 
 
 def codes(text, rules="scoped"):
@@ -60,7 +60,7 @@ def test_a_plan_that_was_built_is_checked_against_its_rendering():
 
 def test_a_plan_that_was_built_in_part_has_places_in_its_rendering():
     plan = replace(parse("a * b {x}"), right=Atomic("b {x} {y}"))
-    assert [found.code for found in doubts(plan)] == ["used-twice"]
+    assert [found.code for found in find_doubts(plan)] == ["used-twice"]
     assert [found.code for found in check(replace(plan, right=Atomic("b")))] == ["missing-dependency"]
 
 
@@ -92,7 +92,7 @@ def test_an_unknown_rule_set_is_refused():
 )
 def test_what_a_plan_that_checks_does_in_vain(text, doubted):
     assert not check(parse(text))
-    assert [(found.code, text[found.start : found.end]) for found in doubts(parse(text))] == doubted
+    assert [(found.code, text[found.start : found.end]) for found in find_doubts(parse(text))] == doubted
 
 
 @pytest.mark.parametrize("text", ["A * Where was {b born?", "A * Where was b} born?"])
@@ -103,8 +103,8 @@ def test_a_brace_without_partner_is_called_that(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["Who is {a?", "Who is a}?", "A * Is {x} in {b?"])
 def test_a_brace_without_partner_that_takes_nothing_is_a_doubt(text: str) -> None:
-    assert "lone-brace" in [found.code for found in doubts(parse(text))]
+    assert "lone-brace" in [found.code for found in find_doubts(parse(text))]
 
 
 def test_a_doubled_brace_means_itself() -> None:
-    assert doubts(parse("What does {{ mean in C?")) == ()
+    assert find_doubts(parse("What does {{ mean in C?")) == ()

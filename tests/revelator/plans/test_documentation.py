@@ -20,8 +20,8 @@ def test_each_row_of_the_tables_is_true(text, meaning):
         assert meaning == error.code
     else:
         found = plans.check(plan)
-        assert meaning in ([repr(leaf.text)[1:-1] for leaf in plans.leaves(plan)], plans.to_letters(plan)) or (
-            [meaning] in ([d.code for d in found], [leaf.text for leaf in plans.leaves(plan)])
+        assert meaning in ([repr(leaf.text)[1:-1] for leaf in plans.list_leaves(plan)], plans.to_letters(plan)) or (
+            [meaning] in ([d.code for d in found], [leaf.text for leaf in plans.list_leaves(plan)])
         )
 
 

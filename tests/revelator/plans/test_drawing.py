@@ -2,7 +2,7 @@
 
 import pytest
 
-from revelator.plans import draw_tree, letters_key, parse, to_json, to_letters
+from revelator.plans import draw_tree, make_letters_key, parse, to_json, to_letters
 
 
 @pytest.mark.parametrize("shape", ["A", "A * (B + C)", "(A + B) * C * D", "A * B + C", "A * (B * C)"])
@@ -28,7 +28,7 @@ def test_letters_beyond_z_carry_a_number():
     ],
 )
 def test_keys_are_equal_up_to_the_order_of_plus(one, other, same):
-    assert (letters_key(parse(one)) == letters_key(parse(other))) is same
+    assert (make_letters_key(parse(one)) == make_letters_key(parse(other))) is same
 
 
 def test_the_tree_shows_order_letters_and_origins():

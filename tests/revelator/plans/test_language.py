@@ -31,7 +31,7 @@ PLANS = {
 @given(st.text(min_size=1, max_size=60).filter(lambda text: any(c.isalnum() for c in text)))
 def test_the_fallback_of_any_question_parses_and_checks(name, question):
     task = translate_task(name)
-    plan = task.sound(task.fallback(task.render(QuestionInput(question))))
+    plan = task.parse_sound(task.write_fallback(task.render(QuestionInput(question))))
     assert plan is not None and LANGUAGES[name].count_leaves(plan) == 1
 
 
@@ -42,7 +42,7 @@ def test_plans_have_one_shape_whatever_their_words(name):
     assert language.shape(language.parse(one)) == language.shape(language.parse(other))
     assert language.shape(language.parse(one)) != language.shape(language.fallback("Who made X?"))
     assert language.diagnose(one)["valid"] and not language.diagnose(wrong)["valid"]
-    assert translate_task(name).outcome(one) == translate_task(name).outcome(other)
+    assert translate_task(name).make_comparable(one) == translate_task(name).make_comparable(other)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -62,7 +62,7 @@ def test_each_translate_task_has_its_language_and_no_other_task_has_one():
     assert {task.language.name for task in TASKS.values() if task.language} == set(EVERY)
     assert [name for name, task in TASKS.items() if bool(task.language) is not name.startswith("translate")] == []
     with pytest.raises(TypeError, match="writes no plans"):
-        TASKS["refine"].fallback("Q?")
+        TASKS["refine"].write_fallback("Q?")
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -18,7 +18,7 @@ from revelator.plans import (
     bind,
     check,
     draw_tree,
-    leaves,
+    list_leaves,
     parse,
     render,
     to_json,
@@ -89,7 +89,7 @@ def test_parsing_the_rendering_of_any_plan_gives_that_plan(plan):
     again = parse(text)
     assert again == plan
     assert hash(again) == hash(plan)
-    assert [leaf.text for leaf in leaves(again)] == [leaf.text for leaf in leaves(plan)]
+    assert [leaf.text for leaf in list_leaves(again)] == [leaf.text for leaf in list_leaves(plan)]
     assert render(again) == text
     assert len(text.splitlines()) == 1
 
@@ -119,7 +119,7 @@ def test_plans_are_equal_if_and_only_if_their_renderings_are(one, other):
 def test_what_paper_accepts_scoped_accepts_and_every_placeholder_of_it_is_bound(plan):
     assume(not check(plan, "paper"))
     assert check(plan) == ()
-    for leaf, inputs in zip(leaves(plan), bind(plan).sources, strict=True):
+    for leaf, inputs in zip(list_leaves(plan), bind(plan).sources, strict=True):
         assert set(inputs) == set(leaf.placeholders)
 
 
@@ -133,8 +133,8 @@ def test_a_producer_always_stands_left_of_its_consumer(plan):
 @settings(slow, max_examples=200)
 @given(plans)
 def test_every_drawing_of_any_plan_can_be_made(plan):
-    assert json.loads(json.dumps(to_json(plan)))["leaves"] == len(leaves(plan))
-    assert len(leaves(parse(to_letters(plan)))) == len(leaves(plan))
+    assert json.loads(json.dumps(to_json(plan)))["leaves"] == len(list_leaves(plan))
+    assert len(list_leaves(parse(to_letters(plan)))) == len(list_leaves(plan))
     assert draw_tree(plan)
     assert eval(repr(plan), {"parse": parse}) == plan
 
@@ -150,7 +150,7 @@ EARLEY = grammar()
 @settings(slow, max_examples=100)
 @given(st.recursive(st.builds(Atomic, syntax_like.filter(lambda text: len(text) < 16)), inner_nodes, max_leaves=3))
 def test_the_grammar_file_alone_accepts_every_canonical_text(plan):
-    assume(not any("\ud800" <= c <= "\udfff" for leaf in leaves(plan) for c in leaf.text))
+    assume(not any("\ud800" <= c <= "\udfff" for leaf in list_leaves(plan) for c in leaf.text))
     EARLEY.parse(render(plan))
 
 

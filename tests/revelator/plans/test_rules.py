@@ -2,7 +2,17 @@
 
 import pytest
 
-from revelator.plans import Atomic, Dependent, Sequence, check, leaves, parse, placeholders, render, substitute
+from revelator.plans import (
+    Atomic,
+    Dependent,
+    Sequence,
+    check,
+    list_leaves,
+    list_placeholders,
+    parse,
+    render,
+    substitute,
+)
 
 A, B, C, D = (Atomic(name) for name in "ABCD")
 
@@ -78,7 +88,7 @@ def test_spans_are_offsets_of_the_text_parsed_and_no_part_of_equality():
     plan = parse(text)
     assert text[slice(*plan.span)] == text
     assert text[slice(*plan.right.span)] == "(B {x} + C)"
-    assert [text[slice(*leaf.span)] for leaf in leaves(plan)] == ["A", "B {x}", "C"]
+    assert [text[slice(*leaf.span)] for leaf in list_leaves(plan)] == ["A", "B {x}", "C"]
     assert plan == Dependent(A, Sequence((Atomic("B {x}"), C)))
 
 
@@ -109,7 +119,7 @@ def test_a_plan_beyond_the_depth_limit_is_refused():
 
 
 def test_placeholders_are_names_in_single_braces():
-    assert placeholders("{b} and {a b} and {b}, {{c}}, {}, { d}, {e, f}, {g-h}") == ("b", "a b", "g-h")
+    assert list_placeholders("{b} and {a b} and {b}, {{c}}, {}, { d}, {e, f}, {g-h}") == ("b", "a b", "g-h")
 
 
 def test_substitution_fills_names_once_and_frees_doubled_braces():
@@ -132,7 +142,7 @@ def test_table_6_parses_into_a_question_and_a_list_of_three():
     plan = parse(text)
     asked = ("Find an introduction to {book}", "Find reviews of {book}", "Does the local library have {book}?")
     assert plan == Dependent(Atomic("What is JK. Rowling's most popular book?"), Sequence(tuple(map(Atomic, asked))))
-    assert [leaf.placeholders for leaf in leaves(plan)] == [(), ("book",), ("book",), ("book",)]
+    assert [leaf.placeholders for leaf in list_leaves(plan)] == [(), ("book",), ("book",), ("book",)]
 
 
 def test_table_7_parses_into_a_chain_nested_to_the_left():

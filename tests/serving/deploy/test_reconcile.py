@@ -52,7 +52,7 @@ def followed(tracking_server: str, registered: Path, tmp_path: Path) -> Reconcil
     registry.connect(tracking_server, tmp_path)
     for seed in ("1", "2"):
         registry.register_adapter(registered / "adapters" / seed, NAME)
-    registry.client().set_registered_model_alias(NAME, "champion", "1")
+    registry.open_client().set_registered_model_alias(NAME, "champion", "1")
     return Reconciler(tmp_path, NAME, "champion", tracking_server)
 
 
@@ -110,7 +110,7 @@ def watching(reconciler: Reconciler, tracking_server: str) -> Iterator[subproces
 def test_a_watch_that_is_killed_at_any_moment_is_taken_up_by_the_next(followed, tracking_server):
     moments = random.Random(3)
     for version in ("1", "2"):
-        registry.client().set_registered_model_alias(NAME, "champion", version)
+        registry.open_client().set_registered_model_alias(NAME, "champion", version)
         with watching(followed, tracking_server):
             time.sleep(moments.uniform(0, 0.6))  # into a deploy of half a second
         assert all(is_whole(folder) for folder in (followed.home / "model_repo" / "revelator").glob("[0-9]*"))

@@ -172,12 +172,12 @@ def test_a_canary_answers_its_share_and_takes_over(
 def test_a_replica_that_follows_an_alias_loads_its_version_again_after_vllm_has_lost_it(
     vllm_url: str, store: str, versions: dict[int, registry.Version], tmp_path: Path
 ) -> None:
-    registry.client().set_registered_model_alias(registry.NAME, "followed", "1")
+    registry.open_client().set_registered_model_alias(registry.NAME, "followed", "1")
     follower = Reconciler(tmp_path, registry.NAME, "followed", store, vllm_url)
     server = VllmServer(vllm_url)
     assert (made := follower.reconcile()) and made.version == 1 and server.list_versions() == {1}
     assert follower.reconcile() is None
-    registry.client().set_registered_model_alias(registry.NAME, "followed", "2")
+    registry.open_client().set_registered_model_alias(registry.NAME, "followed", "2")
     assert (made := follower.reconcile()) and made.version == 2 and server.list_versions() == {2}
     server.unload(2)  # as after a restart
     assert (made := follower.reconcile()) and made.version == 2 and server.list_versions() == {2}

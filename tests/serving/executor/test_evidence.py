@@ -70,7 +70,8 @@ async def test_a_step_names_the_model_that_read_for_it_also_in_a_run_that_reuses
     first = await world.executor().run("A?", plan="Who directed A? * Where was {director} born?")
     assert {node.detail.get("reader") for node in first.nodes if node.kind == "atomic"} == {"big-2026-08-01"}
     again = await Toy().executor().run("A?", plan="Who directed A?", reuse=first)
-    assert again.answers == ["Ada Quill"] and again.list_readers() == first.list_readers() == ["big-2026-08-01"]
+    assert again.answers == ["Ada Quill"]
+    assert again.list_language_models() == first.list_language_models() == ["big-2026-08-01"]
 
 
 class OneRiver:
@@ -182,10 +183,10 @@ async def test_a_name_is_missing_where_only_its_common_words_stand(template, ask
 
 
 def test_a_request_may_set_the_floors():
-    limits = Limits().lowered({"relevance_floor": 0.3, "answer_floor": 0.0})
+    limits = Limits().lower({"relevance_floor": 0.3, "answer_floor": 0.0})
     assert (limits.relevance_floor, limits.answer_floor) == (0.3, 0.0)
     with pytest.raises(InvalidRequest):
-        Limits().lowered({"answer_floor": "high"})
+        Limits().lower({"answer_floor": "high"})
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def experiment(tracking_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 async def ask(toy: type[Toy]) -> None:
     world = toy({"Who directed A?": ["Ada Quill"], "Where was Ada Quill born?": ["Ayr"]})
-    with spans.span("executor", "server"):
+    with spans.open_span("executor", "server"):
         trace = await world.executor().run(QUESTION, plan=PLAN)
         spans.describe(trace.question, trace.answers, PLAN, {spans.VERSION: "7"})
     assert trace.answers == ["Ayr"]
@@ -70,8 +70,8 @@ async def test_a_trace_is_found_by_the_model_of_the_version_that_answered(
         write_release(tmp_path / "home", replace(read_release(tmp_path / "home"), canary=beside))
     answering, other = (second, first) if canary else (first, second)
     world = toy({"Who directed A?": ["Ada Quill"], "Where was Ada Quill born?": ["Ayr"]})
-    with spans.span("ask", "client"):
-        with Traffic(tmp_path / "home").choose_version("a") as choice, spans.span("executor", "server"):
+    with spans.open_span("ask", "client"):
+        with Traffic(tmp_path / "home").choose_version("a") as choice, spans.open_span("executor", "server"):
             trace = await world.executor().run(QUESTION, plan=PLAN)
             choice.answered["revelator"].add(choice.version)  # as each call to a real one notes
             spans.describe_served(replace(trace, versions=choice.versions()))

@@ -8,7 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revelator.limits import Limits
-from revelator.plans import Atomic, Dependent, Expression, Sequence, bind, check, leaves, placeholders, substitute
+from revelator.plans import (
+    Atomic,
+    Dependent,
+    Expression,
+    Sequence,
+    bind,
+    check,
+    list_leaves,
+    list_placeholders,
+    substitute,
+)
 from revelator.trace import Node
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
@@ -70,12 +80,12 @@ def execute(plan: Expression, answers_of, seed: int) -> tuple[list[str], PlanRun
 def test_each_leaf_is_asked_once_with_the_values_of_its_producers(plan, seed):
     assert check(plan) == ()
     asked, run, _ = execute(plan, lambda question: [f"<{question}>"], seed)
-    texts, sources = [leaf.text for leaf in leaves(plan)], bind(plan).sources
+    texts, sources = [leaf.text for leaf in list_leaves(plan)], bind(plan).sources
     expected: list[str] = []
     for text, source in zip(texts, sources, strict=True):
         expected.append(substitute(text, {name: f"<{expected[i]}>" for name, i in source.items()}))
     assert sorted(asked) == sorted(expected)
-    assert not any(placeholders(question) for question in asked)
+    assert not any(list_placeholders(question) for question in asked)
     answers = [one.answers for i in range(len(texts)) for one in run.list_answered_calls(i)]
     assert answers == [(f"<{q}>",) for q in expected]
 
@@ -96,7 +106,7 @@ def test_nodes_and_answers_do_not_depend_on_the_order_in_which_calls_end(plan, s
 @given(plans(6), st.integers(), st.data())
 @settings(max_examples=40)
 def test_a_failure_reaches_what_depends_on_it_and_nothing_else(plan, seed, data):
-    texts, sources = [leaf.text for leaf in leaves(plan)], bind(plan).sources
+    texts, sources = [leaf.text for leaf in list_leaves(plan)], bind(plan).sources
     broken = data.draw(st.integers(0, len(texts) - 1))
     name = texts[broken].split(" of ")[0]
 

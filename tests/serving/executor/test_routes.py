@@ -196,7 +196,7 @@ async def test_a_question_that_is_empty_or_too_long_is_refused(toy):
 
 
 async def test_a_request_lowers_limits_and_never_raises_them():
-    limits = Limits().lowered({"leaves": 4, "fan_out": 100, "relevance_threshold": 0.9})
+    limits = Limits().lower({"leaves": 4, "fan_out": 100, "relevance_threshold": 0.9})
     assert (limits.leaves, limits.fan_out, limits.relevance_threshold) == (4, 8, 0.9)
     for wrong in (
         {"leafs": 3},
@@ -207,13 +207,13 @@ async def test_a_request_lowers_limits_and_never_raises_them():
         {"kept": float("nan")},
     ):
         with pytest.raises(InvalidRequest):
-            Limits().lowered(wrong)
+            Limits().lower(wrong)
 
 
 def test_a_deployment_may_raise_the_deadline_and_nothing_else():
     slow = Limits.of_deployment({"deadline_ms": 120_000, "leaves": 100})
     assert (slow.deadline_ms, slow.leaves) == (120_000, Limits().leaves)
-    assert Limits.of_deployment({"leaves": 4}) == Limits().lowered({"leaves": 4})
+    assert Limits.of_deployment({"leaves": 4}) == Limits().lower({"leaves": 4})
     assert Limits.of_deployment({"deadline_ms": 1e12}).deadline_ms == LONGEST_MS
     with pytest.raises(InvalidRequest, match="deadline_ms must be a positive number"):
         Limits.of_deployment({"deadline_ms": -1})

@@ -61,7 +61,7 @@ def ask(tmp_path: Path, films: Path, web: Web) -> Ask:
         trace = await executor.run(question, **options)
         await sources.close()
         assert world.asked == [], "the retriever alone is not asked"
-        return Trace.from_json(json.loads(trace.to_text()))
+        return Trace.from_json(json.loads(trace.dump_json()))
 
     return ask
 

@@ -82,13 +82,13 @@ async def test_events_arrive_while_the_question_runs(toy):
         async for event in events:
             growing.add(event)
             if event.kind == "planned":
-                assert growing.trace().plan == "Who wrote A? + Who wrote B?"
+                assert growing.build().plan == "Who wrote A? + Who wrote B?"
             if event.kind == "judged" and event.node == "3":
-                assert {p.relevance for p in growing.trace().nodes[2].documents} == {0.9}
+                assert {p.relevance for p in growing.build().nodes[2].documents} == {0.9}
             if event.kind == "answered" and event.node == "3":
-                assert [node.status for node in growing.trace().nodes] == ["waiting", "running", "ok"]
+                assert [node.status for node in growing.build().nodes] == ["waiting", "running", "ok"]
                 world.release("Who wrote A?")
-    assert growing.trace().outcome == "answered"
+    assert growing.build().outcome == "answered"
 
 
 @pytest.mark.parametrize(

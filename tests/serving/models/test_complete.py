@@ -53,7 +53,7 @@ def test_the_soundest_beam_is_taken_and_the_grammar_holds_what_has_none() -> Non
         ("written 1", len(PROMPTS[1]), 3, False),
         (QUESTIONS[2], len(PROMPTS[2]), 3, True),
     ]
-    assert engine.calls == [("likeliest", BEAMS, BNF.beam_tokens), ("generate", 2, 0.0, 2)]
+    assert engine.calls == [("likeliest", BEAMS, BNF.beam_token_limit), ("generate", 2, 0.0, 2)]
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,8 @@ async def test_all_tasks_are_answered(server: Server, task: str, prompt: str, st
 def test_examples_are_sound_and_hold_what_a_prompt_holds() -> None:
     for name, task in TASKS.items():
         for values, output in read_examples()[name]:
-            assert values.keys() == task.values(PROMPTS[name]).keys()
-            assert task.sound(output) is not None, output
+            assert values.keys() == task.read_values(PROMPTS[name]).keys()
+            assert task.parse_sound(output) is not None, output
         assert not task.labels or {output for _, output in read_examples()[name]} == set(task.labels)
 
 

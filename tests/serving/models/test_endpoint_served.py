@@ -84,7 +84,7 @@ async def test_vllm_holds_a_chat_to_the_form_of_each_task(vllm_url: str, task: T
     loose = {"vllm": [], "schema": ["translate_logic", "translate_bnf", "refine", "decompose"]}
     if task.name not in loose[structure]:
         is_cut_off = reply.degraded or not reply.text
-        assert is_cut_off or task.sound(reply.text) is not None
+        assert is_cut_off or task.parse_sound(reply.text) is not None
     if task.labels:
         assert not reply.degraded and sum(reply.probabilities.values()) == pytest.approx(1)
 
@@ -104,7 +104,7 @@ async def test_an_adapter_of_random_weights_writes_plans_that_parse_and_check(
     for number, task in enumerate(task for task in TASKS.values() if task.language):
         prompts = [task.render(QuestionInput(question)) for question in asked[number::3]]
         plans = await wild.complete(task.name, prompts)
-        faulty = [plan.text for plan in plans if task.sound(plan.text) is None]
+        faulty = [plan.text for plan in plans if task.parse_sound(plan.text) is None]
         codes = {fault.code for text in faulty for fault in logic.check(logic.parse(text))}
         assert not faulty or (task is TRANSLATE_LOGIC and codes <= {"contradiction", "tautology"})
         written += sum(not plan.degraded for plan in plans)

@@ -98,7 +98,7 @@ def test_what_its_grammar_does_not_allow_is_degraded_and_the_question_is_asked_a
     answered = complete(engine, "translate_bnf", PROMPTS, max_new_tokens=12)
     for question, completion in zip(QUESTIONS, answered, strict=True):
         assert completion.degraded is False or completion.text == " ".join(question.split())
-        assert TASKS["translate_bnf"].sound(completion.text) is not None
+        assert TASKS["translate_bnf"].parse_sound(completion.text) is not None
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ async def test_one_trace_goes_from_the_client_through_the_executor_to_each_leaf_
 
 
 def test_without_an_endpoint_a_span_is_one_object_that_does_nothing_and_nothing_is_imported():
-    assert spans.span("a") is spans.span("b") and spans.make_headers() == {} and not spans.are_on()
+    assert spans.open_span("a") is spans.open_span("b") and spans.make_headers() == {} and not spans.are_on()
     code = (
         "import sys, revelator.client as c; c.Client('127.0.0.1:1').close(); sys.exit('opentelemetry' in sys.modules)"
     )
@@ -183,5 +183,5 @@ def lines(path) -> list[dict]:
 @contextmanager
 def caller() -> Iterator[str]:
     """A span of the caller's own around a question: its trace id."""
-    with spans.span("caller"):
+    with spans.open_span("caller"):
         yield spans.make_headers()["traceparent"].split("-")[1]

@@ -55,4 +55,4 @@ def test_the_text_comes_with_the_trace_and_numbers_what_was_read(writing):
     with Client(writing.url) as client:
         trace = client.ask(QUESTION, plan=PLAN).trace
     assert trace.answers == ["Port Velm"] and trace.nodes[-1].kind == "write"
-    assert trace.text and len(trace.list_sources()) == 2 and trace.list_sources()[0].startswith("[1] ")
+    assert trace.text and len(trace.list_citations()) == 2 and trace.list_citations()[0].startswith("[1] ")
