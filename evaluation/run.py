@@ -20,7 +20,7 @@ from revelator import registry
 from revelator.config import check_config
 from revelator.errors import ConfigError
 from revelator.options import FOLDER
-from serving.commands.planner import planner_options, read_planner_options
+from serving.commands.planner_options import planner_options, read_planner_options
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import PlannerPrompt
 

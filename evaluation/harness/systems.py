@@ -41,7 +41,7 @@ from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.index_folder import INDEX
 from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
 from serving.triton.access import INNER, read_secret
-from serving.triton.control import control_client
+from serving.triton.control import open_control
 from serving.triton.repository import read_planner
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _describe_index(folder: Path) -> dict[str, Any]:
 
 def _describe_served(config: RunConfig) -> dict[str, Any]:
     """Asks the server about its models; reads its index if that is on this machine."""
-    with control_client(config.url) as client:
+    with open_control(config.url) as client:
         parameters: dict[str, str] = {}
         for model in ("retriever", "generator", "executor"):
             found = client.get_model_config(model, as_json=True)["config"].get("parameters", {})

@@ -205,14 +205,14 @@ def _report(done: Deployment, home: Path, as_json: bool) -> None:
 def _try_canary(
     home: Path, version: registry.Version, share: float, comparisons: int, minutes: float, as_json: bool
 ) -> None:
-    from serving.deploy.canary import Rollout, Rules
+    from serving.deploy.canary import CanaryPlan, CanaryRules
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(f"version {version.version} answers {share:.0%}: prompts compared", total=comparisons)
-        rollout = Rollout(home, version, share, Rules(comparisons), minutes * 60)
-        verdict = rollout.run(lambda compared: progress.update(task, completed=compared))
+        plan = CanaryPlan(home, version, share, CanaryRules(comparisons), minutes * 60)
+        verdict = plan.run(lambda compared: progress.update(task, completed=compared))
     if as_json:
         click.echo(json.dumps({**asdict(verdict), "deployed": verdict.passes}))
     else:

@@ -16,7 +16,7 @@ from revelator import spans
 from revelator.errors import ConfigError, RevelatorError
 from revelator.options import FOLDER, HOME
 from revelator.registry import require_existing
-from serving.commands.planner import planner_options, read_planner_options
+from serving.commands.planner_options import planner_options, read_planner_options
 from serving.protocols import DECODINGS, MERGE_POLICIES, PlannerPrompt
 
 if TYPE_CHECKING:

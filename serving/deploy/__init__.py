@@ -1,1 +1,1 @@
-"""From the registry into service: stage a version, try it, switch to it, let a canary share the traffic, roll back."""
+"""From the registry into service: lay out a version, try it, switch to it, give a canary a share, roll back."""

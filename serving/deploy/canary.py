@@ -15,9 +15,9 @@ from statistics import mean, median
 from revelator import files
 from revelator.errors import ConfigError, Conflict
 from revelator.registry import Version, tag_version
-from serving.deploy.deploy import deploy, deploy_lock, put_release, stage, try_version
+from serving.deploy.deploy import deploy, deploy_lock, lay_out_version, switch_release, try_version
 from serving.deploy.engines import Engine, find_engine
-from serving.models.comparisons import Comparison, comparisons_file, read_comparisons
+from serving.models.comparisons import CanaryComparison, comparisons_file, read_comparisons
 from serving.models.releases import Canary, Release, format_now, read_release
 
 LOOK_SECONDS = 0.5
@@ -25,7 +25,7 @@ VERDICT_TAG = "canary"
 
 
 @dataclass(frozen=True)
-class Rules:
+class CanaryRules:
     """What a canary must keep to. The defaults leave room for chance, and for a better model to differ."""
 
     comparisons: int = 100  # before there is a verdict
@@ -36,7 +36,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CanaryVerdict:
     """The figures, and `reasons` against the canary; without any it is deployed."""
 
     version: int
@@ -56,12 +56,12 @@ class Verdict:
 
 
 def judge(
-    version: int, released: int, rows: Sequence[Comparison], rules: Rules, *, is_late: bool = False
-) -> Verdict | None:
+    version: int, released: int, rows: Sequence[CanaryComparison], rules: CanaryRules, *, is_late: bool = False
+) -> CanaryVerdict | None:
     """Returns the verdict, or None while there are too few comparisons. A canary that fails to answer too often gets
     its verdict before that; one that was not compared enough when its time is up fails."""
     answered = [row for row in rows if not row.error]
-    figures = Verdict(
+    figures = CanaryVerdict(
         version=version,
         released=released,
         comparisons=len(rows),
@@ -81,7 +81,7 @@ def judge(
     return None
 
 
-def _find_reasons(figures: Verdict, rules: Rules) -> list[str]:
+def _find_reasons(figures: CanaryVerdict, rules: CanaryRules) -> list[str]:
     ratio = figures.latency_ms / figures.released_latency_ms if figures.released_latency_ms else 1.0
     tests = (
         (figures.errors > rules.errors, f"errors {figures.errors:.1%}, at most {rules.errors:.1%}"),
@@ -99,16 +99,16 @@ def _find_reasons(figures: Verdict, rules: Rules) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Rollout:
+class CanaryPlan:
     """`share` of the questions, 0 to 1; a canary that has not been compared enough after `seconds` is withdrawn."""
 
     home: Path
     version: Version
     share: float
-    rules: Rules
+    rules: CanaryRules
     seconds: float = 3600.0
 
-    def run(self, report_total: Callable[[int], None] = lambda _: None) -> Verdict:
+    def run(self, report_total: Callable[[int], None] = lambda _: None) -> CanaryVerdict:
         """Returns the verdict once it is carried out. `report_total` gets the number of prompts compared so far.
 
         Raises ConfigError when no server runs or the version is the released one; Conflict when another deploy ended
@@ -131,24 +131,24 @@ class Rollout:
         home, number = self.home, self.version.version
         with deploy_lock(home):
             release, engine = self._current_release(), self._find_engine()
-            contents = stage(home, self.version)
+            contents = lay_out_version(home, self.version)
             under_way = release.canary
             if not under_way or (under_way.version, under_way.share) != (number, self.share):
                 comparisons_file(home, number).unlink(missing_ok=True)
                 under_way = Canary(number, self.share, format_now(), contents.model_id)
             try_version(engine, number, release.version)
             begun = replace(release, canary=under_way)
-            put_release(home, begun, engine)
+            switch_release(home, begun, engine)
         return begun
 
-    def conclude(self, verdict: Verdict) -> None:
+    def conclude(self, verdict: CanaryVerdict) -> None:
         """Deploys or withdraws the version, and records the verdict below the home folder and in the registry."""
         files.write_json(self.home / "canary" / f"{verdict.version}.json", asdict(verdict))
         if verdict.passes:
             deploy(self.home, self.version)
         else:
             with deploy_lock(self.home):
-                put_release(self.home, replace(self._current_release(), canary=None), self._find_engine())
+                switch_release(self.home, replace(self._current_release(), canary=None), self._find_engine())
         outcome = "deployed" if verdict.passes else f"withdrawn: {'; '.join(verdict.reasons)}"
         tag_version(self.version, VERDICT_TAG, outcome)
 

@@ -1,6 +1,6 @@
 """A registry version takes the traffic of a home folder, without a request that fails.
 
-    registry ─► stage ─► rename ─► load beside the live version ─► ready ─► smoke questions ─► release.json
+    registry ─► version folder ─► load beside the live version ─► ready ─► smoke questions ─► release.json
              ─► questions under way with the old version end ─► old version unloaded ─► tag in the registry
 
 Each step leaves a state in which a whole version answers, and running the command again goes on from there: until
@@ -89,7 +89,7 @@ def deploy(
     home = home.resolve()
     with deploy_lock(home):
         report("fetch and verify")
-        contents = stage(home, version)
+        contents = lay_out_version(home, version)
         before, engine = read_release(home), find_engine(home, vllm)
         vllm_url = engine.url if isinstance(engine, VllmEngine) else ""
         if before and (before.version, before.vllm) == (version.version, vllm_url):
@@ -103,9 +103,9 @@ def deploy(
                 previous = before.previous
             release = Release.of(contents, previous, vllm_url)
         report("wait for questions under way, unload what is not needed")
-        put_release(home, release, engine)
+        switch_release(home, release, engine)
         registry_error = registry_error or _tag_as_deployed(version, release, home)
-        removed = prune(home, {release.version, release.previous})
+        removed = remove_old_versions(home, {release.version, release.previous})
     url = engine.url if engine else None
     return Deployment(release, version_folder(home, release.version), url, removed, registry_error)
 
@@ -167,11 +167,11 @@ def try_version(engine: Engine, version: int, live: int | None) -> None:
             asyncio.run(smoke_test(engine, version))
     except BaseException:
         with suppress(RevelatorError):  # the first error says more
-            engine.drop(version, live)
+            engine.unload(version, live)
         raise
 
 
-def put_release(home: Path, release: Release, engine: Engine | None) -> None:
+def switch_release(home: Path, release: Release, engine: Engine | None) -> None:
     """Records `release`, and brings the engine, and config.pbtxt, to what it names. Can be repeated safely."""
     write_release(home, release)
     if engine:
@@ -212,7 +212,7 @@ def _tag_as_deployed(version: Version, release: Release, home: Path) -> str | No
     return None
 
 
-def stage(home: Path, version: Version) -> VersionContents:
+def lay_out_version(home: Path, version: Version) -> VersionContents:
     """Fills the version's folder with adapter, model.py and version.json, unless it holds this version already.
 
     Raises ArtifactError when a file is damaged or missing, and when base, prompts or grammar are not those that the
@@ -275,7 +275,7 @@ def _verify(adapter: Path, base: Path, version: Version) -> None:
         raise ArtifactError(error.message, where=where, hint=error.hint) from error
 
 
-def prune(home: Path, needed: set[int | None]) -> tuple[int, ...]:
+def remove_old_versions(home: Path, needed: set[int | None]) -> tuple[int, ...]:
     """Removes the oldest version folders beyond `KEPT_VERSIONS`, never one that is needed."""
     old = tuple(v for v in repository.list_versions(home, REVELATOR)[:-KEPT_VERSIONS] if v not in needed)
     for version in old:

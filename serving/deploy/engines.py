@@ -1,6 +1,6 @@
 """Who runs the versions of a home folder, as a deploy sees it: our model behind Triton, or a vLLM server.
 
-Both load a version beside those that answer, and drop what is needed no more once its questions have ended. Which of
+Both load a version beside those that answer, and unload what is needed no more once its questions have ended. Which of
 them answers a question is the record's affair (`serving.models.releases`).
 """
 
@@ -35,7 +35,7 @@ class Engine(Protocol):
     def load_beside(self, version: int, live: int | None) -> None:
         """Returns when `version` answers beside the live one. Raises ArtifactError when it does not load."""
 
-    def drop(self, version: int, live: int | None) -> None:
+    def unload(self, version: int, live: int | None) -> None:
         """Takes a version that failed out of service again."""
 
     def serve_only(self, release: Release) -> None:
@@ -74,7 +74,7 @@ class TritonEngine:
         if live is not None:  # without one nothing answers yet, and `serve_only` loads the first
             self._load(version, live, version)
 
-    def drop(self, version: int, live: int | None) -> None:
+    def unload(self, version: int, live: int | None) -> None:
         if live is not None:
             self._load(live, live)
 
@@ -107,7 +107,7 @@ class VllmEngine:
     def load_beside(self, version: int, live: int | None) -> None:
         VllmServer(self.url).load(version, repository.version_folder(self.home, version) / ADAPTER)
 
-    def drop(self, version: int, live: int | None) -> None:
+    def unload(self, version: int, live: int | None) -> None:
         if version != live:
             VllmServer(self.url).unload(version)
 

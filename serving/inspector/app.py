@@ -112,7 +112,7 @@ class Pages:
 
     async def ask(self, request: Request) -> Response:
         inquiry = Inquiry(self._servers, self._runs, await read_body(request, QuestionBody))
-        events = await await_first_event(inquiry.events())
+        events = await await_first_event(inquiry.stream_events())
 
         async def lines() -> AsyncIterator[str]:
             try:

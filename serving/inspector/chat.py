@@ -106,7 +106,7 @@ class Chat:
         try:
             wanted = await read_body(request, CompletionRequest)
             inquiry = self._make_inquiry(wanted)
-            events = await await_first_event(inquiry.events())
+            events = await await_first_event(inquiry.stream_events())
             if wanted.stream:
                 return StreamingResponse(_stream_chunks(inquiry, events, wanted), media_type="text/event-stream")
             async for _ in events:

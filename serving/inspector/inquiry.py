@@ -16,7 +16,7 @@ from revelator.tasks import Step
 from revelator.trace import Event, Replay
 from revelator.wire import write_error
 from serving.http.protection import Body
-from serving.inspector.runs import Run, Runs
+from serving.inspector.runs import Runs, StoredRun
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +44,8 @@ class QuestionBody(Body):
 
 
 class Inquiry:
-    """One question: `events` gives what happens, and `run` is there when they have ended. Raises InvalidRequest for a
-    server that there is not; without a name the first is asked."""
+    """One question: `stream_events` gives what happens, and `run` is there when they have ended. Raises InvalidRequest
+    for a server that there is not; without a name the first is asked."""
 
     def __init__(self, servers: Mapping[str, Server], runs: Runs, wanted: QuestionBody) -> None:
         name = wanted.server or next(iter(servers))
@@ -54,13 +54,13 @@ class Inquiry:
         self.wanted = wanted
         self.server = servers[name]
         self.id = runs.new_id()
-        self.run: Run | None = None
+        self.run: StoredRun | None = None
         self.saved = False
         self._runs = runs
         self._replay = Replay()
         self._trace_id = ""
 
-    async def events(self) -> AsyncGenerator[Event, None]:
+    async def stream_events(self) -> AsyncGenerator[Event, None]:
         """Raises what the server raises; a run that had begun is stored, one that its client abandoned is not."""
         wanted = self.wanted
         earlier = await asyncio.to_thread(self._runs.read, wanted.reuse) if wanted.reuse else None
@@ -99,7 +99,7 @@ class Inquiry:
     async def _save(self, error: RevelatorError | None) -> None:
         described = json.loads(write_error(error)) if error else None
         trace = self._replay.build()
-        self.run = Run(self.id, self.server.name, trace, self.wanted.reuse, described, self._trace_id)
+        self.run = StoredRun(self.id, self.server.name, trace, self.wanted.reuse, described, self._trace_id)
         try:
             await asyncio.to_thread(self._runs.save, self.run)
             self.saved = True

@@ -16,7 +16,7 @@ from revelator.errors import InvalidRequest
 from revelator.plans.language import LANGUAGES
 from revelator.registry import store_errors
 from serving.http.protection import Body
-from serving.inspector.runs import Run
+from serving.inspector.runs import StoredRun
 
 SOURCE = "inspector"
 SENDING = "start the server and `revelator inspect` with OTEL_EXPORTER_OTLP_ENDPOINT=MLFLOW (docs/operations.md)"
@@ -40,7 +40,7 @@ class Judgement(Body):
         return said
 
 
-def judge(run: Run, said: Judgement, tracking_uri: str | None) -> None:
+def judge(run: StoredRun, said: Judgement, tracking_uri: str | None) -> None:
     """Keeps a judgement on the run's trace; what was said last, and is said again, is kept once, so a judgement whose
     process was killed can be made again. Raises InvalidRequest for one that says nothing, gives a plan that cannot
     be run or judges a document that the run did not find, for documents where traces hold no texts, and where MLflow
@@ -83,7 +83,7 @@ def _name_subject(word: Any) -> tuple[str, ...]:
     return word.name, str(about.get("question")), str(about.get("document"))
 
 
-def _list_relevance(run: Run, said: Judgement) -> Iterator[dict[str, Any]]:
+def _list_relevance(run: StoredRun, said: Judgement) -> Iterator[dict[str, Any]]:
     """What is kept of each document that is judged: the step's question, the document, and whether it is relevant."""
     nodes = {node.id: node for node in run.trace.nodes}
     for id, documents in said.relevant.items():
@@ -97,7 +97,7 @@ def _list_relevance(run: Run, said: Judgement) -> Iterator[dict[str, Any]]:
             yield about | {"title": passage.title, "text": passage.text, "relevant": relevant}
 
 
-def _send_missing_spans(run: Run, stored: Any) -> None:
+def _send_missing_spans(run: StoredRun, stored: Any) -> None:
     """Sends the question from the run where MLflow holds no span of it: a server sends spans some seconds after an
     answer, and those of a server that was killed never arrive."""
     if stored and any(spans.ROUTE in span.attributes for span in stored.data.spans):

@@ -27,7 +27,7 @@ _ID = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
-class Run:
+class StoredRun:
     """One question and what came of it.
 
     `server` is the address that was asked, `reuse` the id of the run whose answers stood in for what had not changed,
@@ -65,7 +65,7 @@ class Run:
         }
 
 
-_RUN = TypeAdapter(Run)
+_RUN = TypeAdapter(StoredRun)
 
 
 class Runs:
@@ -82,14 +82,14 @@ class Runs:
     def new_id(self) -> str:
         return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)[:5]}"
 
-    def save(self, run: Run) -> None:
+    def save(self, run: StoredRun) -> None:
         """Raises OSError when it cannot be written; nothing half-written stays."""
         write_json(self._path(run.id), run.to_json(), mode=0o600)
         self._summaries.pop(run.id, None)  # a judgement changes it
         for id in self._ids()[self.most :]:
             self._path(id).unlink(missing_ok=True)
 
-    def read(self, id: str) -> Run:
+    def read(self, id: str) -> StoredRun:
         """Raises DataError for an id that no run has, and for a file that is damaged."""
         path = self._path(id)
         if not _ID.fullmatch(id) or not path.is_file():

@@ -87,7 +87,7 @@ class CanaryRevelator:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CanaryComparison:
     """One prompt, put to both versions. `agrees`: the same shape of a plan, else what the task's parser reads."""
 
     request: str  # digest of the question's id
@@ -102,12 +102,12 @@ class Comparison:
 
 def compare(
     request: str, task: str, canary: Completion | BaseException, released: Completion, times: tuple[float, float]
-) -> Comparison:
+) -> CanaryComparison:
     """`times` are the canary's and the released version's milliseconds."""
     canary_ms, released_ms = (round(ms, 3) for ms in times)
     comparable = TASKS[task].make_comparable
     answered = None if isinstance(canary, BaseException) else canary
-    return Comparison(
+    return CanaryComparison(
         request,
         task,
         canary_ms,
@@ -127,7 +127,7 @@ def comparisons_file(home: Path, version: int) -> Path:
     return home / "canary" / f"{version}.jsonl"
 
 
-def read_comparisons(home: Path, version: int) -> list[Comparison]:
+def read_comparisons(home: Path, version: int) -> list[CanaryComparison]:
     path = comparisons_file(home, version)
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [Comparison(**json.loads(line)) for line in lines]
+    return [CanaryComparison(**json.loads(line)) for line in lines]

@@ -59,7 +59,7 @@ class Exposure:
         if self.tls:
             self.tls.credentials()
 
-    def options(self, token: str) -> dict[str, str]:
+    def build_options(self, token: str) -> dict[str, str]:
         """The options of the server's command line. Only who sends `token` can change the server. Triton 2.51 takes the
         token as an option alone; `TritonServer` removes it from the command line as soon as the server is live."""
         said = f"{CONTROL_PROTOCOLS}:{TOKEN_HEADER}=Bearer {token}"

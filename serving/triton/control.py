@@ -34,7 +34,7 @@ _PREFIX = re.compile(
 
 
 @contextmanager
-def control_client(url: str, home: Path | None = None) -> Iterator[grpc_client.InferenceServerClient]:
+def open_control(url: str, home: Path | None = None) -> Iterator[grpc_client.InferenceServerClient]:
     """A client, which may change the server if its home folder is named. Raises Unavailable for a server that does not
     answer, and ConfigError for one that wants another token."""
     client = grpc_client.InferenceServerClient(**make_channel_arguments(url))
@@ -57,7 +57,7 @@ def load(home: Path, url: str, model: str, version: int, config: str | None = No
     Versions that were ready stay so until the new ones are, also when the load fails, which raises ArtifactError with
     the reason. A version whose files have not changed since it was loaded is not loaded again.
     """
-    with control_client(url, home) as client:
+    with open_control(url, home) as client:
         try:
             client.load_model(model, config=config, client_timeout=LOAD_SECONDS)
         except InferenceServerException as error:
@@ -78,13 +78,13 @@ def _read_recorded_reason(client: grpc_client.InferenceServerClient, model: str,
 
 
 def is_ready(url: str, model: str, version: int) -> bool:
-    with control_client(url) as client:
+    with open_control(url) as client:
         return bool(client.is_model_ready(model, str(version)))
 
 
 def unload(home: Path, url: str, model: str) -> None:
     """Takes `model` out of service at once, and returns when the requests that it is answering are finished."""
-    with control_client(url, home) as client:
+    with open_control(url, home) as client:
         client.unload_model(model)
 
         def is_over() -> bool:

@@ -37,8 +37,8 @@ class Installation:
     libraries: tuple[Path, ...] = ()
 
     def make_environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """The variables `base`, changed so that the server finds its libraries, and the stub, by PATH, the packages of
-        this interpreter."""
+        """Returns `base` with PATH (this interpreter first, for the stub), LD_LIBRARY_PATH and Python's settings as the
+        server needs them; PYTHONHOME and PYTHONPATH are removed."""
         own = str(Path(sys.executable).parent)
         libraries = [*map(str, self.libraries), *filter(None, [base.get("LD_LIBRARY_PATH")])]
         removed = {"PYTHONHOME", "PYTHONPATH"}
@@ -69,12 +69,12 @@ def find_installation(work: Path, backend: str = "python") -> Installation:
 def _list_installations(work: Path) -> Iterator[Installation]:
     spec = importlib.util.find_spec("pytriton")
     if spec and spec.submodule_search_locations:
-        yield _find_in_wheel(Path(next(iter(spec.submodule_search_locations))), work)
+        yield _lay_out_wheel(Path(next(iter(spec.submodule_search_locations))), work)
     if on_path := shutil.which("tritonserver"):
         yield Installation(Path(on_path), Path(on_path).resolve().parent.parent / "backends")
 
 
-def _find_in_wheel(package: Path, work: Path) -> Installation:
+def _lay_out_wheel(package: Path, work: Path) -> Installation:
     server = package / "tritonserver"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     stub = server / "python_backend_stubs" / version / "triton_python_backend_stub"
@@ -96,7 +96,7 @@ def _find_in_wheel(package: Path, work: Path) -> Installation:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Not a link: Triton refuses a library that lies elsewhere, for a backend of Python files as vLLM's."""
+    """Copies atomically. A link would not do: Triton refuses a library that lies outside the backend's folder."""
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     shutil.copy2(source, aside)
     aside.replace(target)

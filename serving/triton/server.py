@@ -185,7 +185,7 @@ class TritonServer:
             "metrics-port": self._metrics[1],
             "backend-config": f"python,shm-region-prefix-name={self.regions}",
             "grpc-header-forward-pattern": spans.HEADER,  # as a parameter of the request
-            **self._exposure.options(self._token),
+            **self._exposure.build_options(self._token),
         }
         settings = [*options.items(), *(("trace-config", setting) for setting in _list_trace_settings())]
         strict = "--disable-auto-complete-config"  # completing a config would start and import each model twice

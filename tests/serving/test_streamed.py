@@ -135,7 +135,7 @@ async def test_without_its_model_a_stream_is_unavailable_and_one_under_way_goes_
     world.endpoint.gate(slow, "the Arch")
     under_way = asyncio.create_task(told(client, slow, strategy="single"))
     assert await asyncio.to_thread(world.endpoint.started[slow].wait, WAIT)
-    with control.control_client(world.url, world.home) as changing:
+    with control.open_control(world.url, world.home) as changing:
         changing.unload_model("executor_stream")  # without waiting for the question under way
     try:
         with pytest.raises(Unavailable, match="executor_stream"):

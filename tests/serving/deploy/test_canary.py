@@ -11,14 +11,14 @@ from revelator import registry
 from revelator.client import Client
 from revelator.errors import ConfigError, Conflict
 from serving.commands.deploy import deploy as command
-from serving.deploy.canary import Rollout, Rules, judge
+from serving.deploy.canary import CanaryPlan, CanaryRules, judge
 from serving.deploy.deploy import deploy
 from serving.models import releases
-from serving.models.comparisons import Comparison
+from serving.models.comparisons import CanaryComparison
 from serving.triton import control
 
-RULES = Rules(comparisons=100)
-GOOD = Comparison("r", "route", 10.0, 10.0, True, True, True)
+RULES = CanaryRules(comparisons=100)
+GOOD = CanaryComparison("r", "route", 10.0, 10.0, True, True, True)
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_a_canary_answers_its_share_is_compared_and_then_promoted_or_withdrawn(s
     first, second = (registry.resolve(registry.NAME, n) for n in (1, 2))
     question = "Where is Port Velm?"
     served.endpoint.knowledge[question] = ["Orland"]
-    patient = Rules(comparisons=8, latency_ratio=1e9, agreement=0.0, validity_loss=1.0)  # timing decides nothing here
+    patient = CanaryRules(comparisons=8, latency_ratio=1e9, agreement=0.0, validity_loss=1.0)  # no timing
     with Client(served.url, 60) as client:
-        rollout = Rollout(served.home, second, 0.5, patient)
+        plan = CanaryPlan(served.home, second, 0.5, patient)
         asked = iter(range(10_000))
 
         def ask(_: int) -> None:
@@ -71,10 +71,10 @@ def test_a_canary_answers_its_share_is_compared_and_then_promoted_or_withdrawn(s
 
         answered: set[str] = set()
         with pytest.raises(ConfigError, match="takes all traffic already"):
-            Rollout(served.home, first, 0.5, patient).begin()
-        begun = rollout.begin().canary
+            CanaryPlan(served.home, first, 0.5, patient).begin()
+        begun = plan.begin().canary
         assert (begun.version, begun.model_id) == (2, second.model_id) and second.model_id
-        strict = replace(rollout, rules=replace(patient, agreement=1.01))
+        strict = replace(plan, rules=replace(patient, agreement=1.01))
         verdict = strict.run(ask)
         assert not verdict.passes and answered == {"1", "2"} and verdict.comparisons >= 8
         now = releases.read_release(served.home)
@@ -82,12 +82,12 @@ def test_a_canary_answers_its_share_is_compared_and_then_promoted_or_withdrawn(s
         assert not control.is_ready(served.url, "revelator", 2)
         assert registry.resolve(registry.NAME, 2).tags["canary"].startswith("withdrawn: agreement")
 
-        verdict = rollout.run(ask)
+        verdict = plan.run(ask)
         assert verdict.passes and releases.read_release(served.home).version == 2
         assert registry.resolve(registry.NAME, 2).tags["canary"] == "deployed"
         assert client.ask(question, strategy="single").trace.versions["revelator"] == "2"
 
-        back = Rollout(served.home, first, 0.5, patient)
+        back = CanaryPlan(served.home, first, 0.5, patient)
         back.begin()
         deploy(served.home, first)  # somebody deploys while the canary is under way
         assert releases.read_release(served.home).canary is None

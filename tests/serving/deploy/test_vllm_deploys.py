@@ -26,7 +26,7 @@ from revelator.client import Client
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.tasks import TASKS, QuestionInput
 from serving.commands.deploy import deploy as command
-from serving.deploy.canary import Rollout, Rules
+from serving.deploy.canary import CanaryPlan, CanaryRules
 from serving.deploy.deploy import deploy, roll_back
 from serving.deploy.watch import Reconciler
 from serving.models.comparisons import CanaryRevelator
@@ -160,9 +160,9 @@ def test_a_canary_answers_its_share_and_takes_over(
     vllm_url: str, versions: dict[int, registry.Version], tmp_path: Path
 ) -> None:
     deploy(tmp_path, versions[1], vllm=vllm_url)
-    rules = Rules(comparisons=5, latency_ratio=100, agreement=0, validity_loss=1)
+    rules = CanaryRules(comparisons=5, latency_ratio=100, agreement=0, validity_loss=1)
     with asked_all_the_time(tmp_path, vllm_url) as answered:
-        verdict = Rollout(tmp_path, versions[2], 0.5, rules, seconds=1800).run()
+        verdict = CanaryPlan(tmp_path, versions[2], 0.5, rules, seconds=1800).run()
     assert verdict.passes and verdict.comparisons >= 5 and {"1", "2"} <= set(answered)
     release = read_release(tmp_path)
     assert release and (release.version, release.canary) == (2, None)

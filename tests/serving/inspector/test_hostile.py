@@ -12,7 +12,7 @@ import pytest
 
 from revelator.trace import Node, Trace
 from serving.inspector import Runs
-from serving.inspector.runs import Run
+from serving.inspector.runs import StoredRun
 from tests.serving.inspector.world import QUESTION, Asked, asking, inspecting, runs_in
 
 DIGITS = "9" * 5_000
@@ -22,7 +22,7 @@ GOOD, OTHER = "0" * 15 + "1", "0" * 15 + "2"
 
 def stored(id: str = GOOD) -> dict:
     trace = Trace("Who?", "auto", nodes=[Node("1", "atomic", "Who?", detail={"method": "read"})])
-    return Run(id, "one", trace).to_json()
+    return StoredRun(id, "one", trace).to_json()
 
 
 def with_node(**changes: object) -> dict:
@@ -71,7 +71,7 @@ HOLES = {
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Client, Path]]:
     """An inspector with one good run, and the file of a bad one."""
     runs = runs_in(tmp_path_factory.mktemp("home"))
-    runs.save(Run(OTHER, "one", Trace("Who else?", "auto")))
+    runs.save(StoredRun(OTHER, "one", Trace("Who else?", "auto")))
     with inspecting([Asked("one", "1").server()], runs) as url, asking(url) as http:
         yield http, runs.folder / f"{GOOD}.json"
 
@@ -91,7 +91,9 @@ def test_a_run_file_with_holes_is_told_as_such_and_left_out_of_the_list(
 
 def test_a_run_that_is_whole_is_read_as_it_was_written(tmp_path: Path) -> None:
     runs = runs_in(tmp_path)
-    run = Run(GOOD, "one", Trace("Who?", "auto", nodes=[Node("1", "route", "Who?", detail={"p": [0.5, 1, None]})]))
+    run = StoredRun(
+        GOOD, "one", Trace("Who?", "auto", nodes=[Node("1", "route", "Who?", detail={"p": [0.5, 1, None]})])
+    )
     runs.save(run)
     assert runs.read(GOOD) == run
 
@@ -99,7 +101,7 @@ def test_a_run_that_is_whole_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_runs_are_their_owners_alone(tmp_path: Path) -> None:
     folder = tmp_path / "inspected"
     folder.mkdir(mode=0o755)
-    Runs(folder).save(Run(OTHER, "one", Trace("Who?", "auto")))
+    Runs(folder).save(StoredRun(OTHER, "one", Trace("Who?", "auto")))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())}
     assert modes == {"inspected": 0o700, f"{OTHER}.json": 0o600}
 

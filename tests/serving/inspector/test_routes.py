@@ -12,7 +12,7 @@ from revelator.errors import Overloaded, Unavailable
 from revelator.plans.language import BNF
 from revelator.trace import Event, Trace, replay
 from serving.inspector import Runs
-from serving.inspector.runs import Run
+from serving.inspector.runs import StoredRun
 from tests.serving.inspector.world import PLAN, QUESTION, Asked, asking, inspecting, runs_in
 
 
@@ -119,7 +119,7 @@ def test_of_many_runs_the_newest_are_kept(tmp_path: Path) -> None:
     runs = Runs(tmp_path, most=3)
     ids = [f"{n:016x}" for n in range(5)]
     for id in ids:
-        runs.save(Run(id, "one", Trace(f"Who is {id}?", "auto")))
+        runs.save(StoredRun(id, "one", Trace(f"Who is {id}?", "auto")))
     (tmp_path / "0000000000000009.json").write_text("[]")
     assert [run["id"] for run in Runs(tmp_path).list_summaries()] == ids[:1:-1]
 

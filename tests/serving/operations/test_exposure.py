@@ -61,7 +61,7 @@ def test_it_listens_on_loopback_unless_another_address_is_named(operated: Operat
     sockets += psutil.Process(operated.running.pid).net_connections()
     listening = {s.laddr.ip.removeprefix("::ffff:") for s in sockets if s.status == psutil.CONN_LISTEN}
     assert listening and all(ip_address(ip).is_loopback for ip in listening)
-    shown = Exposure("0.0.0.0", operated.own, mutual=True).options(TOKEN)
+    shown = Exposure("0.0.0.0", operated.own, mutual=True).build_options(TOKEN)
     assert shown["grpc-address"] == "0.0.0.0" and "http-address" not in shown
     monkeypatch.setenv("REVELATOR_CONTROL_TOKEN", "line\nbreak")
     with pytest.raises(ConfigError, match="REVELATOR_CONTROL_TOKEN"):

@@ -1,4 +1,4 @@
-"""The options of commands for which a language model at an endpoint can plan."""
+"""The options of commands in which a language model at an endpoint can plan."""
 
 from __future__ import annotations
 
