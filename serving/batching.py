@@ -21,7 +21,7 @@ OF_THE_MODEL = (Unavailable, Overloaded, DeadlineExceeded)  # what a row has no 
 
 
 @dataclass(eq=False)
-class Call(Generic[Row, Result]):
+class QueuedRow(Generic[Row, Result]):
     row: Row
     done: asyncio.Future[Result]
 
@@ -37,11 +37,11 @@ class Batcher(Generic[Key, Row, Result]):
     def __init__(self, run: Callable[[Key, Sequence[Row]], Awaitable[Sequence[Result]]], size: int) -> None:
         self._run = run
         self._size = size
-        self._waiting: dict[Key, list[Call[Row, Result]]] = {}  # the key whose turn is next stands first
+        self._waiting: dict[Key, list[QueuedRow[Row, Result]]] = {}  # the key whose turn is next stands first
         self._worker: asyncio.Task[None] | None = None
 
     async def submit(self, key: Key, row: Row) -> Result:
-        call: Call[Row, Result] = Call(row, asyncio.get_running_loop().create_future())
+        call: QueuedRow[Row, Result] = QueuedRow(row, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(key, []).append(call)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
@@ -57,7 +57,7 @@ class Batcher(Generic[Key, Row, Result]):
             if calls:
                 await self._run_batch(key, calls[: self._size])
 
-    async def _run_batch(self, key: Key, calls: Sequence[Call[Row, Result]]) -> None:
+    async def _run_batch(self, key: Key, calls: Sequence[QueuedRow[Row, Result]]) -> None:
         work = asyncio.ensure_future(self._run(key, [call.row for call in calls]))
 
         def cancel_unless_awaited(_: asyncio.Future[Result]) -> None:

@@ -32,7 +32,7 @@ def tune_collector() -> None:
 
 
 @contextmanager
-def tuned_collector() -> Iterator[None]:
+def use_tuned_collector() -> Iterator[None]:
     """Tunes the collector for a while; afterwards it is as before, for what lies in cycles and holds a stream open."""
     before = gc.get_threshold()
     tune_collector()

@@ -103,7 +103,7 @@ class Reading:
         return cls(**{**value, "answers": tuple(value["answers"]), "tokens": tokens})
 
 
-class Found(list[Passage]):
+class SearchResult(list[Passage]):
     """The passages of a search, best first. `respelled`: words of the query that no passage holds, with the words that
     were searched for each."""
 
@@ -119,7 +119,7 @@ class Revelator(Protocol):
 
 class Retriever(Protocol):
     async def search(self, query: str, k: int) -> list[Passage]:
-        """The `k` best passages, best first; `Found` where words were read as others."""
+        """The `k` best passages, best first; `SearchResult` where words were read as others."""
 
 
 class Generator(Protocol):

@@ -22,7 +22,7 @@ from revelator.trace import Passage, Trace, join_answers
 from serving.executor import routes
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
-from serving.executor.run import Run
+from serving.executor.run import QuestionRun
 from serving.protocols import GenerateRequest, Writing
 
 FOLLOW_UP_PASSAGES = 3  # Self-Ask, of one follow-up question
@@ -33,7 +33,7 @@ ROUND_PASSAGES = 5  # Iter-RetGen, of one round
 ROUNDS = 5  # as many as QCompiler gives it (appendix)
 
 
-async def run_naive_rag(run: Run, k: int | None = None) -> None:
+async def run_naive_rag(run: QuestionRun, k: int | None = None) -> None:
     """Naive RAG (Lewis et al. 2020, arXiv 2005.11401): one search with the whole question, one reading of `k` passages
     (`Limits.kept` if None).
 
@@ -43,7 +43,7 @@ async def run_naive_rag(run: Run, k: int | None = None) -> None:
     run.answer(node.answers)
 
 
-async def run_self_ask(run: Run) -> None:
+async def run_self_ask(run: QuestionRun) -> None:
     """Self-Ask with search (Press et al. 2023, arXiv 2210.03350, section 3): the language model asks itself follow-up
     questions one at a time until it says that it can answer; each one is answered by one step of retrieval.
 
@@ -63,7 +63,7 @@ async def run_self_ask(run: Run) -> None:
     run.answer(node.answers)
 
 
-async def run_ircot(run: Run) -> None:
+async def run_ircot(run: QuestionRun) -> None:
     """IRCoT (Trivedi et al. 2023, arXiv 2212.10509, section 3): retrieval and a chain of thought take turns. The first
     search is the question, each later one the newest sentence of the thought; the passages pile up, and a reader
     answers from all of them at the end.
@@ -92,7 +92,7 @@ async def run_ircot(run: Run) -> None:
     run.answer(last.answers)
 
 
-async def run_iter_retgen(run: Run) -> None:
+async def run_iter_retgen(run: QuestionRun) -> None:
     """Iter-RetGen (Shao et al. 2023, arXiv 2305.15294, section 3): the answer of one round is added to the question for
     the search of the next. Every round reads the whole question anew from what that search found.
 
@@ -107,7 +107,7 @@ async def run_iter_retgen(run: Run) -> None:
             break  # the next search would be the same
 
 
-async def run_adaptive_rag(run: Run) -> None:
+async def run_adaptive_rag(run: QuestionRun) -> None:
     """Adaptive-RAG (Jeong et al. 2024, arXiv 2403.14403, section 3): a small classifier sends a question one of three
     ways, no retrieval, one step, or several steps, which are IRCoT.
 
@@ -129,7 +129,7 @@ HANRAG_ROUTES = {
 }
 
 
-async def run_hanrag(run: Run) -> None:
+async def run_hanrag(run: QuestionRun) -> None:
     """HANRAG (Sun et al. 2025, section 4): the same four routes and one-step reading as ours, but a complex question
     goes through the loop of refine, retrieve and end instead of a compiled plan. The generator merges the parts of a
     compound question, and a step without a relevant document reads nothing.
@@ -144,7 +144,7 @@ async def run_hanrag(run: Run) -> None:
     await HANRAG_ROUTES.get(run.route, routes.answer_by_loop)(run)
 
 
-async def run_qcompiler(run: Run) -> None:
+async def run_qcompiler(run: QuestionRun) -> None:
     """QCompiler (Zhang et al. 2025, section 3.3): the compiled plan is processed by recursive descent, one leaf after
     the other, each reads one document (`Limits.kept`; figure 3 varies it), and the generator answers from all
     sub-questions and their answers. Of the samples at rising temperatures the first that the paper's own rules accept
@@ -175,11 +175,11 @@ async def run_qcompiler(run: Run) -> None:
 
 @dataclass(frozen=True)
 class Baseline:
-    """`answer` ends in `Run.answer`. `writes`: it prompts a language model for more than answers; `revelator`: it asks
-    our model; `compiles`: its plans can be held against gold; `searches`: it needs an index; `kept`: documents that a
-    leaf reads where the configuration does not say."""
+    """`answer` ends in `QuestionRun.answer`. `writes`: it prompts a language model for more than answers; `revelator`:
+    it asks our model; `compiles`: its plans can be held against gold; `searches`: it needs an index; `kept`: documents
+    that a leaf reads where the configuration does not say."""
 
-    answer: Callable[[Run], Awaitable[None]]
+    answer: Callable[[QuestionRun], Awaitable[None]]
     writes: bool = False
     revelator: bool = False
     compiles: bool = False
@@ -209,7 +209,7 @@ async def run_baseline(name: str, question: str, models: Models, limits: Limits)
     """Answers one question with a baseline, under the executor's limits, and returns its trace. Raises what the
     executor raises."""
     limits.check_question(question)
-    run = Run(question, models, limits, Recorder(question, name))
+    run = QuestionRun(question, models, limits, Recorder(question, name))
     try:
         async with asyncio.timeout(limits.deadline_ms / 1000):
             await BASELINES[name].answer(run)

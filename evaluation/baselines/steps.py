@@ -11,11 +11,11 @@ from revelator.tasks import Step
 from revelator.tasks.chat_prompts import quote_data
 from revelator.trace import Kind, Node
 from serving.batching import gather_all
-from serving.executor.run import Run
+from serving.executor.run import QuestionRun
 from serving.protocols import GenerateRequest, Reading
 
 
-async def search_and_read(run: Run, question: str, k: int, query: str | None = None) -> Node:
+async def search_and_read(run: QuestionRun, question: str, k: int, query: str | None = None) -> Node:
     """Searches for `query` (the question itself if None) and reads the answer to `question` from `k` passages."""
     node = run.open("atomic", question)
     node.asked = question
@@ -28,7 +28,7 @@ async def search_and_read(run: Run, question: str, k: int, query: str | None = N
     return node
 
 
-async def ask_generator(run: Run, kind: Kind, question: str, request: GenerateRequest) -> Node:
+async def ask_generator(run: QuestionRun, kind: Kind, question: str, request: GenerateRequest) -> Node:
     node = run.open(kind, question)
     with run.recorder.record(node):
         await run.models.generate(node, request)
@@ -40,12 +40,12 @@ def fill_prompt(name: str, **values: object) -> str:
     return _read_prompt(name).substitute({key: quote_data(value) for key, value in values.items()})
 
 
-async def prompt_model(run: Run, name: str, **values: object) -> str:
+async def prompt_model(run: QuestionRun, name: str, **values: object) -> str:
     """Returns what the language model writes for `prompts/NAME.txt`."""
     return (await ask_generator(run, "refine", name, GenerateRequest("write", fill_prompt(name, **values)))).sentence
 
 
-async def prompt_each(run: Run, name: str, values: Sequence[Mapping[str, object]]) -> list[Reading]:
+async def prompt_each(run: QuestionRun, name: str, values: Sequence[Mapping[str, object]]) -> list[Reading]:
     """Puts the prompt to the language model once for each of the values, side by side; replies with log
     probabilities."""
 
@@ -58,7 +58,7 @@ async def prompt_each(run: Run, name: str, values: Sequence[Mapping[str, object]
     return await gather_all([ask(node, own) for node, own in zip(nodes, values, strict=True)])
 
 
-def open_round(run: Run, kind: Kind, questions: Sequence[str]) -> list[Node]:
+def open_round(run: QuestionRun, kind: Kind, questions: Sequence[str]) -> list[Node]:
     """Opens nodes that run side by side after the last one, or the last ones; `round` in their detail is the first."""
     nodes = [run.recorder.open(kind, question, after=run.last_nodes) for question in questions]
     for node in nodes:
@@ -68,7 +68,7 @@ def open_round(run: Run, kind: Kind, questions: Sequence[str]) -> list[Node]:
     return nodes
 
 
-async def merge_steps(run: Run, question: str, steps: Sequence[Step]) -> Node:
+async def merge_steps(run: QuestionRun, question: str, steps: Sequence[Step]) -> Node:
     """Lets the generator answer the question from sub-questions and their answers."""
     return await ask_generator(run, "merge", question, GenerateRequest("merge", question, steps=tuple(steps)))
 

@@ -14,7 +14,7 @@ from revelator.errors import InvalidRequest
 from revelator.tasks import Step
 from revelator.trace import Node, Passage
 from serving.batching import gather_all
-from serving.executor.run import Run
+from serving.executor.run import QuestionRun
 from serving.models.endpoint_revelator import read_probabilities
 from serving.protocols import GenerateRequest, Reading
 
@@ -46,7 +46,7 @@ class Draft:
         return sum(self.scores) / len(self.scores)
 
 
-async def run_self_rag(run: Run) -> None:
+async def run_self_rag(run: QuestionRun) -> None:
     """Self-RAG (Asai et al. 2023, arXiv 2310.11511, section 3.3): before each segment of its text the model decides
     whether to retrieve. It writes a candidate from each passage, side by side, and judges whether the passage is
     relevant, supports the candidate, and how useful that is. The candidates with the best weighted sums go on.
@@ -63,7 +63,7 @@ async def run_self_rag(run: Run) -> None:
     run.answer(node.answers)
 
 
-async def _continue_drafts(run: Run, drafts: Sequence[Draft]) -> list[Draft]:
+async def _continue_drafts(run: QuestionRun, drafts: Sequence[Draft]) -> list[Draft]:
     """The drafts with each candidate for their next segment; those that have ended as they are."""
     left = [draft for draft in drafts if not draft.has_ended]
     asked = {"question": run.question}
@@ -127,7 +127,7 @@ class Trajectory:
     said: Tokens = ()
 
 
-async def run_rq_rag(run: Run, select: Select) -> None:
+async def run_rq_rag(run: QuestionRun, select: Select) -> None:
     """RQ-RAG (Chan et al. 2024, arXiv 2404.00610): a tree of trajectories. At each step the model
     rewrites, decomposes or disambiguates the question into one more query, whose passages are added, or ends and
     answers; all of these are tried up to a depth. The answer is that of the trajectory whose answer is most likely
@@ -149,7 +149,7 @@ async def run_rq_rag(run: Run, select: Select) -> None:
     run.answer(choose_answers([one for one in tree if one.answers], select))
 
 
-async def _refine_each(run: Run, level: Sequence[Trajectory]) -> list[Trajectory]:
+async def _refine_each(run: QuestionRun, level: Sequence[Trajectory]) -> list[Trajectory]:
     """Each trajectory with one more query, of each kind that gives a new one, and its own answer."""
     ways = [(one, kind) for one in level for kind in REFINEMENTS]
     values = [
@@ -177,7 +177,7 @@ async def _refine_each(run: Run, level: Sequence[Trajectory]) -> list[Trajectory
 
 
 async def _answer_trajectory(
-    run: Run, node: Node, queries: tuple[str, ...], known: Sequence[Passage], tokens: Tokens
+    run: QuestionRun, node: Node, queries: tuple[str, ...], known: Sequence[Passage], tokens: Tokens
 ) -> Trajectory:
     with run.recorder.record(node):
         node.documents = await run.models.search(node, queries[-1], QUERY_PASSAGES)
@@ -202,7 +202,7 @@ def choose_answers(answered: Sequence[Trajectory], select: Select) -> tuple[str,
     return max(together, key=together.__getitem__)
 
 
-async def _search(run: Run, node: Node, k: int) -> None:
+async def _search(run: QuestionRun, node: Node, k: int) -> None:
     with run.recorder.record(node):
         node.documents = await run.models.search(node, node.question, k)
 

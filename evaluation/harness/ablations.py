@@ -17,7 +17,7 @@ from revelator.trace import Passage, Trace
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
 from serving.executor.recording import Recorder
-from serving.executor.run import Run
+from serving.executor.run import QuestionRun
 from serving.knowledge.sources import Sources
 from serving.protocols import Completion, GenerateRequest, Revelator
 
@@ -105,7 +105,7 @@ async def answer_from_gold_passages(models: Models, limits: Limits, gold: Annota
     passages = tuple(Passage(p.id, p.title, p.text, 1.0) for p in gold.passages if p.relevant)
     if not passages:
         raise InvalidRequest("this question has no gold passages")
-    run = Run(gold.question, models, limits, Recorder(gold.question, "single"))
+    run = QuestionRun(gold.question, models, limits, Recorder(gold.question, "single"))
     node = run.open("atomic")
     node.asked, node.documents = gold.question, list(passages)
     with run.recorder.record(node):

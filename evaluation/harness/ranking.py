@@ -167,7 +167,7 @@ def rank(
     of its terms, `random` by chance. Times exclude embedding."""
     encoder = Encoder(config.model, config.max_tokens)
     titles = [text.partition("\n")[0] for text in texts]
-    matrix, vectors = encoder.encode_documents(list(texts)), embed_queries(cases, encoder)
+    matrix, vectors = encoder.encode_documents(list(texts)), encode_queries(cases, encoder)
     chance = np.random.default_rng(config.seed)
 
     def plain(case: Case) -> np.ndarray:
@@ -205,7 +205,7 @@ def rank(
         )
 
 
-def embed_queries(cases: Sequence[Case], encoder: Encoder) -> dict[str, np.ndarray]:
+def encode_queries(cases: Sequence[Case], encoder: Encoder) -> dict[str, np.ndarray]:
     """Embeds each term, and each question or the reasoning about it."""
     texts = {text for case in cases for text in (*logic.list_terms(case.query), case.reasoning or case.question)}
     ordered = sorted(texts)

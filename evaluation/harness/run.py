@@ -137,7 +137,7 @@ def run_questions(
 ) -> None:
     """Asks every question that has no row in `folder` yet. Raises Unavailable when a service is down: the rows so far
     are kept, and the same call continues. Raises ConfigError while another process writes into `folder`."""
-    with lock_folder(folder), latency.tuned_collector():
+    with lock_folder(folder), latency.use_tuned_collector():
         done = {row.id for row in begin_run(folder, run)}
         todo = [question for question in benchmark.questions if question.id not in done]
         bar = progress.add_task(run.name, total=len(run.ids), completed=len(done))

@@ -17,8 +17,8 @@ from revelator.plans.operators import Call, Relate, Search
 from revelator.terminal import mask_controls
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GRAPH, GraphStore, build_graph
-from serving.knowledge.operators import Found, build_query
-from serving.knowledge.sparql import RDFS_LABEL, Vocabulary
+from serving.knowledge.operators import SourceResult, build_query
+from serving.knowledge.sparql import RDFS_LABEL, GraphVocabulary
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -40,7 +40,7 @@ def load(files: tuple[Path, ...], out: Path, label: str, language: str, as_json:
       revelator graph load dump.nt.gz --language en --out runs/graphs/dump
     """
     try:
-        vocabulary = Vocabulary(label=NamedNode(label), language=language)
+        vocabulary = GraphVocabulary(label=NamedNode(label), language=language)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--label") from error
     started = time.perf_counter()
@@ -107,7 +107,7 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
         click.echo("every file is as it was built")
 
 
-async def _find(folder: Path, call: Call) -> Found:
+async def _find(folder: Path, call: Call) -> SourceResult:
     source = GraphSource(GraphStore(folder))
     try:
         return await source.find(build_query(Art("?", call), {}, {}), 3)

@@ -21,8 +21,8 @@ from serving.retrieval import INDEX, Index, IndexSettings, add_to_index, build_i
 from serving.retrieval.documents import OVERLAP, SIZE
 from serving.retrieval.index_folder import Kind
 from serving.retrieval.logical_search import (
-    Calibration,
     LogicalSettings,
+    ScoreCalibration,
     Source,
     fit_calibrations,
     read_labels,
@@ -282,5 +282,5 @@ def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_j
     click.echo(f"next: revelator index search {folder} --logic '…' --set calibration={out}")
 
 
-def _describe_calibration(calibration: Calibration) -> str:
+def _describe_calibration(calibration: ScoreCalibration) -> str:
     return f"threshold {calibration.threshold:.3f}  slope {calibration.slope:.1f}"

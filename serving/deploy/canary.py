@@ -17,7 +17,7 @@ from revelator.errors import ConfigError, Conflict
 from revelator.registry import Version, tag_version
 from serving.deploy.deploy import deploy, deploy_lock, lay_out_version, switch_release, try_version
 from serving.deploy.engines import Engine, find_engine
-from serving.models.comparisons import CanaryComparison, comparisons_file, read_comparisons
+from serving.models.comparisons import CanaryComparison, find_comparisons_file, read_comparisons
 from serving.models.releases import Canary, Release, format_now, read_release
 
 LOOK_SECONDS = 0.5
@@ -134,7 +134,7 @@ class CanaryPlan:
             contents = lay_out_version(home, self.version)
             under_way = release.canary
             if not under_way or (under_way.version, under_way.share) != (number, self.share):
-                comparisons_file(home, number).unlink(missing_ok=True)
+                find_comparisons_file(home, number).unlink(missing_ok=True)
                 under_way = Canary(number, self.share, format_now(), contents.model_id)
             try_version(engine, number, release.version)
             begun = replace(release, canary=under_way)

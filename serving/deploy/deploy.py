@@ -38,8 +38,8 @@ from serving.deploy.engines import Engine, VllmEngine, find_engine, write_config
 from serving.models.releases import (
     EMBEDDED_VERSION,
     RELEASE_FILE,
-    Choice,
     Release,
+    VersionChoice,
     VersionContents,
     read_release,
     use_choice,
@@ -186,7 +186,7 @@ async def smoke_test(engine: Engine, version: int) -> None:
     question = QuestionInput(SMOKE_QUESTION)
     relevance = RelevanceInput(question=SMOKE_QUESTION, title="Little Quay", text="A ferry crosses it every hour.")
     inputs = {"route": question, "relevance": relevance, "translate_bnf": question}
-    with use_choice(Choice(str(version))) as choice:
+    with use_choice(VersionChoice(str(version))) as choice:
         async with engine.open_revelator() as revelator:
             for task, given in inputs.items():
                 try:

@@ -17,7 +17,7 @@ from revelator.plans import list_placeholders
 from revelator.plans.operators import Filter, read_call
 from revelator.trace import Node
 
-MOST_STEPS = 1_000  # of the search for a leaf's choices: a few milliseconds
+MOST_TRIES = 1_000  # of the search for a leaf's choices: a few milliseconds
 _GATHERS = re.compile(
     r"\b(?:(?<!each )(?<!one )of|between|among|amongst|compare)\s+(?:the\s+|these\s+|all\s+)*(?=\{)", re.IGNORECASE
 )
@@ -72,18 +72,18 @@ class EndedCall(NamedTuple):
         return tuple(self.node.answers) if self.node.status == "ok" else ()
 
 
-def choose(
+def choose_values(
     text: str,
     sources: Mapping[str, int],
     outcomes: Mapping[int, Sequence[EndedCall]],
-    frames: Mapping[int, str],
-    width: int,
+    list_nodes: Mapping[int, str],
+    limit: int,
 ) -> tuple[list[Choice], bool]:
-    """At most `width` choices for a leaf with this text, in the order of the whole product, and whether there may be
-    more. `sources`: producer of each placeholder; `outcomes`: what each producer gave; `frames`: the node id that
+    """At most `limit` choices for a leaf with this text, in the order of the whole product, and whether there may be
+    more. `sources`: producer of each placeholder; `outcomes`: what each producer gave; `list_nodes`: the node id that
     stands for all values of a producer.
 
-    The search ends after `MOST_STEPS`, however many combinations there are.
+    The search ends after `MOST_TRIES`, however many combinations there are.
     """
     names: dict[int, list[str]] = {producer: [] for producer in sorted(set(sources.values()))}
     for name, producer in sources.items():
@@ -92,36 +92,36 @@ def choose(
     if not all(calls.values()):
         return [], False
     lists = {producer for producer in names if all(wants_all(text, name) for name in names[producer])}
-    whole = {producer: _make_list_choice(names[producer], calls[producer], frames[producer]) for producer in lists}
+    whole = {producer: _make_list_choice(names[producer], calls[producer], list_nodes[producer]) for producer in lists}
     order = list(names)
     found: list[Choice] = []
-    steps = 0
+    tries = 0
 
     def extend(choice: Choice, position: int) -> bool:
         """Adds the choices that extend `choice`; returns whether the search goes on."""
-        nonlocal steps
+        nonlocal tries
         if position == len(order):
             found.append(choice)
-            return len(found) <= width
+            return len(found) <= limit
         producer = order[position]
         if producer in lists:
             return extend(choice.combine(whole[producer]), position + 1)
         for one in calls[producer]:
-            steps += 1
+            tries += 1
             if not one.choice.agrees(choice):
                 continue
             answers = one.answers
             for number in range(len(answers)):
-                steps += 1
-                if steps > MOST_STEPS:
+                tries += 1
+                if tries > MOST_TRIES:
                     return False
                 option = _make_choice(names[producer], one, answers[number], number, producer)
                 if not extend(choice.combine(option), position + 1):
                     return False
-        return steps <= MOST_STEPS
+        return tries <= MOST_TRIES
 
     is_whole = extend(NOTHING_CHOSEN, 0)
-    return found[:width], not is_whole
+    return found[:limit], not is_whole
 
 
 def _make_choice(names: Sequence[str], one: EndedCall, answer: str, number: int, producer: int) -> Choice:
@@ -135,9 +135,9 @@ def _make_choice(names: Sequence[str], one: EndedCall, answer: str, number: int,
     )
 
 
-def _make_list_choice(names: Sequence[str], ended: Sequence[EndedCall], frame: str) -> Choice:
+def _make_list_choice(names: Sequence[str], ended: Sequence[EndedCall], list_node: str) -> Choice:
     text = join_with_and(list(dict.fromkeys(answer for one in ended for answer in one.answers)))
-    return Choice(dict.fromkeys(names, text), dict.fromkeys(names, frame), {}, dict.fromkeys(names, text))
+    return Choice(dict.fromkeys(names, text), dict.fromkeys(names, list_node), {}, dict.fromkeys(names, text))
 
 
 def wants_all(text: str, name: str) -> bool:

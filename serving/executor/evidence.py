@@ -27,7 +27,7 @@ from revelator.trace import EventKind, Node, Passage, Trace, Usage, join_answers
 from serving.circuit_breaker import CircuitBreaker
 from serving.knowledge.labels import fold_label
 from serving.latency import offload
-from serving.protocols import Found, GenerateRequest, Generator, Reading, Retriever, Revelator
+from serving.protocols import GenerateRequest, Generator, Reading, Retriever, Revelator, SearchResult
 from serving.retrieval import extract_terms
 from serving.retrieval.snippets import choose_sentences
 
@@ -167,7 +167,7 @@ async def answer_from_documents(
     logical = models.logical if query else None
     found = await models.search(node, query or node.asked or node.question, limits.documents, logical)
     node.documents = list(found)
-    if isinstance(found, Found) and found.respelled:
+    if isinstance(found, SearchResult) and found.respelled:
         node.detail["respelled"] = found.respelled
     report("retrieved", node)
     if not found:

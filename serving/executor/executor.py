@@ -14,11 +14,11 @@ from revelator.trace import Event, Trace
 from serving.executor import routes, trees
 from serving.executor.evidence import Models, find_reusable_nodes
 from serving.executor.recording import Recorder
-from serving.executor.run import Run, merge_at_deadline, write_text
+from serving.executor.run import QuestionRun, merge_at_deadline, write_text
 from serving.knowledge.sources import Sources, TextSource
 from serving.protocols import Generator, Retriever, Revelator, Writing
 
-ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
+ROUTES: dict[str, Callable[[QuestionRun], Awaitable[None]]] = {
     "straightforward": routes.answer_straightforward,
     "direct": routes.answer_direct,
     "single": routes.answer_single,
@@ -100,7 +100,7 @@ class Executor:
             async with asyncio.timeout(deadline / 1000) as scope:
                 if plan is not None and strategy not in ("atomic", "logic"):
                     expression = await routes.read_plan(plan, limits)
-                run = Run(
+                run = QuestionRun(
                     question,
                     self.models,
                     limits,
@@ -157,7 +157,7 @@ class Executor:
             raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r:.60}")
 
 
-async def _take_route(run: Run, strategy: str) -> None:
+async def _take_route(run: QuestionRun, strategy: str) -> None:
     if run.expression is not None:
         await routes.run_plan(run, run.expression, "model" if run.given_plan is None else "given")
     else:
@@ -166,7 +166,7 @@ async def _take_route(run: Run, strategy: str) -> None:
         await ROUTES[run.route](run)
 
 
-async def _answer_at_deadline(run: Run | None, deadline_ms: float, limit_ms: float) -> Run:
+async def _answer_at_deadline(run: QuestionRun | None, deadline_ms: float, limit_ms: float) -> QuestionRun:
     """Answers a question whose time ran out from what has been found. Raises DeadlineExceeded where that is nothing."""
     if run is None or not any(node.answers for node in run.recorder.nodes() if node.kind == "atomic"):
         raise DeadlineExceeded(

@@ -1,7 +1,7 @@
 """The four ways to answer (HANRAG, section 4), a compiled plan in place of the complex loop (QCompiler, section 3).
 
-Each route writes its nodes into the trace and ends in `Run.answer`. The loop is what remains when no plan of the
-model's own can be run.
+Each route writes its nodes into the trace and ends in `QuestionRun.answer`. The loop is what remains when no plan of
+the model's own can be run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from revelator.tasks import (
     Task,
 )
 from revelator.trace import Node, PlanSource
-from serving.executor.run import Run, merge_plan, merge_steps
+from serving.executor.run import QuestionRun, merge_plan, merge_steps
 from serving.executor.scheduler import PlanRun
 from serving.latency import offload
 from serving.protocols import GenerateRequest
@@ -55,7 +55,7 @@ UNCLEAR = (
 TEMPERATURES = (0.0, 0.5, 0.8, 1.0)  # the first valid plan is taken (QCompiler, section 3.3)
 
 
-async def read_in_conversation(run: Run, history: Sequence[Step]) -> bool:
+async def read_in_conversation(run: QuestionRun, history: Sequence[Step]) -> bool:
     """Makes the question one that can be understood without the conversation; returns whether there is one to answer.
 
     A language model writes it. Where there is none, or it cannot, the planner reads the question together with an
@@ -94,7 +94,7 @@ async def read_in_conversation(run: Run, history: Sequence[Step]) -> bool:
     return True
 
 
-async def _read_with_earlier_question(run: Run, node: Node, steps: Sequence[Step]) -> list[Expression]:
+async def _read_with_earlier_question(run: QuestionRun, node: Node, steps: Sequence[Step]) -> list[Expression]:
     """What the planner adds to the plan of the last question that names something when the new question follows it, in
     one way of joining them and in another: one step, with those that it takes values of; nothing of a way in which it
     adds no step, or several."""
@@ -126,7 +126,7 @@ def _ask_the_same(plan: Expression, other: Expression) -> bool:
     return ours == theirs
 
 
-async def choose_route(run: Run, plan_threshold: float = 0.0) -> str:
+async def choose_route(run: QuestionRun, plan_threshold: float = 0.0) -> str:
     """Asks the model for the route. A complex question becomes a single one where P(it needs several steps) is below
     the threshold, since a plan harms a single question."""
     node = run.open("route")
@@ -144,7 +144,7 @@ async def choose_route(run: Run, plan_threshold: float = 0.0) -> str:
     return route
 
 
-async def _knows_enough(run: Run) -> bool:
+async def _knows_enough(run: QuestionRun) -> bool:
     node = run.open("end")
     with run.recorder.record(node):
         [label] = await run.models.complete(node, "end", [StepsInput(run.question, tuple(run.steps))])
@@ -152,14 +152,14 @@ async def _knows_enough(run: Run) -> bool:
     return label == "yes"
 
 
-async def answer_direct(run: Run) -> None:
+async def answer_direct(run: QuestionRun) -> None:
     node = run.open("direct")
     with run.recorder.record(node):
         await run.models.generate(node, GenerateRequest("direct", run.question))
     run.answer(node.answers)
 
 
-async def answer_straightforward(run: Run) -> None:
+async def answer_straightforward(run: QuestionRun) -> None:
     """Asks the generator alone; a question that it cannot answer goes through one step of retrieval."""
     await answer_direct(run)
     if not run.recorder.trace.answers:
@@ -167,12 +167,12 @@ async def answer_straightforward(run: Run) -> None:
         await answer_single(run)
 
 
-async def answer_single(run: Run) -> None:
+async def answer_single(run: QuestionRun) -> None:
     node = await _answer_step(run, run.question)
     run.answer(node.answers)
 
 
-async def answer_compound(run: Run) -> None:
+async def answer_compound(run: QuestionRun) -> None:
     node = run.open("decompose")
     with run.recorder.record(node):
         [output] = await run.models.complete(node, "decompose", [QuestionInput(run.question)])
@@ -187,7 +187,7 @@ async def answer_compound(run: Run) -> None:
     await run_plan(run, expression, "fallback" if run.recorder.trace.degraded else "model")
 
 
-async def answer_by_plan(run: Run) -> None:
+async def answer_by_plan(run: QuestionRun) -> None:
     expression = await translate(run, TRANSLATE_BNF, lambda plan: require_valid(plan, run.limits))
     if expression is None:
         run.degrade(
@@ -198,7 +198,7 @@ async def answer_by_plan(run: Run) -> None:
         await run_plan(run, expression, "model")
 
 
-async def answer_by_query(run: Run) -> None:
+async def answer_by_query(run: QuestionRun) -> None:
     """Answers by one step whose documents a logical query finds (ITLR): the caller's, which must be valid, or the
     model's; else the words of the question find them."""
     if run.given_plan is not None:
@@ -218,7 +218,7 @@ async def answer_by_query(run: Run) -> None:
     run.answer(node.answers)
 
 
-async def answer_by_loop(run: Run) -> None:
+async def answer_by_loop(run: QuestionRun) -> None:
     """Repeats refine, one step, end, until the model says that enough is known or `limits.steps` is reached. A step
     that nothing supports ends it: what would come next would be asked with a guess."""
     asked: set[str] = set()
@@ -236,7 +236,7 @@ async def answer_by_loop(run: Run) -> None:
     await merge_steps(run)
 
 
-async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None:
+async def run_plan(run: QuestionRun, expression: Expression, source: PlanSource) -> None:
     """Runs a plan and makes its answer."""
     if source == "model":
         expression = BNF.adapt_to_question(expression, run.question)
@@ -270,7 +270,7 @@ def _read_query(text: str) -> logic.Query:
     return query
 
 
-async def _answer_step(run: Run, question: str, query: str | None = None) -> Node:
+async def _answer_step(run: QuestionRun, question: str, query: str | None = None) -> Node:
     """Answers one question outside a plan; the question or a logical query finds its documents.
 
     A service that is down is raised while nothing has been answered yet.
@@ -287,7 +287,7 @@ async def _answer_step(run: Run, question: str, query: str | None = None) -> Nod
     return node
 
 
-async def translate(run: Run, task: Task, require: Callable[[Any], None]) -> Any:
+async def translate(run: QuestionRun, task: Task, require: Callable[[Any], None]) -> Any:
     """Returns the model's first plan that parses and passes `require`, or None; each fault becomes a diagnostic."""
     node = run.open("translate")
     attempts: list[dict[str, object]] = []
@@ -321,7 +321,7 @@ def _describe_faults(error: ExpressionError | PlanError, output: str, temperatur
     return [{"expression": output, "temperature": temperature, **asdict(fault)} for fault in faults]
 
 
-async def _refine(run: Run) -> str | None:
+async def _refine(run: QuestionRun) -> str | None:
     node = run.open("refine")
     with run.recorder.record(node):
         [output] = await run.models.complete(node, "refine", [StepsInput(run.question, tuple(run.steps))])
@@ -333,7 +333,7 @@ async def _refine(run: Run) -> str | None:
     return node.answers[0]
 
 
-def find_last_fault(run: Run) -> str:
+def find_last_fault(run: QuestionRun) -> str:
     """The message of the last fault in a plan of the model."""
     return str(run.recorder.trace.diagnostics[-1]["message"])
 

@@ -18,7 +18,7 @@ from revelator.tasks import Step
 from revelator.trace import Kind, Node, list_evidence
 from serving.executor.evidence import Models, answer_from_documents, answer_from_own_knowledge, copy_answer
 from serving.executor.operations.compute import compute
-from serving.executor.operations.parts import Member, Merged, Part, measure_parts
+from serving.executor.operations.parts import Member, MergedAnswer, Part, measure_parts
 from serving.executor.operations.wording import can_be_read, needs_judgement, says_neither
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
@@ -36,7 +36,7 @@ CITATION = re.compile(r" ?\[(\d{1,4})\]")
 
 
 @dataclass
-class Run:
+class QuestionRun:
     """The state of one question: what it may use, what it has written, and how far it has come."""
 
     question: str
@@ -96,7 +96,7 @@ class Run:
         self.recorder.trace.reason = reason
 
 
-async def merge_plan(run: Run, plan: PlanRun) -> None:
+async def merge_plan(run: QuestionRun, plan: PlanRun) -> None:
     """Makes the answer of a plan from those of its leaves.
 
     A chain answers with its last stage, and its first where the question begins with that; a list with the answers of
@@ -117,7 +117,7 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
             node.detail["unsupported"] = "what the parts answer could not be put together: their answers are listed"
         merged = written or by_code or _list_answers(parts)
         if merged.method == LAST and merged.answers and (opening := _find_opening_answers(run.question, plan)):
-            merged = Merged(tuple(dict.fromkeys((*opening, *merged.answers))), "first and last stage")
+            merged = MergedAnswer(tuple(dict.fromkeys((*opening, *merged.answers))), "first and last stage")
         _write_answer(run, node, merged)
 
 
@@ -132,7 +132,7 @@ def _find_opening_answers(question: str, plan: PlanRun) -> tuple[str, ...]:
     return tuple(answer for call in plan.list_answered_calls(0) for answer in call.answers)
 
 
-async def merge_steps(run: Run) -> None:
+async def merge_steps(run: QuestionRun) -> None:
     """Makes the answer of the loop: by an operation over its steps, by the generator, or with the last step's own.
 
     A last step without an answer leaves the others without the question that they lead to: none of them is the answer.
@@ -149,7 +149,7 @@ async def merge_steps(run: Run) -> None:
         _write_answer(run, node, merged or _list_answers(parts[-1:] if whole else []))
 
 
-async def merge_at_deadline(run: Run) -> None:
+async def merge_at_deadline(run: QuestionRun) -> None:
     """Makes an answer from what has been found, without another call, for a question whose time ran out."""
     if run.plan is not None:
         node = run.open("merge")
@@ -163,14 +163,14 @@ def _list_answered_steps(plan: PlanRun) -> tuple[Step, ...]:
     return tuple(Step(one.node.asked or one.node.question, one.answers) for one in ended)
 
 
-async def _answer_by_code(question: str, parts: list[Part]) -> Merged | None:
+async def _answer_by_code(question: str, parts: list[Part]) -> MergedAnswer | None:
     merged = await _try_operations(question, parts)
     if merged is None and len(parts) == 1 and (parts[0].whole or not parts[0].answers):
-        return Merged(parts[0].answers, LAST)
+        return MergedAnswer(parts[0].answers, LAST)
     return merged
 
 
-async def _try_operations(question: str, parts: list[Part]) -> Merged | None:
+async def _try_operations(question: str, parts: list[Part]) -> MergedAnswer | None:
     try:
         return await offload(measure_parts(parts), partial(compute, question, parts))
     except Exception:  # values come from documents: what no operation is ready for is judged or listed
@@ -178,17 +178,17 @@ async def _try_operations(question: str, parts: list[Part]) -> Merged | None:
         return None
 
 
-def _list_answers(parts: list[Part]) -> Merged:
-    return Merged(tuple(answer for part in parts for answer in part.answers), "all parts")
+def _list_answers(parts: list[Part]) -> MergedAnswer:
+    return MergedAnswer(tuple(answer for part in parts for answer in part.answers), "all parts")
 
 
-async def _answer_by_generator(run: Run, node: Node, steps: tuple[Step, ...]) -> Merged | None:
+async def _answer_by_generator(run: QuestionRun, node: Node, steps: tuple[Step, ...]) -> MergedAnswer | None:
     """Asks the generator to merge the answers of the parts."""
     request = GenerateRequest("merge", run.question, steps=steps)
     return await _generate(run, node, request, "generator") if steps else None
 
 
-async def _read_again(run: Run, node: Node, plan: PlanRun, parts: Sequence[Part]) -> Merged | None:
+async def _read_again(run: QuestionRun, node: Node, plan: PlanRun, parts: Sequence[Part]) -> MergedAnswer | None:
     """Reads the question itself in the passages that its parts were read from, the best of each part first. Returns
     None where what was read cannot be the answer."""
     calls = [one.node for leaf in range(len(plan.leaves)) for one in plan.list_answered_calls(leaf)]
@@ -206,7 +206,7 @@ async def _read_again(run: Run, node: Node, plan: PlanRun, parts: Sequence[Part]
     return None
 
 
-async def _generate(run: Run, node: Node, request: GenerateRequest, method: str) -> Merged | None:
+async def _generate(run: QuestionRun, node: Node, request: GenerateRequest, method: str) -> MergedAnswer | None:
     """Returns None where the generator fails or gives nothing: the answers of the parts are then listed."""
     try:
         await run.models.generate(node, request, run.limits.answer_floor)
@@ -217,7 +217,7 @@ async def _generate(run: Run, node: Node, request: GenerateRequest, method: str)
     if not node.answers:
         node.status, node.error = "ok", None  # nothing was lost
         return None
-    return Merged(tuple(node.answers), method)
+    return MergedAnswer(tuple(node.answers), method)
 
 
 def _differ(parts: Sequence[Part]) -> bool:
@@ -226,13 +226,13 @@ def _differ(parts: Sequence[Part]) -> bool:
     return len(parts) > 1 and len(answers) == len(parts) and () not in answers
 
 
-def _write_answer(run: Run, node: Node, merged: Merged) -> None:
+def _write_answer(run: QuestionRun, node: Node, merged: MergedAnswer) -> None:
     node.answers = list(merged.answers)
     node.detail["method"] = merged.method
     run.answer(merged.answers)
 
 
-async def write_text(run: Run) -> None:
+async def write_text(run: QuestionRun) -> None:
     """Writes the text of an answer that stands on passages, with citations; without passages, nothing is written.
 
     One step's sentence is the text, else a language model writes it from what the steps have found (QCompiler, section

@@ -21,10 +21,17 @@ from revelator.plans import Expression, bind, list_leaves, substitute
 from revelator.plans.bnf import substituted_size
 from revelator.plans.operators import fill, read_call, spell_call
 from revelator.trace import Node
-from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose, wants_all
+from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose_values, wants_all
 from serving.executor.evidence import copy_answer
 from serving.executor.operations.compute import compute_within, is_operation
-from serving.executor.operations.parts import Member, Merged, Part, find_branches, find_chains_before, measure_parts
+from serving.executor.operations.parts import (
+    Member,
+    MergedAnswer,
+    Part,
+    find_branches,
+    find_chains_before,
+    measure_parts,
+)
 from serving.executor.recording import Recorder
 from serving.latency import offload
 
@@ -138,8 +145,8 @@ class PlanRun:
     async def _fan_out(
         self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[EndedCall]], width: int
     ) -> EndedCall | Fan:
-        frames = {producer: self._nodes[producer].id for producer in outcomes}
-        choices, is_cut = choose(self.leaves[leaf].text, self._sources[leaf], outcomes, frames, width)
+        list_nodes = {producer: self._nodes[producer].id for producer in outcomes}
+        choices, is_cut = choose_values(self.leaves[leaf].text, self._sources[leaf], outcomes, list_nodes, width)
         if not choices:
             reason = "no values that belong together were found" if is_cut else "a question before it gave no answer"
             self._recorder.skip(node, f"nothing to ask with: {reason}")
@@ -186,7 +193,7 @@ class PlanRun:
         with self._recorder.record(node):
             return EndedCall(node, choice)
 
-    async def _try_operation(self, leaf: int, choice: Choice, asked: str) -> Merged | None:
+    async def _try_operation(self, leaf: int, choice: Choice, asked: str) -> MergedAnswer | None:
         text = self.leaves[leaf].text
         values = {
             name: self._gather_values(producer)

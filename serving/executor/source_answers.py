@@ -35,8 +35,8 @@ from serving.executor.evidence import Models, Report, judge_documents, read_docu
 from serving.executor.operations.values import parse_quantity
 from serving.executor.operations.wording import asks_count
 from serving.knowledge.labels import fold_label
-from serving.knowledge.operators import Found, asks_graph, build_leaf_query
-from serving.knowledge.sources import Gathered, Sources
+from serving.knowledge.operators import SourceResult, asks_graph, build_leaf_query
+from serving.knowledge.sources import CombinedResult, Sources
 
 SURE = 0.5  # P of an answer that the reader holds against a graph's list
 
@@ -59,18 +59,18 @@ async def answer_from_sources(
     if logical:
         node.detail["logic"] = logical
         query = replace(query, logical=logical)
-    gathered = await sources.gather(query, limits.documents)
-    write_reports(node, gathered)
-    node.documents = drop_copies(gathered.passages[0])
+    result = await sources.gather(query, limits.documents)
+    write_reports(node, result)
+    node.documents = drop_copies(result.passages[0])
     report("retrieved", node)
-    if all(one.error for one in gathered.reports):
-        raise Unavailable(f"no source answered ({gathered.describe_reports()})")
+    if all(one.error for one in result.reports):
+        raise Unavailable(f"no source answered ({result.describe_reports()})")
     if not node.documents:
-        node.status, node.error = "unanswered", f"nothing was found ({gathered.describe_reports()})"
+        node.status, node.error = "unanswered", f"nothing was found ({result.describe_reports()})"
         return
     kept = await judge_documents(models, node, limits, report)
-    listed = gathered.typed if _is_relevant(node, gathered, limits) else None
-    if kept and not (listed and all(passage.id in gathered.triples for passage in kept)):
+    listed = result.typed if _is_relevant(node, result, limits) else None
+    if kept and not (listed and all(passage.id in result.triples for passage in kept)):
         try:
             await read_documents(models, node, kept, limits)
         except RevelatorError as error:
@@ -81,8 +81,8 @@ async def answer_from_sources(
         if asks_count(asked):
             listed = replace(listed, answers=_count(listed))
             node.answers = [answer for answer in node.answers if parse_quantity(answer) is not None]
-        weigh_list(node, listed, gathered)
-    elif node.status == "unanswered" and (lost := [one.source for one in gathered.reports if one.error]):
+        weigh_list(node, listed, result)
+    elif node.status == "unanswered" and (lost := [one.source for one in result.reports if one.error]):
         node.error = f"{node.error}; without {', '.join(lost)}, which failed or came too late"
 
 
@@ -111,33 +111,33 @@ async def _translate(models: Models, node: Node, task: Task, asked: str) -> Any:
         return None
 
 
-def write_reports(node: Node, gathered: Gathered) -> None:
+def write_reports(node: Node, result: CombinedResult) -> None:
     """Writes into the node which sources were asked, who chose them, and what became of each."""
-    node.usage += Usage(retrievals=sum(report.searches for report in gathered.reports))
-    node.detail["sources"] = [report.to_json() for report in gathered.reports]
-    if detail := gathered.selection.detail:
+    node.usage += Usage(retrievals=sum(report.searches for report in result.reports))
+    node.detail["sources"] = [report.to_json() for report in result.reports]
+    if detail := result.selection.detail:
         node.detail["selection"] = dict(detail)
-    if call := gathered.selection.call:
+    if call := result.selection.call:
         node.detail.setdefault("calls", []).append(dict(call))
-        node.usage += gathered.selection.usage
-    if gathered.respelled:
-        node.detail["respelled"] = dict(gathered.respelled)
+        node.usage += result.selection.usage
+    if result.respelled:
+        node.detail["respelled"] = dict(result.respelled)
 
 
-def weigh_list(node: Node, listed: Found, gathered: Gathered) -> None:
+def weigh_list(node: Node, listed: SourceResult, result: CombinedResult) -> None:
     """Makes a graph's list the answer of a node, unless what was read contradicts it."""
     agrees = _share_an_answer(node.answers, listed.answers)
-    is_sure = node.detail.get("probability", 1.0) >= SURE and node.detail.get("document") not in gathered.triples
+    is_sure = node.detail.get("probability", 1.0) >= SURE and node.detail.get("document") not in result.triples
     if node.answers and is_sure and not agrees:
-        node.detail["contradicts"] = {gathered.by: list(listed.answers)}
+        node.detail["contradicts"] = {result.by: list(listed.answers)}
         return
     sentence, node.status, node.error = node.sentence, "ok", None
     if not agrees:
         node.detail.pop("probability", None)
-        sentence, document = "", next((p.id for p in node.documents if p.id in gathered.triples), None)
+        sentence, document = "", next((p.id for p in node.documents if p.id in result.triples), None)
         node.detail |= {"document": document} if document else {}
     node.detail.pop("unsupported", None)
-    write_answer(node, listed.answers, gathered.by, decided=listed.decided)
+    write_answer(node, listed.answers, result.by, decided=listed.decided)
     node.sentence = sentence or node.sentence
     if listed.truncated:
         node.detail["truncated"] = listed.note
@@ -162,13 +162,13 @@ def drop_copies(passages: Sequence[Passage]) -> list[Passage]:
     return list(distinct.values())
 
 
-def _is_relevant(node: Node, gathered: Gathered, limits: Limits) -> bool:
+def _is_relevant(node: Node, result: CombinedResult, limits: Limits) -> bool:
     """Whether there is a graph's list, with triples that were not judged irrelevant."""
-    judged = [passage.relevance for passage in node.documents if passage.id in gathered.triples]
-    return bool(gathered.answers and judged) and all(yes and yes >= limits.relevance_floor for yes in judged)
+    judged = [passage.relevance for passage in node.documents if passage.id in result.triples]
+    return bool(result.answers and judged) and all(yes and yes >= limits.relevance_floor for yes in judged)
 
 
-def _count(listed: Found) -> tuple[str, ...]:
+def _count(listed: SourceResult) -> tuple[str, ...]:
     """How many things are on a list; a list that is one number says it itself."""
     if len(listed.answers) == 1 and parse_quantity(listed.answers[0]) is not None:
         return listed.answers

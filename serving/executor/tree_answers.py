@@ -25,7 +25,7 @@ from serving.executor.source_answers import drop_copies, weigh_list, write_answe
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import PASSAGES, Query, compute_overlap
-from serving.knowledge.sources import Gathered, Sources, take_turns
+from serving.knowledge.sources import CombinedResult, Sources, take_turns
 from serving.latency import offload
 from serving.protocols import GenerateRequest
 
@@ -33,7 +33,9 @@ _BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+
 PASSAGES_READ = 12  # at most so many reach the generator, but one for each entity that is judged
 
 
-async def run_operator(models: Models, sources: Sources, node: Node, query: Query, limits: Limits) -> Gathered | None:
+async def run_operator(
+    models: Models, sources: Sources, node: Node, query: Query, limits: Limits
+) -> CombinedResult | None:
     """Runs a node's operator (or, without one, direct RAG), fills the node, and returns what the sources knew.
 
     A node without an answer is left unanswered or failed, with the reason.
@@ -43,18 +45,18 @@ async def run_operator(models: Models, sources: Sources, node: Node, query: Quer
         if left is not None:
             write_answer(node, left, "other than", decided=True)
             return None
-    gathered = await sources.gather(query, PASSAGES)
-    write_reports(node, gathered)
-    listed = gathered.typed
-    judged = gathered.passages if isinstance(query.call, Filter) else ()
+    result = await sources.gather(query, PASSAGES)
+    write_reports(node, result)
+    listed = result.typed
+    judged = result.passages if isinstance(query.call, Filter) else ()
     said = sum(len(passage.text) for group in judged for passage in group)
-    passages = await offload(said, partial(_select_passages, node, query, gathered, sources.settings.overlap))
+    passages = await offload(said, partial(_select_passages, node, query, result, sources.settings.overlap))
     node.documents = passages
     if not passages and not listed:
-        is_fault = any(report.error for report in gathered.reports)
+        is_fault = any(report.error for report in result.reports)
         node.status = "failed" if is_fault else "unanswered"
-        node.error = _explain_failure(gathered, node, sources.settings.overlap)
-    elif not (listed and all(passage.id in gathered.triples for passage in passages)):
+        node.error = _explain_failure(result, node, sources.settings.overlap)
+    elif not (listed and all(passage.id in result.triples for passage in passages)):
         try:
             await _read_passages(models, node, query, passages, limits)
         except RevelatorError as error:
@@ -62,8 +64,8 @@ async def run_operator(models: Models, sources: Sources, node: Node, query: Quer
                 raise
             node.detail["unread"] = str(error)
     if listed:
-        weigh_list(node, listed, gathered)
-    return gathered
+        weigh_list(node, listed, result)
+    return result
 
 
 async def _read_passages(models: Models, node: Node, query: Query, passages: Sequence[Passage], limits: Limits) -> None:
@@ -97,7 +99,7 @@ def find_names_beside(question: str) -> dict[int, str]:
     return {int(number): m[1] for m in _BESIDE.finditer(question) for number in re.findall(r"\d+", m[2])}
 
 
-async def reason(models: Models, node: Node, question: str, known: Sequence[KnownAnswer]) -> None:
+async def answer_from_answers(models: Models, node: Node, question: str, known: Sequence[KnownAnswer]) -> None:
     """Answers from the answers of other nodes (one or more): child and sibling answer reasoning.
 
     An operation that code is sure of (count, compare, intersect, …); else the generator where several answers are to
@@ -115,7 +117,7 @@ async def reason(models: Models, node: Node, question: str, known: Sequence[Know
         write_answer(node, tuple(dict.fromkeys(a for part in parts for a in part.answers)), "last step")
 
 
-def reason_over_none(node: Node, question: str) -> None:
+def answer_from_none(node: Node, question: str) -> None:
     """Answers from sets that are known to be empty: a count is 0, any other answer is empty too."""
     if asks_count(question):
         write_answer(node, ("0",), "count")
@@ -123,9 +125,9 @@ def reason_over_none(node: Node, question: str) -> None:
         write_answer(node, (), "last step", decided=True)
 
 
-def _select_passages(node: Node, query: Query, gathered: Gathered, overlap: float) -> list[Passage]:
+def _select_passages(node: Node, query: Query, result: CombinedResult, overlap: float) -> list[Passage]:
     """Selects the passages for the generator; drops the entities of a filter whose passages share too little."""
-    groups = gathered.passages
+    groups = result.passages
     if isinstance(query.call, Filter):
         shared = [compute_overlap(text, group) for text, group in zip(query.texts, groups, strict=True)]
         node.detail["overlap"] = {e: round(o, 3) for e, o in zip(query.call.entities, shared, strict=False)}
@@ -142,8 +144,8 @@ def _keep_entities(node: Node, call: Filter) -> None:
         node.status, node.error = "unanswered", "the reply names none of the entities"
 
 
-def _explain_failure(gathered: Gathered, node: Node, overlap: float) -> str:
-    if any(gathered.passages):
+def _explain_failure(result: CombinedResult, node: Node, overlap: float) -> str:
+    if any(result.passages):
         best = max(node.detail["overlap"].values())
         return f"overlap below {overlap:g} between every entity's passages and its query (at most {best:g})"
-    return f"nothing was found ({gathered.describe_reports()})"
+    return f"nothing was found ({result.describe_reports()})"

@@ -21,8 +21,14 @@ from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor import routes
 from serving.executor.evidence import Models, answer_from_own_knowledge, copy_answer
 from serving.executor.recording import Recorder
-from serving.executor.run import Run
-from serving.executor.tree_answers import KnownAnswer, find_names_beside, reason, reason_over_none, run_operator
+from serving.executor.run import QuestionRun
+from serving.executor.tree_answers import (
+    KnownAnswer,
+    answer_from_answers,
+    answer_from_none,
+    find_names_beside,
+    run_operator,
+)
 from serving.knowledge.operators import Ids, Query, build_direct_query, build_query, digest_query
 from serving.knowledge.sources import Sources
 from serving.latency import offload
@@ -43,7 +49,7 @@ def require_valid_tree(art: Art, limits: Limits) -> None:
         raise PlanError(f"the tree cannot be run: {faults[0].message}", hint=f"{faults[0].place}: {faults[0].hint}")
 
 
-async def answer_by_tree(run: Run) -> None:
+async def answer_by_tree(run: QuestionRun) -> None:
     """Answers by a tree, the caller's as JSON or the model's own; where the model writes none, by a plan.
 
     Raises ExpressionError and PlanError, before any source is asked, for a caller's tree that cannot be run.
@@ -61,7 +67,7 @@ async def answer_by_tree(run: Run) -> None:
     await routes.answer_by_plan(run)
 
 
-async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> None:
+async def run_tree(run: QuestionRun, art: Art, plan_source: PlanSource = "given") -> None:
     """Runs the tree over `run.sources`; the root's answer becomes the answer of the question.
 
     Raises PlanError before it starts, and Unavailable when nothing at all could be answered because the generator is
@@ -82,7 +88,7 @@ async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> Non
 async def run_tree_alone(art: Art, sources: Sources, generator: Generator) -> Trace:
     """Runs a tree on its own, without a model that plans, and returns the trace."""
     models = Models(NoModel(), NoModel(), generator)
-    run = Run(art.question, models, Limits(), Recorder(art.question, "atomic"), sources=sources)
+    run = QuestionRun(art.question, models, Limits(), Recorder(art.question, "atomic"), sources=sources)
     await run_tree(run, art)
     return run.recorder.finish()
 
@@ -100,7 +106,7 @@ class NoModel:
 class TreeRun:
     """One execution of a tree: a trace node and a task for each of its nodes, in breadth-first order."""
 
-    def __init__(self, run: Run, art: Art) -> None:
+    def __init__(self, run: QuestionRun, art: Art) -> None:
         assert run.sources is not None
         self.sources, self.models, self.limits = run.sources, run.models, run.limits
         self.recorder = run.recorder
@@ -133,7 +139,7 @@ class TreeRun:
         node.inputs = {f"[{i}]": self.trace_nodes[i].id for i in at.needs}
         if self._is_over_none(at.needs):
             with self.recorder.record(node):
-                reason_over_none(node, at.node.question)
+                answer_from_none(node, at.node.question)
             return
         if lacking := [i for i, values in answers.items() if not values]:
             self.recorder.skip(node, f"no answer from [{'], ['.join(map(str, lacking))}]")
@@ -182,13 +188,13 @@ class TreeRun:
 
     async def _operate(self, at: Numbered, query: Query) -> None:
         node = self.trace_nodes[at.number]
-        gathered = await run_operator(self.models, self.sources, node, query, self.limits)
-        if gathered is None:  # a part of the entities was taken: they are who they were
+        result = await run_operator(self.models, self.sources, node, query, self.limits)
+        if result is None:  # a part of the entities was taken: they are who they were
             self._keep_ids(node, self._collect_ids(at.needs))
-        elif node.detail.get("method") == gathered.by and gathered.typed:
-            self._keep_ids(node, gathered.ids)
-            if gathered.typed.count is not None:
-                node.detail["count"] = gathered.typed.count
+        elif node.detail.get("method") == result.by and result.typed:
+            self._keep_ids(node, result.ids)
+            if result.typed.count is not None:
+                node.detail["count"] = result.typed.count
 
     async def _reason(self, at: Numbered) -> None:
         """Answers from the children, or, for a `[DR]` node, from the earlier nodes that it names."""
@@ -197,7 +203,7 @@ class TreeRun:
         below = [other for other in self.numbered if other.path[:depth] == at.path and len(other.path) > depth]
         used = {j for other in below for j in other.needs}
         if self._is_over_none([i for i in over if i not in used]):
-            reason_over_none(node, node.asked or node.question)
+            answer_from_none(node, node.asked or node.question)
             return
         names = {} if at.children else find_names_beside(at.node.question)
         over = tuple(i for i in over if i in names) or over  # of a comparison: the answers that are compared
@@ -213,7 +219,7 @@ class TreeRun:
         if not over or any(one.is_last and not one.answers for one in known):
             node.status, node.error = "unanswered", "no answer to draw it from"
             return
-        await reason(self.models, node, node.asked or node.question, [one for one in known if one.answers])
+        await answer_from_answers(self.models, node, node.asked or node.question, [one for one in known if one.answers])
         self._keep_ids(node, self._collect_ids(over))
 
     def _write_question(self, number: int, names: Mapping[int, str], needs: Sequence[int]) -> str:

@@ -28,7 +28,7 @@ from serving.knowledge.graph_store import GraphStore
 from serving.knowledge.operators import Source
 from serving.knowledge.selection import Select, SourceSettings
 from serving.knowledge.sources import Sources, TextSource
-from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, WIKIDATA_URL, SparqlEndpoint, Vocabulary
+from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, WIKIDATA_URL, GraphVocabulary, SparqlEndpoint
 from serving.knowledge.web import WebSource
 from serving.protocols import Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
@@ -53,11 +53,11 @@ Iri = Annotated[str, AfterValidator(_check_iri)]
 Language = Annotated[str, AfterValidator(_check_language)]
 
 
-class Described(Strict):
+class SourceDescription(Strict):
     about: Annotated[str, Field(max_length=500)] = ""  # what it holds: a model that selects sources reads it
 
 
-class Text(Described):
+class Text(SourceDescription):
     kind: Literal["text"]
     name: Name = "text"
     index: Path | None = None  # None: the retriever that is served
@@ -65,14 +65,14 @@ class Text(Described):
     timeout: Seconds = 10.0
 
 
-class Graph(Described):
+class GraphConfig(SourceDescription):
     kind: Literal["graph"]
     name: Name = "graph"
     folder: Path
     timeout: Seconds = 5.0
 
 
-class Sparql(Described):
+class Sparql(SourceDescription):
     kind: Literal["sparql"]
     name: Name = "sparql"
     url: str = WIKIDATA_URL
@@ -82,7 +82,7 @@ class Sparql(Described):
     timeout: Seconds = 10.0
 
 
-class Web(Described):
+class Web(SourceDescription):
     kind: Literal["web"]
     name: Name = "web"
     api: Literal["searxng", "brave"]
@@ -91,7 +91,9 @@ class Web(Described):
 
 
 class SourcesFile(SourceSettings):
-    sources: Annotated[list[Annotated[Text | Graph | Sparql | Web, Field(discriminator="kind")]], Field(min_length=1)]
+    sources: Annotated[
+        list[Annotated[Text | GraphConfig | Sparql | Web, Field(discriminator="kind")]], Field(min_length=1)
+    ]
 
 
 def read_sources(path: Path) -> SourcesFile:
@@ -128,7 +130,7 @@ def open_sources(
 
 
 def _open(
-    settings: Text | Graph | Sparql | Web, base: Path, retriever: Retriever | None, logical: Retriever | None
+    settings: Text | GraphConfig | Sparql | Web, base: Path, retriever: Retriever | None, logical: Retriever | None
 ) -> Source:
     match settings:
         case Text():
@@ -142,11 +144,11 @@ def _open(
             if retriever is None:
                 raise ConfigError("a text source without `index`, and no retriever is served", where=settings.name)
             return TextSource(retriever, settings.name, timeout=settings.timeout, logical=logical)
-        case Graph():
+        case GraphConfig():
             store = GraphStore(base / settings.folder, timeout=settings.timeout)
             return GraphSource(store, settings.name, timeout=settings.timeout)
         case Sparql():
-            rdfs = Vocabulary(label=NamedNode(settings.label))
+            rdfs = GraphVocabulary(label=NamedNode(settings.label))
             kind = WIKIDATA if settings.vocabulary == "wikidata" else rdfs
             vocabulary = replace(kind, language=settings.language)
             endpoint = SparqlEndpoint(settings.url, vocabulary, timeout=settings.timeout)

@@ -18,8 +18,8 @@ from revelator.trace import Passage
 from serving.knowledge import sparql
 from serving.knowledge.conditions import Fact, judge_entities
 from serving.knowledge.labels import Label, fold_label, is_alike
-from serving.knowledge.operators import Found, Query, SourceKind
-from serving.knowledge.sparql import Row, Vocabulary
+from serving.knowledge.operators import Query, SourceKind, SourceResult
+from serving.knowledge.sparql import GraphVocabulary, Row
 from serving.latency import offload
 
 ROWS = 10_000  # of one answer: more is counted and not listed
@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 class Graph(Protocol):
     """Names to nodes, and SELECT."""
 
-    vocabulary: Vocabulary
+    vocabulary: GraphVocabulary
 
     async def find_entities(self, name: str) -> list[Label]: ...
 
@@ -56,7 +56,7 @@ class GraphSource:
         self.name = name
         self.timeout = timeout
 
-    async def find(self, query: Query, k: int) -> Found:
+    async def find(self, query: Query, k: int) -> SourceResult:
         match query.call:
             case Search():
                 return await self._search(query.call)
@@ -64,12 +64,12 @@ class GraphSource:
                 return await self._relate_first(query)
             case Filter():
                 return await self._filter(query.call, query)
-        return Found(note="a graph is asked for what one entity is related to")
+        return SourceResult(note="a graph is asked for what one entity is related to")
 
     async def close(self) -> None:
         await self.graph.close()
 
-    async def _search(self, call: Search) -> Found:
+    async def _search(self, call: Search) -> SourceResult:
         labels = await self.graph.find_entities(call.name)
         if call.descriptor and len(labels) > 1:
             labels = await self._select_described(labels, call.descriptor)
@@ -89,7 +89,7 @@ class GraphSource:
         ]
         return [label for label, count in zip(labels, shared, strict=True) if count == max(shared)]
 
-    async def _relate_first(self, query: Query) -> Found:
+    async def _relate_first(self, query: Query) -> SourceResult:
         """Relates by the first call whose relation the graph has, else by the last."""
         assert isinstance(query.call, Relate)
         *named, last = query.call, *query.alternatives
@@ -98,10 +98,10 @@ class GraphSource:
                 return await self._relate(call, query)
         return await self._relate(last, replace(query, heads=(last.head,)) if named else query)
 
-    async def _relate(self, call: Relate, query: Query) -> Found:
+    async def _relate(self, call: Relate, query: Query) -> SourceResult:
         heads, relations = await asyncio.gather(self._link(query.heads, query), self.graph.find_relations(call.to))
         if not heads:
-            return Found(note=f"no node is called {', '.join(query.heads)}"[:200])
+            return SourceResult(note=f"no node is called {', '.join(query.heads)}"[:200])
         if not relations:
             return await self._relate_two(heads, call)
         predicates = [NamedNode(iri) for iri in dict.fromkeys(label.iri for label in relations)]
@@ -119,27 +119,27 @@ class GraphSource:
                 [counted] = await self.graph.select(sparql.build_count_query(heads, predicates, inverse))
                 count = int(sparql.format_term(counted["count"]))
                 return replace(found, note=f"{note}, {ROWS:,} of {count:,}", truncated=True, count=count)
-        return Found(note=f"nothing stands in the relation {relations[0].text!r} to it")
+        return SourceResult(note=f"nothing stands in the relation {relations[0].text!r} to it")
 
-    async def _relate_two(self, heads: Sequence[NamedNode], call: Relate) -> Found:
+    async def _relate_two(self, heads: Sequence[NamedNode], call: Relate) -> SourceResult:
         """The third form: what relates the head to a second entity."""
         tails = await self._find_nodes(call.to)
         rows = await self.graph.select(sparql.build_relations_between_query(heads, tails, ROWS)) if tails else []
         if not rows:
-            return Found(note=f"no {call.to!r}"[:200])
+            return SourceResult(note=f"no {call.to!r}"[:200])
         names = await self._name_relations([row["p"] for row in rows])
-        return Found(answers=tuple(dict.fromkeys(names.values())), note="relation")
+        return SourceResult(answers=tuple(dict.fromkeys(names.values())), note="relation")
 
     async def _name_relations(self, predicates: Sequence[NamedNode]) -> dict[str, str]:
         rows = await self.graph.select(sparql.build_labels_query(predicates, self.graph.vocabulary, ROWS))
         named = {row["x"].value: sparql.format_term(row["label"]) for row in rows}
         return {p.value: named.get(p.value) or sparql.find_local_name(p.value).replace("_", " ") for p in predicates}
 
-    async def _filter(self, call: Filter, query: Query) -> Found:
+    async def _filter(self, call: Filter, query: Query) -> SourceResult:
         heads = await self._link_each(query.heads, query)
         nodes = list(dict.fromkeys(node for found in heads.values() for node in found))
         if not nodes:
-            return Found(note="no node is called so")
+            return SourceResult(note="no node is called so")
         facts, whole = await self._read_facts(nodes)
         known = {name: [f for node in found for f in facts.get(node.value, [])] for name, found in heads.items()}
         met = await _offload_rows(sum(map(len, facts.values())), partial(judge_entities, call.condition, known))
@@ -147,9 +147,11 @@ class GraphSource:
         unknown = sum(verdict is None for verdict in met.values())
         passages = _make_passages(query.heads, known)
         if unknown == len(met):
-            return Found(passages, note="the facts of the graph do not decide the condition", truncated=not whole)
+            return SourceResult(
+                passages, note="the facts of the graph do not decide the condition", truncated=not whole
+            )
         note = "facts" if whole else f"the first {FACT_ROWS:,} facts of an entity"
-        return Found(
+        return SourceResult(
             passages,
             answers=kept,
             ids={name: tuple(node.value for node in heads[name]) for name in kept},
@@ -213,11 +215,11 @@ def _group_facts(rows: Sequence[Row], names: Mapping[str, str]) -> dict[str, lis
     return facts
 
 
-def _collect_rows(rows: Sequence[Row], note: str) -> Found:
+def _collect_rows(rows: Sequence[Row], note: str) -> SourceResult:
     return _collect_names([(row["x"], sparql.format_row(row)) for row in rows], note)
 
 
-def _collect_names(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found:
+def _collect_names(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> SourceResult:
     """Distinct texts in their order, each with its nodes."""
     ids: dict[str, list[str]] = {}
     for term, text in pairs:
@@ -225,9 +227,9 @@ def _collect_names(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found
         if isinstance(term, NamedNode) and term.value not in same:
             same.append(term.value)
     if not ids:
-        return Found(note="no node is called so")
+        return SourceResult(note="no node is called so")
     named = {text: tuple(iris) for text, iris in ids.items() if iris}
-    return Found(answers=tuple(ids), ids=named, note=note, count=len({term for term, _ in pairs}))
+    return SourceResult(answers=tuple(ids), ids=named, note=note, count=len({term for term, _ in pairs}))
 
 
 def _write_triples(name: str, relation: str, inverse: bool, values: Sequence[str]) -> Passage:

@@ -25,7 +25,7 @@ from revelator.errors import ArtifactError, DataError, DeadlineExceeded
 from revelator.files import sha256_file, stage_folder
 from serving.built_folder import FolderKind
 from serving.knowledge.labels import Label, LabelIndex, LabelKind, write_labels
-from serving.knowledge.sparql import RDFS_LABEL, Row, Vocabulary, find_local_name
+from serving.knowledge.sparql import RDFS_LABEL, GraphVocabulary, Row, find_local_name
 from serving.retrieval.corpora import open_lines
 
 GRAPH = FolderKind("a graph", "revelator-graph-2", ("revelator-graph-",), "revelator graph load FILE --out DIR")
@@ -34,13 +34,13 @@ THREADS = 2  # of queries
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def build_graph(inputs: Sequence[Path], out: Path, *, vocabulary: Vocabulary | None = None) -> dict[str, Any]:
+def build_graph(inputs: Sequence[Path], out: Path, *, vocabulary: GraphVocabulary | None = None) -> dict[str, Any]:
     """Loads `inputs` (`.nt` or `.tsv`, `.gz` or not) into the folder `out`, whole or not at all; gives its manifest.
 
     Raises DataError for a broken line or no triple at all; ArtifactError when `out` exists and is no graph.
     """
     GRAPH.check_place(out)
-    vocabulary = vocabulary or Vocabulary()
+    vocabulary = vocabulary or GraphVocabulary()
     with stage_folder(out) as stage:
         store = ox.Store(str(stage / "store"))
         named: set[str] = set()
@@ -111,7 +111,7 @@ def make_readable(name: str) -> str:
     return " ".join(_CAMEL.sub(" ", name.replace("_", " ").replace("-", " ")).split())
 
 
-def _list_labels(store: ox.Store, v: Vocabulary) -> Iterator[Label]:
+def _list_labels(store: ox.Store, v: GraphVocabulary) -> Iterator[Label]:
     """The names of every node; of a predicate without one, the last part of its IRI. A predicate that only names things
     has none."""
     solutions: Any = store.query("SELECT DISTINCT ?p WHERE { ?s ?p ?o }")
@@ -139,7 +139,7 @@ class GraphStore:
     def __init__(self, folder: Path, *, timeout: float = 5.0) -> None:
         self.manifest = GRAPH.read_manifest(folder)
         v = self.manifest["vocabulary"]
-        self.vocabulary = Vocabulary(NamedNode(v["label"]), tuple(map(NamedNode, v["aliases"])), v["language"])
+        self.vocabulary = GraphVocabulary(NamedNode(v["label"]), tuple(map(NamedNode, v["aliases"])), v["language"])
         self.timeout = timeout
         self._where = str(folder)
         with self._refuse_damage():

@@ -56,7 +56,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceResult:
     """What one source knows: passages for each of the query's texts, in their order, and, of a graph, the whole
     typed answer list. `ids` are the identifiers of the answers in that source; `note` says how the answer was found.
     A graph's passages are its triples: an entity and a relation with what it leads to, or an entity's facts.
@@ -83,7 +83,7 @@ class Source(Protocol):
     kind: SourceKind
     timeout: float
 
-    async def find(self, query: Query, k: int) -> Found:
+    async def find(self, query: Query, k: int) -> SourceResult:
         """At most `k` passages a text. Raises RevelatorError when the source cannot be asked."""
         ...
 

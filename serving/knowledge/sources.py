@@ -18,24 +18,23 @@ from typing import Any, Literal
 from revelator.errors import DeadlineExceeded, RevelatorError
 from revelator.trace import Passage
 from serving.circuit_breaker import CircuitBreaker, RetryPolicy
-from serving.knowledge.operators import Found, Query, Source, SourceKind
+from serving.knowledge.operators import Query, Source, SourceKind, SourceResult
 from serving.knowledge.selection import Selection, Selector, SourceSettings
-from serving.protocols import Found as Respelled
-from serving.protocols import Generator, Retriever, Revelator
+from serving.protocols import Generator, Retriever, Revelator, SearchResult
 
 AT_ONCE = 8  # searches by words that one query puts to a source side by side
 
 log = logging.getLogger(__name__)
 
-Outcome = Literal["answered", "passages", "nothing", "failed", "late", "not needed"]
+SourceStatus = Literal["answered", "passages", "nothing", "failed", "late", "not needed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SourceReport:
     """What became of one source: `ms` until it ended or was left out; `note` from the graph; `error`, why it failed."""
 
     source: str
-    outcome: Outcome
+    outcome: SourceStatus
     ms: float = 0.0
     passages: int = 0
     searches: int = 0
@@ -47,23 +46,23 @@ class Report:
         return {name: value for name, value in asdict(self).items() if value not in ("", 0)}
 
 
-Asked = tuple[Found, Report]
+Asked = tuple[SourceResult, SourceReport]
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class CombinedResult:
     """What all selected sources gave: `typed`, what the first graph in order knows that has answers or decided that
     there are none (`ids` by source, `by` its name, `triples` the ids of its passages), and `passages` for each text of
     the query: the best of each source, then the second best, and so on. Where several sources are configured, a
     passage's id begins with the name of its source."""
 
     selection: Selection
-    typed: Found | None = None
+    typed: SourceResult | None = None
     ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     by: str = ""
     triples: frozenset[str] = frozenset()
     passages: tuple[tuple[Passage, ...], ...] = ()
-    reports: tuple[Report, ...] = ()
+    reports: tuple[SourceReport, ...] = ()
     respelled: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -99,7 +98,7 @@ class Sources:
         self._selector = Selector(sources, self.settings, writer, about, revelator)
         self._breakers = {source.name: CircuitBreaker(source.name, policy) for source in sources}
 
-    async def gather(self, query: Query, k: int) -> Gathered:
+    async def gather(self, query: Query, k: int) -> CombinedResult:
         """Asks the selected sources, all at once, for at most `k` passages a text each, or as the settings say."""
         k = self.settings.passages or k
         selection = await self._selector.choose(query)
@@ -129,7 +128,7 @@ class Sources:
         graphs = [task for source, task in zip(chosen, tasks, strict=True) if source.kind == "graph"]
         if graphs and self.settings.evidence == "first":
             await asyncio.wait(graphs)
-            if any(_settles(task.result()[0]) for task in graphs):
+            if any(_is_decisive(task.result()[0]) for task in graphs):
                 return
         await asyncio.wait(tasks)
 
@@ -137,10 +136,10 @@ class Sources:
 async def _ask(source: Source, breaker: CircuitBreaker, query: Query, k: int) -> Asked:
     started = time.perf_counter()
     ends = asyncio.get_running_loop().time() + source.timeout
-    found, error, attempts = Found(), "", 0
-    outcome: Outcome = "nothing"
+    found, error, attempts = SourceResult(), "", 0
+    outcome: SourceStatus = "nothing"
 
-    async def attempt() -> Found:
+    async def attempt() -> SourceResult:
         nonlocal attempts
         attempts += 1
         try:
@@ -159,14 +158,14 @@ async def _ask(source: Source, breaker: CircuitBreaker, query: Query, k: int) ->
         log.exception("source %s", source.name)
         outcome, error = "failed", f"{type(failure).__name__}: {failure}"
     count = sum(map(len, found.passages))
-    if _settles(found) or count:
-        outcome = "answered" if _settles(found) else "passages"
+    if _is_decisive(found) or count:
+        outcome = "answered" if _is_decisive(found) else "passages"
     ms = round((time.perf_counter() - started) * 1000, 2)
     searches, retries = attempts * _count_searches(source, query), max(0, attempts - 1)
-    return found, Report(source.name, outcome, ms, count, searches, retries, found.note, error)
+    return found, SourceReport(source.name, outcome, ms, count, searches, retries, found.note, error)
 
 
-async def _find(source: Source, query: Query, k: int) -> Found:
+async def _find(source: Source, query: Query, k: int) -> SourceResult:
     """Makes searches by words a few at a time; asks a graph once for all of them."""
     if source.kind == "graph" or len(query.texts) <= AT_ONCE:
         return await source.find(query, k)
@@ -174,16 +173,16 @@ async def _find(source: Source, query: Query, k: int) -> Found:
     for first in range(0, len(query.texts), AT_ONCE):
         found = await source.find(replace(query, texts=query.texts[first : first + AT_ONCE]), k)
         passages += found.passages
-    return Found(tuple(passages))
+    return SourceResult(tuple(passages))
 
 
-def _settles(found: Found) -> bool:
+def _is_decisive(found: SourceResult) -> bool:
     return bool(found.answers) or found.decided
 
 
 def _read_outcome(source: Source, task: asyncio.Task[Asked], query: Query) -> Asked:
     if task.cancelled():
-        return Found(), Report(source.name, "not needed", searches=_count_searches(source, query))
+        return SourceResult(), SourceReport(source.name, "not needed", searches=_count_searches(source, query))
     return task.result()
 
 
@@ -191,26 +190,26 @@ def _count_searches(source: Source, query: Query) -> int:
     return int(query.call is not None) if source.kind == "graph" else len(query.texts)
 
 
-def _name_source(name: str, found: Found) -> Found:
+def _name_source(name: str, found: SourceResult) -> SourceResult:
     """Two sources may hold passages of one id."""
     named = ((replace(passage, id=f"{name}:{passage.id}") for passage in group) for group in found.passages)
     return replace(found, passages=tuple(map(tuple, named)))
 
 
-def _combine(ended: Sequence[Asked], query: Query, selection: Selection, first: bool) -> Gathered:
-    """`first`: where a graph settled the query, what other sources had found by then is left out."""
-    settled = [(report.source, found) for found, report in ended if _settles(found)][:1]
-    giving = [found for _, found in settled] if first and settled else [found for found, _ in ended]
+def _combine(ended: Sequence[Asked], query: Query, selection: Selection, first: bool) -> CombinedResult:
+    """`first`: where a graph decided the query, what other sources had found by then is left out."""
+    decisive = [(report.source, found) for found, report in ended if _is_decisive(found)][:1]
+    giving = [found for _, found in decisive] if first and decisive else [found for found, _ in ended]
     lists = [found.passages for found in giving if found.passages]
     passages = [
         take_turns([groups[place] for groups in lists if place < len(groups)]) for place in range(len(query.texts))
     ]
-    return Gathered(
+    return CombinedResult(
         selection,
-        typed=settled[0][1] if settled else None,
-        ids={name: found.ids for name, found in settled if found.ids},
-        by=settled[0][0] if settled else "",
-        triples=frozenset(p.id for _, found in settled for group in found.passages for p in group),
+        typed=decisive[0][1] if decisive else None,
+        ids={name: found.ids for name, found in decisive if found.ids},
+        by=decisive[0][0] if decisive else "",
+        triples=frozenset(p.id for _, found in decisive for group in found.passages for p in group),
         passages=tuple(passages),
         reports=tuple(report for _, report in ended),
         respelled={word: near for found, _ in ended for word, near in found.respelled.items()},
@@ -235,12 +234,12 @@ class TextSource:
         self.name = name
         self.timeout = timeout
 
-    async def find(self, query: Query, k: int) -> Found:
+    async def find(self, query: Query, k: int) -> SourceResult:
         if query.logical and self.logical:
-            return Found(passages=(tuple(await self.logical.search(query.logical, k)),))
+            return SourceResult(passages=(tuple(await self.logical.search(query.logical, k)),))
         found = await asyncio.gather(*(self.retriever.search(text, k) for text in query.texts))
-        respelled = {w: near for one in found if isinstance(one, Respelled) for w, near in one.respelled.items()}
-        return Found(passages=tuple(map(tuple, found)), respelled=respelled)
+        respelled = {w: near for one in found if isinstance(one, SearchResult) for w, near in one.respelled.items()}
+        return SourceResult(passages=tuple(map(tuple, found)), respelled=respelled)
 
     async def close(self) -> None:
         """The retriever belongs to whoever made it."""

@@ -30,7 +30,7 @@ REMEMBERED = 4_096  # names whose nodes are kept
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class GraphVocabulary:
     """How a graph names things: the predicates of labels and of aliases, the language of both ("" for none), and
     whether relations are labelled themselves or through Wikidata's properties."""
 
@@ -44,11 +44,11 @@ class Vocabulary:
         return Literal(text, language=self.language) if self.language else Literal(text)
 
 
-WIKIDATA = Vocabulary(language="en", wikidata_properties=True)
+WIKIDATA = GraphVocabulary(language="en", wikidata_properties=True)
 
 
 def build_related_query(
-    heads: Sequence[NamedNode], relations: Sequence[NamedNode], inverse: bool, v: Vocabulary, limit: int
+    heads: Sequence[NamedNode], relations: Sequence[NamedNode], inverse: bool, v: GraphVocabulary, limit: int
 ) -> str:
     """Asks what the relations lead to from any of the heads (`?x`, with `?label`), or, inverse, what leads to them."""
     body = f"{_match_steps(heads, relations, inverse)} {_match_label('?x', v)}"
@@ -72,21 +72,21 @@ def build_relations_between_query(heads: Sequence[NamedNode], tails: Sequence[Na
     return f"SELECT DISTINCT ?p WHERE {{ {ends} {{ ?e ?p ?x }} UNION {{ ?x ?p ?e }} }} LIMIT {int(limit)}"
 
 
-def build_facts_query(heads: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
+def build_facts_query(heads: Sequence[NamedNode], v: GraphVocabulary, limit: int) -> str:
     """Asks for all one step from each head `?e`: `?p`, `?x` with `?label`, and `?inverse` for what points at it."""
     ways = "{ ?e ?p ?x . BIND(false AS ?inverse) } UNION { ?x ?p ?e . BIND(true AS ?inverse) }"
     body = f"VALUES ?e {{ {_join_nodes(heads)} }} {ways} FILTER(?p != {v.label}) {_match_label('?x', v)}"
     return f"SELECT ?e ?p ?x ?label ?inverse WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-def build_entities_query(name: str, v: Vocabulary, limit: int) -> str:
+def build_entities_query(name: str, v: GraphVocabulary, limit: int) -> str:
     """Asks for the nodes `?x` that have the name as label or alias, with their `?label`."""
     named = _join_path([v.label, *v.aliases])
     body = f"?x {named} {v.literal(name)} . {_match_label('?x', v)} FILTER(isIRI(?x))"
     return f"SELECT DISTINCT ?x ?label WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-def build_relations_query(name: str, v: Vocabulary, limit: int) -> str:
+def build_relations_query(name: str, v: GraphVocabulary, limit: int) -> str:
     """Asks for the predicates `?x` that have the name as label or alias."""
     named = _join_path([v.label, *v.aliases])
     if v.wikidata_properties:
@@ -96,7 +96,7 @@ def build_relations_query(name: str, v: Vocabulary, limit: int) -> str:
     return f"SELECT DISTINCT ?x WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-def build_labels_query(nodes: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
+def build_labels_query(nodes: Sequence[NamedNode], v: GraphVocabulary, limit: int) -> str:
     """Asks for the `?label` of each node `?x`; of a predicate of Wikidata's, that of its property."""
     labelled = (
         f"?property {DIRECT_CLAIM} ?x . {_match_label('?property', v)}"
@@ -135,7 +135,7 @@ def _join_path(predicates: Sequence[NamedNode]) -> str:
     return "(" + "|".join(map(str, predicates)) + ")"
 
 
-def _match_label(variable: str, v: Vocabulary) -> str:
+def _match_label(variable: str, v: GraphVocabulary) -> str:
     languages = ", ".join(str(Literal(tag)) for tag in dict.fromkeys(["", v.language]))
     return f"OPTIONAL {{ {variable} {v.label} ?label . FILTER(LANG(?label) IN ({languages})) }}"
 
@@ -146,7 +146,9 @@ class SparqlEndpoint:
     Names are linked by exact label or alias in the vocabulary's language; what a name stands for is asked once.
     """
 
-    def __init__(self, url: str = WIKIDATA_URL, vocabulary: Vocabulary = WIKIDATA, *, timeout: float = 10.0) -> None:
+    def __init__(
+        self, url: str = WIKIDATA_URL, vocabulary: GraphVocabulary = WIKIDATA, *, timeout: float = 10.0
+    ) -> None:
         self.vocabulary = vocabulary
         self._http = HttpEndpoint(url, timeout=timeout, headers={"Accept": "application/sparql-results+json"})
         self._known: dict[str, list[Row]] = {}

@@ -22,7 +22,7 @@ from revelator.endpoints import check_key
 from revelator.errors import ConfigError, Unavailable
 from revelator.trace import Passage
 from serving.knowledge.http import HttpEndpoint
-from serving.knowledge.operators import Found, Query, SourceKind
+from serving.knowledge.operators import Query, SourceKind, SourceResult
 
 TITLE_CHARACTERS = 200
 TEXT_CHARACTERS = 2_000
@@ -90,9 +90,9 @@ class WebSource:
             )
         self._http = HttpEndpoint(address, timeout=timeout, **_read_key(self.api))
 
-    async def find(self, query: Query, k: int) -> Found:
+    async def find(self, query: Query, k: int) -> SourceResult:
         found = await asyncio.gather(*(self._search(text[:QUERY_CHARACTERS], k) for text in query.texts))
-        return Found(passages=tuple(found))
+        return SourceResult(passages=tuple(found))
 
     async def close(self) -> None:
         await self._http.close()

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from revelator.files import append_lines, sha256_text
 from revelator.tasks import TASKS
-from serving.models.releases import Choice, current_choice, use_choice
+from serving.models.releases import VersionChoice, current_choice, use_choice
 from serving.protocols import Completion, Revelator
 
 log = logging.getLogger(__name__)
-Outcome = tuple[list[Completion] | Exception, float]  # and the milliseconds that it took
+TimedResult = tuple[list[Completion] | Exception, float]  # and the milliseconds that it took
 
 
 class CanaryRevelator:
@@ -39,7 +39,7 @@ class CanaryRevelator:
         choice = current_choice()
         if choice.released is None or temperature > 0:  # what is sampled differs by chance
             return await self._revelator.complete(task, prompts, temperature=temperature)
-        beside = replace(choice, version=choice.released, released=None, answered=Choice().answered)
+        beside = replace(choice, version=choice.released, released=None, answered=VersionChoice().answered)
         reference = asyncio.create_task(self._complete_timed(beside, task, prompts))
         try:
             found, took = await self._complete_timed(choice, task, prompts)
@@ -57,7 +57,7 @@ class CanaryRevelator:
             raise found
         return found
 
-    async def _complete_timed(self, choice: Choice, task: str, prompts: Sequence[str]) -> Outcome:
+    async def _complete_timed(self, choice: VersionChoice, task: str, prompts: Sequence[str]) -> TimedResult:
         began = time.perf_counter()
         with use_choice(choice):
             try:
@@ -66,7 +66,9 @@ class CanaryRevelator:
                 found = error
         return found, (time.perf_counter() - began) * 1000
 
-    async def _compare(self, choice: Choice, task: str, answer: Outcome, reference: asyncio.Task[Outcome]) -> None:
+    async def _compare(
+        self, choice: VersionChoice, task: str, answer: TimedResult, reference: asyncio.Task[TimedResult]
+    ) -> None:
         """Writes a line a prompt, unless the released version failed, or another version stood in for the canary."""
         (found, took), (expected, released_took) = answer, await reference
         answered = choice.answered["revelator"]
@@ -77,7 +79,9 @@ class CanaryRevelator:
         times = took, released_took
         rows = [compare(request, task, *pair, times) for pair in zip(given, expected, strict=True)]
         try:
-            append_lines(comparisons_file(self._home, int(choice.version)), [json.dumps(asdict(row)) for row in rows])
+            append_lines(
+                find_comparisons_file(self._home, int(choice.version)), [json.dumps(asdict(row)) for row in rows]
+            )
         except OSError as error:
             log.warning("a comparison with the canary is lost: %s", error)
 
@@ -123,11 +127,11 @@ def _is_valid(task: str, completion: Completion) -> bool:
     return not completion.degraded and TASKS[task].parse_sound(completion.text) is not None
 
 
-def comparisons_file(home: Path, version: int) -> Path:
+def find_comparisons_file(home: Path, version: int) -> Path:
     return home / "canary" / f"{version}.jsonl"
 
 
 def read_comparisons(home: Path, version: int) -> list[CanaryComparison]:
-    path = comparisons_file(home, version)
+    path = find_comparisons_file(home, version)
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [CanaryComparison(**json.loads(line)) for line in lines]

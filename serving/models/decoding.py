@@ -24,7 +24,7 @@ from transformers import LogitsProcessor
 from revelator.errors import Cancelled, ConfigError
 from revelator.plans.grammar import Grammar
 
-NOTHING = -float("inf")  # the score of a place in which no beam lies
+NO_SCORE = -float("inf")  # the score of a place in which no beam lies
 FINISH = 12  # tokens that end a character, a word, a quotation and a placeholder, at one byte a token
 INSIDE = 4  # tokens that lead out of a character, an escape or a reference, before a closing piece fits
 MOST_STATES = 400  # states that a search for an end looks at
@@ -58,34 +58,34 @@ def raise_if_cancelled(cancelled: Callable[[], bool]) -> None:
 class Beams:
     """`rows` searches of `width` beams each; every search begins with one empty beam.
 
-    No model is here: `OnnxModel.search_beams` brings the likeliest tokens of each step, `looked` or more a beam, and
-    lets each beam see its `parents`. Scores are sums of log probabilities without a bonus for length, so a text's score
-    only falls as it grows, and a row is done once no open beam can overtake its worst kept text.
+    No model is here: `OnnxModel.search_beams` brings the likeliest tokens of each step, `candidates_per_row` or more
+    a beam, and lets each beam see its `parents`. Scores are sums of log probabilities without a bonus for length, so a
+    text's score only falls as it grows, and a row is done once no open beam can overtake its worst kept text.
 
     Attributes: `alive`, the searches that are not done, as numbers of rows; of their beams, `width` a search, `tokens`,
     the last token of each.
     """
 
     def __init__(self, rows: int, width: int, end: int) -> None:
-        self.width, self.looked, self.end = width, 2 * width, end
+        self.width, self.candidates_per_row, self.end = width, 2 * width, end
         self.alive = list(range(rows))
         self.tokens: list[int] = []
-        self._scores = np.full((rows, width), NOTHING, dtype=np.float32)
+        self._scores = np.full((rows, width), NO_SCORE, dtype=np.float32)
         self._scores[:, 0] = 0.0
         self._texts: list[list[int]] = [[] for _ in range(rows * width)]
         self._found: list[list[tuple[float, list[int]]]] = [[] for _ in range(rows)]
 
-    def step(self, odds: np.ndarray, tokens: np.ndarray) -> list[int]:
+    def step(self, log_probabilities: np.ndarray, tokens: np.ndarray) -> list[int]:
         """Takes the likeliest next tokens and their log probabilities, (alive rows * width, so many) in any order;
         returns each new beam's parent among the old.
 
-        Of a row's beams and their tokens the best `looked` are looked at: at most `width` of them end, the others are
-        the next beams.
+        Of a row's beams and their tokens the best `candidates_per_row` are looked at: at most `width` of them end, the
+        others are the next beams.
         """
         rows = len(self.alive)
-        scores = (odds.reshape(rows, self.width, -1) + self._scores[..., None]).reshape(rows, -1)
-        places = np.argsort(-scores, axis=1, kind="stable")[:, : self.looked]
-        owners = places // odds.shape[1] + np.arange(rows)[:, None] * self.width
+        scores = (log_probabilities.reshape(rows, self.width, -1) + self._scores[..., None]).reshape(rows, -1)
+        places = np.argsort(-scores, axis=1, kind="stable")[:, : self.candidates_per_row]
+        owners = places // log_probabilities.shape[1] + np.arange(rows)[:, None] * self.width
         best = np.take_along_axis(scores, places, 1), np.take_along_axis(tokens.reshape(rows, -1), places, 1), owners
         alive, parents, kept_tokens, kept_scores, texts = [], [], [], [], []
         for row, *candidates in zip(self.alive, *(array.tolist() for array in best), strict=True):
@@ -110,7 +110,7 @@ class Beams:
         """Stores the candidates that end here, among the best `width`, as complete texts of the row, and returns the
         others."""
         ended = [(score, self._texts[owner]) for score, token, owner in candidates[: self.width] if token == self.end]
-        whole = [pair for pair in ended if pair[0] > NOTHING]
+        whole = [pair for pair in ended if pair[0] > NO_SCORE]
         self._found[row] = nlargest(self.width, [*self._found[row], *whole], key=lambda pair: pair[0])
         return [candidate for candidate in candidates if candidate[1] != self.end][: self.width]
 
@@ -179,13 +179,13 @@ class Constraint(LogitsProcessor):
         if self._temperature:
             scores = add_noise(scores, self._temperature)
             tokens = pick_best_tokens(scores).tolist()
-        fits = [row.fits(token, wish, room) for row, token, wish in zip(self.rows, tokens, wishes, strict=True)]
+        fits = [row.check_token(token, wish, room) for row, token, wish in zip(self.rows, tokens, wishes, strict=True)]
         held = [index for index, fit in enumerate(fits) if not fit]
         if not held:
             return scores
         masks = allocate_token_bitmask(len(held), self._vocabulary.size)
         for place, index in enumerate(held):
-            self.rows[index].fill(masks, place)
+            self.rows[index].write_mask(masks, place)
         words = torch.from_numpy(masks).to(scores.device).unsqueeze(-1)
         allowed = ((words >> self._bits.to(scores.device)) & 1).view(len(held), -1)[:, : scores.shape[1]]
         return scores.index_put(
@@ -216,7 +216,7 @@ class _Row:
             self.deep += self.deepenings[token]
             self.length += 1
 
-    def fits(self, token: int, wish: int, room: int) -> bool:
+    def check_token(self, token: int, wish: int, room: int) -> bool:
         """Whether `token` may be the next one; `room` counts it. Where the row has to be closed from here on, or the
         model likes best (`wish`) to end it, this finds how."""
         if self.ended:
@@ -229,7 +229,7 @@ class _Row:
             self.forced = ending or []
         return self.forced is None and self.matcher.validate_tokens([token]) == 1
 
-    def fill(self, masks: np.ndarray, place: int) -> None:
+    def write_mask(self, masks: np.ndarray, place: int) -> None:
         """Writes the mask of the next token, after `fits`."""
         if self.ended:
             return

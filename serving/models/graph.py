@@ -26,7 +26,7 @@ Part = Callable[[], Sequence[str]]
 
 
 @dataclass
-class Graph:
+class OnnxGraph:
     """Nodes, constants and weights as they are added. `source` has the model's weights by name, in float32; of several
     linear layers that are one product, the product's weights have the name of the first."""
 

@@ -27,7 +27,7 @@ import torch
 from onnx import ModelProto, TensorProto
 
 from revelator.prefix_lm.model import PrefixLMConfig
-from serving.models.graph import ENCODER, MICROSOFT, PLACES, SEGMENTS, WORDS, Graph, make_value_info
+from serving.models.graph import ENCODER, MICROSOFT, PLACES, SEGMENTS, WORDS, OnnxGraph, make_value_info
 
 PREFIX = PrefixLMConfig.model_type
 FAMILIES = ("llama", "qwen2", PREFIX)
@@ -47,12 +47,12 @@ def is_supported(config: Any) -> bool:
 
 def build_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
     """The graph of a transformers causal language model, and its weights."""
-    graph = Graph({name: value.detach().float().numpy() for name, value in model.state_dict().items()})
+    graph = OnnxGraph({name: value.detach().float().numpy() for name, value in model.state_dict().items()})
     build = _add_prefix_layers if model.config.model_type == PREFIX else _add_llama_layers
     return build(graph, model), graph.weights
 
 
-def _add_llama_layers(graph: Graph, model: Any) -> ModelProto:
+def _add_llama_layers(graph: OnnxGraph, model: Any) -> ModelProto:
     config, epsilon = model.config, model.config.rms_norm_eps
     heads, groups = config.num_attention_heads, config.num_key_value_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -86,7 +86,7 @@ def _add_llama_layers(graph: Graph, model: Any) -> ModelProto:
     return _make_proto(graph, last + 1, groups, size)
 
 
-def _add_prefix_layers(graph: Graph, model: Any) -> ModelProto:
+def _add_prefix_layers(graph: OnnxGraph, model: Any) -> ModelProto:
     """BERT's layers, and the map to the space of the word embeddings."""
     config, epsilon = model.config, model.config.layer_norm_eps
     heads, width = config.num_attention_heads, config.hidden_size
@@ -115,7 +115,7 @@ def _add_prefix_layers(graph: Graph, model: Any) -> ModelProto:
     return _make_proto(graph, last + 1, heads, width // heads)
 
 
-def _add_scores(graph: Graph, x: str, head: str, *, preview: bool = False) -> None:
+def _add_scores(graph: OnnxGraph, x: str, head: str, *, preview: bool = False) -> None:
     """Scores and tokens, from x (outputs, width) and the output's weights.
 
     With a preview a product in 8 bits finds PREVIEWED times as many tokens as are wanted, and their logits are computed
@@ -139,7 +139,7 @@ def _add_scores(graph: Graph, x: str, head: str, *, preview: bool = False) -> No
     graph.add_choice(searches, kinds, find_likeliest, lambda: (multiply(), graph.add("Identity", "ends")))
 
 
-def _preview(graph: Graph, x: str, head: str) -> tuple[str, str]:
+def _preview(graph: OnnxGraph, x: str, head: str) -> tuple[str, str]:
     """The logits (outputs, vocabulary), of which those of the tokens that are returned are exact."""
     weights = graph.weights[head]
     scales = np.abs(weights).max(1).clip(min=1e-9) / SEVEN_BITS
@@ -153,18 +153,18 @@ def _preview(graph: Graph, x: str, head: str) -> tuple[str, str]:
     return graph.add("ScatterElements", logits, best, graph.add("Squeeze", exact, last), axis=1), best
 
 
-def _find_best(graph: Graph, logits: str, wanted: str, head: str) -> str:
+def _find_best(graph: OnnxGraph, logits: str, wanted: str, head: str) -> str:
     most = graph.add("Min", wanted, graph.integers(len(graph.weights[head])))
     return graph.add("TopK", logits, most, outputs=2, sorted=0)[1]
 
 
-def _attend(graph: Graph, number: int, q: str, k: str, v: str, mask: str, **heads: int) -> str:
+def _attend(graph: OnnxGraph, number: int, q: str, k: str, v: str, mask: str, **heads: int) -> str:
     """The attention of a layer, over the keys and values of earlier tokens, too."""
     outputs = [f"attended.{number}", f"seen.key.{number}", f"seen.value.{number}"]
     return graph.add("Attention", q, k, v, mask, f"key.{number}", f"value.{number}", outputs=outputs, **heads)[0]
 
 
-def _select_ends(graph: Graph, x: str, width: int) -> list[str]:
+def _select_ends(graph: OnnxGraph, x: str, width: int) -> list[str]:
     """Of what a layer reads, the tokens at `ends`: x (rows, wanted, width), their positions, their rows of the mask."""
     rows, each = graph.add("Shape", "ids", start=0, end=1), graph.integers(-1)
 
@@ -179,7 +179,7 @@ def _select_ends(graph: Graph, x: str, width: int) -> list[str]:
     ]
 
 
-def _tabulate_rotations(graph: Graph, model: Any, size: int) -> tuple[str, str]:
+def _tabulate_rotations(graph: OnnxGraph, model: Any, size: int) -> tuple[str, str]:
     """Tables of cosines and sines, (positions, size / 2), as the model's own module computes them."""
     positions = torch.arange(model.config.max_position_embeddings)[None]
     with torch.inference_mode():
@@ -190,7 +190,7 @@ def _tabulate_rotations(graph: Graph, model: Any, size: int) -> tuple[str, str]:
     return cosines, sines
 
 
-def _make_proto(graph: Graph, layers: int, groups: int, size: int) -> ModelProto:
+def _make_proto(graph: OnnxGraph, layers: int, groups: int, size: int) -> ModelProto:
     past = [f"{name}.{number}" for number in range(layers) for name in ("key", "value")]
     inputs = [
         make_value_info("ids", "rows", "tokens", kind=TensorProto.INT64),

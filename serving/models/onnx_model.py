@@ -111,8 +111,8 @@ class OnnxModel:
         kept = mask.numpy().astype(bool)
         lengths = kept.sum(1)
         beams = Beams(len(ids), width, end_id)
-        odds, best, past = self._read_prompts(ids.numpy(), kept, cancelled, beams.looked)
-        parents = np.array(beams.step(odds.repeat(width, 0), best.repeat(width, 0)))
+        log_probabilities, best, past = self._read_prompts(ids.numpy(), kept, cancelled, beams.candidates_per_row)
+        parents = np.array(beams.step(log_probabilities.repeat(width, 0), best.repeat(width, 0)))
         seen = np.repeat(kept[:, None], width, 1)  # (rows, beams, tokens)
         for number in range(max_new_tokens - 1):
             if not beams.alive:
@@ -127,8 +127,8 @@ class OnnxModel:
                 past, seen = _remove_unseen(past, seen)
             hidden = np.where(seen[:, None], np.float32(0), HIDDEN)
             positions, ends = positions.repeat(width, 1), np.arange(tokens.size)
-            odds, best, past = self.run(tokens, positions, hidden, ends, past, beams.looked)
-            parents = np.array(beams.step(odds, best))
+            log_probabilities, best, past = self.run(tokens, positions, hidden, ends, past, beams.candidates_per_row)
+            parents = np.array(beams.step(log_probabilities, best))
         return beams.list_texts()
 
     def run(

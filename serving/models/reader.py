@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from revelator.errors import ArtifactError
 from revelator.minilm import TOKENIZER, WEIGHTS, fetch_minilm
 from revelator.reading import INSIDE, KINDS, Reader, ReaderFolder, ReadingTokenizer, open_folder
-from serving.models.graph import ENCODER, MICROSOFT, PLACES, SEGMENTS, WORDS, Graph, make_value_info, open_session
+from serving.models.graph import ENCODER, MICROSOFT, PLACES, SEGMENTS, WORDS, OnnxGraph, make_value_info, open_session
 
 EMBEDDINGS = f"{ENCODER}.embeddings"
 HEADS = 12
@@ -68,9 +68,9 @@ class OnnxReader:
         return scores, kinds
 
 
-def build_graph(weights: dict[str, np.ndarray], layers: int) -> Graph:
+def build_graph(weights: dict[str, np.ndarray], layers: int) -> OnnxGraph:
     """BERT's layers over MiniLM's embeddings, and the reader's two products."""
-    graph = Graph(weights)
+    graph = OnnxGraph(weights)
     words, segments = (
         graph.add("Gather", graph.weight(WORDS), "ids"),
         graph.add("Gather", graph.weight(SEGMENTS), "types"),
@@ -93,7 +93,7 @@ def build_graph(weights: dict[str, np.ndarray], layers: int) -> Graph:
     return graph
 
 
-def _to_model(graph: Graph) -> ModelProto:
+def _to_model(graph: OnnxGraph) -> ModelProto:
     inputs = [make_value_info(name, "windows", "tokens", kind=TensorProto.INT64) for name in ("ids", "mask", "types")]
     outputs = [make_value_info("scores", "windows", "tokens", "columns"), make_value_info("kinds", "windows", "kinds")]
     return graph.to_model(inputs, outputs)

@@ -107,7 +107,7 @@ def write_release(home: Path, release: Release) -> None:
 
 
 @dataclass
-class Choice:
+class VersionChoice:
     """The version for one question; "" leaves it to Triton, which takes the highest that is loaded.
 
     `released` is set when `version` is a canary: the released version, which completes the same prompts for comparison.
@@ -129,16 +129,16 @@ class Choice:
         return found
 
 
-_CHOICE: ContextVar[Choice | None] = ContextVar("choice", default=None)
+_CHOICE: ContextVar[VersionChoice | None] = ContextVar("choice", default=None)
 
 
-def current_choice() -> Choice:
+def current_choice() -> VersionChoice:
     """The choice for the question that this task works for."""
-    return _CHOICE.get() or Choice()
+    return _CHOICE.get() or VersionChoice()
 
 
 @contextmanager
-def use_choice(choice: Choice) -> Iterator[Choice]:
+def use_choice(choice: VersionChoice) -> Iterator[VersionChoice]:
     """Calls made in this block, and by tasks started in it, go to the version that `choice` names."""
     token = _CHOICE.set(choice)
     try:
@@ -158,7 +158,7 @@ class Traffic:
         self._locks: dict[str, ExitStack] = defaultdict(ExitStack)
 
     @contextmanager
-    def choose_version(self, request: str) -> Iterator[Choice]:
+    def choose_version(self, request: str) -> Iterator[VersionChoice]:
         """Chooses the version for one question, and holds it until the block ends. The same `request` id gets the same
         version."""
         choice = self._choose(request)
@@ -172,14 +172,14 @@ class Traffic:
             for version in versions:
                 self._leave(version)
 
-    def _choose(self, request: str) -> Choice:
+    def _choose(self, request: str) -> VersionChoice:
         release = self._read_if_changed()
         if release is None:
-            return Choice(request=request)
+            return VersionChoice(request=request)
         version, canary = str(release.version), release.canary
         if canary and canary.takes(request):
-            return Choice(str(canary.version), version, request, model_id=canary.model_id)
-        return Choice(version, request=request, model_id=release.model_id)
+            return VersionChoice(str(canary.version), version, request, model_id=canary.model_id)
+        return VersionChoice(version, request=request, model_id=release.model_id)
 
     def _read_if_changed(self) -> Release | None:
         try:

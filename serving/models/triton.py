@@ -24,7 +24,7 @@ from revelator.tasks import TASKS
 from revelator.trace import Passage
 from revelator.wire import read_error
 from serving.models.releases import current_choice
-from serving.protocols import Completion, Found, GenerateRequest, Reading
+from serving.protocols import Completion, GenerateRequest, Reading, SearchResult
 
 _NOT_LOADED = "Request for unknown model"  # Triton's word for a model or a version that is not there, or not any more
 SECRET_PARAMETER = "inner"  # of a request to an inner model
@@ -155,7 +155,7 @@ class RemoteRetriever:
         asked = {"query": make_strings([query], 1, 1), "k": np.array([[k]], dtype=np.int32)}
         result = await self._models.infer("retriever", **asked, language=make_strings([self._language], 1, 1))
         passages, respelled = (json.loads(result.as_numpy(name)[0, 0]) for name in ("passages", "respelled"))
-        return Found((Passage(**value) for value in passages), respelled)
+        return SearchResult((Passage(**value) for value in passages), respelled)
 
 
 class RemoteGenerator:

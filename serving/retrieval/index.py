@@ -19,7 +19,7 @@ import numpy as np
 from revelator.errors import ArtifactError, InvalidRequest
 from revelator.trace import Passage
 from serving.batching import Batcher
-from serving.protocols import Found
+from serving.protocols import SearchResult
 from serving.retrieval.bm25 import BM25Scores
 from serving.retrieval.dense import Vectors, find_best
 from serving.retrieval.embedders import BATCH, Embedder, is_made_by, open_embedder
@@ -91,13 +91,13 @@ class Index:
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """`search` for each query: BM25 takes them one by one; for vectors, all are embedded in one batch and compared
-        in one call. The lists are `serving.protocols.Found`."""
+        in one call. The lists are `serving.protocols.SearchResult`."""
         if k < 1:
             raise InvalidRequest(f"k must be 1 or more, not {k}")
         respelled = [self.bm25.respell(query) if self.bm25 else {} for query in queries]
         words = [" ".join([query, *chain(*near.values())]) for query, near in zip(queries, respelled, strict=True)]
         ranked = zip(self._rank(queries, words, k), respelled, strict=True)
-        return [Found(self.read_passages(scores, places), near) for (scores, places), near in ranked]
+        return [SearchResult(self.read_passages(scores, places), near) for (scores, places), near in ranked]
 
     def read_passages(self, scores: np.ndarray, places: np.ndarray) -> list[Passage]:
         """The passages at `places` with their scores."""

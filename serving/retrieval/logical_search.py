@@ -76,7 +76,7 @@ def _compose(query: Query, scores: Mapping[str, np.ndarray], operators: Operator
 
 
 @dataclass(frozen=True)
-class Calibration:
+class ScoreCalibration:
     """σ((s - threshold)·slope): `threshold` is the score at which a document is as likely about the term as not."""
 
     threshold: FiniteFloat
@@ -97,14 +97,14 @@ class Calibrations(Strict):
     format: Literal["revelator-calibration-1"] = "revelator-calibration-1"
     source: Source
     model: str
-    general: Calibration
-    terms: dict[str, Calibration]
+    general: ScoreCalibration
+    terms: dict[str, ScoreCalibration]
 
-    def of(self, term: str) -> Calibration:
+    def of(self, term: str) -> ScoreCalibration:
         return self.terms.get(term, self.general)
 
 
-def fit_calibration(scores: ArrayLike, labels: ArrayLike) -> Calibration:
+def fit_calibration(scores: ArrayLike, labels: ArrayLike) -> ScoreCalibration:
     """The calibration of highest likelihood for `labels` (1: about the term) of documents with `scores`.
 
     The targets are Platt's ((n+1)/(n+2) for n positives, 1/(n+2) for n negatives), so that scores which a threshold
@@ -119,10 +119,10 @@ def fit_calibration(scores: ArrayLike, labels: ArrayLike) -> Calibration:
     target = np.where(y, (positives + 1) / (positives + 2), 1 / (negatives + 2))
     (slope,), shift = fit_logistic(x[:, None], target)
     slope = max(slope, 1e-3)
-    return Calibration(float(center - shift / slope * scale), float(slope / scale))
+    return ScoreCalibration(float(center - shift / slope * scale), float(slope / scale))
 
 
-def calibrate_unlabelled(scores: np.ndarray) -> Calibration:
+def calibrate_unlabelled(scores: np.ndarray) -> ScoreCalibration:
     """A calibration without labels: the term's best documents stand for positives, others at random for negatives."""
     positives = min(POSITIVES, max(1, len(scores) // 2))
     order = np.argsort(-scores, kind="stable")

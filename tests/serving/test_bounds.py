@@ -31,7 +31,7 @@ from revelator.plans.bnf import substituted_size
 from revelator.plans.operators import Filter, Relate
 from revelator.tasks import Step
 from revelator.trace import Node, Passage, Trace
-from serving.executor.choices import Choice, EndedCall, choose
+from serving.executor.choices import Choice, EndedCall, choose_values
 from serving.executor.trees import run_tree
 from serving.knowledge.sources import Sources
 from serving.latency import write_json
@@ -68,7 +68,7 @@ def test_a_producer_without_answers_ends_a_product_of_any_size_at_once(producers
     outcomes = {i: [ended(i, 0 if i == producers - 1 else 100, {})] for i in range(producers)}
     text = " ".join(f"{{{name}}}" for name in names)
     began = time.thread_time()
-    assert choose(text, names, outcomes, {}, 8) == ([], False)
+    assert choose_values(text, names, outcomes, {}, 8) == ([], False)
     assert time.thread_time() - began < 1  # 100 ** 3 steps took two seconds, 100 ** 7 no one has waited for
 
 
@@ -76,7 +76,7 @@ def test_values_that_never_belong_together_are_no_choice_and_the_search_ends() -
     names = {f"n{i}": i for i in range(6)}
     outcomes = {i: [ended(i, 30, {99: ("5" if i == 5 else "0", 0)})] for i in range(6)}
     began = time.thread_time()
-    assert choose(" ".join(f"{{{name}}}" for name in names), names, outcomes, {}, 8) == ([], True)
+    assert choose_values(" ".join(f"{{{name}}}" for name in names), names, outcomes, {}, 8) == ([], True)
     assert time.thread_time() - began < 1
 
 
@@ -89,7 +89,7 @@ def test_a_search_that_finds_nothing_in_its_steps_is_given_up_and_says_so() -> N
     }
     names = {f"n{i}": i for i in range(6)}
     began = time.thread_time()
-    assert choose(" ".join(f"{{{name}}}" for name in names), names, outcomes, {}, 8) == ([], True)
+    assert choose_values(" ".join(f"{{{name}}}" for name in names), names, outcomes, {}, 8) == ([], True)
     assert time.thread_time() - began < 1
 
 
@@ -128,9 +128,9 @@ def test_choices_are_those_of_the_whole_product_that_agree_in_its_order(outcomes
     ]
     names = {f"n{i}": i for i in outcomes}
     text = " ".join(f"{{{name}}}" for name in names)
-    found, is_cut = choose(text, names, outcomes, {}, 1_000)
+    found, is_cut = choose_values(text, names, outcomes, {}, 1_000)
     assert [tuple(choice.values[name] for name in names) for choice in found] == expected and not is_cut
-    first, is_cut = choose(text, names, outcomes, {}, 1)
+    first, is_cut = choose_values(text, names, outcomes, {}, 1)
     assert len(first) == min(1, len(expected)) and is_cut == (len(expected) > 1)
 
 

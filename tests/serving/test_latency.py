@@ -9,7 +9,7 @@ from serving import latency
 
 def test_after_a_while_settled_the_collector_is_as_before():
     before = gc.get_threshold()
-    with latency.tuned_collector():
+    with latency.use_tuned_collector():
         assert gc.get_freeze_count() > 0 and gc.get_threshold()[0] == latency.YOUNG_OBJECTS
     assert gc.get_freeze_count() == 0 and gc.get_threshold() == before
 

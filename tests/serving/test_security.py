@@ -20,7 +20,7 @@ from revelator.trace import Passage
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
 from serving.executor.recording import Recorder
-from serving.executor.run import Run
+from serving.executor.run import QuestionRun
 from serving.executor.trees import NoModel, run_tree, run_tree_alone
 from serving.knowledge.graph_store import GraphStore, build_graph
 from serving.knowledge.sources import Sources
@@ -200,7 +200,9 @@ async def test_keys_reach_neither_a_trace_nor_a_log_nor_an_error(
 
     generator = EndpointGenerator(f"{web.url}/v1", "m", retries=0)
     sources = Sources([*keyed, text])
-    run = Run("q?", Models(NoModel(), NoModel(), generator), Limits(), Recorder("q?", "atomic"), sources=sources)
+    run = QuestionRun(
+        "q?", Models(NoModel(), NoModel(), generator), Limits(), Recorder("q?", "atomic"), sources=sources
+    )
     said = ""
     try:
         await run_tree(run, TREE)

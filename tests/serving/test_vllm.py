@@ -182,7 +182,7 @@ async def test_labels_are_those_of_the_engine_by_version(models: str, folder: Pa
 async def test_a_plan_of_any_language_is_held_to_it(models: str, folder: Path, task: Task) -> None:
     async with TritonModels(models) as channel:
         client = VllmRevelator(channel, read_facts(folder / "1"))
-        with releases.use_choice(releases.Choice()) as choice:
+        with releases.use_choice(releases.VersionChoice()) as choice:
             [plan] = await client.complete(task.name, [PROMPTS[task.name]])
         assert task.parse_sound(plan.text) is not None and plan.tokens_out > 0 and not plan.degraded
         model_id = registry.resolve(registry.NAME, 1).model_id

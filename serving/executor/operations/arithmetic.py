@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pint import Quantity, Unit
 
-from serving.executor.operations.parts import Merged, Part
+from serving.executor.operations.parts import MergedAnswer, Part
 from serving.executor.operations.values import (
     Date,
     find_unit,
@@ -29,7 +29,7 @@ _NOUN = re.compile(
 )
 
 
-def count(question: str, parts: Sequence[Part]) -> Merged | None:
+def count(question: str, parts: Sequence[Part]) -> MergedAnswer | None:
     """How many different answers there are, or how many members of a fan-out meet a condition."""
     if len(parts) == 1 and len(parts[0].members) > 1 and OF_SEVERAL.search(question):
         return count_meeting(question, parts[0])
@@ -42,10 +42,10 @@ def count(question: str, parts: Sequence[Part]) -> Merged | None:
     keys = [{normalise(answer) for answer in part.answers} for part in parts]
     both = len(parts) > 1 and re.search(r"\b(both|common)\b", question)
     counted = set.intersection(*keys) if both else set.union(*keys)
-    return Merged((str(len(counted)),), "count") if counted else None
+    return MergedAnswer((str(len(counted)),), "count") if counted else None
 
 
-def count_meeting(question: str, part: Part) -> Merged | None:
+def count_meeting(question: str, part: Part) -> MergedAnswer | None:
     """How many members of a fan-out meet the condition in the question: their value is named there, or their date lies
     after or before a year that is."""
     if bound := _SINCE.search(question):
@@ -55,17 +55,17 @@ def count_meeting(question: str, part: Part) -> Merged | None:
             return None
         later, inclusive = word in ("after", "since", "later than"), word in ("since", "until")
         inside = [d for d in dates if (d.year > year if later else d.year < year) or (inclusive and d.year == year)]
-        return Merged((str(len(inside)),), f"count: {word}")
+        return MergedAnswer((str(len(inside)),), f"count: {word}")
     text = f" {normalise(question)} "
     named = {key for answer in part.answers if f" {(key := normalise(answer))} " in text}
     if not named:
         return None
     value = max(named, key=lambda key: (text.rindex(f" {key} "), len(key)))
     meeting = sum(value in map(normalise, member.answers) for member in part.members)
-    return Merged((str(meeting),), "count: of the value named")
+    return MergedAnswer((str(meeting),), "count: of the value named")
 
 
-def add_up(question: str, parts: Sequence[Part]) -> Merged | None:
+def add_up(question: str, parts: Sequence[Part]) -> MergedAnswer | None:
     """The sum or the average of two or more quantities of one dimension, in the unit that the question or the first
     value names."""
     values = [answer for part in parts for member in part.members for answer in member.answers]
@@ -89,7 +89,7 @@ def asks_difference(question: str) -> bool:
     return find_unit(asked["noun"].lower()) is not None
 
 
-def subtract(question: str, parts: Sequence[Part]) -> Merged | None:
+def subtract(question: str, parts: Sequence[Part]) -> MergedAnswer | None:
     """How far the answers of two parts lie apart, in the unit that the question or the first of them names; dates in
     years or days. None where a part asked for a difference itself."""
     values = [answer for part in parts for member in part.members for answer in member.answers]
@@ -99,7 +99,7 @@ def subtract(question: str, parts: Sequence[Part]) -> Merged | None:
     first, second = map(parse_date, values)
     if first and second and noun in ("year", "years", "day", "days"):
         apart = abs(first.year - second.year) if noun.startswith("year") else _count_days(first, second)
-        return None if apart is None else Merged((write_number(apart),), "difference")
+        return None if apart is None else MergedAnswer((write_number(apart),), "difference")
     one, other = map(parse_quantity, values)
     if one is None or other is None or one.dimensionality != other.dimensionality:
         return None
@@ -120,9 +120,9 @@ def _find_asked_unit(question: str) -> tuple[str, Unit | None]:
     return noun, find_unit(noun, squared=bool(found and (found["square"] or found["in_square"])))
 
 
-def _write(amount: Quantity, question: str, like: str, method: str) -> Merged:
+def _write(amount: Quantity, question: str, like: str, method: str) -> MergedAnswer:
     """A bare number where the question names the unit, else as `like` is written."""
     _, asked = _find_asked_unit(question)
     if asked is not None and amount.is_compatible_with(asked):
-        return Merged((write_number(round(amount.to(asked).magnitude, 6)),), method)
-    return Merged((write_quantity(amount, like),), method)
+        return MergedAnswer((write_number(round(amount.to(asked).magnitude, 6)),), method)
+    return MergedAnswer((write_quantity(amount, like),), method)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from serving.executor.operations.parts import Member, Merged, Part
+from serving.executor.operations.parts import Member, MergedAnswer, Part
 from serving.executor.operations.values import Date, parse_clock, parse_date, parse_quantity
 from serving.executor.operations.wording import AGE, VALUE_ASKED, YES_NO, find_labels, find_order, is_described
 
@@ -18,7 +18,7 @@ _HEAD = re.compile(
 )
 
 
-def compare(question: str, parts: Sequence[Part]) -> Merged | None:
+def compare(question: str, parts: Sequence[Part]) -> MergedAnswer | None:
     """The one of several parts, or of one part's members, that the question asks for by a comparing word."""
     several = len(parts) > 1
     if find_order(question) is None or re.search(r"\beach\b", question):
@@ -93,7 +93,7 @@ def _find_earliest(dates: Sequence[Date], *, last: bool) -> int | None:
 
 def _find_best_part(
     question: str, parts: Sequence[Part], labels: Sequence[str], word: str, direction: str
-) -> Merged | None:
+) -> MergedAnswer | None:
     values = [part.answers[0] for part in parts]
     if any(len(part.answers) != 1 for part in parts):  # who has more of them
         if direction not in ("more", "less") or all(a[:1].isdigit() for part in parts for a in part.answers):
@@ -106,15 +106,15 @@ def _find_best_part(
         if len(parts) != 2 or not all(labels):
             return None
         first = min(range(2), key=lambda i: question.find(labels[i]))
-        return Merged(("yes" if best == first else "no",), f"comparison: {word}")
+        return MergedAnswer(("yes" if best == first else "no",), f"comparison: {word}")
     lineage = parts[best].members[0].lineage
     answer = _find_named_value(question, lineage) or labels[best]
     if lineage and is_described(question, labels[best]):
         answer = list(lineage.values())[-1]
-    return Merged((answer,), f"comparison: {word}") if answer else None
+    return MergedAnswer((answer,), f"comparison: {word}") if answer else None
 
 
-def _find_best_member(question: str, part: Part, word: str, direction: str) -> Merged | None:
+def _find_best_member(question: str, part: Part, word: str, direction: str) -> MergedAnswer | None:
     members = list({(*member.lineage.values(), *member.answers): member for member in part.members}.values())
     if len(members) < 2 or any(len(member.answers) != 1 for member in members):
         return None
@@ -122,14 +122,14 @@ def _find_best_member(question: str, part: Part, word: str, direction: str) -> M
     if best is None:
         return None
     if VALUE_ASKED.match(question):
-        return Merged(members[best].answers, f"superlative: {word}")
+        return MergedAnswer(members[best].answers, f"superlative: {word}")
     varying = {
         name: value
         for name, value in members[best].lineage.items()
         if len({other.lineage.get(name) for other in members}) > 1
     }
     answer = _find_named_value(question, varying) or next(iter(varying.values()), None)
-    return Merged((answer,), f"superlative: {word}") if answer else None
+    return MergedAnswer((answer,), f"superlative: {word}") if answer else None
 
 
 def _find_named_value(question: str, lineage: Mapping[str, str]) -> str | None:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from revelator.plans.operators import read_call
 from serving.executor.operations.arithmetic import add_up, asks_difference, count, count_meeting, subtract
 from serving.executor.operations.comparison import compare
-from serving.executor.operations.parts import Member, Merged, Part, measure_parts
+from serving.executor.operations.parts import Member, MergedAnswer, Part, measure_parts
 from serving.executor.operations.sets import find_common, judge_same, select, selects
 from serving.executor.operations.values import is_value, normalise
 from serving.executor.operations.wording import ALIKE, NEGATED, YES_NO, asks_count, asks_sum, find_order
@@ -37,7 +37,7 @@ _SAME = re.compile(
 _PLACEHOLDER = re.compile(r"\{\w+\}")
 
 
-def compute(question: str, parts: Sequence[Part]) -> Merged | None:
+def compute(question: str, parts: Sequence[Part]) -> MergedAnswer | None:
     """The answer of `question` by code over the answers of its parts, or None."""
     if not parts or measure_parts(parts) > MOST_CHARACTERS or NEGATED.search(_PLACEHOLDER.sub(" ", question)):
         return None
@@ -69,7 +69,7 @@ def is_operation(text: str, several: bool) -> bool:
     return bool(asks_difference(rest) or asks_sum(rest) or ALIKE.search(rest) or find_order(rest))
 
 
-def compute_within(text: str, asked: str, values: Mapping[str, Part], chains: Sequence[Part]) -> Merged | None:
+def compute_within(text: str, asked: str, values: Mapping[str, Part], chains: Sequence[Part]) -> MergedAnswer | None:
     """The answer of the leaf `text`, by code, or None.
 
     `asked`: the leaf after substitution. `values`: what each placeholder stands for, with the question that gave it.
@@ -82,7 +82,7 @@ def compute_within(text: str, asked: str, values: Mapping[str, Part], chains: Se
     if _SAME.match(text) and len(values) == 2:
         return judge_same(text, list(values.values()))
     if shared := select(text, values):
-        return Merged(tuple(shared), "in common")
+        return MergedAnswer(tuple(shared), "in common")
     if all(map(_is_of_values, values.values())):
         return _compute_over_values(text, values)
     given = [answer for part in values.values() for answer in part.answers]
@@ -97,7 +97,7 @@ def _is_of_values(part: Part) -> bool:
     return all(map(is_value, part.answers)) and not _GIVES_NAMES.match(part.questions[-1])
 
 
-def _compute_over_values(text: str, values: Mapping[str, Part]) -> Merged | None:
+def _compute_over_values(text: str, values: Mapping[str, Part]) -> MergedAnswer | None:
     """The operation on dates or quantities that the leaf's placeholders stand for; each is named by its placeholder."""
     parts = [
         Part((f"{{{name}}}",), tuple(Member({name: a}, (a,)) for member in part.members for a in member.answers))
@@ -108,15 +108,17 @@ def _compute_over_values(text: str, values: Mapping[str, Part]) -> Merged | None
     return replace(found, answers=named.get(found.answers[0], found.answers)) if found else None
 
 
-def _count(asked: str, counting: re.Match[str], values: Mapping[str, Part], chains: Sequence[Part]) -> Merged | None:
+def _count(
+    asked: str, counting: re.Match[str], values: Mapping[str, Part], chains: Sequence[Part]
+) -> MergedAnswer | None:
     name, condition = counting.groups()
     if name not in values:
         return None
     if _ALL_THERE_ARE.fullmatch(condition):
-        return Merged((str(len(set(map(normalise, values[name].answers)))),), "count")
+        return MergedAnswer((str(len(set(map(normalise, values[name].answers)))),), "count")
     if selects(counting[0]):
         shared = select(counting[0], values)
-        return Merged((str(len(shared)),), "count: in common") if shared else None
+        return MergedAnswer((str(len(shared)),), "count: in common") if shared else None
     if len(chains) != 1 or len(chains[0].members) < 2 or not chains[0].whole or NEGATED.search(condition):
         return None
     return count_meeting(asked, chains[0])

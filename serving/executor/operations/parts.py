@@ -34,7 +34,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedAnswer:
     """The answers of the whole question and the operation that gave them."""
 
     answers: tuple[str, ...]

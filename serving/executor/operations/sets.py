@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from serving.executor.operations.parts import Merged, Part
+from serving.executor.operations.parts import MergedAnswer, Part
 from serving.executor.operations.values import Date, is_value, normalise, normalise_country, parse_date, parse_quantity
 
 MOST_COMPARED = 500  # pairs of answers
@@ -24,17 +24,18 @@ _BOTH = re.compile(
     re.IGNORECASE,
 )
 _SAME = re.compile(r"\b(same|alike|identical|equal)\b")
-_ASKED = re.compile(rf"{_SAME.pattern}|\b(share[sd]?|common)\b")
-_LISTS = re.compile(r"\b(?:the same|alike|identical|equal)\s*+\??+\s*+$")
+_SAME_OR_SHARED = re.compile(rf"{_SAME.pattern}|\b(share[sd]?|common)\b")
+_ENDS_WITH_SAME = re.compile(r"\b(?:the same|alike|identical|equal)\s*+\??+\s*+$")
 _COUNTRY = re.compile(r"\b(country|nationality|nationalities|citizens?|citizenship)\b", re.IGNORECASE)
 _TIME = re.compile(r"\b(century|decade|year|month|date|day|birthday|time)\b", re.IGNORECASE)
 _YEARS = {"century": 100, "decade": 10, "year": 1}
 
 
-def find_common(parts: Sequence[Part]) -> Merged | None:
+def find_common(parts: Sequence[Part]) -> MergedAnswer | None:
+    """The answers that all parts share, as the first part writes them; None where they share none."""
     common = set.intersection(*({normalise(answer) for answer in part.answers} for part in parts))
     shared = tuple(answer for answer in parts[0].answers if normalise(answer) in common)
-    return Merged(shared, "in common") if shared else None
+    return MergedAnswer(shared, "in common") if shared else None
 
 
 def selects(text: str) -> bool:
@@ -59,7 +60,7 @@ def select(text: str, values: Mapping[str, Part]) -> list[str] | None:
     return [answer for answer in first if (normalise(answer) in keys) != left_out]
 
 
-def judge_same(question: str, parts: Sequence[Part]) -> Merged | None:
+def judge_same(question: str, parts: Sequence[Part]) -> MergedAnswer | None:
     """Whether the parts answered alike, where the question asks for that: "the same …", "share", "in common".
 
     "Are A and B both directors?" asks something else, to which two answers "writer" are no yes: it is answered where
@@ -69,19 +70,19 @@ def judge_same(question: str, parts: Sequence[Part]) -> Merged | None:
     if said <= {"yes", "no"}:
         if said == {"no"} and _SAME.search(question):
             return None  # neither has what was asked for; they may have the same other one
-        return Merged(("yes" if said == {"yes"} else "no",), "all parts")
-    if not _ASKED.search(question) or (len(parts) > 2 and any(len(part.answers) > 1 for part in parts)):
+        return MergedAnswer(("yes" if said == {"yes"} else "no",), "all parts")
+    if not _SAME_OR_SHARED.search(question) or (len(parts) > 2 and any(len(part.answers) > 1 for part in parts)):
         return None
     first, *others = [part.answers for part in parts]
     if len(first) * max(map(len, others)) > MOST_COMPARED:
         return None
-    found = [_agree(question, first, other) for other in others]
+    found = [_have_same_answers(question, first, other) for other in others]
     if False not in found and None in found:
         return None
-    return Merged(("no" if False in found else "yes",), "same")
+    return MergedAnswer(("no" if False in found else "yes",), "same")
 
 
-def _agree(question: str, ones: Sequence[str], others: Sequence[str]) -> bool | None:
+def _have_same_answers(question: str, ones: Sequence[str], others: Sequence[str]) -> bool | None:
     """Whether two lists share an element, or are one list where they themselves are asked about ("Are … the same?").
 
     "From the same country" of films with two countries each means one that they share, in every such question of
@@ -89,7 +90,7 @@ def _agree(question: str, ones: Sequence[str], others: Sequence[str]) -> bool | 
     """
     alike = [[_are_alike(question, one, other) for other in others] for one in ones]
     met = [True in row for row in (*alike, *zip(*alike, strict=True))]
-    if all(met) if _LISTS.search(question) else any(met):
+    if all(met) if _ENDS_WITH_SAME.search(question) else any(met):
         return True
     return None if any(None in row for row in alike) else False
 

@@ -22,7 +22,7 @@ from serving.knowledge.config import open_sources
 from serving.latency import offload, write_json
 from serving.models.comparisons import CanaryRevelator
 from serving.models.endpoint_revelator import EndpointRevelator
-from serving.models.releases import Choice, Traffic, current_choice, read_release, use_choice
+from serving.models.releases import Traffic, VersionChoice, current_choice, read_release, use_choice
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.models.vllm import VllmRevelator, read_facts
 from serving.models.vllm_server import ReleasedAdapter
@@ -151,9 +151,9 @@ class TritonPythonModel:
                         event.changes["versions"] = {**event.changes.get("versions", {}), **choice.versions()}
                     yield make_response(event=make_strings(await write_json(event.to_json())))
 
-    def _choose_version(self, request: str) -> AbstractContextManager[Choice]:
+    def _choose_version(self, request: str) -> AbstractContextManager[VersionChoice]:
         """The release's version, or that of an endpoint, "": only its replies tell what it is."""
-        return use_choice(Choice(request=request)) if self._planner else self._traffic.choose_version(request)
+        return use_choice(VersionChoice(request=request)) if self._planner else self._traffic.choose_version(request)
 
     async def _read_options(self, question: str, options: str, deadline_ms: float | None) -> dict[str, Any]:
         """What the options say; a trace of 4 MB takes 50 ms to read. Raises DeadlineExceeded and InvalidRequest,
@@ -180,7 +180,7 @@ class TritonPythonModel:
         self._telemetry.record_trace(_add_versions(trace, current_choice()))
 
 
-def _add_versions(trace: Trace, choice: Choice) -> Trace:
+def _add_versions(trace: Trace, choice: VersionChoice) -> Trace:
     return replace(trace, versions={**trace.versions, **choice.versions()})
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from revelator import registry, spans
 from serving.deploy.deploy import deploy
-from serving.models.releases import Canary, Choice, Traffic, read_release, write_release
+from serving.models.releases import Canary, Traffic, VersionChoice, read_release, write_release
 from tests.serving.executor.world import Toy
 from tests.serving.inspector.world import MODEL
 from tests.serving.toy_model import write_adapter
@@ -85,7 +85,7 @@ async def test_a_trace_is_found_by_the_model_of_the_version_that_answered(
 
 
 async def test_a_question_that_two_versions_answered_is_linked_to_neither() -> None:
-    choice = Choice("1", model_id=MODEL)
+    choice = VersionChoice("1", model_id=MODEL)
     choice.answered["revelator"] |= {"1", "2"}
     assert choice.versions() == {"revelator": "1, 2"}
 

@@ -16,7 +16,7 @@ from revelator.plans.operators import Relate, Search
 from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
-from serving.executor.run import Run
+from serving.executor.run import QuestionRun
 from serving.executor.trees import NoModel, answer_by_tree
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore
@@ -52,10 +52,10 @@ def run_of(
     generator: ToyGenerator | None = None,
     source: Source | None = None,
     given: str | None = None,
-) -> Run:
+) -> QuestionRun:
     models = Models(Writes(plan, trees), NoModel(), generator or ToyGenerator())
     sources = Sources([source or ToySource()])
-    return Run(question, models, Limits(), Recorder(question, "atomic"), sources=sources, given_plan=given)
+    return QuestionRun(question, models, Limits(), Recorder(question, "atomic"), sources=sources, given_plan=given)
 
 
 ASKED = "Which films did the director of Tin Comet direct?"
@@ -69,7 +69,7 @@ OWN = Art(
 )
 
 
-async def over(films: Path, run: Run) -> Trace:
+async def over(films: Path, run: QuestionRun) -> Trace:
     run.sources = Sources([GraphSource(GraphStore(films))])
     await answer_by_tree(run)
     await run.sources.close()

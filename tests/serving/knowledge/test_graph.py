@@ -23,8 +23,8 @@ from serving.knowledge import sparql
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GRAPH, GraphStore, build_graph
-from serving.knowledge.operators import Found, build_query
-from serving.knowledge.sparql import SparqlEndpoint, Vocabulary
+from serving.knowledge.operators import SourceResult, build_query
+from serving.knowledge.sparql import GraphVocabulary, SparqlEndpoint
 from tests.serving.knowledge.conftest import TRIPLES
 from tests.serving.knowledge.toy_web import Web
 
@@ -37,12 +37,14 @@ async def graph(request: pytest.FixtureRequest, films: Path, web: Web) -> AsyncI
         source = GraphSource(GraphStore(films))
     else:
         web.store = ox.Store.read_only(str(films / "store"))
-        source = GraphSource(SparqlEndpoint(f"{web.url}/sparql", Vocabulary()))
+        source = GraphSource(SparqlEndpoint(f"{web.url}/sparql", GraphVocabulary()))
     yield source
     await source.close()
 
 
-async def ask(source: GraphSource, call: Call, ids: dict[str, dict[str, tuple[str, ...]]] | None = None) -> Found:
+async def ask(
+    source: GraphSource, call: Call, ids: dict[str, dict[str, tuple[str, ...]]] | None = None
+) -> SourceResult:
     return await source.find(build_query(Art("?", call), {}, ids or {}), 3)
 
 
@@ -215,7 +217,7 @@ def test_no_text_becomes_part_of_a_query(opened: tuple[ox.Store, GraphSource], n
     for compiled in (
         sparql.build_entities_query(name, sparql.WIKIDATA, 20),
         sparql.build_relations_query(to, sparql.WIKIDATA, 20),
-        sparql.build_entities_query(name, Vocabulary(), 20),
+        sparql.build_entities_query(name, GraphVocabulary(), 20),
     ):
         assert isinstance(store.query(compiled), ox.QuerySolutions)
         assert compiled.startswith("SELECT DISTINCT ?x ") and compiled.endswith("LIMIT 20")
@@ -243,7 +245,7 @@ async def test_a_descriptor_tells_entities_of_one_name_apart(tmp_path: Path) -> 
         '<urn:2> <urn:foundedIn> "1631" .',
     ]
     (tmp_path / "g.nt.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
-    manifest = build_graph([tmp_path / "g.nt.gz"], tmp_path / "graph", vocabulary=Vocabulary(language="en"))
+    manifest = build_graph([tmp_path / "g.nt.gz"], tmp_path / "graph", vocabulary=GraphVocabulary(language="en"))
     assert manifest["relations"] == ["founded In", "kind"]
     source = GraphSource(GraphStore(tmp_path / "graph"))
     assert (await ask(source, Search("Mercury", "planet"))).ids == {"Mercury": ("urn:2",)}

@@ -17,7 +17,7 @@ from revelator.tasks import TASKS, SelectInput
 from serving.circuit_breaker import RetryPolicy
 from serving.executor.trees import run_tree_alone
 from serving.knowledge.config import open_sources, read_sources
-from serving.knowledge.operators import Found, Query, build_direct_query, build_leaf_query, build_query
+from serving.knowledge.operators import Query, SourceResult, build_direct_query, build_leaf_query, build_query
 from serving.knowledge.selection import SourceSettings, score_by_rules
 from serving.knowledge.sources import Sources, TextSource
 from serving.models.endpoint_revelator import PlannerConfig
@@ -64,7 +64,7 @@ class Recovering(ToySource):
 
     down: int = 2
 
-    async def find(self, query: Query, k: int) -> Found:
+    async def find(self, query: Query, k: int) -> SourceResult:
         if len(self.asked) < self.down:
             self.asked += query.texts
             raise Unavailable("restarting")
@@ -106,9 +106,9 @@ async def test_sources_are_asked_at_the_same_time() -> None:
 async def test_where_the_first_graph_decides_searches_by_words_are_not_waited_for() -> None:
     graph = ToySource("graph", "graph", answers={"UHF directed by": ["Jay Levey"]})
     slow = ToySource("text", gate=asyncio.Event())
-    gathered = await Sources([slow, graph], FIRST).gather(build_query(TREE, {}, {}), 3)
-    assert (gathered.answers, gathered.by) == (("Jay Levey",), "graph")
-    assert [(r.source, r.outcome) for r in gathered.reports] == [("text", "not needed"), ("graph", "answered")]
+    result = await Sources([slow, graph], FIRST).gather(build_query(TREE, {}, {}), 3)
+    assert (result.answers, result.by) == (("Jay Levey",), "graph")
+    assert [(r.source, r.outcome) for r in result.reports] == [("text", "not needed"), ("graph", "answered")]
     assert slow.live == 0
 
 
@@ -157,8 +157,8 @@ async def test_by_rules_all_are_asked_where_no_source_has_a_point() -> None:
 )
 async def test_settings_say_who_is_asked(settings: dict[str, Any], asked: str) -> None:
     there = [ToySource("text"), ToySource("news"), ToySource("web", "web")]
-    gathered = await Sources(there, SourceSettings(**settings)).gather(build_direct_query("Who directed UHF?"), 3)
-    assert " ".join(report.source for report in gathered.reports) == asked
+    result = await Sources(there, SourceSettings(**settings)).gather(build_direct_query("Who directed UHF?"), 3)
+    assert " ".join(report.source for report in result.reports) == asked
 
 
 @pytest.fixture
@@ -179,10 +179,10 @@ async def test_a_language_model_names_the_sources_to_ask(choosing: Sources, endp
     """It sees the question of the plan, without the answers of earlier leaves."""
     template = "Where was {director} born?"
     endpoint.knowledge[template] = ["Films and notes"]
-    gathered = await choosing.gather(build_leaf_query(template, "Where was Ada Quill born?"), 3)
-    assert [report.source for report in gathered.reports] == ["films", "notes"]
-    assert gathered.selection.detail == {"by": "model"}
-    assert (gathered.selection.call["task"], gathered.selection.call["tokens_in"]) == ("write", 11)
+    result = await choosing.gather(build_leaf_query(template, "Where was Ada Quill born?"), 3)
+    assert [report.source for report in result.reports] == ["films", "notes"]
+    assert result.selection.detail == {"by": "model"}
+    assert (result.selection.call["task"], result.selection.call["tokens_in"]) == ("write", 11)
 
 
 @pytest.mark.parametrize(("reply", "says"), [(["nobody"], "names no source"), ("down", "answered 503")])
@@ -191,9 +191,9 @@ async def test_where_the_language_model_names_no_source_all_are_asked(
 ) -> None:
     endpoint.knowledge["Who?"] = reply
     endpoint.down |= {"Who?"} if reply == "down" else set()
-    gathered = await choosing.gather(build_direct_query("Who?"), 3)
-    assert len(gathered.reports) == 3
-    assert says in gathered.selection.detail["error"]
+    result = await choosing.gather(build_direct_query("Who?"), 3)
+    assert len(result.reports) == 3
+    assert says in result.selection.detail["error"]
 
 
 def test_sources_that_a_language_model_selects_need_one(tmp_path: Path, index: Path) -> None:
@@ -240,15 +240,15 @@ async def test_the_revelator_says_which_sources_hold_the_answer(
     about = {"films": "films and who made them"}
     settings = SourceSettings(select="revelator", per_leaf=per_leaf)
     sources = Sources(there, settings, revelator=judge, about=about).keep(names)
-    gathered = await sources.gather(build_leaf_query(template, "Where was Ada Quill born?"), 3)
-    assert " ".join(report.source for report in gathered.reports) == asked
-    assert gathered.selection.usage.model_calls == 3
+    result = await sources.gather(build_leaf_query(template, "Where was Ada Quill born?"), 3)
+    assert " ".join(report.source for report in result.reports) == asked
+    assert result.selection.usage.model_calls == 3
     if yes:
         shown = SelectInput(template, "films", "graph", "films and who made them")
         assert judge.prompts[0] == TASKS["select"].render(shown)
-        assert gathered.selection.detail == {"by": "revelator", "points": dict(zip(names, yes, strict=True))}
+        assert result.selection.detail == {"by": "revelator", "points": dict(zip(names, yes, strict=True))}
     else:
-        assert gathered.selection.detail["error"] == "the model is gone: all were asked"
+        assert result.selection.detail["error"] == "the model is gone: all were asked"
 
 
 def test_a_model_that_has_not_learned_to_select_is_refused_before_it_serves(tmp_path: Path, index: Path) -> None:
@@ -298,8 +298,8 @@ async def test_of_more_than_three_sources_rules_choose() -> None:
 
 async def test_so_many_passages_of_each_source_are_taken_as_the_settings_say() -> None:
     text = ToySource(says={"*": ["a", "b", "c"]})
-    gathered = await Sources([text], SourceSettings(passages=2)).gather(build_direct_query("q"), 3)
-    assert [p.text for p in gathered.passages[0]] == ["a", "b"]
+    result = await Sources([text], SourceSettings(passages=2)).gather(build_direct_query("q"), 3)
+    assert [p.text for p in result.passages[0]] == ["a", "b"]
 
 
 async def test_what_had_been_found_by_then_is_no_evidence_where_the_first_graph_decides() -> None:
@@ -327,9 +327,9 @@ async def test_a_file_names_the_sources(tmp_path: Path, films: Path, index: Path
     assert [(s.name, s.kind, s.timeout) for s in sources.all] == [
         ("films", "graph", 2.0), ("text", "text", 10.0), ("wikidata", "graph", 10.0), ("web", "web", 5.0),
     ]  # fmt: skip
-    gathered = await sources.gather(build_query(Art("?", Relate("Tin Comet", "directed by")), {}, {}), 3)
+    result = await sources.gather(build_query(Art("?", Relate("Tin Comet", "directed by")), {}, {}), 3)
     await sources.close()
-    assert gathered.answers == ("Ada Quill",)
+    assert result.answers == ("Ada Quill",)
 
 
 @pytest.mark.parametrize("vocabulary", ["wikidata", "rdfs"])

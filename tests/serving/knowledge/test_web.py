@@ -12,7 +12,7 @@ import pytest
 
 from revelator.errors import ConfigError, DeadlineExceeded, Unavailable
 from serving.knowledge.http import HttpEndpoint
-from serving.knowledge.operators import Found, build_direct_query
+from serving.knowledge.operators import SourceResult, build_direct_query
 from serving.knowledge.web import WebSource, clean, read_hits
 from tests.serving.knowledge.toy_web import Web
 
@@ -44,7 +44,7 @@ async def source(web: Web) -> AsyncIterator[WebSource]:
     await source.close()
 
 
-async def ask(source: WebSource, question: str = "Who made Tin Comet?", k: int = 3) -> Found:
+async def ask(source: WebSource, question: str = "Who made Tin Comet?", k: int = 3) -> SourceResult:
     return await source.find(build_direct_query(question), k)
 
 

@@ -10,9 +10,9 @@ from revelator.limits import Limits
 from revelator.trace import Passage
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
-from serving.executor.run import Run
+from serving.executor.run import QuestionRun
 from serving.executor.trees import NoModel
-from serving.knowledge.operators import Found, Query, SourceKind
+from serving.knowledge.operators import Query, SourceKind, SourceResult
 from serving.knowledge.sources import Sources
 from serving.protocols import GenerateRequest, Reading
 
@@ -38,7 +38,7 @@ class ToySource:
         for _ in range(count):
             await asyncio.wait_for(self.arrived.get(), 10)
 
-    async def find(self, query: Query, k: int) -> Found:
+    async def find(self, query: Query, k: int) -> SourceResult:
         self.asked += query.texts
         self.at_once.append(len(query.texts))
         self.live += 1
@@ -51,7 +51,7 @@ class ToySource:
         finally:
             self.live -= 1
         typed = tuple(a for text in query.texts for a in self.answers.get(text, ()))
-        return Found(tuple(tuple(self._passages(text, k)) for text in query.texts), typed, note="toy")
+        return SourceResult(tuple(tuple(self._passages(text, k)) for text in query.texts), typed, note="toy")
 
     def _passages(self, text: str, k: int) -> list[Passage]:
         said = self.says.get(text, self.says.get("*", ()))
@@ -81,6 +81,6 @@ class ToyGenerator:
 
 def new_run(
     question: str, generator: ToyGenerator, limits: Limits | None = None, sources: Sources | None = None
-) -> Run:
+) -> QuestionRun:
     models = Models(NoModel(), NoModel(), generator)
-    return Run(question, models, limits or Limits(), Recorder(question, "atomic"), sources=sources)
+    return QuestionRun(question, models, limits or Limits(), Recorder(question, "atomic"), sources=sources)

@@ -21,26 +21,26 @@ def enumerated(table: torch.Tensor, rows: int) -> list[list[tuple[float, list[in
     """Every text of at most ROOM tokens, its end among them, with its log probability, by row, likeliest first.
 
     `table` (rows, ROOM, vocabulary before, vocabulary) gives the logits after a token; nothing before is token END."""
-    odds = table.log_softmax(-1)
+    log_probabilities = table.log_softmax(-1)
     found: list[list[tuple[float, list[int]]]] = [[] for _ in range(rows)]
     for row, length in product(range(rows), range(ROOM)):
         for text in product(range(1, VOCABULARY), repeat=length):
             path = [END, *text, END]
-            score = sum(float(odds[row, i, a, b]) for i, (a, b) in enumerate(pairwise(path)))
+            score = sum(float(log_probabilities[row, i, a, b]) for i, (a, b) in enumerate(pairwise(path)))
             found[row].append((score, list(text)))
     return [sorted(own, key=lambda pair: -pair[0]) for own in found]
 
 
 def searched(table: torch.Tensor, rows: int, width: int) -> list[list[list[int]]]:
     beams = Beams(rows, width, END)
-    odds = table.log_softmax(-1).numpy()
-    found = odds[:, 0, END].repeat(width, 0)
+    log_probabilities = table.log_softmax(-1).numpy()
+    found = log_probabilities[:, 0, END].repeat(width, 0)
     for place in range(1, ROOM + 1):
         tokens = np.argsort(found, axis=1)
         beams.step(np.take_along_axis(found, tokens, 1), tokens)
         if not beams.alive or place == ROOM:
             break
-        found = odds[np.repeat(beams.alive, width), place, beams.tokens]
+        found = log_probabilities[np.repeat(beams.alive, width), place, beams.tokens]
     return beams.list_texts()
 
 
@@ -55,12 +55,12 @@ def test_a_wide_search_finds_the_likeliest_texts(seed: int, rows: int) -> None:
 
 def plainly_searched(table: torch.Tensor, row: int, width: int) -> list[list[int]]:
     """The same search of one row, to the last step: nothing tells it that no beam can win any more."""
-    odds = table.log_softmax(-1)
+    log_probabilities = table.log_softmax(-1)
     beams: list[tuple[float, list[int]]] = [(0.0, [])]
     found: list[tuple[float, list[int]]] = []
     for place in range(ROOM):
         steps = [
-            (score + float(odds[row, place, text[-1] if text else END, token]), text, token)
+            (score + float(log_probabilities[row, place, text[-1] if text else END, token]), text, token)
             for score, text in beams
             for token in range(VOCABULARY)
         ]

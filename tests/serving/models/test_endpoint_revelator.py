@@ -26,7 +26,7 @@ from serving.models.endpoint_revelator import (
     read_output,
     read_probabilities,
 )
-from serving.models.releases import Choice, use_choice
+from serving.models.releases import VersionChoice, use_choice
 from serving.models.vllm_server import ReleasedAdapter
 from serving.protocols import Completion
 from serving.retrieval import Index, LocalRetriever
@@ -147,10 +147,10 @@ async def test_vllms_field_is_followed_by_a_schema_and_that_by_nothing(server: S
 async def test_a_released_adapter_never_writes_without_what_holds_it(server: Server) -> None:
     Planner(server).refuses = {"structured_outputs"}
     revelator = ReleasedAdapter(server.url)
-    with use_choice(Choice("7")), pytest.raises(InvalidRequest, match="structured_outputs"):
+    with use_choice(VersionChoice("7")), pytest.raises(InvalidRequest, match="structured_outputs"):
         await complete(revelator, "translate_bnf")
     Planner(server)
-    with use_choice(Choice("7")):
+    with use_choice(VersionChoice("7")):
         assert (await complete(revelator, "translate_bnf")).text == PLAN
     assert [request["model"] for request in server.requests] == ["revelator-7"] * 2
     await revelator.close()
@@ -300,7 +300,7 @@ async def test_a_plan_that_was_cut_off_is_replaced_by_the_question(server: Serve
 
 async def test_the_model_that_answered_is_noted_as_the_endpoint_reports_it(server: Server) -> None:
     Planner(server)
-    with use_choice(Choice()) as choice:
+    with use_choice(VersionChoice()) as choice:
         await complete(planner(server, model="alias"), "route")
     assert choice.versions() == {"revelator": "m"}
 

@@ -55,8 +55,8 @@ def test_the_likeliest_tokens_are_those_of_all_logits(base: Path, wanted: int) -
         ids, kept = batch["input_ids"].numpy(), batch["attention_mask"].numpy().astype(bool)
         logits = engine.model.read_ends(batch["input_ids"], batch["attention_mask"], lambda: False)
         expected = logits.log_softmax(-1).topk(min(wanted, logits.shape[1]))
-        odds, tokens, _ = engine.model._read_prompts(ids, kept, lambda: False, wanted)
-        best, places = torch.from_numpy(odds).topk(expected.values.shape[1])
+        log_probabilities, tokens, _ = engine.model._read_prompts(ids, kept, lambda: False, wanted)
+        best, places = torch.from_numpy(log_probabilities).topk(expected.values.shape[1])
         torch.testing.assert_close(best, expected.values, atol=1e-3, rtol=0)
         assert torch.from_numpy(tokens).gather(1, places)[:, 0].tolist() == expected.indices[:, 0].tolist()
 
@@ -85,8 +85,8 @@ def test_the_likeliest_text_is_no_less_likely_than_the_greedy_one(engine: Engine
     @torch.no_grad()
     def likelihood(text: list[int]) -> float:
         row = torch.tensor([[*ids, *text]])
-        odds = model(input_ids=row).logits[0].log_softmax(-1)
-        return sum(odds[len(ids) - 1 + place, token].item() for place, token in enumerate(text))
+        log_probabilities = model(input_ids=row).logits[0].log_softmax(-1)
+        return sum(log_probabilities[len(ids) - 1 + place, token].item() for place, token in enumerate(text))
 
     scores = [likelihood([*text, greedy[3]]) for text in found]
     assert scores == sorted(scores, reverse=True) and scores[0] >= likelihood(greedy[:4]) - 1e-4

@@ -17,8 +17,8 @@ from serving.retrieval.dense import find_best
 from serving.retrieval.index import fuse_ranks
 from serving.retrieval.logical_search import (
     SMALLEST,
-    Calibration,
     Operators,
+    ScoreCalibration,
     calibrate_unlabelled,
     compose,
     fit_calibration,
@@ -124,7 +124,7 @@ def test_a_calibration_finds_the_threshold_between_two_groups() -> None:
 def test_a_fit_recovers_the_calibration_that_made_the_labels(threshold: float, slope: float) -> None:
     rng = np.random.default_rng(3)
     scores = rng.uniform(threshold - 0.5, threshold + 0.5, 4000)
-    labels = rng.random(4000) < Calibration(threshold, slope)(scores)
+    labels = rng.random(4000) < ScoreCalibration(threshold, slope)(scores)
     found = fit_calibration(scores, labels)
     assert found.threshold == pytest.approx(threshold, abs=0.03)
     assert found.slope == pytest.approx(slope, rel=0.25)

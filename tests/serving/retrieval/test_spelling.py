@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from revelator.minilm import read_vocabulary
 from revelator.trace import Trace
 from serving.executor.executor import Executor
-from serving.protocols import Found
+from serving.protocols import SearchResult
 from serving.retrieval import ASKING_WORDS, STOP_WORDS, Index, IndexSettings, LocalRetriever, build_index
 from serving.retrieval.words import extract_words
 from tests.serving.executor.world import Toy
@@ -67,13 +67,13 @@ def test_a_rare_word_with_one_edit_finds_its_passage(index: Index, pair: tuple[s
 def test_a_query_of_known_words_is_searched_as_it_stands(index: Index, words: list[str], k: int) -> None:
     query = " ".join(words)
     found = index.search(query.upper(), k)
-    assert isinstance(found, Found) and found.respelled == {}
+    assert isinstance(found, SearchResult) and found.respelled == {}
     assert found == index.read_passages(*index._rank_sparse(query, k))
 
 
 def test_a_name_without_capitals_and_with_a_letter_lost_is_found_and_the_result_says_as_what(index: Index) -> None:
     found = index.search("where was ana brg born", 3)
-    assert isinstance(found, Found) and found[0].title == "Ana Berg"
+    assert isinstance(found, SearchResult) and found[0].title == "Ana Berg"
     assert found.respelled["brg"][0] == "berg"
 
 
