@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from data_gen.config import SetConfig, SourceConfig
-from data_gen.engines import Engine, keep_chunks, run_here
+from data_gen.engines import Engine, cache_chunks, prepare_here
 from data_gen.leakage import SeenQuestions
 from data_gen.prepare import COPY, Candidate, PreparedChunk, Preparer
 from data_gen.questions import QUESTIONS
@@ -65,10 +65,10 @@ class Build:
         self.writer.add(make_table(rows))
 
     def _admit(self, candidate: Candidate) -> Iterator[Row]:
-        if reason := candidate.fault or self.seen.find_repeat(candidate.identity, candidate.text):
-            self.dropped[candidate.kind + reason] += 1
+        if reason := candidate.fault or self.seen.find_repeat(candidate.id_fingerprint, candidate.question_fingerprint):
+            self.dropped[candidate.reason_prefix + reason] += 1
             return
-        if candidate.kind != COPY:
+        if candidate.reason_prefix != COPY:
             self.questions[candidate.split][candidate.source] += 1
         yield from candidate.rows
         for other in candidate.others:
@@ -80,7 +80,7 @@ def build(
     target: Path,
     progress: Progress = lambda source, questions: None,
     teaching: dict[str, Any] | None = None,
-    engine: Engine = run_here,
+    engine: Engine = prepare_here,
     *,
     allow_single: bool = True,
 ) -> dict[str, Any]:
@@ -97,21 +97,21 @@ def build(
     about: dict[str, Any] = {
         "config": config.model_dump(mode="json"),
         "grammar_hash": grammar_hash(),
-        "inputs": _hash_inputs(config),
+        "inputs": _digest_inputs(config),
         "teaching": teaching or {},
     }
     with ExitStack() as stack:
         if all(str(_find_file(source)) in about["inputs"] for source in config.sources):
             engine = stack.enter_context(
-                keep_chunks(engine, target, {name: about[name] for name in ("config", "inputs")})
+                cache_chunks(engine, target, {name: about[name] for name in ("config", "inputs")})
             )
         writer = stack.enter_context(write_set(target, about, describe_set))
         run = Build(writer)
         rows: Counter[int] = Counter()
         for prepared in engine(prepare, 0):
             run.take(prepared)
-            rows[prepared.source] += prepared.read
-            progress(config.sources[prepared.source].path, rows[prepared.source])
+            rows[prepared.source_number] += prepared.read
+            progress(config.sources[prepared.source_number].path, rows[prepared.source_number])
         if not allow_single and (fault := find_plan_fault(run.shapes)):
             raise DataError(fault, where=str(target), hint=MORE_PLANS)
         about["questions"] = {split: dict(sorted(counts.items())) for split, counts in run.questions.items()}
@@ -120,7 +120,7 @@ def build(
     return read_manifest(target)
 
 
-def _hash_inputs(config: SetConfig) -> dict[str, str]:
+def _digest_inputs(config: SetConfig) -> dict[str, str]:
     """Digest of each input file; a missing one is reported when it is read."""
     paths = [_find_file(source) for source in config.sources]
     paths += [Path(name) for name in (config.held_out, config.augment and config.augment.names) if name]

@@ -34,7 +34,7 @@ Published = Literal[
 Format = Literal[Published, "logic"]
 
 
-class Source(Strict):
+class SourceSettings(Strict):
     """What to read."""
 
     path: FilePath  # a file, an address, or a Hub id: `hf://datasets/OWNER/NAME?split=train&subset=…`, or with `/FILE`
@@ -43,13 +43,13 @@ class Source(Strict):
     limit: Annotated[int, Field(ge=1, le=sys.maxsize)] | None = None  # questions read, for a trial
 
 
-class QuestionSource(Source):
+class QuestionSource(SourceSettings):
     """Questions to read. `pairs` is the format of `question, answer` rows of one's own."""
 
     format: Published
 
 
-class SourceConfig(Source):
+class SourceConfig(SourceSettings):
     """Questions of a set. `sub_questions` is how many steps of a complex question also become single questions.
 
     `pairs` is the format of `question, answer` rows of one's own. `logic` makes logical questions over a corpus of

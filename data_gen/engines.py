@@ -32,7 +32,7 @@ from revelator.files import digest_code, lock_work_folder, write_bytes
 
 Engine = Callable[[Preparer, int], Iterator[PreparedChunk]]
 
-AHEAD = 3  # chunks a CPU that are prepared or under way before the gate takes the first: they bound the memory
+AHEAD = 3  # chunks a CPU that are prepared or under way before `build` takes the first: they bound the memory
 REACH_SECONDS = 5
 
 
@@ -40,7 +40,7 @@ def choose_engine(name: str) -> Engine:
     """`local` is this process. `ray` is the cluster that RAY_ADDRESS names, one of this machine, or one made for the
     build. Raises ConfigError where Ray is not installed."""
     if name == "local":
-        return run_here
+        return prepare_here
     try:
         import ray  # noqa: F401
     except ImportError as error:
@@ -49,7 +49,7 @@ def choose_engine(name: str) -> Engine:
     return _run_on_ray
 
 
-def run_here(prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
+def prepare_here(prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
     return map(prepare, read_chunks(prepare.config, first))
 
 
@@ -58,7 +58,7 @@ def _run_on_ray(prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
 
     is_connected = ray.is_initialized()
     if not is_connected:
-        _connect()
+        _connect_to_ray()
     try:
         shared, run = ray.put(prepare), ray.remote(Preparer.__call__)
         most = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -73,7 +73,7 @@ def _run_on_ray(prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
             ray.shutdown()
 
 
-def _connect() -> None:
+def _connect_to_ray() -> None:
     import ray
 
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -92,8 +92,8 @@ CHUNKS = TypeAdapter(PreparedChunk)
 
 
 @contextmanager
-def keep_chunks(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator[Engine]:
-    """The engine with a memory on the disk: it keeps each chunk that it makes until the block ends, and begins with the
+def cache_chunks(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator[Engine]:
+    """The engine with a cache on the disk: it keeps each chunk that it makes until the block ends, and begins with the
     chunks that an unfinished build of the same set kept.
 
     `about` has the build's config and the digests of its inputs. Raises ConfigError while another process builds at

@@ -28,7 +28,7 @@ from rich.markdown import Markdown
 from rich.panel import Panel
 from rich.table import Table
 
-from data_gen.leakage import digest_question, digest_text
+from data_gen.leakage import fingerprint_question, fingerprint_text
 from data_gen.questions import QUESTIONS
 from data_gen.sources.files import MalformedRow, read_file_rows
 from revelator.errors import DataError
@@ -74,7 +74,7 @@ def _list_operators(tree: str) -> Iterator[str]:
             yield type(at.node.call).__name__ if at.node.call else "direct"
 
 
-KINDS = ("added", "removed", "changed")
+DIFFERENCE_KINDS = ("added", "removed", "changed")
 SHOWN = 3  # questions in another split that are shown
 
 
@@ -105,7 +105,7 @@ def compare_sets(old: Path, new: Path) -> dict[str, Any]:
         "changed": [id for id, mark in a.items() if id in b and mark.content != b[id].content],
     }
     moved = _find_moved(a, b)
-    shown = dict(heapq.nsmallest(SHOWN, moved, key=lambda pair: digest_text(pair[0])))
+    shown = dict(heapq.nsmallest(SHOWN, moved, key=lambda pair: fingerprint_text(pair[0])))
     manifest = _list_changes(_summarise(before), _summarise(after))
     return {
         "same": not (manifest or any(ids.values())),
@@ -124,15 +124,15 @@ def _stream_all(folder: Path) -> Iterator[Row]:
 
 
 def _digest_records(folder: Path) -> DigestsById:
-    mark_question, values = lru_cache(maxsize=1024)(digest_question), attrgetter(*COLUMNS)
+    mark_question, values = lru_cache(maxsize=1024)(fingerprint_question), attrgetter(*COLUMNS)
     return {
         row.id: RecordDigests(
             row.split,
             row.task,
             row.source,
-            digest_text("\0".join(values(row))),
+            fingerprint_text("\0".join(values(row))),
             mark_question(row.question),
-            digest_text(row.group),
+            fingerprint_text(row.group),
         )
         for row in _stream_all(folder)
     }
@@ -163,7 +163,7 @@ def _count_by(name: str, ids: Mapping[str, Sequence[str]], marks: DigestsById) -
     counts: dict[str, dict[str, int]] = {}
     for kind, own in ids.items():
         for id in own:
-            counts.setdefault(getattr(marks[id], name), dict.fromkeys(KINDS, 0))[kind] += 1
+            counts.setdefault(getattr(marks[id], name), dict.fromkeys(DIFFERENCE_KINDS, 0))[kind] += 1
     return dict(sorted(counts.items()))
 
 
@@ -303,9 +303,9 @@ def show_diff(console: Console, found: Mapping[str, Any]) -> None:
         console.print(table)
     for name, counts in found["records"].items():
         if counts:
-            table = Table(f"records by {name}", *KINDS)
+            table = Table(f"records by {name}", *DIFFERENCE_KINDS)
             for value, row in counts.items():
-                table.add_row(to_markup(value), *(f"{row[kind]:,}" for kind in KINDS))
+                table.add_row(to_markup(value), *(f"{row[kind]:,}" for kind in DIFFERENCE_KINDS))
             console.print(table)
     console.print("questions: {added:,} added, {removed:,} removed".format(**found["questions"]))
     if found["moved"]:

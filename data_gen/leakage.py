@@ -61,12 +61,12 @@ def find_held_out(held_out: dict[str, str], question: AnnotatedQuestion) -> str 
     return f"held out ({found})" if found else None
 
 
-def digest_text(text: str) -> int:
+def fingerprint_text(text: str) -> int:
     """64 bits of sha256."""
     return int(sha256_text(text)[:16], 16)
 
 
-def digest_question(text: str) -> int:
+def fingerprint_question(text: str) -> int:
     """64 bits of the hash of the normalised text."""
     return int(hash_question(text)[:16], 16)
 
@@ -74,25 +74,25 @@ def digest_question(text: str) -> int:
 class SeenQuestions:
     """Remembers questions, in order to drop one that came before, in whichever split.
 
-    It remembers 64 bits of the id's digest and of the text's, about 150 bytes a question. Two of n different ones are
+    It remembers a fingerprint of the id and one of the text, about 150 bytes a question. Two of n different ones are
     the same with a probability of n²/2⁶⁵ (for a million questions 3 in 10⁸), and then the later question is dropped.
     """
 
     def __init__(self) -> None:
         self._ids: set[int] = set()
-        self._texts: set[int] = set()
+        self._questions: set[int] = set()
 
-    def find_repeat(self, identity: int, text: int) -> str | None:
+    def find_repeat(self, id_fingerprint: int, question_fingerprint: int) -> str | None:
         """The reason against a question that came before; None for a new one, which is remembered.
 
-        `identity` is the `digest_text` of its id, `text` the `digest_question` of its text.
+        The arguments are the `fingerprint_text` of its id and the `fingerprint_question` of its text.
         """
-        if identity in self._ids:
+        if id_fingerprint in self._ids:
             return "id seen before"
-        if text in self._texts:
+        if question_fingerprint in self._questions:
             return "question seen before"
-        self._ids.add(identity)
-        self._texts.add(text)
+        self._ids.add(id_fingerprint)
+        self._questions.add(question_fingerprint)
         return None
 
 
@@ -106,7 +106,7 @@ class QuestionFilter:
     def admits(self, question: AnnotatedQuestion, dropped: Counter[str]) -> bool:
         """Whether a question is let through; a reason against it is counted."""
         reason = find_held_out(self._held_out, question) or self._seen.find_repeat(
-            digest_text(question.id), digest_question(question.question)
+            fingerprint_text(question.id), fingerprint_question(question.question)
         )
         if reason:
             dropped[reason] += 1

@@ -13,16 +13,16 @@ from itertools import islice
 from pathlib import Path
 
 from data_gen.annotate.validation import find_fault
-from data_gen.augment.noise import add_noise
+from data_gen.augment.noise import add_typing_errors
 from data_gen.augment.rewording import reword
 from data_gen.augment.substitution import load_names, substitute_names
 from data_gen.config import AugmentConfig, SetConfig, SourceConfig
-from data_gen.leakage import digest_question, digest_text, find_held_out, load_held_out
+from data_gen.leakage import find_held_out, fingerprint_question, fingerprint_text, load_held_out
 from data_gen.questions import AnnotatedQuestion
 from data_gen.records import hash_fraction, make_records, make_sub_questions
 from data_gen.sources.formats import READERS
 from data_gen.sources.logic_questions import read_logic
-from data_gen.sources.rows import Outcome, RefusedRow, SkippedRow
+from data_gen.sources.rows import ReadResult, RefusedRow, SkippedRow
 from revelator.errors import DataError
 from revelator.rows import Row
 from revelator.tasks import TASKS
@@ -35,24 +35,24 @@ COPY = "renamed copy: "
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows that follow each other in a source. `number` counts a build's chunks from 0, `source` the sources."""
+    """Rows that follow each other in a source. `number` counts a build's chunks from 0, `source_number` its sources."""
 
     number: int
-    source: int
-    outcomes: tuple[Outcome, ...]
+    source_number: int
+    outcomes: tuple[ReadResult, ...]
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A question that goes into the set with its rows unless it has a fault, or its id or its text is there already.
 
-    `kind` begins the reasons under which it is counted if it does not. `others` are the questions made from it: they go
-    in only if it does.
+    `reason_prefix` begins the reasons under which it is counted if it does not. `others` are the questions made from
+    it: they go in only if it does.
     """
 
-    kind: str
-    identity: int
-    text: int
+    reason_prefix: str
+    id_fingerprint: int
+    question_fingerprint: int
     fault: str | None
     split: str
     source: str
@@ -65,7 +65,7 @@ class PreparedChunk:
     """What became of the `read` rows of a chunk."""
 
     chunk: int
-    source: int
+    source_number: int
     read: int
     candidates: tuple[Candidate, ...]
     refused: tuple[RefusedRow, ...]
@@ -88,7 +88,7 @@ def read_chunks(config: SetConfig, start: int = 0) -> Iterator[Chunk]:
             raise DataError("the source has no rows", where=source.path)
 
 
-def _read_source(source: SourceConfig, config: SetConfig) -> Iterator[Outcome]:
+def _read_source(source: SourceConfig, config: SetConfig) -> Iterator[ReadResult]:
     if source.format == "logic":
         return read_logic(Path(source.path), source.size, config.seed, config.split)
     return READERS[source.format](source.path)
@@ -103,11 +103,11 @@ class Preparer:
         self.names = load_names(Path(config.augment.names)) if config.augment else []
 
     def __call__(self, chunk: Chunk) -> PreparedChunk:
-        source = self.config.sources[chunk.source]
+        source = self.config.sources[chunk.source_number]
         questions = [outcome for outcome in chunk.outcomes if isinstance(outcome, AnnotatedQuestion)]
         return PreparedChunk(
             chunk=chunk.number,
-            source=chunk.source,
+            source_number=chunk.source_number,
             read=len(chunk.outcomes),
             candidates=tuple(self._prepare_question(self._place_in_split(q, source), source) for q in questions),
             refused=tuple(outcome for outcome in chunk.outcomes if isinstance(outcome, RefusedRow)),
@@ -122,7 +122,7 @@ class Preparer:
         return replace(question, split=self.config.split.choose(place))
 
     def _prepare_question(self, question: AnnotatedQuestion, source: SourceConfig) -> Candidate:
-        """A question, its copies under other names, and the single questions that its steps are with theirs."""
+        """A question, its renamed copies, and its steps as single questions, each with copies of its own."""
         candidate = self._prepare_with_copies(question, source, question.id, "")
         if candidate.fault:
             return candidate
@@ -131,12 +131,13 @@ class Preparer:
         return replace(candidate, others=(*candidate.others, *others))
 
     def _prepare_with_copies(
-        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str
+        self, question: AnnotatedQuestion, source: SourceConfig, group: str, reason_prefix: str
     ) -> Candidate:
-        candidate, augment = self._make_candidate(question, source.tasks or TASKS, group, kind), self.config.augment
+        augment, tasks = self.config.augment, source.tasks or tuple(TASKS)
+        candidate = self._make_candidate(question, tasks, group, reason_prefix)
         if candidate.fault or augment is None:
             return candidate
-        tasks = [task for task in source.tasks or TASKS if task in augment.tasks]
+        tasks = tuple(task for task in tasks if task in augment.tasks)
         count = augment.copies if source.copies is None else source.copies
         copies = self._make_copies(question, augment, count)
         return replace(candidate, others=tuple(self._make_candidate(copy, tasks, group, COPY) for copy in copies))
@@ -151,17 +152,20 @@ class Preparer:
             if copy is None:
                 return
             copy = replace(copy, id=f"{question.id}/names{number}")
-            for change, name, share in ((reword, "words", augment.reworded), (add_noise, "noise", augment.noise)):
+            changes = ((reword, "words", augment.reworded), (add_typing_errors, "noise", augment.noise))
+            for change, name, share in changes:
                 place = f"{name}:{self.config.seed}:{copy.id}"
                 copy = change(copy, random.Random(place)) if hash_fraction(place) < share else copy
             yield copy
 
-    def _make_candidate(self, question: AnnotatedQuestion, tasks: Iterable[str], group: str, kind: str) -> Candidate:
+    def _make_candidate(
+        self, question: AnnotatedQuestion, tasks: Iterable[str], group: str, reason_prefix: str
+    ) -> Candidate:
         fault = find_held_out(self.held_out, question) or find_fault(question, self.config.entity_coverage)
         return Candidate(
-            kind=kind,
-            identity=digest_text(question.id),
-            text=digest_question(question.question),
+            reason_prefix=reason_prefix,
+            id_fingerprint=fingerprint_text(question.id),
+            question_fingerprint=fingerprint_question(question.question),
             fault=fault,
             split=question.split,
             source=question.source,

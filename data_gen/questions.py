@@ -144,7 +144,7 @@ class AnnotatedQuestion:
         """Its plan in one language; "" where it has none."""
         return getattr(self, PLAN_FIELDS[language.name])
 
-    def with_plan(self, language: PlanLanguage, plan: Any) -> AnnotatedQuestion:
+    def replace_plan(self, language: PlanLanguage, plan: Any) -> AnnotatedQuestion:
         """The same question with this plan."""
         change: dict[str, Any] = {PLAN_FIELDS[language.name]: language.render(plan)}
         return replace(self, **change)
@@ -162,14 +162,14 @@ class AnnotatedQuestion:
         except ValidationError as error:
             name, reason = find_first_fault(error)
             fault = error.errors(include_url=False)[0]
-            found = "" if fault["type"] == "missing" else f", found {show(fault['input'])}"
+            found = "" if fault["type"] == "missing" else f", found {quote_value(fault['input'])}"
             raise DataError(f"field {name!r}: {reason}{found}") from error
 
 
 CHECK = TypeAdapter(AnnotatedQuestion)
 
 
-def show(value: object) -> str:
+def quote_value(value: object) -> str:
     """The beginning of a value as JSON writes it: errors of data show it to people who know no Python."""
     return json.dumps(value, ensure_ascii=False, default=str)[:60]
 

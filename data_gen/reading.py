@@ -28,7 +28,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from data_gen.augment.substitution import load_names
-from data_gen.everyday.passages import Teller
+from data_gen.everyday.passages import PassageWriter
 from data_gen.leakage import find_leak, load_held_out
 from data_gen.sources.files import read_objects
 from revelator.config import FilePath, Strict
@@ -261,7 +261,7 @@ def build_reading(config: ReadingConfig, out: Path) -> dict[str, Any]:
             found = convert([row for _, row in read_objects(file)], search, dropped, lists=file in config.lists)
             counts[name] = _write_rows(stage / f"{name}.jsonl.gz", file, found, held, dropped)
         if config.everyday and config.names:
-            teller = Teller(load_names(Path(config.names)), Random(config.seed))
+            teller = PassageWriter(load_names(Path(config.names)), Random(config.seed))
             rows = (row for number in range(config.everyday) for row in teller.draw(f"everyday:{config.seed}-{number}"))
             counts["everyday"] = _write_rows(stage / "everyday.jsonl.gz", "everyday", rows, held, Counter())
         manifest = {"counts": counts, "files": {p.name: sha256_file(p) for p in sorted(stage.glob("*.gz"))}}

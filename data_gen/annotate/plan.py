@@ -70,7 +70,7 @@ def write_gold_plan(question: str, steps: Sequence[GoldStep], seed: str) -> Gold
             raise DroppedError("a step refers to a later step or to none")
     mentioned = [_spell_names(step, question) for step in steps]
     entities = tuple(dict.fromkeys(s.subject for s in mentioned if s.subject and find_mention(s.subject, question)))
-    worded = _word_steps(_introduce_subjects(mentioned, question), question, seed)
+    worded = _write_steps(_introduce_subjects(mentioned, question), question, seed)
     written = find_shape({index: step.references for index, step in enumerate(steps)})
     orders = (
         written,
@@ -105,7 +105,7 @@ def _introduce_subjects(steps: Sequence[GoldStep], question: str) -> list[GoldSt
     return [replace(step, subject=known.get(step.subject, step.subject)) for step in steps]
 
 
-def _word_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[WordedStep]:
+def _write_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[WordedStep]:
     """A question for every step.
 
     A chain is spoken of from its end: the last step stands at the question's start, the first beside the name that it

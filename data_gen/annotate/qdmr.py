@@ -80,7 +80,7 @@ class Writer:
     steps: list[str]
     words: dict[int, StepWords] = field(default_factory=dict)
 
-    def word(self, k: int, text: str) -> StepWords:
+    def write_step(self, k: int, text: str) -> StepWords:
         """Step k in words, of the steps before it. Raises DroppedError."""
         if COMPUTED.fullmatch(text):
             raise DroppedError("an operator that no source is asked for")
@@ -138,7 +138,7 @@ class Writer:
         clausal = re.match(r"(?:that|which|who|where)\b(?! (?:is|are) in\b)", said)
         beside = short and not clausal and "#" not in base.kind and len(self._list_users(int(number))) == 1
         if not base.kind or not (base.folded or beside):
-            question = tidy(f"{self._ask_which(k, number, base.many)} {_word_condition(said, base.many)}")
+            question = tidy(f"{self._ask_which(k, number, base.many)} {_write_condition(said, base.many)}")
             return _keep(base, number, said, question)
         phrase = _join_filters(base.kind, filters)
         folded = short and len(filters) < MOST_FILTERS and len(self._list_narrowed(k)) == len(users) > 0
@@ -172,7 +172,7 @@ def read_gold_steps(decomposition: str) -> list[GoldStep]:
         raise DroppedError("a decomposition without steps")
     writer = Writer(steps)
     for k, step in enumerate(steps, start=1):
-        writer.words[k] = writer.word(k, step)
+        writer.words[k] = writer.write_step(k, step)
     kept = sorted(_find_needed(writer.words, len(steps)))
     place = {k: number for number, k in enumerate(kept, start=1)}
     return [_make_gold_step(writer.words[k], place) for k in kept]
@@ -257,7 +257,7 @@ def _ask_phrase(phrase: str) -> str:
     return tidy(f"{'who' if who else 'what'} {'are' if many else 'is'} {article}{phrase}")
 
 
-def _word_condition(text: str, many: bool) -> str:
+def _write_condition(text: str, many: bool) -> str:
     """What a filter says as a predicate: "that is small" → "are small", "from boston" → "are from boston"."""
     text = re.sub(r"^(?:,|if)\s+", "", text.strip())
     clause = re.match(rf"(?:that|which|who)\s+({AUXILIARY})\b\s*(.*)", text)

@@ -16,7 +16,7 @@ LEAST = 4  # letters of a word in which a finger slips
 KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
 
-def add_noise(question: AnnotatedQuestion, rng: Random) -> AnnotatedQuestion:
+def add_typing_errors(question: AnnotatedQuestion, rng: Random) -> AnnotatedQuestion:
     """The question as it may be typed in a hurry, drawn by `rng`; itself where a name would not survive it."""
     text = question.question
     names = find_planned_names(question)

@@ -35,7 +35,7 @@ class _Fact:
     thing: str
     value: str
 
-    def say(self, random: Random, key: str = "say") -> str:
+    def write(self, random: Random, key: str = "say") -> str:
         text = random.choice(self.entry[key]).format(x=self.thing, y=self.value, **self.words)
         is_day = self.entry["value"] == "date" and self.value.count(" ") == 2
         return text.replace(f"in {self.value}", f"on {self.value}") if is_day else text
@@ -44,7 +44,7 @@ class _Fact:
         return capitalise(random.choice(self.entry["ask"]).format(x=self.thing, **self.words))
 
 
-class Teller:
+class PassageWriter:
     """Draws passages and their questions; `titles` are what things and people may be called."""
 
     def __init__(self, titles: Sequence[str], random: Random) -> None:
@@ -65,7 +65,7 @@ class Teller:
         said = [fact for own in (*facts, *lives) for fact in own]
         if len({fact.value for fact in said}) < len(said):
             return
-        passage = self._tell_people(facts, lives) if lives else self._tell(facts)
+        passage = self._write_people(facts, lives) if lives else self._write_things(facts)
         title = self._random.choice(("", things[0], capitalise(things[-1])))
         for number in range(QUESTIONS):
             fact = self._random.choice(said)
@@ -108,41 +108,41 @@ class Teller:
             if is_new and alike == (self._random.random() < ALIKE):
                 return self._make_fact(entry, words, fact.thing).ask(self._random)
 
-    def _tell(self, facts: Sequence[Sequence[_Fact]]) -> str:
+    def _write_things(self, facts: Sequence[Sequence[_Fact]]) -> str:
         roll = self._random.random()
         if roll < AS_TABLE:
-            return "\n".join(map(self._tell_row, facts))
+            return "\n".join(map(self._write_row, facts))
         if roll < AS_TABLE + AS_LIST:
-            return "\n".join("- " + ", ".join(fact.say(self._random) for fact in own) for own in facts)
-        return " ".join(self._tell_thing(own) for own in facts)
+            return "\n".join("- " + ", ".join(fact.write(self._random) for fact in own) for own in facts)
+        return " ".join(self._write_thing(own) for own in facts)
 
-    def _tell_people(self, facts: Sequence[Sequence[_Fact]], lives: Sequence[Sequence[_Fact]]) -> str:
+    def _write_people(self, facts: Sequence[Sequence[_Fact]], lives: Sequence[Sequence[_Fact]]) -> str:
         """Of each thing who its person is, the person's life, and the rest."""
         told = []
         for (first, *rest), life in zip(facts, lives, strict=True):
             pronoun = self._random.choice(("he", "she"))
-            told += [self._tell_thing([first]), self._tell_thing(life, pronoun, KNOWN), self._tell_thing(rest)]
+            told += [self._write_thing([first]), self._write_thing(life, pronoun, KNOWN), self._write_thing(rest)]
         return " ".join(told)
 
-    def _tell_row(self, facts: Sequence[_Fact]) -> str:
+    def _write_row(self, facts: Sequence[_Fact]) -> str:
         words = [fact.words for fact in facts]
         columns = [slots.get("n") or slots.get("part") or slots.get("adj") or slots["v"] for slots in words]
         return write_row_as_text(["name", *columns], [facts[0].thing, *(fact.value for fact in facts)])
 
-    def _tell_thing(self, facts: Sequence[_Fact], pronoun: str = "it", known: float = 0.0) -> str:
+    def _write_thing(self, facts: Sequence[_Fact], pronoun: str = "it", known: float = 0.0) -> str:
         """The facts of one thing: an aside after its name, two facts with one subject, or a pronoun in later sentences;
         in the first one with probability `known`."""
         sentences: list[str] = []
         waiting = list(facts)
         while waiting:
             fact = waiting.pop(0)
-            text = fact.say(self._random)
+            text = fact.write(self._random)
             starts = text.startswith(f"{fact.thing} ")
             if starts and waiting and "aside" in waiting[0].entry and self._random.random() < ASIDE:
-                aside = waiting.pop(0).say(self._random, "aside")
+                aside = waiting.pop(0).write(self._random, "aside")
                 text = f"{fact.thing}, {aside},{text.removeprefix(fact.thing)}"
             elif starts and waiting and self._random.random() < JOINED:
-                other = waiting[0].say(self._random)
+                other = waiting[0].write(self._random)
                 if other.startswith(f"{fact.thing} "):
                     waiting.pop(0)
                     text = f"{text} and{other.removeprefix(fact.thing)}"

@@ -17,7 +17,7 @@ from data_gen.records import hash_fraction
 from revelator.plans import Atomic, Dependent, Expression, find_doubts, render
 from revelator.plans import Sequence as ListOf
 
-KINDS = {"compare": 0.36, "both": 0.14, "sides": 0.06, "single": 0.12, "followed": 0.14, "nested": 0.18}
+QUESTION_KINDS = {"compare": 0.36, "both": 0.14, "sides": 0.06, "single": 0.12, "followed": 0.14, "nested": 0.18}
 ROUTES = {"both": "compound", "sides": "compound", "single": "single"}  # the others are complex
 LISTED = ("compare", "both", "sides", "single")  # what has a list of wordings
 DEEPER = 0.25  # of the nested questions have a name that is itself a phrase for an answer
@@ -35,7 +35,7 @@ class Asker:
 
     def draw(self, identity: str, source: str, licence: str) -> AnnotatedQuestion | None:
         """A question with its plan; None where two of its words came out alike, or its plan leaves a doubt."""
-        [kind] = self._random.choices(list(KINDS), list(KINDS.values()))
+        [kind] = self._random.choices(list(QUESTION_KINDS), list(QUESTION_KINDS.values()))
         match kind:
             case "followed":
                 question, expression, word = self._draw_followed()

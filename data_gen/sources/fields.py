@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from data_gen.leakage import hash_question
-from data_gen.questions import show
+from data_gen.questions import quote_value
 from revelator.errors import DataError
 
 ITEM_END = re.compile(r"(?<!\s)\s*+,\s*+(?=['\"])|(?<=['\"])\s*+,\s*+|,\s*+(?=['\"])")
@@ -19,7 +19,7 @@ def read_text(row: dict[str, Any], *names: str) -> str:
     name = next((name for name in names if name in row), names[0])
     value = row[name]
     if not isinstance(value, str) or not value.strip():
-        raise DataError(f"field {name!r} must be a non-empty text, found {show(value)}")
+        raise DataError(f"field {name!r} must be a non-empty text, found {quote_value(value)}")
     return value
 
 
@@ -38,7 +38,7 @@ def check_texts(name: str, value: Any) -> tuple[str, ...]:
     """A text or a list of texts, each once; a list may also be written out as a text. `name` is that of the field."""
     items = _split_items(value) if isinstance(value, str) else value
     if not isinstance(items, list) or not items or not all(isinstance(item, str) and item.strip() for item in items):
-        raise DataError(f"field {name!r} must be a text or a list of texts, found {show(value)}")
+        raise DataError(f"field {name!r} must be a text or a list of texts, found {quote_value(value)}")
     return tuple(dict.fromkeys(" ".join(item.split()) for item in items))
 
 
@@ -61,7 +61,7 @@ def read_nested(row: dict[str, Any], name: str, default: Any = None) -> Any:
     try:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise DataError(f"field {name!r} must be a list, found {show(value)}") from error
+        raise DataError(f"field {name!r} must be a list, found {quote_value(value)}") from error
 
 
 def list_objects(value: Any) -> list[dict[str, Any]]:

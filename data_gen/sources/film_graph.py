@@ -18,13 +18,13 @@ from data_gen.annotate.trees import render_tree
 from data_gen.questions import AnnotatedQuestion, DroppedError
 from data_gen.sources import fields
 from data_gen.sources.files import read_file_rows
-from data_gen.sources.rows import FAULTS, Outcome, read_annotated
+from data_gen.sources.rows import FAULTS, ReadResult, read_annotated
 from revelator import plans
 from revelator.errors import DataError
 from revelator.plans.art import Art
 from revelator.plans.operators import Filter, Relate
 
-ASKED = {  # each relation of the graph as a question about a film, and as one about what a film is related to
+WORDINGS = {  # each relation of the graph as a question about a film, and as one about what a film is related to
     "directed_by": ("Who directed {}?", "Which films did {} direct?"),
     "written_by": ("Who wrote {}?", "Which films did {} write?"),
     "starred_actors": ("Who starred in {}?", "Which films did {} star in?"),
@@ -38,36 +38,36 @@ ASKED = {  # each relation of the graph as a question about a film, and as one a
 GRAPH = "kb.tsv.gz"  # head, relation, tail, separated by tabs
 TOPIC = re.compile(r"\[(.+)\]")
 Step = tuple[str, bool]  # a relation, and whether it is read from its tail to its head
-Way = tuple[Step, ...]
+RelationPath = tuple[Step, ...]
 Edges = dict[str, dict[Step, set[str]]]  # where each step leads, by the name that it starts from
 
 
-def read_metaqa(path: Path | str) -> Iterator[Outcome]:
+def read_metaqa(file: Path | str) -> Iterator[ReadResult]:
     """Single questions (one relation) and complex ones (two), each with its tree. Raises DataError where the graph is
     not beside the file."""
-    edges = _read_graph(Path(path).parent / GRAPH)
-    ways = _choose_ways(path, edges)
+    edges = _read_graph(Path(file).parent / GRAPH)
+    paths = _rank_paths(file, edges)
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         asked, wording, topic, answers = _read_question(row)
-        if not ways[wording]:
+        if not paths[wording]:
             raise DroppedError("no path of the graph answers a question of this wording")
-        exact = (way for way in ways[wording] if _follow(edges, topic, way) == answers)
-        way = next(exact, ways[wording][0])  # the graph lacks some facts
+        exact = (path for path in paths[wording] if _find_answers(edges, topic, path) == answers)
+        path = next(exact, paths[wording][0])  # the graph lacks some facts
         return AnnotatedQuestion(
             id=fields.make_id(row, "metaqa", asked, "id"),
             source="metaqa",
             licence="CC-BY-3.0",
             split="",
             question=asked,
-            route="single" if len(way) == 1 else "complex",
-            expression=plans.render(plans.Atomic(asked)) if len(way) == 1 else "",
+            route="single" if len(path) == 1 else "complex",
+            expression=plans.render(plans.Atomic(asked)) if len(path) == 1 else "",
             answers=tuple(sorted(answers)),
             entities=(topic,),
-            tree=render_tree(asked, _build_nodes(asked, topic, way)),
+            tree=render_tree(asked, _build_nodes(asked, topic, path)),
         )
 
-    return read_annotated(path, annotate)
+    return read_annotated(file, annotate)
 
 
 def _read_question(row: dict[str, Any]) -> tuple[str, str, str, Set[str]]:
@@ -90,49 +90,52 @@ def _read_graph(path: Path) -> Edges:
     return edges
 
 
-def _choose_ways(path: Path | str, edges: Edges) -> dict[str, list[Way]]:
+def _rank_paths(file: Path | str, edges: Edges) -> dict[str, list[RelationPath]]:
     """By wording: the paths that lead to the answers of its questions, those of most questions first."""
-    counted: dict[str, Counter[Way]] = defaultdict(Counter)
-    for _, row in read_file_rows(str(path)):
+    counted: dict[str, Counter[RelationPath]] = defaultdict(Counter)
+    for _, row in read_file_rows(str(file)):
         try:
             _, wording, topic, answers = _read_question(row)
         except FAULTS:
             continue  # it is refused, with its line, when it is annotated
         first = [(step,) for step in edges[topic]]
-        ways = [*first, *((*way, step) for way in first for step in _list_steps(_reach(edges, topic, way), edges))]
-        counted[wording].update(way for way in ways if _follow(edges, topic, way) == answers)
-    return {wording: [way for way, _ in ways.most_common()] for wording, ways in counted.items()}
+        paths = [
+            *first,
+            *((*path, step) for path in first for step in _list_steps(_follow_path(edges, topic, path), edges)),
+        ]
+        counted[wording].update(path for path in paths if _find_answers(edges, topic, path) == answers)
+    return {wording: [path for path, _ in paths.most_common()] for wording, paths in counted.items()}
 
 
 def _list_steps(names: Set[str], edges: Edges) -> list[Step]:
     return sorted({step for name in names for step in edges[name]})
 
 
-def _follow(edges: Edges, topic: str, way: Way) -> Set[str]:
-    found = _reach(edges, topic, way)
-    return found - {topic} if _turns_back(way) else found
+def _find_answers(edges: Edges, topic: str, path: RelationPath) -> Set[str]:
+    found = _follow_path(edges, topic, path)
+    return found - {topic} if _turns_back(path) else found
 
 
-def _reach(edges: Edges, topic: str, way: Way) -> Set[str]:
+def _follow_path(edges: Edges, topic: str, path: RelationPath) -> Set[str]:
     found = {topic}
-    for step in way:
+    for step in path:
         found = {other for name in found for other in edges[name].get(step, ())}
     return found
 
 
-def _turns_back(way: Way) -> bool:
+def _turns_back(path: RelationPath) -> bool:
     """Whether a path goes back along the relation by which it came: then its topic is no answer."""
-    return len(way) == 2 and way[0][0] == way[1][0] and way[0][1] != way[1][1]
+    return len(path) == 2 and path[0][0] == path[1][0] and path[0][1] != path[1][1]
 
 
-def _build_nodes(asked: str, topic: str, way: Way) -> list[Art]:
-    if len(way) == 1:
-        return [Art(asked, _build_relate(topic, way[0]))]
+def _build_nodes(asked: str, topic: str, path: RelationPath) -> list[Art]:
+    if len(path) == 1:
+        return [Art(asked, _build_relate(topic, path[0]))]
     nodes = [
-        Art(ASKED[step[0]][step[1]].format(head), _build_relate(head, step))
-        for head, step in zip((topic, "[1]"), way, strict=True)
+        Art(WORDINGS[step[0]][step[1]].format(head), _build_relate(head, step))
+        for head, step in zip((topic, "[1]"), path, strict=True)
     ]
-    if _turns_back(way):
+    if _turns_back(path):
         nodes.append(Art(f"Which of [2] are not {topic}?", Filter(("[2]",), f"other than {topic}")))
     return nodes
 

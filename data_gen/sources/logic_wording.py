@@ -44,7 +44,7 @@ class WordedQuery:
     form: str
 
 
-def word_query(query: Query, rng: random.Random, free: bool = False) -> WordedQuery:
+def write_query(query: Query, rng: random.Random, free: bool = False) -> WordedQuery:
     """Words for `query`, whose NOTs stand on terms alone. `free`: at least one of them is of no training question."""
     texts = list_terms(query)
     while True:
@@ -114,10 +114,10 @@ class _Question:
             if denied and rest and place < 0.3:
                 kept = rest[0] if len(rest) == 1 else And(tuple(rest))
                 if place < 0.15:
-                    before, query = self._word_exclusion("before", denied), kept
+                    before, query = self._write_exclusion("before", denied), kept
                 else:
-                    after, query = self._word_exclusion("after", denied), kept
-        text = self.head.replace("{x}", self._word(query, 0))
+                    after, query = self._write_exclusion("after", denied), kept
+        text = self.head.replace("{x}", self._write(query, 0))
         if before and not before.endswith(". ") and not re.match(r"I\b|I'", text):
             text = text[0].lower() + text[1:]
         if after and text[-1] not in ".?!":
@@ -125,7 +125,7 @@ class _Question:
         text = (before + text + after).replace(",,", ",").replace(",.", ".").replace(",?", "?").replace(",;", ";")
         return text[0].upper() + text[1:] if self.rng.random() < 0.7 else text
 
-    def _word(self, query: Query, level: int) -> str:
+    def _write(self, query: Query, level: int) -> str:
         """What is said of the documents. Above level 0 the phrase stands inside another one and must not run over."""
         if isinstance(query, Term):
             return self._fill_style("pos", self._mark_topic(query))
@@ -136,30 +136,31 @@ class _Question:
         denied = [part for part in parts if isinstance(part, Not)]
         groups = [part for part in parts if isinstance(part, And | Or)]
         if isinstance(query, And):
-            return self._word_and(plain, denied, groups, level)
-        return self._word_or(plain, denied, groups, level)
+            return self._write_and(plain, denied, groups, level)
+        return self._write_or(plain, denied, groups, level)
 
-    def _word_and(self, plain: Sequence[Query], denied: Sequence[Query], groups: Sequence[Query], level: int) -> str:
+    def _write_and(self, plain: Sequence[Query], denied: Sequence[Query], groups: Sequence[Query], level: int) -> str:
         if not groups and not plain:
             if level == 0 and self.rng.random() < 0.3:
-                return " and ".join(self._word(part, 1) for part in denied)
+                return " and ".join(self._write(part, 1) for part in denied)
             return self._fill_style("pos", self._join_topics("none", denied))
         if not groups:
             allowed = self._is_closed_and if level and self.bare else None
             said = self._fill_style("pos", self._join_topics("all", plain, allowed))
             if not denied:
                 return said
-            return said + self._word_exclusion("whole" if level == 0 and self.rng.random() < 0.5 else "without", denied)
-        closed = [self._word(group, level + 1) for group in groups]
+            place = "whole" if level == 0 and self.rng.random() < 0.5 else "without"
+            return said + self._write_exclusion(place, denied)
+        closed = [self._write(group, level + 1) for group in groups]
         if not plain and len(groups) == 1 and level == 0 and self.rng.random() < 0.5:
-            return closed[0] + self._word_exclusion("whole", denied) if denied else closed[0]
-        cores = [self._word_and(plain, denied, [], 1)] if plain or denied else []
+            return closed[0] + self._write_exclusion("whole", denied) if denied else closed[0]
+        cores = [self._write_and(plain, denied, [], 1)] if plain or denied else []
         return self._join_phrases("and" if level == 0 else "and_inner", [*cores, *closed], " and also ")
 
-    def _word_or(self, plain: Sequence[Query], denied: Sequence[Query], groups: Sequence[Query], level: int) -> str:
+    def _write_or(self, plain: Sequence[Query], denied: Sequence[Query], groups: Sequence[Query], level: int) -> str:
         pair = len(plain) == len(denied) == 1 and not groups and level == 0 and self.style["heads"] == "verb"
         if pair and self.rng.random() < CONDITION:
-            x, y = self._word(plain[0], 1), self._fill_style("pos", self._mark_topic(denied[0]))
+            x, y = self._write(plain[0], 1), self._fill_style("pos", self._mark_topic(denied[0]))
             deny = self._fill_style("deny", self._mark_topic(denied[0]))
             return self.words.draw("unless").format(x=x, y=y, deny=deny)
         parts = []
@@ -172,8 +173,8 @@ class _Question:
             closed = self._is_together if self.style["heads"] != "verb" else None
             parts.append(self._fill_style("deny", self._join_topics("not_all", denied, closed)))
         else:
-            parts += [self._word(part, 1) for part in denied]
-        parts += [self._word(group, level + 1) for group in groups]
+            parts += [self._write(part, 1) for part in denied]
+        parts += [self._write(group, level + 1) for group in groups]
         if len(parts) == 1:
             return parts[0]
         self.rng.shuffle(parts)
@@ -204,7 +205,7 @@ class _Question:
     def _is_together(form: str) -> bool:
         return form.startswith(("both", "all", "every"))
 
-    def _word_exclusion(self, place: str, denied: Sequence[Query]) -> str:
+    def _write_exclusion(self, place: str, denied: Sequence[Query]) -> str:
         """What leaves `denied` out, before, after, or behind the words for the rest."""
 
         def fits(form: str) -> bool:

@@ -13,12 +13,12 @@ from data_gen.annotate.plan import GoldPlan, GoldStep, write_gold_plan
 from data_gen.annotate.trees import compare_answers, render_tree
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, DroppedError
 from data_gen.sources import fields
-from data_gen.sources.rows import Outcome, read_annotated
+from data_gen.sources.rows import ReadResult, read_annotated
 from revelator.errors import DataError
 from revelator.plans import parse
 
 
-def read_musique(path: Path | str) -> Iterator[Outcome]:
+def read_musique(path: Path | str) -> Iterator[ReadResult]:
     """Complex questions with plan, steps, answers and, where there are paragraphs, their relevance."""
     return read_annotated(path, _annotate_musique)
 
@@ -73,7 +73,7 @@ def _read_aliases(row: dict[str, Any]) -> list[str]:
 TYPES = ("compositional", "inference", "comparison", "bridge_comparison")
 
 
-def read_two_wiki(path: Path | str) -> Iterator[Outcome]:
+def read_two_wiki(path: Path | str) -> Iterator[ReadResult]:
     """Complex questions with plan, steps, answers and, where there is context, the relevance of its paragraphs."""
     return read_annotated(path, _annotate_two_wiki)
 
@@ -174,7 +174,7 @@ def _find_subject(fact: _Fact, supporting: list[str], question: str) -> str:
     raise DroppedError("the question does not name the subject of its first triple")
 
 
-def read_hotpot(path: Path | str) -> Iterator[Outcome]:
+def read_hotpot(path: Path | str) -> Iterator[ReadResult]:
     """Complex questions without a plan; where there is context, each paragraph with its relevance."""
     return read_annotated(path, lambda row: annotate_hotpot(row, "hotpotqa", "CC-BY-SA-4.0"))
 
@@ -195,7 +195,7 @@ def annotate_hotpot(row: dict[str, Any], source: str, licence: str) -> Annotated
     )
 
 
-def read_strategy(path: Path | str) -> Iterator[Outcome]:
+def read_strategy(path: Path | str) -> Iterator[ReadResult]:
     """Complex questions with a plan; the answers of the steps are not told, so there are none."""
     return read_annotated(path, _annotate_strategy)
 
@@ -227,7 +227,7 @@ def _annotate_strategy(row: dict[str, Any]) -> AnnotatedQuestion:
 ABOUT_PICTURES = "NLVR2"  # statements about two pictures that are shown beside them: no question is asked
 
 
-def read_break(path: Path | str) -> Iterator[Outcome]:
+def read_break(path: Path | str) -> Iterator[ReadResult]:
     """Questions with a filter step, with plan and tree, and neither steps nor answers, which Break does not tell."""
     return read_annotated(path, _annotate_break)
 

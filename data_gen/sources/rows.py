@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_gen.questions import QUESTIONS, AnnotatedQuestion, DroppedError, show
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, DroppedError, quote_value
 from data_gen.sources.files import MalformedRow, is_dataset, read_dataset_rows, read_file_rows
 from revelator.errors import DataError
 
@@ -39,14 +39,14 @@ class SkippedRow:
     reason: str
 
 
-Outcome = AnnotatedQuestion | RefusedRow | SkippedRow
+ReadResult = AnnotatedQuestion | RefusedRow | SkippedRow
 Annotate = Callable[[dict[str, Any]], Any]  # an annotated question, or a row of one, which is checked afterwards
 Unfold = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
 
 
 def read_annotated(
     path: Path | str, annotate: Annotate, unfold: Unfold = lambda row: (row,), member: str = ""
-) -> Iterator[Outcome]:
+) -> Iterator[ReadResult]:
     """Each row of `path` through `annotate`. Raises DataError when the file itself is broken.
 
     `path` is a file or its address, or a data set of the Hub (`data_gen.sources.files`). `unfold` gives the
@@ -64,9 +64,9 @@ def read_annotated(
         yield from _read_outcomes(place, line, row, annotate, unfold)
 
 
-def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: Unfold) -> Iterator[Outcome]:
+def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: Unfold) -> Iterator[ReadResult]:
     if not isinstance(row, dict):
-        reason = row.reason if isinstance(row, MalformedRow) else f"expected an object, found {show(row)}"
+        reason = row.reason if isinstance(row, MalformedRow) else f"expected an object, found {quote_value(row)}"
         yield RefusedRow(place, line, reason)
         return
     try:
@@ -86,7 +86,7 @@ def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: 
 def _describe_fault(error: Exception, row: Any) -> str:
     if isinstance(error, DataError):
         return error.message
-    there = ", ".join(map(str, row)) if isinstance(row, dict) else show(row)
+    there = ", ".join(map(str, row)) if isinstance(row, dict) else quote_value(row)
     if isinstance(error, KeyError):
         return f"field {error} is missing; there are {there or 'none'}"
     return f"a field has another form than this format's; there are {there}"
@@ -103,7 +103,7 @@ def count_outcome(outcome: RefusedRow | SkippedRow, dropped: Counter[str]) -> No
             dropped["more malformed rows"] += 1
 
 
-def read_world(path: Path | str) -> Iterator[Outcome]:
+def read_world(path: Path | str) -> Iterator[ReadResult]:
     """The questions of a world's folder, or of a file of annotated questions."""
     folder = Path(path)
     return read_annotated(folder / QUESTIONS if folder.is_dir() else path, lambda row: row)

@@ -16,7 +16,7 @@ from typing import Any
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep, DroppedError
 from data_gen.sources import fields
-from data_gen.sources.rows import Outcome, read_annotated
+from data_gen.sources.rows import ReadResult, read_annotated
 from revelator import plans
 from revelator.errors import DataError
 
@@ -74,7 +74,7 @@ def _make_reader(
     licence: str,
     read_answers: Callable[[dict[str, Any]], tuple[str, ...]] = lambda row: fields.read_texts(row, "answer"),
     member: str = "",
-) -> Callable[[Path | str], Iterator[Outcome]]:
+) -> Callable[[Path | str], Iterator[ReadResult]]:
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         asked = fields.read_question(row, "question", "Question", "utterance")
         identity = fields.make_id(row, source, asked, "id", "question_id", "QuestionId")
@@ -93,7 +93,7 @@ read_web_questions = _make_reader("webquestions", "CC-BY-4.0", _read_web_answers
 read_pairs = _make_reader("pairs", "own")
 
 
-def read_squad(path: Path | str) -> Iterator[Outcome]:
+def read_squad(path: Path | str) -> Iterator[ReadResult]:
     """SQuAD (Rajpurkar et al., 2016 and 2018): articles with paragraphs and questions, the Hub's questions, or rows
     for reading, which call the context a passage."""
 
@@ -124,7 +124,7 @@ def _list_questions(article: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**row, "title": title, "context": contexts[place], "others": others}
 
 
-def read_qed(path: Path | str) -> Iterator[Outcome]:
+def read_qed(path: Path | str) -> Iterator[ReadResult]:
     """QED (Lamm et al., 2021): questions of Natural Questions, each with the passage that answers it."""
     before: list[AnnotatedPassage] = []
 
@@ -150,7 +150,7 @@ def _add_distractor(
     return (passage, other) if other else (passage,)
 
 
-def read_commonsense(path: Path | str) -> Iterator[Outcome]:
+def read_commonsense(path: Path | str) -> Iterator[ReadResult]:
     """Straightforward questions, without their choices; the answer is the right choice, where the key is published."""
     return read_annotated(path, _annotate_commonsense)
 

@@ -37,7 +37,7 @@ def read_plan(language: PlanLanguage, question: AnnotatedQuestion, checks: Seque
         plan = language.parse(line)
     except ExpressionError as error:
         raise DroppedError(f"does not parse ({error.code})") from error
-    planned = question.with_plan(language, plan)
+    planned = question.replace_plan(language, plan)
     for check in checks:
         _drop_if(check(planned))
     return plan

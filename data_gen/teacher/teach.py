@@ -89,7 +89,7 @@ class Annotator:
         read = partial(replies.read_plan, language, question, checks)
         made = await self.asker.ask_task(task.name, QuestionInput(question.question), read, language.shape)
         agreement = {**question.agreement, task.name: made.agreement}
-        return replace(question.with_plan(language, made.value), agreement=agreement)
+        return replace(question.replace_plan(language, made.value), agreement=agreement)
 
     async def _decompose(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
         read = partial(replies.read_parts, question, self.config.entity_coverage)

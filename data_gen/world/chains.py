@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from data_gen.world.comparisons import EXTREMES, say_of_three, share_wording
+from data_gen.world.comparisons import EXTREMES, share_wording, write_superlative
 from data_gen.world.drawing import Draft, Drawing, find_pronoun
 from data_gen.world.graph import Relation, Value, load_relations
 from data_gen.world.terms import AskedTerm, Term, echo_wording, fill, find_names, list_entities
@@ -19,7 +19,7 @@ def draw_chain(d: Drawing, length: int) -> Draft | None:
 
 
 def _draft_one(d: Drawing, term: AskedTerm | None) -> Draft | None:
-    return Draft(d.word_request(term), (term,), "none", d.list_texts(term.values)) if term else None
+    return Draft(d.write_request(term), (term,), "none", d.list_texts(term.values)) if term else None
 
 
 def draw_joint(d: Drawing, left: int, right: int, after: int = 0) -> Draft | None:
@@ -63,7 +63,7 @@ def draw_shared_joint(d: Drawing, depth: int, two_hops: bool = False) -> Draft |
     term = d.ask(relation, one, two)
     if term is None:
         return None
-    return Draft(_word_with_pronoun(d, term, top, start), (term,), "none", d.list_texts(term.values))
+    return Draft(_write_with_pronoun(d, term, top, start), (term,), "none", d.list_texts(term.values))
 
 
 def _find_toward(d: Drawing, top: Term, start: int, goal: int) -> AskedTerm | None:
@@ -77,11 +77,11 @@ def _find_in_two(d: Drawing, top: Term, goal: int, first: str) -> AskedTerm | No
     return _find_toward(d, middle, found[0], goal) if middle and len(found) == 1 else None
 
 
-def _word_with_pronoun(d: Drawing, term: AskedTerm, top: Term, start: int) -> str:
+def _write_with_pronoun(d: Drawing, term: AskedTerm, top: Term, start: int) -> str:
     """The question, the mention of `top` that comes second being a pronoun."""
     form, reference = term.wording.question, d.refer_to(start)
     first, second = (0, 1) if form.index("{x}") < form.index("{y}") else (1, 0)
-    texts = {first: d.word_phrase(term.args[first]), second: d.word_about(term.args[second], top, reference)}
+    texts = {first: d.write_phrase(term.args[first]), second: d.write_about(term.args[second], top, reference)}
     return fill(form, [texts[0], texts[1]])
 
 
@@ -118,16 +118,16 @@ def _draft_each(d: Drawing, term: AskedTerm, chain: int) -> Draft | None:
         if following is None:
             return None
         term = following
-    plural = d.word_phrase(_find_innermost(term))
+    plural = d.write_phrase(_find_innermost(term))
     if chain == 1 and term.relation.all and d.rng.random() < 0.5:
-        text = d.say("each", who=find_pronoun(term), asked=term.relation.all.replace("{x}", plural))
+        text = d.write_frame("each", who=find_pronoun(term), asked=term.relation.all.replace("{x}", plural))
         (term,) = echo_wording([term], term.relation.all)
     else:
-        text = _word_each(d, term, f"each of {plural}")
+        text = _write_each(d, term, f"each of {plural}")
     return Draft(text, (term,), "list", d.list_texts(term.values))
 
 
-def _word_each(d: Drawing, term: AskedTerm, subject: str) -> str:
+def _write_each(d: Drawing, term: AskedTerm, subject: str) -> str:
     def inner(t: Term) -> str:
         assert isinstance(t, AskedTerm)
         if t.relation.is_list and len(t.values) > 1:
@@ -144,17 +144,17 @@ def _draft_extreme(d: Drawing, term: AskedTerm, items: AskedTerm) -> Draft | Non
     ]
     keys = sorted(k for k, _ in pairs)
     which, said = d.rng.choice(term.relation.compare)
-    changed = say_of_three(said)
+    changed = write_superlative(said)
     if len(set(keys)) != len(keys):
         return None
     best = EXTREMES[which](pairs)[1]
-    text = d.say("extreme", plural=d.word_phrase(items), said=changed)
+    text = d.write_frame("extreme", plural=d.write_phrase(items), said=changed)
     return Draft(text, echo_wording([term], said), f"arg{which}", d.list_texts([best]), changed)
 
 
 def _draft_condition(d: Drawing, term: AskedTerm, items: AskedTerm, kind: str) -> Draft | None:
     """How many of a list, or which of it, meet a condition."""
-    members, plural, counts = list_entities(items), d.word_phrase(items), kind.startswith("count")
+    members, plural, counts = list_entities(items), d.write_phrase(items), kind.startswith("count")
     argument, said, met = draw_condition(d, term.relation, kind, members)
     if not counts and len(met) in (0, len(members)):
         return None
@@ -189,7 +189,7 @@ def draw_either(d: Drawing, depth: int, kind: str) -> Draft | None:
     phrases = [p for p in found[0].wording.phrases if "'s}" not in p] if found else []
     if len(found) != 2 or not phrases or set(found[0].values) & set(found[1].values):
         return None
-    names, phrase = [d.word_phrase(term.args[0]) for term in found], d.rng.choice(phrases)
+    names, phrase = [d.write_phrase(term.args[0]) for term in found], d.rng.choice(phrases)
     plural = fill(phrase, [" or ".join(names)])
     listed = f"What are {fill(phrase, [' and '.join(names)])}?"  # "or" would ask for one of two answers
     if kind == "count":
@@ -212,7 +212,7 @@ def draw_count(d: Drawing, depth: int) -> Draft | None:
     if term is None:
         return None
     said = d.rng.choice(term.relation.count)
-    text = fill(said, [d.word_phrase(term.args[0])])
+    text = fill(said, [d.write_phrase(term.args[0])])
     return Draft(text, echo_wording([term], said), "count", (str(len(term.values)),))
 
 
@@ -229,7 +229,7 @@ def draw_intersect(d: Drawing) -> Draft | None:
         return None
     shared = [v for v in found[0].values if v in found[1].values]
     said = d.rng.choice(relation.common)
-    return Draft(d.say_of_both(said, found), echo_wording(found, said), "intersect", d.list_texts(shared))
+    return Draft(d.write_about_both(said, found), echo_wording(found, said), "intersect", d.list_texts(shared))
 
 
 def _find_innermost(term: AskedTerm) -> AskedTerm:

@@ -31,13 +31,13 @@ def draw_compare(d: Drawing, depths: Sequence[int]) -> Draft | None:
     which, said = d.rng.choice(relation.compare)
     best = keys.index(EXTREMES[which](keys))
     if len(depths) == 3:
-        said = say_of_three(said)
+        said = write_superlative(said)
     source = parallel and depths[0] == 2 and d.rng.random() < 0.7
-    terms = _word_with_roles(terms, d) if source else terms
-    if source and (text := _word_source_choice(d, terms, said)):
+    terms = _choose_role_wordings(terms, d) if source else terms
+    if source and (text := _write_source_choice(d, terms, said)):
         first = find_names(terms[best])[0]
         return Draft(text, echo_wording(terms, said), f"arg{which}_source", (first.called,), said)
-    text = word_choice(d, [t.args[0] for t in terms], type, said)
+    text = write_choice(d, [t.args[0] for t in terms], type, said)
     return Draft(text, echo_wording(terms, said), f"arg{which}", (d.name(terms[best].args[0]),), said)
 
 
@@ -52,7 +52,7 @@ def find_apart(d: Drawing, relation: Relation, heads: Sequence[int], depths: Seq
     return share_wording(d.ask_each(relation, inner))
 
 
-def _word_with_roles(terms: list[AskedTerm], d: Drawing) -> list[AskedTerm]:
+def _choose_role_wordings(terms: list[AskedTerm], d: Drawing) -> list[AskedTerm]:
     """The same terms, what is found first in the words of a role: `the director of …`."""
     middle = terms[0].args[0]
     assert isinstance(middle, AskedTerm)
@@ -93,10 +93,10 @@ def _find_parallel(d: Drawing, relation: Relation, heads: Sequence[int], depth: 
     return share_wording([t for t in found if t])
 
 
-def word_choice(d: Drawing, subjects: Sequence[Term], type: str, said: str) -> str:
-    texts = [d.word_phrase(s) for s in subjects]
+def write_choice(d: Drawing, subjects: Sequence[Term], type: str, said: str) -> str:
+    texts = [d.write_phrase(s) for s in subjects]
     noun = f"which {type}" if type != "person" else d.rng.choice(("who", "which person"))
-    return d.say(
+    return d.write_frame(
         "choice of two" if len(texts) == 2 else "choice of three",
         noun=noun,
         Noun=noun[0].upper() + noun[1:],
@@ -107,7 +107,7 @@ def word_choice(d: Drawing, subjects: Sequence[Term], type: str, said: str) -> s
     )
 
 
-def _word_source_choice(d: Drawing, terms: Sequence[AskedTerm], said: str) -> str | None:
+def _write_source_choice(d: Drawing, terms: Sequence[AskedTerm], said: str) -> str | None:
     """`Which film has the director who was born first, A or B?`"""
     middle = terms[0].args[0]
     assert isinstance(middle, AskedTerm)
@@ -115,7 +115,7 @@ def _word_source_choice(d: Drawing, terms: Sequence[AskedTerm], said: str) -> st
     if not roles or len(terms) != 2:
         return None
     names = [name for term in terms for name in find_names(term)]
-    return d.say(
+    return d.write_frame(
         "source",
         role=d.rng.choice(roles),
         noun=names[0].entity.type,
@@ -140,7 +140,7 @@ def draw_compare_counts(d: Drawing, depth: int) -> Draft | None:
     best = found[sizes.index(EXTREMES[which](sizes))].args[0]
     kind = d.graph.entities[list_entities(best)[0]].type
     said = d.rng.choice(relation.more).replace("{more}", word)
-    text = word_choice(d, [t.args[0] for t in found], kind, said)
+    text = write_choice(d, [t.args[0] for t in found], kind, said)
     return Draft(text, echo_wording(found, said), f"arg{which}_count", (d.name(best),), said)
 
 
@@ -149,7 +149,7 @@ def list_path(term: Term) -> list[str]:
     return [] if isinstance(term, NamedTerm) else [*list_path(term.args[0]), term.relation.id]
 
 
-def say_of_three(said: str) -> str:
+def write_superlative(said: str) -> str:
     """What is said of one of two, said of one of three or more: `is older`, `is the oldest`."""
     text = " ".join(load_vocabulary()["of three"].get(word, word) for word in said.split())
     for word in ("oldest", "youngest", "tallest", "shortest", "longest"):
@@ -170,7 +170,7 @@ def draw_same(d: Drawing, depths: Sequence[int]) -> Draft | None:
     if len(terms) != 2 or set(find_names(terms[0])) & set(find_names(terms[1])):
         return None
     template = d.rng.choice(relation.same)
-    return _draft_verdict(terms, template, d.say_of_both(template, terms))
+    return _draft_verdict(terms, template, d.write_about_both(template, terms))
 
 
 def _draft_verdict(terms: Sequence[AskedTerm], template: str, text: str) -> Draft:
@@ -191,7 +191,7 @@ def draw_difference(d: Drawing, depths: Sequence[int]) -> Draft | None:
         return None
     said = d.rng.choice(relation.diff)
     answer = f"{abs(int(keys[0]) - int(keys[1])):,}"
-    return Draft(d.say_of_both(said, terms), echo_wording(terms, said), "difference", (answer,))
+    return Draft(d.write_about_both(said, terms), echo_wording(terms, said), "difference", (answer,))
 
 
 def draw_with_own(d: Drawing, depth: int) -> Draft | None:
@@ -213,7 +213,7 @@ def draw_with_own(d: Drawing, depth: int) -> Draft | None:
         return None
     found = [found[0], replace(found[1], wording=found[0].wording)]
     *_, possessive = PRONOUNS[d.graph.entities[head].gender]
-    texts = [d.word_phrase(top), d.rng.choice(own).replace("{x's}", possessive)]
+    texts = [d.write_phrase(top), d.rng.choice(own).replace("{x's}", possessive)]
     if relation.same and (not relation.compare or d.rng.random() < 0.5):
         template = d.rng.choice(relation.same)
         return _draft_verdict(found, template, template.replace("{a}", texts[0]).replace("{b}", texts[1]))
@@ -227,5 +227,5 @@ def _draft_with_own(d: Drawing, terms: Sequence[AskedTerm], listed: str) -> Draf
     which, said = d.rng.choice(terms[0].relation.compare)
     subject = terms[keys.index(EXTREMES[which](keys))].args[0]
     kind = d.graph.entities[list_entities(subject)[0]].type
-    text = d.say("own", who="Who" if kind == "person" else "Which one", said=said, listed=listed)
+    text = d.write_frame("own", who="Who" if kind == "person" else "Which one", said=said, listed=listed)
     return Draft(text, echo_wording(terms, said), f"arg{which}", (d.name(subject),), said)

@@ -50,7 +50,7 @@ def _draft_of_one(drawing: Drawing, count: int) -> Draft | None:
     whole = [any(n in t.wording.phrases for n in nouns) for t in terms]
     if all(whole) and len(nouns) == count and rng.random() < 0.6:
         listed = join_items([n.removesuffix(" of {x}") for n in nouns])
-        return _draft(drawing, drawing.say("facts of one", asked=listed, subject=subject.text), terms)
+        return _draft(drawing, drawing.write_frame("facts of one", asked=listed, subject=subject.text), terms)
     return _draft(drawing, _join_questions(drawing, _ask_with_pronouns(drawing, terms)), terms)
 
 
@@ -60,7 +60,7 @@ def _ask_with_pronouns(drawing: Drawing, terms: list[AskedTerm]) -> list[str]:
     assert isinstance(subject, NamedTerm)
     he, him, his = PRONOUNS[subject.entity.gender]
     repeat = rng.random() < 0.3
-    texts = [drawing.word_question(terms[0])]
+    texts = [drawing.write_question(terms[0])]
     for term in terms[1:]:
         form = term.wording.question if repeat else OF.sub(rf"{his} \1", term.wording.question)
         as_object = any(f"{word} {{x}}" in form for word in load_vocabulary()["objects"]) or form.endswith("{x}?")
@@ -84,12 +84,12 @@ def _draft_of_several(drawing: Drawing, count: int) -> Draft | None:
     terms = [replace(term, wording=terms[0].wording) for term in terms]
     if relation.all and rng.random() < 0.6:
         asked = relation.all.replace("{x}", join_items([s.text for s in subjects]))
-        text = drawing.say("fact of all", who=find_pronoun(terms[0]), asked=asked)
+        text = drawing.write_frame("fact of all", who=find_pronoun(terms[0]), asked=asked)
         return _draft(drawing, text, echo_wording(terms, relation.all))
     if relation.id not in load_vocabulary()["shareable"] or rng.random() < 0.4:
-        return _draft(drawing, _join_questions(drawing, [drawing.word_question(t) for t in terms]), terms)
-    asked = join_items([drawing.word_phrase(t) for t in terms])
-    return _draft(drawing, drawing.say("fact of several", asked=asked), terms)
+        return _draft(drawing, _join_questions(drawing, [drawing.write_question(t) for t in terms]), terms)
+    asked = join_items([drawing.write_phrase(t) for t in terms])
+    return _draft(drawing, drawing.write_frame("fact of several", asked=asked), terms)
 
 
 def _draft_unrelated(drawing: Drawing, count: int) -> Draft | None:
@@ -100,7 +100,7 @@ def _draft_unrelated(drawing: Drawing, count: int) -> Draft | None:
     terms = [term for relation, subject in subjects if (term := drawing.ask(relation, subject))]
     if len(terms) < count:
         return None
-    return _draft(drawing, _join_questions(drawing, [drawing.word_question(t) for t in terms]), terms)
+    return _draft(drawing, _join_questions(drawing, [drawing.write_question(t) for t in terms]), terms)
 
 
 def _join_questions(drawing: Drawing, questions: list[str]) -> str:
@@ -113,7 +113,7 @@ def _join_questions(drawing: Drawing, questions: list[str]) -> str:
     if roll < 0.25:
         return f"Please answer {COUNTS[len(questions)]} questions: {join_items(clauses)}?"
     if len(clauses) == 2:
-        return drawing.say("link", first=first, second=clauses[1])
+        return drawing.write_frame("link", first=first, second=clauses[1])
     return f"{', '.join([first, *clauses[1:-1]])}, and {clauses[-1]}?"
 
 
@@ -136,16 +136,16 @@ def draw_two_facts(d: Drawing, depth: int, deeper: int = 0) -> Draft | None:
     if first is None or second is None or first.values == second.values or head in second.values:
         return None
     answers = d.list_texts((*first.values, *second.values))
-    return Draft(_word_two(d, first, second, top, head), (first, second), "both", answers)
+    return Draft(_write_two(d, first, second, top, head), (first, second), "both", answers)
 
 
-def _word_two(d: Drawing, first: AskedTerm, second: AskedTerm, top: Term, head: int) -> str:
+def _write_two(d: Drawing, first: AskedTerm, second: AskedTerm, top: Term, head: int) -> str:
     nouns = [find_noun(t) for t in (first, second)]
     if all(nouns) and second.args[0] is top and d.rng.random() < 0.4:
-        return d.say("two facts", asked=f"the {nouns[0]} and the {nouns[1]} of {d.word_phrase(top)}")
-    inner = d.word_about(second.args[0], top, f"that {d.graph.entities[head].type}")
+        return d.write_frame("two facts", asked=f"the {nouns[0]} and the {nouns[1]} of {d.write_phrase(top)}")
+    inner = d.write_about(second.args[0], top, f"that {d.graph.entities[head].type}")
     follow = lower(fill(second.wording.question, [inner]))
-    return f"{d.word_question(first).removesuffix('?')}, {d.rng.choice(('and', 'and'))} {follow}"
+    return f"{d.write_question(first).removesuffix('?')}, {d.rng.choice(('and', 'and'))} {follow}"
 
 
 def draw_pair(d: Drawing, left: Draft | None, right: Draft | None) -> Draft | None:
@@ -155,7 +155,7 @@ def draw_pair(d: Drawing, left: Draft | None, right: Draft | None) -> Draft | No
     names = [{n.entity.id for r in d.roots for n in find_names(r)} for d in (left, right)]
     if names[0] & names[1] or left.question == right.question:
         return None
-    text = d.say("pair", first=left.question.removesuffix("?"), second=lower(right.question))
+    text = d.write_frame("pair", first=left.question.removesuffix("?"), second=lower(right.question))
     return Draft(text, (*left.roots, *right.roots), "both", (*left.answers, *right.answers))
 
 

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 
-from data_gen.world.graph import Entity, Fact, Graph, Relation, Value, load_relations
+from data_gen.world.graph import Entity, Fact, Relation, Value, WorldGraph, load_relations
 from data_gen.world.names import load_vocabulary
 
 CHARACTERS = 560  # of a document, about: what the relevance task shows is cut at 600
@@ -43,13 +43,13 @@ def join_items(items: list[str]) -> str:
     return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-def write_document(graph: Graph, entity: Entity, rng: random.Random) -> Document:
+def write_document(graph: WorldGraph, entity: Entity, rng: random.Random) -> Document:
     """The document of one entity; what finds no room is left out, and `stated` says what is in."""
     return _DocumentWriter(graph, entity, rng).write()
 
 
 class _DocumentWriter:
-    def __init__(self, graph: Graph, entity: Entity, rng: random.Random) -> None:
+    def __init__(self, graph: WorldGraph, entity: Entity, rng: random.Random) -> None:
         self.graph = graph
         self.entity = entity
         self.rng = rng
@@ -104,16 +104,16 @@ class _DocumentWriter:
         relation, found = load_relations()[id], self.graph.facts[self.entity.id][id]
         if not relation.second:
             values = self._list_values(id)
-            return [self._say(relation, {"y": join_items(values)}, len(values), found, full)]
+            return [self._write_fact(relation, {"y": join_items(values)}, len(values), found, full)]
         return [
-            self._say(
+            self._write_fact(
                 relation, {"y": self.graph.entities[f.second].mention, "v": self.graph.text(f.tail)}, 1, [f], full
             )
             for f in found
             if f.second is not None
         ]
 
-    def _say(self, relation: Relation, values: dict[str, str], count: int, found: list[Fact], full: bool) -> str:
+    def _write_fact(self, relation: Relation, values: dict[str, str], count: int, found: list[Fact], full: bool) -> str:
         rng = self.rng
         text = rng.choice(relation.say)
         if count > 1 or relation.is_list:
@@ -177,7 +177,7 @@ class View:
     second argument.
     """
 
-    def __init__(self, graph: Graph, documents: list[Document]) -> None:
+    def __init__(self, graph: WorldGraph, documents: list[Document]) -> None:
         self.graph = graph
         self.documents = documents
         self.into: dict[int, list[tuple[int, str]]] = defaultdict(list)

@@ -121,13 +121,13 @@ class Drawing:
         relation = self.rng.choice(self.singles)
         return relation, self.rng.choice(self.view.heads[relation.id])
 
-    def say(self, frame: str, **slots: str) -> str:
+    def write_frame(self, frame: str, **slots: str) -> str:
         """A question in one of the frames of this name."""
         return self.rng.choice(load_vocabulary()["frames"][frame]).format(**slots)
 
-    def say_of_both(self, template: str, terms: Sequence[AskedTerm]) -> str:
+    def write_about_both(self, template: str, terms: Sequence[AskedTerm]) -> str:
         """`template` with the subjects of two terms for {a} and {b}."""
-        one, other = (self.word_phrase(term.args[0]) for term in terms)
+        one, other = (self.write_phrase(term.args[0]) for term in terms)
         return template.replace("{a}", one).replace("{b}", other)
 
     def name(self, term: Term) -> str:
@@ -137,34 +137,34 @@ class Drawing:
     def list_texts(self, values: Sequence[int | Value]) -> tuple[str, ...]:
         return tuple(self.graph.text(value) for value in values)
 
-    def word_phrase(self, term: Term) -> str:
+    def write_phrase(self, term: Term) -> str:
         """A noun phrase of the term's wording; around a phrase of its own rather one that ends with it."""
         if isinstance(term, NamedTerm):
             return term.text
-        inner = [self.word_phrase(arg) for arg in term.args]
+        inner = [self.write_phrase(arg) for arg in term.args]
         fitting: Sequence[str] = term.wording.phrases
         if term.inputs:
             fitting = [p for p in fitting if "'s}" not in p] or fitting
             fitting = [p for p in fitting if ends_open(p)] or fitting
         return fill(self.rng.choice(fitting), inner)
 
-    def word_question(self, term: AskedTerm) -> str:
+    def write_question(self, term: AskedTerm) -> str:
         """The question for a term, about noun phrases."""
-        return fill(term.wording.question, [self.word_phrase(arg) for arg in term.args])
+        return fill(term.wording.question, [self.write_phrase(arg) for arg in term.args])
 
-    def word_request(self, term: AskedTerm) -> str:
+    def write_request(self, term: AskedTerm) -> str:
         """The question for one term, at times in the form of a request for its noun phrase."""
         roll = self.rng.random()
         if roll < 0.8 or term.wording.phrases[0].startswith(("how ", "what ")):
-            return self.word_question(term)
-        return self.say("request", who=find_pronoun(term), asked=self.word_phrase(term))
+            return self.write_question(term)
+        return self.write_frame("request", who=find_pronoun(term), asked=self.write_phrase(term))
 
-    def word_about(self, term: Term, top: Term, reference: str) -> str:
+    def write_about(self, term: Term, top: Term, reference: str) -> str:
         """The noun phrase of `term` with `reference` (`that person`) in the place of `top`."""
         if term is top:
             return reference
         assert isinstance(term, AskedTerm)
-        inner = self.word_about(term.args[0], top, reference)
+        inner = self.write_about(term.args[0], top, reference)
         phrases = term.wording.phrases
         own = [p for p in phrases if p.startswith("{x's}")]
         subject, possessive = OF_OBJECTS.get(inner, (inner, ""))

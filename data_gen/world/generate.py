@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from data_gen.leakage import digest_text
+from data_gen.leakage import fingerprint_text
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, check_place
 from data_gen.world.documents import Document, View, write_document
-from data_gen.world.graph import Graph
+from data_gen.world.graph import WorldGraph
 from data_gen.world.populate import populate
 from data_gen.world.questions import ROUTES, Questions
 from revelator.errors import ConfigError, DataError
@@ -129,7 +129,7 @@ class _Writer:
     def _draw(self, questions: Questions, route: str, id: str) -> tuple[AnnotatedQuestion, str]:
         for _ in range(PATIENCE):
             if made := questions.draw(route, id):
-                key = digest_text(" ".join(made[0].question.lower().split()).rstrip("?."))
+                key = fingerprint_text(" ".join(made[0].question.lower().split()).rstrip("?."))
                 if key not in self.asked:
                     self.asked.add(key)
                     return made
@@ -147,7 +147,7 @@ def _draw_routes(amount: int, wanted: Sequence[str], rng: random.Random) -> list
     return routes
 
 
-def _list_triples(graph: Graph, documents: list[Document]) -> Iterator[str]:
+def _list_triples(graph: WorldGraph, documents: list[Document]) -> Iterator[str]:
     """Lists the facts that a passage states, as tab-separated lines: head, relation, tail. A relation with a second
     argument is written `relation[second]`."""
     for fact in graph.all_facts():

@@ -125,14 +125,14 @@ class Fact(NamedTuple):
 
 
 @dataclass
-class Graph:
+class WorldGraph:
     """Entities and facts of one part of a world."""
 
     entities: list[Entity] = field(default_factory=list)
     facts: dict[int, dict[str, list[Fact]]] = field(default_factory=lambda: defaultdict(dict))
     by_type: dict[str, list[Entity]] = field(default_factory=lambda: defaultdict(list))
 
-    def new(self, type: str, name: str, noun: str, **more: str | int) -> Entity:
+    def add_entity(self, type: str, name: str, noun: str, **more: str | int) -> Entity:
         entity = Entity(len(self.entities), type, name, noun, **more)  # type: ignore[arg-type]
         self.entities.append(entity)
         self.by_type[type].append(entity)
@@ -143,7 +143,7 @@ class Graph:
         fact = Fact(head.id, relation, value, second.id if second else None)
         self.facts[head.id].setdefault(relation, []).append(fact)
 
-    def one(self, head: Entity, relation: str) -> Entity | None:
+    def find_first(self, head: Entity, relation: str) -> Entity | None:
         """The entity that `relation` gives for `head`, if it has one."""
         found = self.facts[head.id].get(relation)
         return self.entities[found[0].tail] if found and isinstance(found[0].tail, int) else None

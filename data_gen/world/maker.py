@@ -7,7 +7,7 @@ import datetime
 import random
 from collections.abc import Callable
 
-from data_gen.world.graph import Entity, Graph, Value
+from data_gen.world.graph import Entity, Value, WorldGraph
 from data_gen.world.names import Names, load_table
 
 EQUAL_NAMES = 0.05  # share of entities that take the name of another
@@ -23,7 +23,7 @@ class GraphMaker:
         self.rng = rng
         self.names = names
         self.words = names.words
-        self.graph = Graph()
+        self.graph = WorldGraph()
         self.languages: list[Value] = []
         self._known: dict[tuple[str, ...], list[Entity]] = {}
         self.draws: dict[str, Callable[..., Entity | Value | None]] = {
@@ -35,16 +35,16 @@ class GraphMaker:
             "owner": self.pick_owner,
             "writer": self.pick_writer,
             "language": lambda _: rng.choice(self.languages),
-            "name": lambda _, kind: Value(names.new(kind)),
-            "own year": lambda entity: year(entity.birth),
-            "year": lambda _, low, high: year(rng.randrange(low, high)),
-            "number": lambda _, low, high, unit=1: measure(rng.randrange(low, high) * unit),
-            "measure": lambda _, low, high, unit: measure(rng.randrange(low, high), unit),
-            "magnitude": lambda _, low, high, unit="": measure(int(10 ** rng.uniform(low, high)), unit),
+            "name": lambda _, kind: Value(names.make_name(kind)),
+            "own year": lambda entity: make_year(entity.birth),
+            "year": lambda _, low, high: make_year(rng.randrange(low, high)),
+            "number": lambda _, low, high, unit=1: make_measure(rng.randrange(low, high) * unit),
+            "measure": lambda _, low, high, unit: make_measure(rng.randrange(low, high), unit),
+            "magnitude": lambda _, low, high, unit="": make_measure(int(10 ** rng.uniform(low, high)), unit),
             "money": lambda _, low, high: self.draw_money(low, high),
         }
 
-    def happens(self, share: float) -> bool:
+    def draw_chance(self, share: float) -> bool:
         return self.rng.random() < share
 
     def pick(self, type: str) -> Entity:
@@ -65,12 +65,12 @@ class GraphMaker:
 
     def pick_owner(self, company: Entity) -> Entity | None:
         owner = self.pick("company")
-        is_free = self.happens(0.4) and owner is not company
-        return owner if is_free and self.graph.one(owner, "parent company") is not company else None
+        is_free = self.draw_chance(0.4) and owner is not company
+        return owner if is_free and self.graph.find_first(owner, "parent company") is not company else None
 
     def pick_writer(self, film: Entity) -> Entity | None:
         writer = self.pick_adult(self.list_people("screenwriter"), film.birth)
-        return self.graph.one(film, "director") if writer is None or self.happens(0.25) else writer
+        return self.graph.find_first(film, "director") if writer is None or self.draw_chance(0.25) else writer
 
     def list_people(self, *occupations: str) -> list[Entity]:
         """People of these occupations, or everyone if there are none."""
@@ -99,15 +99,15 @@ class GraphMaker:
         tenths = thousands // 100
         return Value(f"${tenths / 10:,.1f} million", tenths * 100_000)
 
-    def state(self, entity: Entity, kind: str) -> None:
+    def add_facts(self, entity: Entity, kind: str) -> None:
         """States what `facts.yaml` has for `kind`."""
         for relation, (share, draw, *arguments) in load_table("facts")["facts"][kind].items():
-            if share == 1 or self.happens(share):
+            if share == 1 or self.draw_chance(share):
                 tail = self.draws[draw](entity, *arguments)
                 if tail is not None:
                     self.graph.add(entity, relation, tail)
 
-    def state_both(self, one: Entity, other: Entity, relation: str, tail: Entity | Value) -> None:
+    def add_mutual_fact(self, one: Entity, other: Entity, relation: str, tail: Entity | Value) -> None:
         """A relation between two entities and a value, of each to the other."""
         self.graph.add(one, relation, tail, other)
         self.graph.add(other, relation, tail, one)
@@ -119,13 +119,13 @@ class GraphMaker:
         rng, graph = self.rng, self.graph
         noun = {"person": "", "company": rng.choice(("studio", "label", "company", "company"))}.get(type, type)
         name = None
-        if type not in PLAIN and graph.entities and self.happens(EQUAL_NAMES):
+        if type not in PLAIN and graph.entities and self.draw_chance(EQUAL_NAMES):
             other = rng.choice(graph.entities)
             alike = {type, other.type} <= WORKS or type == other.type == "person"
             if alike or (type != other.type and "person" not in (type, other.type) and other.type not in PLAIN):
                 name = other.name
-        if type == "person" and name is None and graph.by_type["person"] and self.happens(EQUAL_NAMES):
-            name = self.names.near(self.pick("person").name)
+        if type == "person" and name is None and graph.by_type["person"] and self.draw_chance(EQUAL_NAMES):
+            name = self.names.find_similar(self.pick("person").name)
         more: dict[str, str | int] = {"birth": rng.randrange(1500, 1930)}
         if type == "person":
             used = {e.noun for e in graph.by_type["person"] if e.name == name} if name else set()
@@ -134,12 +134,13 @@ class GraphMaker:
             more = {"gender": rng.choice(("he", "she")), "birth": rng.randrange(1840, 1990)}
         if type in self.words["genres"]:
             more = {"genre": rng.choice(self.words["genres"][type]), "birth": rng.randrange(1880, 2023)}
-        graph.new(type, name or self.names.new(noun if noun in ("studio", "label") else type), noun, **more)
+        name = name or self.names.make_name(noun if noun in ("studio", "label") else type)
+        graph.add_entity(type, name, noun, **more)
 
 
-def measure(n: int, unit: str = "") -> Value:
+def make_measure(n: int, unit: str = "") -> Value:
     return Value(f"{n:,} {unit}".rstrip(), n)
 
 
-def year(n: int) -> Value:
+def make_year(n: int) -> Value:
     return Value(str(min(n, LAST_YEAR)), min(n, LAST_YEAR))

@@ -45,7 +45,7 @@ class Names:
         self.words = load_vocabulary()
         self.flavour = rng.choice(_load_flavours())
 
-    def new(self, kind: str) -> str:
+    def make_name(self, kind: str) -> str:
         """A name of `kind` (an entity type) that was never handed out before."""
         while True:
             self.flavour = self.rng.choice(_load_flavours())
@@ -57,7 +57,7 @@ class Names:
     def _make(self, kind: str) -> str:
         rng = self.rng
         if kind == "person":
-            given, surname = self.word(1 if rng.random() < 0.7 else 2), self.word()
+            given, surname = self.make_word(1 if rng.random() < 0.7 else 2), self.make_word()
             return self._fill(self._choose_form(kind), given=given, surname=surname)
         if kind == "band":
             form = self._choose_form(kind)
@@ -67,7 +67,8 @@ class Names:
 
     def _make_title(self) -> str:
         rng, forms = self.rng, self.words["forms"]
-        given = {slot: rng.choice(self.words[words]) for slot, words in TITLE_WORDS.items()} | {"name": self.word()}
+        given = {slot: rng.choice(self.words[words]) for slot, words in TITLE_WORDS.items()}
+        given["name"] = self.make_word()
         if rng.random() >= 0.03:
             given |= {"article": "An" if given["adjective"][0] in "AEIOU" else "A", "count": rng.randrange(2, 100)}
             return self._fill(rng.choice(forms["title"]), **given)
@@ -88,10 +89,10 @@ class Names:
     def _fill(self, form: str, **given: object) -> str:
         """The form with its slots filled from left to right."""
         words = {
-            "word": self.word,
-            "syllable": lambda: self.word(1),
-            "start": lambda: self.word()[:4],
-            "loud": lambda: self.word().upper(),
+            "word": self.make_word,
+            "syllable": lambda: self.make_word(1),
+            "start": lambda: self.make_word()[:4],
+            "loud": lambda: self.make_word().upper(),
         }
 
         def fill(slot: re.Match[str]) -> str:
@@ -102,17 +103,18 @@ class Names:
 
         return SLOT.sub(fill, form)
 
-    def near(self, name: str) -> str | None:
-        """A name that differs from a person's by a little, or None if that is taken."""
+    def find_similar(self, name: str) -> str | None:
+        """A name that differs from a person's by a little, which then counts as taken; None if it was before."""
         first, _, rest = name.partition(" ")
         middle = self.rng.choice(self.words["initials"])
-        similar = self.rng.choice([f"{first} {middle}. {rest}", f"{name} Jr.", f"{self.word()} {rest}", f"{name}son"])
+        forms = [f"{first} {middle}. {rest}", f"{name} Jr.", f"{self.make_word()} {rest}", f"{name}son"]
+        similar = self.rng.choice(forms)
         if similar.lower() in self.taken:
             return None
         self.taken.add(similar.lower())
         return similar
 
-    def word(self, syllables: int = 0) -> str:
+    def make_word(self, syllables: int = 0) -> str:
         """One capitalised invented word of 1-3 syllables and an ending."""
         rng, flavour = self.rng, self.flavour
         parts = []

@@ -92,7 +92,7 @@ def draw_single(drawing: Drawing) -> Draft | None:
         term = draw_list_term(drawing, 0)
         if term is None:
             return None
-        return Draft(drawing.word_question(term), (term,), "list", drawing.list_texts(term.values))
+        return Draft(drawing.write_question(term), (term,), "list", drawing.list_texts(term.values))
     return draw_joint(drawing, 0, 0) if drawing.rng.random() < 0.12 else draw_chain(drawing, 1)
 
 
@@ -199,7 +199,7 @@ def _add_noise(d: Drawing, text: str) -> str:
     roll = d.rng.random()
     if roll >= 0.04 or not text.endswith("?"):
         return text
-    return lower(text).removesuffix("?") if roll < 0.02 else d.say("courtesy", asked=lower(text))
+    return lower(text).removesuffix("?") if roll < 0.02 else d.write_frame("courtesy", asked=lower(text))
 
 
 def _gives_itself_away(draft: Draft) -> bool:
@@ -249,7 +249,7 @@ def _render_tree(question: str, draft: Draft, made: Plan) -> str:
 
 def _ask_leaf(term: AskedTerm, numbers: dict[int, int]) -> Art:
     shown = [_show_term(arg, numbers) for arg in term.args]
-    said = [_say_term(arg, text) for arg, text in zip(term.args, shown, strict=True)]
+    said = [_write_term(arg, text) for arg, text in zip(term.args, shown, strict=True)]
     head, *second = shown
     return Art(fill(term.wording.question, said), Relate(head, " ".join([term.relation.id, *second])))
 
@@ -259,7 +259,7 @@ def _show_term(term: Term, numbers: dict[int, int]) -> str:
     return f"[{number}]" if number else term.called if isinstance(term, NamedTerm) else ""
 
 
-def _say_term(term: Term, shown: str) -> str:
+def _write_term(term: Term, shown: str) -> str:
     """As it stands in a question: some names, and what stands for them, have an article."""
     if isinstance(term, NamedTerm):
         return shown if term.described else term.text

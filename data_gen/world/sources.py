@@ -34,8 +34,8 @@ from data_gen.world.names import load_vocabulary
 from revelator.errors import DataError
 from revelator.files import sha256_folder, stage_folder, write_json
 
-KINDS: list[Literal["graph", "text", "web"]] = ["graph", "text", "web"]
-PAIRS = ["-".join(pair) for pair in combinations(KINDS, 2)]
+SOURCE_KINDS: list[Literal["graph", "text", "web"]] = ["graph", "text", "web"]
+PAIRS = ["-".join(pair) for pair in combinations(SOURCE_KINDS, 2)]
 Division = Sequence[tuple[AnnotatedSource, frozenset[str]]]  # sources, and the types of things that each holds
 Facts = Mapping[tuple[str, str], Collection[str]]  # titles of documents, by two things
 KIND = "blend"
@@ -73,9 +73,9 @@ def divide_by_chance(id: str, asked: Sequence[str]) -> Division:
 def _describe(rng: random.Random, name: str, words: dict[str, Any], held: Sequence[str]) -> AnnotatedSource:
     """Half of the sources that hold one type say it by their names alone."""
     if len(held) == 1 and rng.random() < 0.5:
-        return AnnotatedSource(words["holdings"][held[0]][0], rng.choice(KINDS))
+        return AnnotatedSource(words["holdings"][held[0]][0], rng.choice(SOURCE_KINDS))
     things = join_items([rng.choice(words["holdings"][one][:-1]) for one in held])
-    return AnnotatedSource(name, rng.choice(KINDS), rng.choice(words["source frames"]).format(things=things))
+    return AnnotatedSource(name, rng.choice(SOURCE_KINDS), rng.choice(words["source frames"]).format(things=things))
 
 
 def describe_in_new_words(types: Sequence[str]) -> str:
@@ -129,15 +129,15 @@ class _Division:
     what is said of a thing, by its title."""
 
     def __init__(self, number: int, types: Mapping[str, str]) -> None:
-        parts = divide(random.Random(f"blend:{number}"), list_types(), len(KINDS))
-        self.places = {name: source for source, part in zip(KINDS, parts, strict=True) for name in part}
+        parts = divide(random.Random(f"blend:{number}"), list_types(), len(SOURCE_KINDS))
+        self.places = {name: source for source, part in zip(SOURCE_KINDS, parts, strict=True) for name in part}
         self.holders = {title: self._draw_holders(title, self.places[type]) for title, type in types.items()}
 
     @staticmethod
     def _draw_holders(title: str, home: str) -> frozenset[str]:
         rng = random.Random(f"copies:{title}")
-        [count] = rng.choices(range(len(KINDS)), COPIES)
-        return frozenset([home, *rng.sample([source for source in KINDS if source != home], count)])
+        [count] = rng.choices(range(len(SOURCE_KINDS)), COPIES)
+        return frozenset([home, *rng.sample([source for source in SOURCE_KINDS if source != home], count)])
 
     def choose(self, chains: Sequence[AnnotatedQuestion], stated: Facts) -> dict[str, list[dict[str, Any]]]:
         """The questions that no source answers alone, by the sources that hold their steps."""
@@ -179,7 +179,7 @@ def _count_fewest(asked: Mapping[str, Sequence[object]]) -> int:
 def _list_sources(places: Mapping[str, str]) -> str:
     """The file of sources; what they hold is said in words that no question for training has."""
     held: dict[str, list[str]] = {
-        source: [name for name, place in places.items() if place == source] for source in KINDS
+        source: [name for name, place in places.items() if place == source] for source in SOURCE_KINDS
     }
     where: dict[str, dict[str, str]] = {
         "text": {"index": "indexes/text"},

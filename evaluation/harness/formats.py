@@ -15,7 +15,7 @@ from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.sources import fields
 from data_gen.sources.formats import READERS
 from data_gen.sources.multi_hop import annotate_hotpot
-from data_gen.sources.rows import Outcome, RefusedRow, Unfold, read_annotated
+from data_gen.sources.rows import ReadResult, RefusedRow, Unfold, read_annotated
 from evaluation.harness.config import OwnColumns
 from evaluation.metrics.plans import PlanSummary, summarise_plan
 from revelator.errors import DataError, ExpressionError
@@ -55,7 +55,7 @@ class Format:
     has_list_answers: bool = False
 
 
-def _raise_for_malformed(outcomes: Iterable[Outcome]) -> Iterator[AnnotatedQuestion]:
+def _raise_for_malformed(outcomes: Iterable[ReadResult]) -> Iterator[AnnotatedQuestion]:
     """Yields the questions, skips SkippedRow, raises DataError for RefusedRow."""
     for outcome in outcomes:
         if isinstance(outcome, RefusedRow):

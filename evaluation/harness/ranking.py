@@ -21,7 +21,7 @@ import numpy as np
 
 from data_gen.sources.logic_questions import Truth, draw_combinations, fill_template, list_templates
 from data_gen.world.documents import write_document
-from data_gen.world.graph import Entity, Fact, Graph, Relation, load_relations
+from data_gen.world.graph import Entity, Fact, Relation, WorldGraph, load_relations
 from data_gen.world.populate import populate
 from evaluation.harness.config import RankingConfig
 from evaluation.harness.folder import NO_COST, Cost, QuestionRow
@@ -116,7 +116,7 @@ def make_world_cases(per_template: int, seed: int, sizes: Sequence[int] = (3,)) 
     return fill_templates("itlr", sizes, per_template, draw, "saying that")
 
 
-def _draw_facts(graph: Graph, rng: random.Random, count: int) -> tuple[Entity, list[tuple[Relation, Fact]]]:
+def _draw_facts(graph: WorldGraph, rng: random.Random, count: int) -> tuple[Entity, list[tuple[Relation, Fact]]]:
     """Draws an entity, and so many of its facts whose values are entities."""
     while True:
         head = rng.choice(graph.by_type[rng.choice(KINDS)])
@@ -138,7 +138,7 @@ def _write_sentence(relation: Relation, head: Entity, value: str) -> str:
 
 
 def _write_document(
-    graph: Graph, kind: str, chosen: list[tuple[Relation, Fact]], truth: Truth, rng: random.Random
+    graph: WorldGraph, kind: str, chosen: list[tuple[Relation, Fact]], truth: Truth, rng: random.Random
 ) -> str:
     """Writes the text of another entity that states each fact's value, or another value if the fact must not hold."""
     entity = rng.choice(graph.by_type[kind])
@@ -152,7 +152,7 @@ def _write_document(
     return f"{document.title}\n{document.text}"
 
 
-def _draw_other_value(graph: Graph, entity: Entity, fact: Fact, rng: random.Random) -> Fact:
+def _draw_other_value(graph: WorldGraph, entity: Entity, fact: Fact, rng: random.Random) -> Fact:
     assert isinstance(fact.tail, int)
     alike = graph.by_type[graph.entities[fact.tail].type]
     tail = rng.choice([e for e in alike if e.id not in (fact.tail, entity.id)])

@@ -7,11 +7,11 @@ import sys
 
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.formats import READERS
-from data_gen.sources.rows import Outcome
+from data_gen.sources.rows import ReadResult
 from revelator.errors import DataError
 
 
-def told(outcome: Outcome) -> dict[str, object]:
+def told(outcome: ReadResult) -> dict[str, object]:
     return outcome.to_json() if isinstance(outcome, AnnotatedQuestion) else dict(vars(outcome))
 
 

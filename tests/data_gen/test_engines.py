@@ -15,7 +15,7 @@ import pytest
 
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.engines import run_here
+from data_gen.engines import prepare_here
 from data_gen.prepare import CHUNK, PreparedChunk, Preparer
 from data_gen.world.generate import generate
 from revelator.errors import ConfigError
@@ -36,7 +36,7 @@ def built(config: SetConfig, target: Path) -> tuple[dict, int]:
 
     def engine(prepare: Preparer, start: int) -> Iterator[PreparedChunk]:
         first.append(start)
-        return run_here(prepare, start)
+        return prepare_here(prepare, start)
 
     return {**build(config, target, engine=engine), "created": ""}, first[0]
 

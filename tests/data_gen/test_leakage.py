@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from data_gen.leakage import (
     SeenQuestions,
-    digest_question,
-    digest_text,
     find_leak,
+    fingerprint_question,
+    fingerprint_text,
     hash_question,
     load_held_out,
     normalise,
@@ -63,7 +63,7 @@ def test_a_question_is_admitted_once_by_id_and_by_text() -> None:
     seen = SeenQuestions()
 
     def admit(identity: str, text: str) -> str | None:
-        return seen.find_repeat(digest_text(identity), digest_question(text))
+        return seen.find_repeat(fingerprint_text(identity), fingerprint_question(text))
 
     assert admit("1", "Who made it?") is None
     assert admit("2", "who made IT") == "question seen before"

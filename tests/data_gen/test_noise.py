@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from data_gen.annotate.names import find_mention, find_planned_names
 from data_gen.annotate.wording import WORDS
-from data_gen.augment.noise import add_noise, slip
+from data_gen.augment.noise import add_typing_errors, slip
 from data_gen.questions import AnnotatedQuestion
 
 QUESTION = AnnotatedQuestion(
@@ -29,15 +29,15 @@ SEEDS = st.integers(0, 10_000)
 
 @given(SEEDS)
 def test_names_and_everything_but_the_question_stay(seed: int) -> None:
-    noisy = add_noise(QUESTION, Random(seed))
+    noisy = add_typing_errors(QUESTION, Random(seed))
     assert replace(noisy, question=QUESTION.question) == QUESTION
     assert all(find_mention(name, noisy.question) for name in find_planned_names(QUESTION))
-    assert noisy == add_noise(QUESTION, Random(seed))
+    assert noisy == add_typing_errors(QUESTION, Random(seed))
 
 
 @given(SEEDS)
 def test_what_is_left_without_the_opening_is_at_most_two_slips_away(seed: int) -> None:
-    text = add_noise(QUESTION, Random(seed)).question
+    text = add_typing_errors(QUESTION, Random(seed)).question
     opening = max((words for words in WORDS["openings"] if text.lower().startswith(f"{words} ")), key=len, default="")
     rest = text[len(opening) :].strip().lower()
     matcher = difflib.SequenceMatcher(None, rest, QUESTION.question.lower(), autojunk=False)

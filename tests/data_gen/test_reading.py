@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import data_gen
 from data_gen.commands import build
-from data_gen.everyday.passages import Teller
+from data_gen.everyday.passages import PassageWriter
 from data_gen.leakage import hash_question
 from data_gen.reading import Bm25, ReadingConfig, convert, find_answers, word_step
 from revelator.config import read_config
@@ -180,7 +180,7 @@ TITLES = [f"{first} {last}" for first in ("Una", "Marn", "Tin", "Lake") for last
 
 @given(st.integers(0, 2**32))
 def test_an_everyday_passage_says_an_answer_once_where_the_row_says_it_stands(seed: int) -> None:
-    for row in Teller(TITLES, Random(seed)).draw("x"):
+    for row in PassageWriter(TITLES, Random(seed)).draw("x"):
         assert "{" not in row.passage + row.question and row.passage[0] in "-" + row.passage[0].upper()
         for answer in row.answers:
             assert row.passage[answer.start : answer.end] == answer.text and row.passage.count(answer.text) == 1
@@ -188,7 +188,7 @@ def test_an_everyday_passage_says_an_answer_once_where_the_row_says_it_stands(se
 
 
 def test_some_everyday_questions_are_not_answered_by_their_passage() -> None:
-    teller = Teller(TITLES, Random(5))
+    teller = PassageWriter(TITLES, Random(5))
     rows = [row for number in range(200) for row in teller.draw(str(number))]
     assert 0.15 < sum(not row.is_answerable for row in rows) / len(rows) < 0.45
 

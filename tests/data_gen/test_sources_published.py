@@ -21,7 +21,7 @@ from data_gen.build import build
 from data_gen.config import Format, SetConfig
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.formats import READERS
-from data_gen.sources.rows import Outcome, RefusedRow, SkippedRow
+from data_gen.sources.rows import ReadResult, RefusedRow, SkippedRow
 from revelator.errors import DataError
 from tests.data_gen.conftest import MUSIQUE, TWO_WIKI
 from tests.data_gen.published import ANNOTATED, ROWS, VALUES, places, put
@@ -285,7 +285,7 @@ SPOILED = {**ROWS, "musique": MUSIQUE[0], "2wiki": TWO_WIKI[0], "world": ANNOTAT
 def test_no_value_in_any_field_stops_the_reading(write, data: st.DataObject) -> None:
     format, row = data.draw(st.sampled_from(sorted(SPOILED.items(), key=str)))
     changed = put(row, data.draw(st.sampled_from(places(row))), data.draw(VALUES))
-    outcomes: list[Outcome] = list(READERS[format](write("rows.jsonl", [row, changed])))
+    outcomes: list[ReadResult] = list(READERS[format](write("rows.jsonl", [row, changed])))
     for outcome in outcomes:
         if isinstance(outcome, AnnotatedQuestion):
             json.dumps(outcome.to_json(), ensure_ascii=False).encode()
