@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG or FILE]"
 HOME_HELP = "Where --questions looks for a champion.  [env: REVELATOR_HOME; default: runs]"
 ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the champion below HOME, else `base`]"
-MANY = 6  # runs: more are rows of a table
+MOST_COLUMNS = 6  # runs: more are rows of a table
 
 
 @click.command()
@@ -64,7 +64,7 @@ def evaluate(
     planner: str | None,
     planner_model: str | None,
     planner_prompt: PlannerPrompt | None,
-    **given: Any,
+    **overrides: Any,
 ) -> None:
     """Ask one system every question of a benchmark, and write down answers, scores and costs.
 
@@ -104,14 +104,14 @@ def evaluate(
     assert source is not None
     endpoint = read_planner_options(planner, planner_model, planner_prompt)
     if questions:
-        runs = compare_with_plain(questions, index, columns, home, endpoint, **given)
+        runs = make_plain_and_auto_runs(questions, index, columns, home, endpoint, **overrides)
     elif source.suffix not in (".yaml", ".yml"):
         hint = f"own questions: --questions {source}; an adapter's scores, task by task: revelator model grade {source}"
         raise ConfigError(f"{source} is no configuration file (.yaml)", hint=hint)
     elif index or columns:
         raise ConfigError("--index and --column belong to --questions", hint=f"write them into {source}")
     else:
-        runs = load_runs(source, **given)
+        runs = load_runs(source, **overrides)
         if endpoint:
             runs = replace_planners(runs, endpoint, str(source))
     folder = out or Path("runs") / "evaluations" / source.stem
@@ -149,8 +149,8 @@ def evaluate(
 
 
 def replace_planners(runs: dict[str, RunConfig], endpoint: PlannerConfig, where: str) -> dict[str, RunConfig]:
-    """The runs with the endpoint as the planner of a single run, or of those of several that have one. Raises
-    ConfigError where none has."""
+    """Returns the runs with `endpoint` as the planner of a single run, or of those of several that have one. Raises
+    ConfigError if none of several has one."""
     planned = [name for name, config in runs.items() if config.planner or len(runs) == 1]
     if not planned:
         hint = "give one of its runs a planner: {url: URL, model: NAME}"
@@ -161,20 +161,20 @@ def replace_planners(runs: dict[str, RunConfig], endpoint: PlannerConfig, where:
     }
 
 
-def compare_with_plain(
+def make_plain_and_auto_runs(
     questions: Path,
     index: Path | None,
     columns: tuple[str, ...],
     home: Path,
     endpoint: PlannerConfig | None = None,
-    **given: Any,
+    **overrides: Any,
 ) -> dict[str, RunConfig]:
-    """The runs of plain retrieval and of `auto` over a file of own questions. With an endpoint `auto` runs a second
-    time with it as planner, and a third time with the embedded base if another adapter plans."""
-    benchmark = describe_own(questions, read_columns(columns), given.pop("sample", None))
+    """Makes the configurations of plain retrieval and of `auto` over a file of own questions. With an endpoint
+    there is a second `auto` with it as planner, and a third with the embedded base if another adapter plans."""
+    benchmark = describe_own(questions, read_columns(columns), overrides.pop("sample", None))
     shared: dict[str, Any] = {"benchmark": benchmark, "index": str(index or ""), "home": str(home)}
-    shared |= {name: value for name, value in given.items() if value is not None}
-    if not given.get("url"):  # a running server has its own
+    shared |= {name: value for name, value in overrides.items() if value is not None}
+    if not overrides.get("url"):  # a running server has its own
         shared.setdefault("adapter", "champion" if has_champion(home) else "base")
     auto = {"system": {"strategy": "auto"}}
     systems: dict[str, dict[str, Any]] = {"plain": {"system": {"baseline": "naive-5"}}, "auto": auto}
@@ -222,7 +222,7 @@ def build_comparison_table(runs: list[LoadedRun], title: str) -> Table:
         shown = str(format_interval(figure, name))
         return f"{shown} (n = {n:,})" if figure and name in SCORES and (n := figure["n"]) < len(run.rows) else shown
 
-    many = len(runs) > MANY
+    many = len(runs) > MOST_COLUMNS
     measures = SCORES if many else SCORES | COSTS
     if any(run.figures["error"]["value"] for run in runs):
         measures = measures | {"error": "refused"}
@@ -232,7 +232,7 @@ def build_comparison_table(runs: list[LoadedRun], title: str) -> Table:
             rows.append([label, *(show(run, name) for run in runs)])
     for part, label in PARTS.items() if not many else ():
         if any(run.metrics.get("parts", {}).get(part, {}).get("calls") for run in runs):
-            rows.append([f"{label}: tokens in and out, seconds", *(_show_part(run, part) for run in runs)])
+            rows.append([f"{label}: tokens in and out, seconds", *(_format_part_cost(run, part) for run in runs)])
     head, *body = map(list, zip(*rows, strict=True)) if many else rows
     table = Table(*head, title=title, title_justify="left")
     for row in body:
@@ -240,7 +240,7 @@ def build_comparison_table(runs: list[LoadedRun], title: str) -> Table:
     return table
 
 
-def _show_part(run: LoadedRun, part: str) -> str:
+def _format_part_cost(run: LoadedRun, part: str) -> str:
     """`2,310 + 12, 1.42 s (61 %)`, the share of the seconds of work."""
     costs = run.metrics.get("parts", {}).get(part, {})
     if not costs.get("calls"):

@@ -92,10 +92,10 @@ class TaskScore:
 
     def to_json(self) -> dict[str, Any]:
         """`n`, every score by its name, and the `intervals` of those that every row has."""
-        intervals = {name: self.interval(name) for name in self.values}
+        intervals = {name: self.compute_interval(name) for name in self.values}
         return {"n": self.n, **self.scores, "intervals": {name: [i.low, i.high] for name, i in intervals.items()}}
 
-    def interval(self, name: str) -> Interval:
+    def compute_interval(self, name: str) -> Interval:
         """Returns the 95 % interval of a score that every row has; whole questions are drawn."""
         return bootstrap(self.values[name], groups=self.question_ids)
 
@@ -246,7 +246,7 @@ def build_score_table(scores: Scores, title: str) -> Table:
         own = scores[task]
         for name, value in own.scores.items():
             mark = " (decides)" if name == DECIDING[task] else ""
-            interval = own.interval(name) if name in own.values else None
+            interval = own.compute_interval(name) if name in own.values else None
             between = f"{interval.low:.3f} to {interval.high:.3f}" if interval else ""
             table.add_row(task, str(own.n), name + mark, f"{value:.3f}", between)
     return table

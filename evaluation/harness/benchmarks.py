@@ -21,7 +21,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 from data_gen.leakage import normalise
 from evaluation.harness.config import BenchmarkConfig
 from evaluation.harness.folder import check_ids
-from evaluation.harness.formats import FORMATS, BenchmarkQuestion, read_own
+from evaluation.harness.formats import FORMATS, BenchmarkQuestion, read_own_questions
 from evaluation.rows import read_rows
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
@@ -29,14 +29,15 @@ from revelator.rows import read_manifest, stream_rows
 from serving.retrieval.build import build_index
 from serving.retrieval.index_folder import IndexSettings, Kind
 
-LEFT_BY = "see split, kinds, dev_of and sample"
-CLOSED: dict[str, Kind] = {"closed": "bm25", "closed-dense": "dense", "closed-hybrid": "hybrid"}  # as `index` of a run
+NO_QUESTIONS_HINT = "see split, kinds, dev_of and sample"
+# Values of a run's `index` that stand for an index of the questions' own passages.
+CLOSED_INDEX_KINDS: dict[str, Kind] = {"closed": "bm25", "closed-dense": "dense", "closed-hybrid": "hybrid"}
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Pinned questions; `files` holds the sha256 of each file by the path that was given. `pool` are all questions of
-    the files, of which `questions` are chosen."""
+    """Pinned questions: `questions` are chosen from `all_questions` of the files. `files` holds the sha256 of each file
+    by the path that was given."""
 
     name: str
     format: str
@@ -44,7 +45,7 @@ class Benchmark:
     has_list_answers: bool
     questions: tuple[BenchmarkQuestion, ...]
     files: dict[str, str]
-    pool: tuple[BenchmarkQuestion, ...] = ()
+    all_questions: tuple[BenchmarkQuestion, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Describes the benchmark for a run's record."""
@@ -68,16 +69,16 @@ def open_benchmark(config: BenchmarkConfig) -> Benchmark:
         lines = "".join(f"\n  {path}: sha256 {files[path]}, pinned {pinned[path]}" for path in changed)
         hint = "take the pinned file, or pin the new one on purpose"
         raise ArtifactError(f"the benchmark changed:{lines}", hint=hint)
-    read = partial(read_own, columns=config.columns) if config.columns else how.read
-    pool = _merge_duplicates(question for path in config.path for question in read(path))
+    read = partial(read_own_questions, columns=config.columns) if config.columns else how.read
+    all_questions = _merge_duplicates(question for path in config.path for question in read(path))
     if config.dev_of:
         read_manifest(Path(config.dev_of))  # its files are as they were built
         files[config.dev_of] = sha256_file(Path(config.dev_of) / "manifest.json")
-    questions = _select_questions(config, pool)
+    questions = _select_questions(config, all_questions)
     if not questions:
-        raise DataError("no question is left to ask", where=", ".join(config.path), hint=LEFT_BY)
+        raise DataError("no question is left to ask", where=", ".join(config.path), hint=NO_QUESTIONS_HINT)
     about = config.name or config.format, config.format, how.normaliser, how.has_list_answers
-    return Benchmark(*about, tuple(questions), files, tuple(pool))
+    return Benchmark(*about, tuple(questions), files, tuple(all_questions))
 
 
 def _select_questions(config: BenchmarkConfig, questions: list[BenchmarkQuestion]) -> list[BenchmarkQuestion]:

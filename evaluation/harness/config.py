@@ -224,18 +224,18 @@ class _Runs(RootModel[dict[RunName, RunConfig]]):
         return {name: shared | run for name, run in runs.items()}
 
 
-def load_runs(path: Path, **given: Any) -> dict[str, RunConfig]:
-    """Loads the runs of a configuration by name ("" for a single run). Values `given` on the command line replace those
-    of the file. Raises ConfigError."""
+def load_runs(path: Path, **overrides: Any) -> dict[str, RunConfig]:
+    """Loads the runs of a configuration by name ("" for a single run). `overrides` of the command line replace its
+    values. Raises ConfigError."""
     value = read_yaml(path)
     if isinstance(value, dict) and value.get("runs") is not None:
         runs = check_config(value, _Runs, str(path)).root
     else:
         runs = {"": check_config(value, RunConfig, str(path))}
-    return {name: _override(config, **given) for name, config in runs.items()}
+    return {name: _override(config, **overrides) for name, config in runs.items()}
 
 
-def _override(config: RunConfig, sample: int | None = None, **given: Any) -> RunConfig:
+def _override(config: RunConfig, sample: int | None = None, **overrides: Any) -> RunConfig:
     if sample is not None:
-        given["benchmark"] = config.benchmark.model_copy(update={"sample": sample})
-    return config.model_copy(update={name: value for name, value in given.items() if value is not None})
+        overrides["benchmark"] = config.benchmark.model_copy(update={"sample": sample})
+    return config.model_copy(update={name: value for name, value in overrides.items() if value is not None})

@@ -42,7 +42,7 @@ class BenchmarkQuestion:
 
 
 Annotate = Callable[[dict[str, Any], str], BenchmarkQuestion]
-Read = Callable[[str], Iterator[BenchmarkQuestion]]
+QuestionReader = Callable[[str], Iterator[BenchmarkQuestion]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Format:
     """How a benchmark's files are read, and the rule by which its answers are scored. `has_list_answers`: all gold
     values are wanted; otherwise they are aliases of one answer."""
 
-    read: Read
+    read: QuestionReader
     normaliser: str
     has_list_answers: bool = False
 
@@ -64,11 +64,11 @@ def _raise_for_malformed(outcomes: Iterable[ReadResult]) -> Iterator[AnnotatedQu
             yield outcome
 
 
-def _make_reader(name: str) -> Read:
+def _make_source_reader(name: str) -> QuestionReader:
     return lambda path: map(BenchmarkQuestion, _raise_for_malformed(READERS[name](path)))
 
 
-def _read_rows(annotate: Annotate, unfold: Unfold = lambda row: (row,)) -> Read:
+def _make_row_reader(annotate: Annotate, unfold: Unfold = lambda row: (row,)) -> QuestionReader:
     """Returns a reader that hands each row of a file to `annotate`, with the file's name."""
 
     def read(path: str) -> Iterator[BenchmarkQuestion]:
@@ -86,7 +86,7 @@ def _read_rows(annotate: Annotate, unfold: Unfold = lambda row: (row,)) -> Read:
     return read
 
 
-def _add_plans(name: str, read: Read) -> Read:
+def _make_plan_reader(name: str, read: QuestionReader) -> QuestionReader:
     """Returns a reader that replaces each question by the one with a gold plan, if the format has a plan for it."""
 
     def read_with_plans(path: str) -> Iterator[BenchmarkQuestion]:
@@ -181,8 +181,8 @@ def fans_out(question: AnnotatedQuestion) -> bool:
 
 
 def name_kind(question: AnnotatedQuestion) -> str:
-    """Which steps a question of a world asks for, by the shape of its gold plan. One of the kind "comparison" asks for
-    that of several things, found apart, whose date or number is the least or greatest."""
+    """Returns the one of `KINDS` that the shape of the gold plan says. A "comparison" asks for the
+    one of several things, found apart, whose date or number is the least or the greatest."""
     if fans_out(question):
         return "fan-out"
     if has_parentheses(question):
@@ -195,7 +195,7 @@ def _read_world(path: str) -> Iterator[BenchmarkQuestion]:
         yield BenchmarkQuestion(question, name_kind(question))
 
 
-def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[BenchmarkQuestion]:
+def read_own_questions(path: str, columns: OwnColumns | None = None) -> Iterator[BenchmarkQuestion]:
     """Questions of one's own: CSV, TSV, JSON lines or parquet with `question` and `answer`, and perhaps `also` (other
     spellings of the answer; of several answers one for each, or nothing), `titles` (of the passages that hold the
     answer), `plan` and `route`. Several values are a list, or one text with `|` between them; of answers all are
@@ -225,7 +225,7 @@ def read_own(path: str, columns: OwnColumns | None = None) -> Iterator[Benchmark
         gold = AnnotatedQuestion(identity, "own", "", "", asked, route, expression, answers=answers, passages=passages)
         return BenchmarkQuestion(gold, spellings=spellings)
 
-    return _read_rows(annotate)(path)
+    return _make_row_reader(annotate)(path)
 
 
 def _list_values(value: Any) -> tuple[str, ...]:
@@ -255,22 +255,23 @@ def _split_values(value: Any) -> list[str]:
     return ["" if item is None else " ".join(str(item).split()) for item in items]
 
 
-_read_hotpot = _read_rows(lambda row, file: _annotate_hotpot(row, "hotpotqa", "CC-BY-SA-4.0"))
-_read_two_wiki = _read_rows(lambda row, file: _annotate_hotpot(row, "2wiki", "Apache-2.0"))  # the same file format
-_read_musique = _read_rows(_annotate_musique, lambda row: (row,) if row.get("answerable", True) else ())
+_read_hotpot = _make_row_reader(lambda row, file: _annotate_hotpot(row, "hotpotqa", "CC-BY-SA-4.0"))
+# 2WikiMultiHopQA has HotpotQA's file format.
+_read_two_wiki = _make_row_reader(lambda row, file: _annotate_hotpot(row, "2wiki", "Apache-2.0"))
+_read_musique = _make_row_reader(_annotate_musique, lambda row: (row,) if row.get("answerable", True) else ())
 
 FORMATS: dict[str, Format] = {
-    "2wiki": Format(_add_plans("2wiki", _read_two_wiki), "hotpotqa"),
-    "bamboogle": Format(_read_rows(_annotate_bamboogle), "squad"),
-    "blendqa": Format(_read_rows(_annotate_blend), "atomr"),
-    "compound": Format(_read_rows(_annotate_compound), "squad", has_list_answers=True),
-    "crag": Format(_read_rows(_annotate_crag), "atomr"),
+    "2wiki": Format(_make_plan_reader("2wiki", _read_two_wiki), "hotpotqa"),
+    "bamboogle": Format(_make_row_reader(_annotate_bamboogle), "squad"),
+    "blendqa": Format(_make_row_reader(_annotate_blend), "atomr"),
+    "compound": Format(_make_row_reader(_annotate_compound), "squad", has_list_answers=True),
+    "crag": Format(_make_row_reader(_annotate_crag), "atomr"),
     "hotpotqa": Format(_read_hotpot, "hotpotqa"),
-    "metaqa": Format(_read_rows(_annotate_metaqa), "squad", has_list_answers=True),
-    "musique": Format(_add_plans("musique", _read_musique), "musique"),
-    "nq": Format(_make_reader("nq"), "squad"),
-    "own": Format(read_own, "squad", has_list_answers=True),
-    "squad": Format(_make_reader("squad"), "squad"),
-    "triviaqa": Format(_make_reader("triviaqa"), "squad"),
+    "metaqa": Format(_make_row_reader(_annotate_metaqa), "squad", has_list_answers=True),
+    "musique": Format(_make_plan_reader("musique", _read_musique), "musique"),
+    "nq": Format(_make_source_reader("nq"), "squad"),
+    "own": Format(read_own_questions, "squad", has_list_answers=True),
+    "squad": Format(_make_source_reader("squad"), "squad"),
+    "triviaqa": Format(_make_source_reader("triviaqa"), "squad"),
     "world": Format(_read_world, "squad", has_list_answers=True),
 }

@@ -25,7 +25,7 @@ from data_gen.world.graph import Entity, Fact, Relation, WorldGraph, load_relati
 from data_gen.world.populate import populate
 from evaluation.harness.config import RankingConfig
 from evaluation.harness.folder import NO_COST, Cost, QuestionRow
-from evaluation.metrics.retrieval import ndcg
+from evaluation.metrics.retrieval import compute_ndcg
 from revelator.plans import logic
 from revelator.plans.logic import And, Not, Query, Term
 from serving.retrieval.embedders import Encoder
@@ -170,18 +170,18 @@ def rank(
     matrix, vectors = encoder.encode_documents(list(texts)), encode_queries(cases, encoder)
     chance = np.random.default_rng(config.seed)
 
-    def plain(case: Case) -> np.ndarray:
+    def score_plain(case: Case) -> np.ndarray:
         return matrix[list(case.pool)] @ vectors[case.reasoning or case.question]
 
-    def logical(case: Case) -> np.ndarray:
+    def score_logically(case: Case) -> np.ndarray:
         documents = matrix[list(case.pool)]
         cosines = {term: np.maximum(documents @ vectors[term], 0) for term in logic.list_terms(case.query)}
         return compose(case.query, cosines, operators)
 
     ways: dict[str, Callable[[Case], np.ndarray]] = {
-        "plain": plain,
-        "bright": plain,
-        "logical": logical,
+        "plain": score_plain,
+        "bright": score_plain,
+        "logical": score_logically,
         "random": lambda case: chance.random(len(case.pool)),
     }
     for case in cases:
@@ -200,7 +200,7 @@ def rank(
             kind=case.kind,
             gold_titles=tuple(titles[i] for i in sorted(case.relevant)),
             retrieved=tuple(titles[i] for i in order[:DEEPEST]),
-            scores={"ndcg@10": ndcg(order, case.relevant)} if case.relevant else {},
+            scores={"ndcg@10": compute_ndcg(order, case.relevant)} if case.relevant else {},
             cost=replace(case.cost, retrievals=1, wall_s=case.cost.wall_s + taken, path_s=case.cost.path_s + taken),
         )
 

@@ -13,7 +13,13 @@ from rich.progress import Progress
 
 from evaluation.baselines.methods import BASELINES
 from evaluation.harness.ablations import check_ablation
-from evaluation.harness.benchmarks import CLOSED, Benchmark, build_closed_index, open_benchmark, read_predictions
+from evaluation.harness.benchmarks import (
+    CLOSED_INDEX_KINDS,
+    Benchmark,
+    build_closed_index,
+    open_benchmark,
+    read_predictions,
+)
 from evaluation.harness.config import BenchmarkConfig, RankingConfig, RunConfig
 from evaluation.harness.corpus_cases import (
     judge_cases,
@@ -67,8 +73,8 @@ def prepare_run(
     ids = tuple(question.id for question in benchmark.questions)
     if given:
         read_predictions(Path(str(config.system.predictions)), ids)
-    elif (kind := CLOSED.get(config.index)) and needs_index(config):
-        index = build_closed_index(benchmark.pool, Path(config.home), kind)
+    elif (kind := CLOSED_INDEX_KINDS.get(config.index)) and needs_index(config):
+        index = build_closed_index(benchmark.all_questions, Path(config.home), kind)
         config = config.model_copy(update={"index": str(index)})
     about: dict[str, Any] = {} if given else describe_system(config)
     return config, _describe_run(config, command, benchmark, ids, about), benchmark

@@ -144,10 +144,10 @@ def conclude(reference: LoadedRun, others: Sequence[LoadedRun], measure: str) ->
     """What follows from the paired differences of `measure` to the reference, in one sentence with the 95 % interval of
     the best of the others. A bound, which is given gold, and a system with a part switched off are not among these if
     there are any others. A sentence more for each run of which questions ended in an error, for they count as wrong."""
-    return " ".join(filter(None, [_conclude(reference, others, measure), *map(_tell_errors, [reference, *others])]))
+    return " ".join(filter(None, [_conclude(reference, others, measure), *map(_describe_errors, [reference, *others])]))
 
 
-def _tell_errors(run: LoadedRun) -> str:
+def _describe_errors(run: LoadedRun) -> str:
     errors = Counter(row.error for row in run.rows if row.status == "error")
     if not errors:
         return ""

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from evaluation.harness.benchmarks import CLOSED
+from evaluation.harness.benchmarks import CLOSED_INDEX_KINDS
 from evaluation.harness.folder import QuestionRow, read_questions, read_run
 from evaluation.run import evaluate
 from revelator.errors import ConfigError, DataError
@@ -63,14 +63,14 @@ def run(
     return read_questions(out)
 
 
-@pytest.mark.parametrize("kind", CLOSED)
+@pytest.mark.parametrize("kind", CLOSED_INDEX_KINDS)
 def test_a_closed_index_holds_each_passage_of_all_questions_once(tmp_path: Path, kind: str) -> None:
     other = MUSIQUE | {"id": "2hop__3_4", "question": "Where was Lantern Row's director born?"}
     rows = run(tmp_path, MUSIQUE, other, sample=1, index=kind, baseline="naive-5")
     assert len(rows) == 1
     index = Index.open(Path(read_run(tmp_path / "naive-5").index["folder"]))
     found = index.search("Lantern Row, Ines Calloway or Sarnath", k=10)
-    assert index.settings.kind == CLOSED[kind]
+    assert index.settings.kind == CLOSED_INDEX_KINDS[kind]
     assert sorted((passage.title, passage.text) for passage in found) == sorted(PARAGRAPHS.items())
     assert rows[0].scores["recall@5"] == 1
 

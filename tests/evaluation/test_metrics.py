@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.metrics.plans import PLAN_SCORES, score_plan
-from evaluation.metrics.retrieval import score_titles, title_key
+from evaluation.metrics.retrieval import normalise_title, score_titles
 from revelator.plans import parse
 from revelator.scores import ANSWER_RULES, AnswerScore, normalise, roc_auc, score_answer, score_list_answer
 
@@ -135,11 +135,11 @@ def test_a_plan_is_held_against_gold_by_shape_leaves_and_words(output: str, scor
     ],
 )
 def test_titles_that_differ_only_in_writing_are_one_title(left: str, right: str) -> None:
-    assert title_key(left) == title_key(right)
+    assert normalise_title(left) == normalise_title(right)
 
 
 def test_titles_of_different_words_stay_apart() -> None:
-    assert title_key("Titanic (1997 film)") != title_key("Titanic (1953 film)")
+    assert normalise_title("Titanic (1997 film)") != normalise_title("Titanic (1953 film)")
 
 
 def test_recall_counts_distinct_gold_titles() -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from evaluation.harness.benchmarks import open_benchmark
 from evaluation.harness.config import BenchmarkConfig, read_columns
 from evaluation.harness.folder import read_run
-from evaluation.harness.formats import read_own
+from evaluation.harness.formats import read_own_questions
 from evaluation.harness.question_scores import score_answers
 from evaluation.run import evaluate, has_champion
 from revelator import registry
@@ -112,7 +112,7 @@ def test_either_spelling_of_an_answer_is_right(
     tmp_path: Path, row: dict[str, Any], said: tuple[str, ...], score: float
 ) -> None:
     (tmp_path / "qa.jsonl").write_text(json.dumps({"question": "What?", **row}), encoding="utf-8")
-    [question] = read_own(str(tmp_path / "qa.jsonl"))
+    [question] = read_own_questions(str(tmp_path / "qa.jsonl"))
     golds, more = question.gold.answers, question.spellings
     assert score_answers(join_answers(said), said, golds, "squad", is_list=True, spellings=more)["em"] == score
 

@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score, ndcg_score, roc_auc_score
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from evaluation.metrics.bootstrap import bootstrap
-from evaluation.metrics.retrieval import ndcg
+from evaluation.metrics.retrieval import compute_ndcg
 from revelator.scores import ANSWER_RULES, roc_auc, score_answer
 
 
@@ -84,4 +84,4 @@ def test_answers_score_as_worked_by_hand_from_the_official_definitions(
 @given(st.permutations(range(25)), st.sets(st.integers(0, 24), min_size=1), st.integers(1, 30))
 def test_ndcg_of_binary_gains_is_scikit_learn_s(ranked: list[int], relevant: set[int], depth: int) -> None:
     gains = [[float(item in relevant) for item in ranked]]
-    assert ndcg(ranked, relevant, depth) == pytest.approx(ndcg_score(gains, [range(25, 0, -1)], k=depth))
+    assert compute_ndcg(ranked, relevant, depth) == pytest.approx(ndcg_score(gains, [range(25, 0, -1)], k=depth))

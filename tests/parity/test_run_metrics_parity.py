@@ -10,7 +10,7 @@ from sklearn.metrics import confusion_matrix
 from torchmetrics.text import SQuAD
 
 from evaluation.harness.run_metrics import count_confusion
-from evaluation.metrics.retrieval import ndcg, score_titles
+from evaluation.metrics.retrieval import compute_ndcg, score_titles
 from revelator.scores import normalise, score_answer, score_list_answer
 
 TEXTS = st.lists(
@@ -43,10 +43,10 @@ TITLES = [f"T{n}" for n in range(12)]
 def test_recall_and_ndcg_of_titles_are_those_of_trec_eval(ranking: list[str], gold: set[str], k: int) -> None:
     evaluator = pytrec_eval.RelevanceEvaluator({"q": dict.fromkeys(gold, 1)}, {f"ndcg_cut.{k}", f"recall.{k}"})
     theirs = evaluator.evaluate({"q": {title: float(-place) for place, title in enumerate(ranking)}})["q"]
-    assert ndcg(ranking, gold, k) == pytest.approx(theirs[f"ndcg_cut_{k}"])
+    assert compute_ndcg(ranking, gold, k) == pytest.approx(theirs[f"ndcg_cut_{k}"])
     at_once = score_titles(ranking, sorted(gold), [k])
     assert at_once[f"recall@{k}"] == pytest.approx(theirs[f"recall_{k}"])
-    assert at_once["ndcg@10"] == ndcg(ranking, gold, 10) and at_once["recall"] == 1
+    assert at_once["ndcg@10"] == compute_ndcg(ranking, gold, 10) and at_once["recall"] == 1
 
 
 ROUTES = ["straightforward", "single", "compound", "complex"]
