@@ -6,13 +6,13 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from evaluation.harness.config import RunConfig, describe_own, load_runs, read_columns
 from evaluation.rows import progress_bar
@@ -25,12 +25,12 @@ from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import PlannerPrompt
 
 if TYPE_CHECKING:
+    from evaluation.report.page import Section
     from evaluation.report.runs import LoadedRun
 
 OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG or FILE]"
 HOME_HELP = "Where --questions looks for a champion.  [env: REVELATOR_HOME; default: runs]"
 ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the champion below HOME, else `base`]"
-MOST_COLUMNS = 6  # runs: more are rows of a table
 
 
 @click.command()
@@ -96,6 +96,7 @@ def evaluate(
     from evaluation.harness.run import prepare_run, run_questions
     from evaluation.harness.run_metrics import write_metrics
     from evaluation.harness.systems import SharedModels
+    from evaluation.report.page import build_report
     from evaluation.report.runs import load_run_folders
 
     if (config is None) == (questions is None):
@@ -141,9 +142,7 @@ def evaluate(
     if questions or len(chosen) > 1:
         report_comparison(loaded, folder, as_json)
     elif not as_json:
-        [only] = loaded
-        title = f"{only.title} ({only.metrics['normaliser']}), with 95 % intervals"
-        Console().print(build_comparison_table(loaded, title))
+        print_sections(build_report(loaded).sections)
         shown = folder if "" in chosen else folder / "*"
         click.echo(f"every question: {folder}\ncompare runs: revelator eval report {shown}")
 
@@ -194,7 +193,7 @@ def has_champion(home: Path) -> bool:
 
 
 def report_comparison(runs: list[LoadedRun], folder: Path, as_json: bool) -> None:
-    """Prints one table a benchmark and what follows from it, and writes the report beside the runs."""
+    """Prints the summary of each benchmark, and writes the report beside the runs."""
     from evaluation.harness.run_metrics import COSTS, SCORES
     from evaluation.report.command import PAGE, write_report
 
@@ -205,44 +204,16 @@ def report_comparison(runs: list[LoadedRun], folder: Path, as_json: bool) -> Non
         systems = [{"name": run.name, "n": len(run.rows), **own} for run, own in zip(runs, figures, strict=True)]
         click.echo(json.dumps({"systems": systems, "says": says, "report": str(page)}))
         return
-    for section in built.sections:
-        Console().print(build_comparison_table(section.runs, f"{section.name}, with 95 % intervals"))
-        click.echo(section.conclusion)
+    print_sections(built.sections)
     click.echo(f"report: {page}")
 
 
-def build_comparison_table(runs: list[LoadedRun], title: str) -> Table:
-    """A column for each run; of many runs a row for each, with its scores alone. A measure of fewer questions than a
-    run has says of how many."""
-    from evaluation.harness.run_metrics import COSTS, PARTS, SCORES
-    from evaluation.report.page import format_interval
+def print_sections(sections: Sequence[Section]) -> None:
+    """Prints quality and cost of each benchmark, and what follows from them."""
+    from evaluation.report.page import SUMMARY, render_for_terminal
 
-    def show(run: LoadedRun, name: str) -> str:
-        figure = run.figures.get(name)
-        shown = str(format_interval(figure, name))
-        return f"{shown} (n = {n:,})" if figure and name in SCORES and (n := figure["n"]) < len(run.rows) else shown
-
-    many = len(runs) > MOST_COLUMNS
-    measures = SCORES if many else SCORES | COSTS
-    if any(run.figures["error"]["value"] for run in runs):
-        measures = measures | {"error": "refused"}
-    rows = [["measure", *(run.name for run in runs)], ["questions", *(f"{len(run.rows):,}" for run in runs)]]
-    for name, label in measures.items():
-        if any(name in run.figures for run in runs):
-            rows.append([label, *(show(run, name) for run in runs)])
-    for part, label in PARTS.items() if not many else ():
-        if any(run.metrics.get("parts", {}).get(part, {}).get("calls") for run in runs):
-            rows.append([f"{label}: tokens in and out, seconds", *(_format_part_cost(run, part) for run in runs)])
-    head, *body = map(list, zip(*rows, strict=True)) if many else rows
-    table = Table(*head, title=title, title_justify="left")
-    for row in body:
-        table.add_row(*row)
-    return table
-
-
-def _format_part_cost(run: LoadedRun, part: str) -> str:
-    """`2,310 + 12, 1.42 s (61 %)`, the share of the seconds of work."""
-    costs = run.metrics.get("parts", {}).get(part, {})
-    if not costs.get("calls"):
-        return "–"
-    return f"{costs['tokens_in']:,.0f} + {costs['tokens_out']:,.0f}, {costs['seconds']:.2f} s ({costs['share']:.0%})"
+    for section in sections:
+        for table in section.tables:
+            if table.title in SUMMARY:
+                Console().print(render_for_terminal(table, section.name))
+        click.echo(f"{section.about}\n{section.conclusion}")

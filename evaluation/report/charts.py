@@ -19,12 +19,8 @@ from matplotlib.figure import Figure
 
 from evaluation.harness.run_metrics import MEASURES
 from evaluation.report.runs import Estimate, LoadedRun, Series
-from revelator.errors import ExpressionError
-from revelator.plans import parse, to_letters
-from revelator.tasks import TASKS
 
-WIDTH = 400  # of a chart in px where a page shows it at its own size
-BAR = 15  # height of a bar with its gap in px
+WIDTH, HEIGHT = 400, 300  # of a chart in px where a page shows it at its own size
 SYSTEM_COLOURS = 8
 MARKS = (("o", "●"), ("s", "■"), ("^", "▲"), ("D", "◆"))  # of matplotlib, and as a character of the legend
 FULL = 1.04  # the end of an axis of scores: the mark of a full score stands off the frame
@@ -55,28 +51,22 @@ Paint = Callable[[Axes], None]
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart to draw: `kind` says what it shows, `runs` are those that it is made from, `height` is in px."""
+    """A chart to draw: `kind` says what it shows, `runs` are those that it is made from."""
 
     kind: str
     title: str
     note: str
     runs: Sequence[LoadedRun]
-    height: float
     paint: Paint
 
     def draw(self, id: str) -> Markup:
-        return draw(id, self.title, self.height, self.paint)
+        return draw(id, self.title, self.paint)
 
 
 def choose_charts(runs: Sequence[LoadedRun], measure: str) -> list[Chart]:
-    """The charts for which the runs of one benchmark have figures, those of equal height beside each other."""
+    """The charts for which the runs of one benchmark have figures."""
     runs = select_charted_runs(runs)
-    return [
-        *_chart_quality_against_cost(runs, measure),
-        *_chart_accuracy_by_coverage(runs),
-        *_chart_route_confusion(runs),
-        *_chart_quality_by_group(runs, measure),
-    ]
+    return [*_chart_quality_against_cost(runs, measure), *_chart_accuracy_by_coverage(runs)]
 
 
 def select_charted_runs(runs: Sequence[LoadedRun]) -> Sequence[LoadedRun]:
@@ -95,66 +85,10 @@ def _chart_quality_against_cost(runs: Sequence[LoadedRun], measure: str) -> Iter
     for kind, label, points in (("tokens", "tokens a question", tokens), ("latency", "seconds a question", seconds)):
         if not any(cost["high"] for _, cost, _ in points):
             continue  # nobody wrote or read a token
-        title = f"{_capitalise(MEASURES[measure])} against {label}"
-        paint = partial(paint_scatter, points=points, x_label=label, y_label=MEASURES[measure])
-        yield Chart(f"quality-{kind}", title, note, runs, 300, paint)
-
-
-def _chart_quality_by_group(runs: Sequence[LoadedRun], measure: str) -> Iterator[Chart]:
-    if all("acc" in run.figures for run in runs):
-        measure = "acc"
-    groups = {
-        "by-hops": "hops",
-        "by-shape": "shape",
-        "by-terms": "terms",
-        "by-negation": "negations",
-        "by-kind": "kind",
-    }
-    titles = {"shape": "shape of the gold plan", "kind": "kind of question"}
-    for kind, group in groups.items():
-        measured = [(run, _read_groups(run, group, measure)) for run in runs]
-        keys = dict.fromkeys(key for _, estimates in measured for key in estimates)
-        blocks = [
-            (name_group(group, key), [(run.series, found[key]) for run, found in measured if key in found])
-            for key in sorted(keys, key=lambda key: (len(key) if group != "kind" else 0, key))
-        ]
-        if blocks:
-            title = f"{_capitalise(MEASURES[measure])} by {titles.get(group, group)}"
-            height = 40 + sum(BAR * (2.2 + len(members)) for _, members in blocks)
-            paint = partial(paint_bars, blocks=blocks, label=MEASURES[measure])
-            drawn = [run for run, estimates in measured if estimates]
-            yield Chart(kind, title, "Groups of fewer than 5 questions are left out.", drawn, height, paint)
-
-
-def _read_groups(run: LoadedRun, group: str, measure: str) -> dict[str, Estimate]:
-    groups = run.metrics["groups"].get(group, {})
-    return {key: estimates[measure] for key, estimates in groups.items() if measure in estimates}
-
-
-def _capitalise(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
-def name_group(group: str, key: str) -> str:
-    """`2` as "2 hops", a shape in the letters of its leaves."""
-    if group == "kind":
-        return key
-    if group == "shape":
-        try:
-            return to_letters(parse(key.replace("*", " * ").replace("+", " + ")))
-        except ExpressionError:
-            return key
-    return f"{key} {group.removesuffix('s') if key == '1' else group}"
-
-
-def _chart_route_confusion(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
-    for run in runs:
-        if counts := run.metrics["confusion"]:
-            used = {*counts, *(label for row in counts.values() for label in row)}
-            labels = [label for label in TASKS["route"].labels or () if label in used]
-            note = "Gold routes down, predicted ones across. The stronger a colour, the larger the share of its row."
-            paint = partial(paint_confusion, counts=counts, labels=labels)
-            yield Chart("confusion", f"Routes of {run.name}", note, [run], 40 + 45 * len(labels), paint)
+        quality = MEASURES[measure]
+        title = f"{quality[0].upper()}{quality[1:]} against {label}"
+        paint = partial(paint_scatter, points=points, x_label=label, y_label=quality)
+        yield Chart(f"quality-{kind}", title, note, runs, paint)
 
 
 def _chart_accuracy_by_coverage(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
@@ -165,7 +99,7 @@ def _chart_accuracy_by_coverage(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
             note = f"From right to left {limit} rises: fewer questions keep their answer, and more of these are right."
             paint = partial(paint_coverage, curves=[(run.series, curve) for run, curve in curves])
             drawn = [run for run, _ in curves]
-            yield Chart("coverage", f"Exact match without {doubt}", note, drawn, 300, paint)
+            yield Chart("coverage", f"Exact match without {doubt}", note, drawn, paint)
 
 
 def paint_scatter(axes: Axes, points: Sequence[tuple[Series, Estimate, Estimate]], x_label: str, y_label: str) -> None:
@@ -184,37 +118,6 @@ def paint_scatter(axes: Axes, points: Sequence[tuple[Series, Estimate, Estimate]
         axes.plot([x["low"], x["high"]], [y["value"]] * 2, color=_choose_colour(series), alpha=0.75)
         axes.plot([x["value"]] * 2, [y["low"], y["high"]], color=_choose_colour(series), alpha=0.75)
         _draw_mark(axes, series, x["value"], y["value"])
-
-
-def paint_bars(axes: Axes, blocks: Sequence[tuple[str, Sequence[tuple[Series, Estimate]]]], label: str) -> None:
-    """A block of horizontal bars for each group: a mark, the bar with its interval, and the value in [0, 1]."""
-    beside = axes.get_yaxis_transform()  # x in shares of the width, so that marks and values stand outside of the axes
-    y = 0.0
-    for name, members in blocks:
-        axes.text(0, y, f"{name}, n = {max(estimate['n'] for _, estimate in members):.0f}", weight="bold", va="center")
-        for series, estimate in members:
-            y += 1
-            axes.barh(y, estimate["value"], 0.85, color=_choose_colour(series))
-            axes.plot([estimate["low"], estimate["high"]], [y, y], color=INK, alpha=0.75)
-            _draw_mark(axes, series, -0.045, y, transform=beside)
-            axes.text(1.02, y, f"{estimate['value']:.2f}", va="center", transform=beside)
-        y += 1.6
-    axes.set(xlim=(0, 1), ylim=(y - 0.8, -0.8), xlabel=label, yticks=())
-
-
-def paint_confusion(axes: Axes, counts: Mapping[str, Mapping[str, int]], labels: Sequence[str]) -> None:
-    """Gold labels down, predicted ones across. A cell has its count, and is as dark as its share of the row."""
-    for y, gold in enumerate(labels):
-        total = sum(counts.get(gold, {}).values()) or 1
-        for x, predicted in enumerate(labels):
-            count = counts.get(gold, {}).get(predicted, 0)
-            axes.bar(x, 0.96, 0.98, y - 0.48, color=COLOURS["s0"], alpha=0.06 + 0.54 * count / total)
-            axes.text(x, y, f"{count}", ha="center", va="center")
-    axes.set(xlim=(-0.5, len(labels) - 0.5), ylim=(len(labels) - 0.5, -0.5))
-    axes.set_xticks(range(len(labels)), labels, fontsize=10.5)
-    axes.set_yticks(range(len(labels)), labels, fontsize=10.5)
-    axes.xaxis.tick_top()
-    axes.grid(visible=False)
 
 
 def paint_coverage(axes: Axes, curves: Sequence[tuple[Series, Sequence[Mapping[str, float]]]]) -> None:
@@ -252,12 +155,12 @@ def format_number(value: float) -> str:
     return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def draw(id: str, label: str, height: float, paint: Paint) -> Markup:
+def draw(id: str, label: str, paint: Paint) -> Markup:
     """The SVG of what `paint` draws on the axes of a new figure, without matplotlib's own style sheet and size. `id` is
     unique in the page: it salts the ids that something refers to; the others are dropped."""
     text = io.StringIO()
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": id}):
-        figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
+        figure = Figure(figsize=(WIDTH / 72, HEIGHT / 72), layout="constrained")
         paint(figure.subplots())
         metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(text, format="svg", transparent=True, metadata=metadata)
@@ -268,4 +171,4 @@ def draw(id: str, label: str, height: float, paint: Paint) -> Markup:
     svg = re.sub("#0000[0-9a-f]{2}", lambda match: names[match[0]], svg)
     svg = re.sub("<style.*?</style>", "", svg, flags=re.DOTALL)
     head = Markup('<svg class="chart" role="img" aria-label="{}" viewBox="0 0 {} {}">')
-    return head.format(label, WIDTH, height) + Markup(svg[svg.index(">", svg.index("<svg")) + 1 :])
+    return head.format(label, WIDTH, HEIGHT) + Markup(svg[svg.index(">", svg.index("<svg")) + 1 :])

@@ -5,35 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from itertools import pairwise
-from math import ceil
 from typing import Literal
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
+from rich.table import Table as TerminalTable
 
-from evaluation.harness.run_metrics import COSTS, MEANINGS, PART_COSTS, PARTS, SCORES
+from evaluation.harness.run_metrics import COSTS, FEWEST, GROUPED, MEANINGS, MEASURES, PART_COSTS, PARTS, SCORES
 from evaluation.report.cases import Case, find_most_different_cases, find_worst_cases
 from evaluation.report.charts import Chart, choose_charts, draw_legend_mark, select_charted_runs
 from evaluation.report.runs import Estimate, LoadedRun, choose_main_measure, compare_runs, conclude, group_by_benchmark
+from revelator.errors import ExpressionError
+from revelator.plans import parse, to_letters
+from revelator.tasks import TASKS
 from revelator.trace import join_answers
 
-CHARTS_IN_A_ROW = 3  # at most
-MOST_STRETCHED = 2
+MOST_COLUMNS = 6  # systems that are columns on a terminal: more are rows
+SUMMARY = ("Quality", "Cost", "Cost by part")  # titles of the tables that a terminal shows
+ROUTES = {route: route for route in TASKS["route"].labels or ()}
+GROUP_TITLES = {
+    "hops": "hops",
+    "shape": "shape of the gold plan",
+    "terms": "terms",
+    "negations": "negations",
+    "kind": "kind of question",
+}
 MARKS = {"": "", "best": "★", "better": "▲", "worse": "▼"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure: its value and interval as texts. It is the best of its column, or it is better or worse than what it is
-    compared with."""
+    """A figure: its value and interval as texts, and its `n` where that is not all questions of the run. It is the best
+    of its column, or it is better or worse than what it is compared with."""
 
     value: str
     interval: str = ""
     mark: Literal["", "best", "better", "worse"] = ""
+    n: str = ""
 
     def __str__(self) -> str:
-        return " ".join(filter(None, [MARKS[self.mark], self.value, self.interval]))
+        return " ".join(filter(None, [MARKS[self.mark], self.value, self.interval, self.n]))
 
 
 @dataclass(frozen=True)
@@ -54,14 +65,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """What the runs of one benchmark say. `charts` are rows of about as many charts each."""
+    """What the runs of one benchmark say."""
 
     name: str
     conclusion: str
     about: str
     runs: list[LoadedRun]
     tables: list[Table]
-    charts: list[list[Chart]]
+    charts: list[Chart]
     worst: list[Case]
     worst_of: str
     different: list[Case]
@@ -78,7 +89,9 @@ class Report:
     version: str
 
 
-def build_report(runs: Sequence[LoadedRun], *, against: str | None, command: str, made: str, version: str) -> Report:
+def build_report(
+    runs: Sequence[LoadedRun], *, against: str | None = None, command: str = "", made: str = "", version: str = ""
+) -> Report:
     """`against` names the system that the others are compared with; None takes the first run of each benchmark."""
     sections = [_build_section(name, members, against) for name, members in group_by_benchmark(runs).items()]
     return Report(sections, runs, command, made, version)
@@ -101,15 +114,15 @@ def _build_section(name: str, runs: list[LoadedRun], against: str | None) -> Sec
             note = f"The difference to {reference.name} on the same questions."
             pairs = [(run, reference) for run in others]
             tables.append(_build_difference_table(f"{title} against {reference.name}", note, pairs, measures))
-    if (parts := _build_part_table(runs)).rows:
-        tables.append(parts)
+    tables += [table for table in (_build_part_table(runs), _build_route_table(runs)) if table.rows]
+    tables += [table for field, title in GROUP_TITLES.items() if (table := _build_group_table(field, title, runs)).rows]
     if ablations:
         note = "The difference to the same system without its ablation, on the same questions."
         tables.append(_build_difference_table("Ablations", note, ablations, SCORES | COSTS))
     measure = choose_main_measure(runs)
     planned = next((run for run in [reference, *others] if any(row.plan for row in run.rows)), reference)
     different = find_most_different_cases(reference, others, measure)
-    charts, worst = arrange_charts(choose_charts(runs, measure)), find_worst_cases(planned, measure)
+    charts, worst = choose_charts(runs, measure), find_worst_cases(planned, measure)
     conclusion = conclude(reference, others, measure)
     return Section(name, conclusion, _describe(runs), runs, tables, charts, worst, planned.name, different)
 
@@ -118,25 +131,6 @@ def _is_measured(measure: str, runs: Sequence[LoadedRun]) -> bool:
     """Whether a run has the figure. A cost that none of them had is not shown."""
     figures = [run.figures[measure] for run in runs if measure in run.figures]
     return any(measure in SCORES or figure["high"] > 0 for figure in figures)
-
-
-def arrange_charts(charts: Sequence[Chart]) -> list[list[Chart]]:
-    """As few rows as hold all charts, each with as many as the next or one less. The charts of a row grow to the height
-    of its highest, so that its frames have no holes; one more than twice as high as another is in another row."""
-    groups: list[list[Chart]] = []
-    for chart in sorted(charts, key=lambda chart: chart.height):
-        if groups and chart.height <= MOST_STRETCHED * groups[-1][0].height:
-            groups[-1].append(chart)
-        else:
-            groups.append([chart])
-    order = {id(chart): place for place, chart in enumerate(charts)}
-    ordered = [sorted(group, key=lambda chart: order[id(chart)]) for group in groups]
-    rows = []
-    for group in sorted(ordered, key=lambda group: order[id(group[0])]):
-        count = ceil(len(group) / CHARTS_IN_A_ROW)
-        edges = [ceil(place * len(group) / count) for place in range(count + 1)]
-        rows += [group[start:end] for start, end in pairwise(edges)]
-    return [[replace(chart, height=max(other.height for other in row)) for chart in row] for row in rows]
 
 
 def _find_whole_system(run: LoadedRun, runs: Sequence[LoadedRun]) -> LoadedRun | None:
@@ -202,9 +196,46 @@ def _build_part_table(runs: Sequence[LoadedRun]) -> Table:
     return Table("Cost by part", "Mean of a question, of the calls that its trace holds.", PART_COSTS, rows)
 
 
+def _build_route_table(runs: Sequence[LoadedRun]) -> Table:
+    """A row for each gold route of each run: how many of its questions took which route."""
+    rows = []
+    for run in runs:
+        for gold, counts in run.metrics["confusion"].items():
+            cells = [Cell(f"{counts.get(route, 0):,}") for route in ROUTES]
+            rows.append((f"{run.name}: {gold}", f"{sum(counts.values()):,}", cells))
+    return Table("Routes", "Questions by gold route (rows) and by the route that they took (columns).", ROUTES, rows)
+
+
+def _build_group_table(field: str, title: str, runs: Sequence[LoadedRun]) -> Table:
+    """A row for each group of questions and run, with the measures that a run has by group."""
+    found = [(key, run, own) for run in runs for key, own in run.metrics["groups"].get(field, {}).items()]
+    measures = {name: MEASURES[name] for name in GROUPED if any(name in own for *_, own in found)}
+    rows = []
+    for key, run, own in sorted(found, key=lambda one: (len(one[0]) if field != "kind" else 0, one[0])):
+        n = max(figure["n"] for figure in own.values())
+        cells = [format_interval(own.get(name), name) for name in measures]
+        rows.append((f"{name_group(field, key)}: {run.name}", f"{n:,.0f}", cells))
+    note = f"Mean of a question and its 95 % bootstrap interval. Groups of fewer than {FEWEST} questions are left out."
+    return Table(f"By {title}", note, measures, rows)
+
+
+def name_group(field: str, key: str) -> str:
+    """`2` as "2 hops", a shape in the letters of its leaves."""
+    if field == "kind":
+        return key
+    if field == "shape":
+        try:
+            return to_letters(parse(key.replace("*", " * ").replace("+", " + ")))
+        except ExpressionError:
+            return key
+    return f"{key} {field.removesuffix('s') if key == '1' else field}"
+
+
 def _build_cell(run: LoadedRun, measure: str, best: Mapping[str, str]) -> Cell:
-    cell = format_interval(run.figures.get(measure), measure)
-    return replace(cell, mark="best" if not run.is_bound and cell.value == best.get(measure) else "")
+    figure = run.figures.get(measure)
+    cell = format_interval(figure, measure)
+    n = f"n = {figure['n']:,.0f}" if figure and measure in SCORES and figure["n"] < len(run.rows) else ""
+    return replace(cell, mark="best" if not run.is_bound and cell.value == best.get(measure) else "", n=n)
 
 
 def format_interval(estimate: Estimate | None, measure: str, *, sign: bool = False) -> Cell:
@@ -218,12 +249,29 @@ def format_interval(estimate: Estimate | None, measure: str, *, sign: bool = Fal
     return Cell(value, f"[{low}, {high}]")
 
 
+def render_for_terminal(table: Table, benchmark: str) -> TerminalTable:
+    """A column for each row of the table, or the table as it is if it has many rows."""
+    head, *body = [["system", "questions", *table.measures.values()]] + [
+        [system, n, *map(str, cells)] for system, n, cells in table.rows
+    ]
+    if len(body) <= MOST_COLUMNS:
+        head, *body = map(list, zip(head, *body, strict=True))
+    title = f"{benchmark}: {table.title}"
+    shown = TerminalTable(*head, title=title, title_justify="left", caption=table.note, caption_justify="left")
+    for row in body:
+        shown.add_row(*row)
+    return shown
+
+
 def render_html(report: Report) -> str:
     """The page; everything that it needs is in it."""
     folder = files("evaluation.report")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.globals |= {"draw_legend_mark": draw_legend_mark, "join_answers": join_answers}
-    environment.globals |= {"meanings": MEANINGS, "marks": MARKS}
+    environment.globals |= {
+        "meanings": MEANINGS | dict.fromkeys(ROUTES, "Questions that took this route."),
+        "marks": MARKS,
+    }
     style = Markup(folder.joinpath("style.css").read_text(encoding="utf-8"))
     template = environment.from_string(folder.joinpath("page.html").read_text(encoding="utf-8"))
     return template.render(report=report, style=style)

@@ -131,7 +131,7 @@ def test_several_runs_of_one_file_have_their_own_folders_and_are_looked_at_befor
     (out / "ten" / METRICS).unlink()
     five, ten = ((out / name / QUESTIONS).read_bytes() for name in ("five", "ten"))
     (out / "ten" / QUESTIONS).write_bytes(ten[: len(ten) // 2])
-    assert call(path, "--out", str(out), "--run", "ten").stdout.count("naive-10 on") == 1
+    assert call(path, "--out", str(out), "--run", "ten").stdout.count("naive-10 reaches") == 1
     assert len(read_questions(out / "ten")) == 6 and (out / "five" / QUESTIONS).read_bytes() == five
     with pytest.raises(ConfigError, match="no run 'six'"):
         call(path, "--run", "six")
