@@ -38,14 +38,14 @@ class OwnColumns(Strict):
 
 
 class BenchmarkConfig(Strict):
-    """Which questions are asked. `SystemConfig.ranking` generates the questions of format `itlr`, over the world, or
-    over a corpus (`path`: JSON lines of title and text), and reads `beir` (`path`: a folder in BEIR's form). `sha256`
+    """Which questions are asked. `SystemConfig.ranking` generates the questions of format `itlr` over a corpus (`path`:
+    JSON lines of title and text, or a world's folder), and reads `beir` (`path`: a folder in BEIR's form). `sha256`
     pins the files, in their order. `sample` takes the first N by the sha256 of their id. `kinds` are the benchmark's
     own ("comparison", "static"). `dev_of` is an instruction set: only questions of its dev split are asked, which no
     adapter trained on the set has seen. `columns` are those of format `own`."""
 
     format: str
-    path: tuple[FilePath, ...] = ()
+    path: Annotated[tuple[FilePath, ...], Field(min_length=1)]
     sha256: tuple[str, ...] = ()
     split: str = ""
     kinds: tuple[str, ...] = ()
@@ -61,8 +61,6 @@ class BenchmarkConfig(Strict):
 
     @model_validator(mode="after")
     def _pins_each_file(self) -> BenchmarkConfig:
-        if not self.path and self.format != "itlr":
-            raise ValueError("every format but itlr has a path")
         if len(self.path) > 1 and self.format in RANKED:
             raise ValueError(f"{self.format} has one path")
         if self.columns and self.format != "own":
@@ -204,8 +202,8 @@ class RunConfig(Strict):
         benchmark, ranking = self.benchmark, self.system.ranking
         if (benchmark.format in RANKED) != (ranking is not None):
             raise ValueError(f"{' and '.join(RANKED)} are for a system that is a ranking, and a ranking for them")
-        if ranking and ranking.labels == "model" and not (benchmark.format == "itlr" and benchmark.path):
-            raise ValueError("labels: model is for itlr over a corpus (`path`); other documents have labels")
+        if ranking and ranking.labels == "model" and benchmark.format != "itlr":
+            raise ValueError("labels: model is for itlr; other documents have labels")
         if ranking and ranking.way == "bright" and not self.generator:
             raise ValueError("bright prompts a language model: name a generator")
         return self

@@ -22,11 +22,11 @@ from typing import Any
 
 from data_gen.leakage import normalise
 from data_gen.sources.files import read_file_rows
-from data_gen.sources.logic_questions import Truth, draw_combinations, fill_template
+from data_gen.sources.logic_questions import Truth, draw_combinations, fill_template, list_templates
 from data_gen.sources.logic_topics import read_topics
 from evaluation.baselines.steps import fill_prompt
 from evaluation.harness.folder import Cost
-from evaluation.harness.ranking import Case, LabelledCases, fill_templates
+from evaluation.harness.ranking import Case, LabelledCases, say_query
 from revelator.errors import DataError, InvalidRequest
 from revelator.files import sha256_file
 from revelator.plans.logic import Query, Term, holds, list_terms
@@ -58,23 +58,34 @@ def _make_corpus_cases(path: Path, digest: str, per_template: int, seed: int, si
     topics, about = _find_topics(path, documents)
     rich = {size: [place for place, own in enumerate(about) if len(own) >= size] for size in sizes}
 
-    def draw(template: str) -> tuple[Query, list[tuple[str, bool]]] | None:
-        """Draws the topics of one document, and documents with their truth values."""
+    def draw(template: str) -> tuple[Query, dict[int, bool]] | None:
+        """Draws the topics of one document for the terms, and the documents to rank with whether they match."""
         size = template.count("{")
         for _ in range(PATIENCE if rich[size] else 0):
             query = fill_template(template, rng.sample(sorted(about[rng.choice(rich[size])]), size))
             positives, negatives = draw_combinations(query, rng)
             found = [(_draw_document(query, truth, about, topics, rng), True) for truth in positives]
             found += [(_draw_document(query, truth, about, topics, rng), False) for truth in negatives]
-            places = [(place, matches) for place, matches in found if place is not None]
-            if len({matches for _, matches in places}) == 2:
-                return query, [(documents[place], matches) for place, matches in places]
+            matches = {place: is_match for place, is_match in found if place is not None}
+            if len({*matches.values()}) == 2:
+                return query, matches
         return None
 
-    made = fill_templates("corpus", sizes, per_template, draw, "about")
-    if not made.cases:
+    cases: list[Case] = []
+    texts: list[str] = []  # of the documents that were drawn: nothing else is embedded
+    for number, template in enumerate(template for size in sizes for template in list_templates(size)):
+        for _ in range(per_template):
+            if (drawn := draw(template)) is None:
+                break
+            query, matches = drawn
+            pool = tuple(range(len(texts), len(texts) + len(matches)))
+            texts += [documents[place] for place in matches]
+            relevant = frozenset(place for place, is_match in zip(pool, matches.values(), strict=True) if is_match)
+            id, kind = f"corpus:{number}:{len(cases)}", f"template {number}"
+            cases.append(Case(id, query, say_query(query), kind, relevant, pool))
+    if not cases:
         raise DataError("no document is about several topics", where=str(path), hint="give a larger corpus")
-    return made
+    return LabelledCases(cases, texts)
 
 
 def _draw_document(

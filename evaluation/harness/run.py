@@ -31,7 +31,7 @@ from evaluation.harness.corpus_cases import (
 from evaluation.harness.folder import QUESTIONS, QuestionRow, Run, begin_run, describe_machine
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.question_scores import score_prediction, score_trace, start_row
-from evaluation.harness.ranking import Case, LabelledCases, make_world_cases, rank
+from evaluation.harness.ranking import Case, LabelledCases, rank
 from evaluation.harness.systems import (
     Ask,
     SharedModels,
@@ -109,9 +109,9 @@ def _prepare_ranking(config: RunConfig, ranking: RankingConfig, command: str) ->
 
 def _list_files(about: BenchmarkConfig) -> list[Path]:
     """The files of a corpus, or of a folder in BEIR's form."""
-    [path] = map(Path, about.path) if about.path else [None]
-    if path is None or not path.is_dir():
-        return [path] if path else []
+    [path] = map(Path, about.path)
+    if not path.is_dir():
+        return [path]
     if about.format == "beir":
         return [path / "corpus.jsonl", path / "queries.jsonl", path / "qrels" / f"{about.split or TEST}.tsv"]
     return [path / "passages.jsonl"]
@@ -120,8 +120,6 @@ def _list_files(about: BenchmarkConfig) -> list[Path]:
 def load_cases(config: RunConfig, ranking: RankingConfig) -> LabelledCases:
     """Makes or reads all cases of the benchmark. Raises DataError."""
     about = config.benchmark
-    if not about.path:
-        return make_world_cases(ranking.per_template, ranking.seed, ranking.terms)
     if about.format == "beir":
         return read_beir_cases(Path(about.path[0]), about.split or TEST)
     return make_corpus_cases(Path(about.path[0]), ranking.per_template, ranking.seed, ranking.terms)

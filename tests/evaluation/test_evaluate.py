@@ -233,13 +233,17 @@ def test_a_run_goes_on_only_with_what_it_was_begun_with(tmp_path: Path, index: P
 
 
 def test_the_template_benchmark_of_itlr_is_a_run_with_its_negations(tmp_path: Path) -> None:
+    from tests.evaluation.test_logic_cases import write_corpus
     from tests.serving.retrieval.toy_encoder import write_encoder
 
-    found = {}
+    found, corpus = {}, str(write_corpus(tmp_path))
     model = str(write_encoder(tmp_path / "encoder"))
     for way, operators in (("logical", None), ("logical", {"negation": "reciprocal"}), ("random", None)):
         ranking = {"way": way, "per_template": 1, "model": model, "max_tokens": 0}
-        made: dict[str, Any] = {"benchmark": {"format": "itlr"}, "system": {"ranking": ranking}}
+        made: dict[str, Any] = {
+            "benchmark": {"format": "itlr", "path": corpus},
+            "system": {"ranking": ranking},
+        }
         made |= {"ablation": {"operators": operators}} if operators else {}
         out, path = tmp_path / f"{way} {operators}", tmp_path / "itlr.yaml"
         path.write_text(yaml.safe_dump(made))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from data_gen.sources.logic_questions import (
 )
 from evaluation.harness.corpus_cases import make_corpus_cases, read_beir_cases
 from evaluation.harness.folder import read_metrics, read_questions, read_run
-from evaluation.harness.ranking import make_world_cases, say_query
+from evaluation.harness.ranking import say_query
 from evaluation.run import evaluate
 from revelator.errors import DataError
 from revelator.files import write_json
@@ -36,31 +35,8 @@ def test_there_are_32_templates_by_number_of_negations_4_12_12_4() -> None:
 
 
 def test_a_query_is_asked_in_words() -> None:
-    query = fill_template("{0} AND NOT {1} OR {2}", ("it rains", "it snows", "it pours"))
-    assert (
-        say_query(query, "saying that")
-        == "documents saying that it rains and not saying that it snows, or saying that it pours"
-    )
-
-
-def states(text: str, term: str) -> bool:
-    """Whether a document of the world names the value of a term, which is its longest run of capitalised words."""
-    value = max(re.findall(r"[A-Z]\S*(?: (?:of |the )*[A-Z]\S*)*", term), key=len)
-    return value.removesuffix("'s") in text
-
-
-@pytest.mark.parametrize(("sizes", "count"), [((3,), {3: 32}), ((1, 2), {1: 2, 2: 8})])
-def test_world_documents_match_as_the_values_in_them_say(sizes: tuple[int, ...], count: dict[int, int]) -> None:
-    found = make_world_cases(1, seed=3, sizes=sizes)
-    assert Counter(len(list_terms(case.query)) for case in found.cases) == count
-    right = []
-    for case in found.cases:
-        assert 0 < len(case.relevant) < len(case.pool) <= 6
-        for place in case.pool:
-            stated = {term: states(found.texts[place], term) for term in list_terms(case.query)}
-            right.append(holds(case.query, stated) == (place in case.relevant))
-    assert sum(right) / len(right) >= 0.95, "few documents name a value for another reason"
-    assert make_world_cases(1, seed=3, sizes=sizes).texts == found.texts
+    query = fill_template("{0} AND NOT {1} OR {2}", ("rain", "snow", "hail"))
+    assert say_query(query) == "documents about rain and not about snow, or about hail"
 
 
 def write_corpus(folder: Path) -> Path:
@@ -88,6 +64,10 @@ def test_documents_of_a_corpus_match_as_the_phrases_in_them_say(tmp_path: Path) 
             stated = {term: term in found.texts[place] for term in list_terms(case.query)}
             assert holds(case.query, stated) == (place in case.relevant)
     assert "documents about " in found.cases[0].question
+    world = tmp_path / "world"
+    world.mkdir()
+    (world / "passages.jsonl").write_bytes(path.read_bytes())
+    assert make_corpus_cases(world, 2, 1, (1, 2, 3)) == found, "a world's folder is a corpus"
     path.write_text(path.read_text().partition("\n")[0])
     with pytest.raises(DataError, match="no document is about several topics"):
         make_corpus_cases(path, 2, 1, (1, 2, 3))
