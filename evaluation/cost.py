@@ -1,14 +1,14 @@
 """`revelator eval cost`: the seconds of work of each service a question, and the servers that a rate needs.
 
-A trace holds the time of every call. That is work without waiting where one question runs at a time, one leaf after the
-other: `concurrency: 1` and `limits: {concurrency: 1}` in the run's configuration.
+A run's metrics hold the mean work of each part. It holds no waiting where one question runs at a time, one leaf after
+the other: `concurrency: 1` and `limits: {concurrency: 1}` in the run's configuration.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,11 +16,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.harness.folder import read_questions, read_run
-from evaluation.harness.run_metrics import measure_parts
+from evaluation.harness.folder import read_metrics, read_run
 from revelator.errors import DataError
 from revelator.options import AS_JSON, FOLDER
-from revelator.trace import Trace
 
 MONTH_HOURS = 730
 FEWEST = 2  # servers of a service, so that one may fail
@@ -51,11 +49,11 @@ class Sizing:
     question: float
 
 
-def average_work(traces: Sequence[Trace], has_planner: bool = False) -> Demand:
-    """`has_planner`: an endpoint did the revelator's tasks. Raises DataError where there is no trace."""
-    if not traces:
+def sum_work(parts: Mapping[str, Mapping[str, float]], has_planner: bool = False) -> Demand:
+    """Sums the `parts` of a run's metrics. `has_planner`: an endpoint did the revelator's tasks. Raises DataError where
+    no question had a trace."""
+    if not parts:
         raise DataError("no question of this run has a trace", hint="predictions of another system have none")
-    parts = measure_parts(traces)
     revelator = [parts["route"], parts["plan"], parts["relevance"]]
     endpoints = [parts["reader"], *(revelator if has_planner else [])]
     return Demand(
@@ -115,8 +113,7 @@ def cost(run_folder: Path, rates: tuple[float, ...], busy: float, as_json: bool,
       revelator eval cost runs/evaluations/auto --rate 20 --server-hour 2.50 --tokens-in 0.15 --tokens-out 0.60
     """
     run = read_run(run_folder)
-    traces = [Trace.from_json(row.trace) for row in read_questions(run_folder, run) if row.trace]
-    demand = average_work(traces, has_planner=bool(run.config.get("planner")))
+    demand = sum_work(read_metrics(run_folder)["parts"], has_planner=bool(run.config.get("planner")))
     sizings = [size_deployment(demand, rate, busy, **prices) for rate in rates]
     if as_json:
         click.echo(json.dumps({"seconds": asdict(demand), "sizes": [asdict(sizing) for sizing in sizings]}))
@@ -128,5 +125,5 @@ def cost(run_folder: Path, rates: tuple[float, ...], busy: float, as_json: bool,
         table.add_row(f"{sizing.rate:g}", *servers, f"{sizing.month:,.0f}", f"{sizing.question:.6f}")
     Console().print(table)
     work = f"revelator {demand.revelator:.3f}, retriever {demand.retriever:.3f}, generator {demand.generator:.3f}"
-    click.echo(f"seconds of work a question (n = {len(traces)}, {run.machine}): {work}")
+    click.echo(f"seconds of work a question (n = {len(run.ids)}, {run.machine}): {work}")
     click.echo(f"tokens of endpoints a question: {demand.tokens_in:,.0f} in, {demand.tokens_out:,.0f} out")

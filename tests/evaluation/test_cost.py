@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from evaluation.cost import Demand, average_work, cost, size_deployment
+from evaluation.cost import Demand, cost, size_deployment, sum_work
 from evaluation.harness.run_metrics import measure_parts
 from revelator.errors import DataError
 from revelator.trace import Node, Trace
@@ -26,20 +26,20 @@ def test_the_work_of_a_question_is_the_mean_over_the_calls_of_traces() -> None:
     copied = Node("2", "atomic", "q", detail={"shared_from": "1", "sources": [{"searches": 9, "ms": 900}]})
     one = Trace("q", "compile", nodes=[leaf, read], wall_ms=120)
     other = Trace("q", "atomic", nodes=[tree, copied], wall_ms=60)
-    found = average_work([one, other])
+    parts = measure_parts([one, other])
+    found = sum_work(parts)
     assert (found.revelator, found.retriever, found.generator) == pytest.approx((0.025, 0.03, 0.02))
     assert (found.tokens_in, found.tokens_out) == (
         300,
         20,
     )  # two calls in two questions
-    parts = measure_parts([one, other])
     assert parts["relevance"] == pytest.approx(
         {"calls": 5, "tokens_in": 0, "tokens_out": 0, "seconds": 0.025, "share": 1 / 3}
     )
     assert (parts["search"]["calls"], parts["reader"]["tokens_in"], parts["plan"]["calls"]) == (2, 300, 0)
     assert sum(part["share"] for part in parts.values()) == pytest.approx(1)
     with pytest.raises(DataError, match="no question of this run has a trace"):
-        average_work([])
+        sum_work({})
 
 
 def test_servers_grow_with_the_rate_and_the_bill_is_that_of_hours_and_calls() -> None:
