@@ -135,9 +135,8 @@ class AblationConfig(Strict):
     * `relevance`: documents are read in their ranking, unjudged (HANRAG, table 6, as the next two).
     * `end`: the loop runs to its limit. `refine`: the loop searches with the question and what is known.
     * `route`: every question is compiled (`false`), or goes its gold route (`oracle`; HANRAG, tables 3 to 5).
-    * `constraint`: plans are written without a grammar. `deduplication`: equal leaves are asked separately.
-    * `k`: documents that a leaf reads (QCompiler, figure 3). `read_as`: the folder of another run; plain retrieval
-      reads as many as that run read for the same question, at least one.
+    * `read_as`: the folder of another run; plain retrieval reads as many documents as that run read for the same
+      question, at least one.
     * `sources`: the sources that are kept (AtomR, table 4). `select`: who selects among them. `operators`: those of
       logical queries (ITLR, table 2).
     """
@@ -146,9 +145,6 @@ class AblationConfig(Strict):
     relevance: Literal[False] | None = None
     end: Literal[False] | None = None
     refine: Literal[False] | None = None
-    constraint: Literal[False] | None = None
-    deduplication: Literal[False] | None = None
-    k: Annotated[int, Field(ge=1, le=10)] | None = None
     read_as: FilePath | None = None
     sources: tuple[str, ...] | None = None
     select: Select | None = None
@@ -174,7 +170,8 @@ class RunConfig(Strict):
 
     `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
     `closed` searches by words, `closed-dense` by meaning, `closed-hybrid` by both.
-    `limits` are those of `revelator.limits.Limits`. `merge` and `own_knowledge` say what the language model `generator`
+    `decoding: free` writes plans without a grammar. `limits` are those of `revelator.limits.Limits`; `kept` is how many
+    documents a leaf reads (QCompiler, figure 3). `merge` and `own_knowledge` say what the language model `generator`
     writes beyond the reading of passages.
     """
 

@@ -97,8 +97,8 @@ def check_system(config: RunConfig) -> None:
 
 def read_limits(config: RunConfig) -> Limits:
     """Reads the limits of the configuration; the others are the executor's. Raises ConfigError."""
-    kept = config.ablation.k or (BASELINES[config.system.name].kept if config.system.baseline else None)
-    usual, chosen = Limits(), dict[str, Any](config.limits) | ({"kept": kept} if kept else {})
+    kept = BASELINES[config.system.name].kept if config.system.baseline else None
+    usual, chosen = Limits(), ({"kept": kept} if kept else {}) | dict[str, Any](config.limits)
     try:
         usual.lower(chosen)
     except InvalidRequest as error:
@@ -257,8 +257,7 @@ def open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
 def open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Revelator:
     """Opens the endpoint that plans, or the adapter in this process, until the stack is closed."""
     if config.planner:
-        free = {"structure": "none"} if config.ablation.constraint is False else {}
-        endpoint = EndpointRevelator(config.planner.model_copy(update=free))
+        endpoint = EndpointRevelator(config.planner)
         stack.push_async_callback(endpoint.close)
         return endpoint
     import torch
@@ -268,7 +267,7 @@ def open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModel
     torch.manual_seed(config.seed)
     found = find_adapter(config.adapter, Path(config.home))
     engine = shared.open_engine(config.base or found.base_name, found.folder, config.threads)
-    local = LocalRevelator(engine, "free" if config.ablation.constraint is False else config.decoding)
+    local = LocalRevelator(engine, config.decoding)
     stack.callback(local.close)
     return local
 
@@ -288,6 +287,5 @@ def _open_executor(
         if config.ablation.sources is not None:
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)
-    share = config.ablation.deduplication is None
     writing = Writing(config.merge, bool(config.generator) and config.merge != "code", config.own_knowledge)
-    return Executor(*services, limits, sources=sources, logical=logical, share_leaves=share, writing=writing)
+    return Executor(*services, limits, sources=sources, logical=logical, writing=writing)

@@ -36,9 +36,8 @@ class Executor:
 
     Of earlier questions it remembers only whether a service is down. With `sources`, every leaf and every operator of a
     tree asks them; without, the retriever alone. `writing` says what a language model writes. `logical` takes logical
-    queries; `on_finish` is called with each finished trace. `share_leaves` False, which only a measurement wants, asks
-    equal leaves of a plan again. `turn` is entered around the work on a question; the wait for it is part of the
-    question's time.
+    queries; `on_finish` is called with each finished trace. `turn` is entered around the work on a question; the wait
+    for it is part of the question's time.
     """
 
     def __init__(
@@ -50,7 +49,6 @@ class Executor:
         *,
         sources: Sources | None = None,
         logical: Retriever | None = None,
-        share_leaves: bool = True,
         writing: Writing | None = None,
         on_finish: Callable[[Trace], object] = lambda trace: None,
         turn: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
@@ -59,7 +57,6 @@ class Executor:
         self.limits = limits or Limits()
         self.sources = sources
         self._tree_sources = sources or Sources([TextSource(retriever)])
-        self.share_leaves = share_leaves
         self.writing = writing or Writing()
         self._on_finish = on_finish
         self._turn = turn
@@ -110,7 +107,6 @@ class Executor:
                     given_plan=plan,
                     expression=expression,
                     earlier_nodes=find_reusable_nodes(reuse) if reuse else {},
-                    share_leaves=self.share_leaves,
                     writing=self.writing,
                 )
                 async with self._turn():

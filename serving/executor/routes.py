@@ -243,7 +243,7 @@ async def run_plan(run: QuestionRun, expression: Expression, source: PlanSource)
     trace = run.recorder.trace
     trace.plan, trace.plan_source = render(expression), source
     run.recorder.report("planned", trace)
-    run.plan = PlanRun(expression, run.ask, run.recorder, run.limits, run.last_nodes, run.share_leaves)
+    run.plan = PlanRun(expression, run.ask, run.recorder, run.limits, run.last_nodes)
     await run.plan.run()
     if error := run.plan.find_outage():
         raise error

@@ -52,7 +52,6 @@ class QuestionRun:
     given_plan: str | None = None  # the caller's own plan
     expression: Expression | None = None  # the caller's plan, or that of a question read with the one before it
     earlier_nodes: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
-    share_leaves: bool = True  # whether leaves that ask the same are asked once
     writing: Writing = field(default_factory=Writing)
 
     def open(self, kind: Kind, question: str | None = None) -> Node:

@@ -60,7 +60,6 @@ class PlanRun:
         recorder: Recorder,
         limits: Limits,
         after: Sequence[str] = (),
-        share_leaves: bool = True,
     ) -> None:
         self.expression = expression
         self.leaves = list_leaves(expression)
@@ -70,7 +69,6 @@ class PlanRun:
         self._recorder = recorder
         self._limits = limits
         self._after = tuple(after)
-        self._share_leaves = share_leaves  # False, for a measurement: what is asked twice is answered twice
         self._sources = bind(expression).sources
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._group = asyncio.TaskGroup()  # of the leaves and of the members of every fan
@@ -233,9 +231,7 @@ class PlanRun:
         if choice.inputs:
             node.inputs, after = dict(choice.inputs), tuple(choice.inputs.values())
             self._recorder.set_predecessors(node, after)
-        first, ended = node, asyncio.Event()
-        if self._share_leaves:
-            first, ended = self._first.setdefault(node.asked, (node, ended))
+        first, ended = self._first.setdefault(node.asked, (node, asyncio.Event()))
         if first is not node:
             self._recorder.set_predecessors(node, (*after, first.id))
             await ended.wait()

@@ -58,16 +58,9 @@ async def test_without_refine_the_question_itself_is_searched_with_beside_what_i
     assert toy.asked == [QUESTION, f"{QUESTION} ({QUESTION} = Ana)"]
 
 
-async def test_without_deduplication_equal_leaves_are_each_asked() -> None:
-    for share, times in ((True, 1), (False, 2)):
-        toy = Toy({"Who wrote Belt?": ["Ana"]})
-        await Executor(toy, toy, toy, share_leaves=share).run("q", plan="Who wrote Belt? + Who wrote Belt?")
-        assert toy.asked == ["Who wrote Belt?"] * times
-
-
 @pytest.mark.parametrize("k", [1, 5, 10])
 async def test_k_documents_are_read_a_leaf(k: int, index: Path) -> None:
-    limits = read_limits(config(index, strategy="single", k=k))
+    limits = read_limits(config(index, strategy="single").model_copy(update={"limits": {"kept": k}}))
     toy = Toy({"Who?": ["Ana"]})
     await Executor(toy, toy, toy, limits).run("Who?", strategy="single")
     assert len(toy.requests[0].passages) == k
@@ -79,10 +72,10 @@ def config(index: Path, strategy: str = "compile", **switched: Any) -> RunConfig
     return RunConfig.model_validate(made)
 
 
-async def test_without_the_constraint_a_model_writes_what_it_likes(base: Path, index: Path) -> None:
+async def test_with_free_decoding_a_model_writes_what_it_likes(base: Path, index: Path) -> None:
     written = []
-    for switched in ({}, {"constraint": False}):
-        here = config(index, **switched).model_copy(update={"adapter": "base", "base": str(base)})
+    for decoding in ("beams", "free"):
+        here = config(index).model_copy(update={"adapter": "base", "base": str(base), "decoding": decoding})
         async with open_system(here) as ask:
             trace = await ask("Who directed Lantern Row?")
         written.append(next(node for node in trace.nodes if node.kind == "translate").detail["attempts"][0]["output"])
@@ -135,7 +128,7 @@ async def test_operators_are_those_that_were_chosen(index: Path) -> None:
 
 @pytest.mark.parametrize("name", AblationConfig.model_fields)
 def test_a_switch_that_would_change_nothing_is_refused(name: str) -> None:
-    value = {"k": 2, "read_as": "runs/auto", "sources": ["text"], "select": "rules", "operators": {}}.get(name, False)
+    value = {"read_as": "runs/auto", "sources": ["text"], "select": "rules", "operators": {}}.get(name, False)
     with pytest.raises(ConfigError, match="changes nothing for direct"):
         check_ablation(AblationConfig.model_validate({name: value}), "direct", served=False)
 

@@ -212,7 +212,7 @@ def test_what_does_not_fit_is_said_before_anything_is_run(tmp_path: Path, index:
     assert "prompts a language model" in why(system={"baseline": "ircot"})
     assert "name one of strategy, baseline, bound, predictions" in why(system={})
     assert "changes nothing for naive-5" in why(ablation={"refine": False})
-    assert "ablation.k = 11" in why(ablation={"k": 11}).replace("\n", " ")
+    assert "ablation.relevance = True" in why(ablation={"relevance": True}).replace("\n", " ")
     assert "there is no limit 'leafs'" in why(limits={"leafs": 3})
     assert "cannot be switched so from outside" in why(
         index="", url="127.0.0.1:1", system={"strategy": "auto"}, ablation={"end": False}

@@ -290,12 +290,17 @@ def test_differences_are_paired_and_of_shared_questions_alone(runs: list[Path]) 
 
 def test_an_ablation_is_compared_with_the_same_system_without_it(runs: list[Path]) -> None:
     auto, rag, direct, *_ = load_run_folders(runs)
-    ablated = replace(rag, run=replace(rag.run, ablation={"k": 1}), rows=direct.rows, series=Series("rag (k=1)", 7))
+    ablated = replace(
+        rag,
+        run=replace(rag.run, ablation={"relevance": False}),
+        rows=direct.rows,
+        series=Series("rag (relevance off)", 7),
+    )
     [section] = build_report([auto, rag, ablated], against="auto").sections
     table = section.tables[-1]
     gap = compare_runs(direct, rag, ["f1"])["f1"]
     [(system, _, cells)] = table.rows
-    assert table.title == "Ablations" and system == "rag (k=1)"
+    assert table.title == "Ablations" and system == "rag (relevance off)"
     cell = cells[list(table.measures).index("f1")]
     assert replace(cell, mark="") == format_interval(gap, "f1", sign=True)
     [plain] = build_report([auto, rag], against="auto").sections
@@ -409,7 +414,7 @@ def test_thirty_two_systems_have_a_mark_and_colour_each() -> None:
 
 def test_of_many_runs_those_with_an_ablation_are_in_tables_alone(runs: list[Path]) -> None:
     first, *_ = load_run_folders(runs)
-    ablated = replace(first, run=replace(first.run, ablation={"k": 1}))
+    ablated = replace(first, run=replace(first.run, ablation={"relevance": False}))
     assert select_charted_runs([first, ablated]) == [first, ablated]
     assert select_charted_runs([first, *[ablated] * 8]) == [first]
     assert len(select_charted_runs([ablated] * 9)) == 9
