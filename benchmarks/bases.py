@@ -36,10 +36,10 @@ SENTENCES = 4  # of a document: about 100 tokens
 def serve(base: str, threads: int, asked: Connection) -> None:
     """Loads the base and says how long it took; then runs the jobs that are named, and says how long each took."""
     began = time.perf_counter()
-    from serving.models.adapters import Adapter, open_engine
+    from serving.models.engine import Engine
     from serving.models.local import complete
 
-    engine = open_engine(Adapter(None), base, threads)
+    engine = Engine(base, threads=threads)
     asked.send(1000 * (time.perf_counter() - began))
     while job := asked.recv():
         task, prompts = job

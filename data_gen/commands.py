@@ -42,7 +42,6 @@ from revelator.config import check_config, read_config, read_yaml
 from revelator.errors import DataError
 from revelator.options import AS_JSON, FOLDER
 from revelator.rows import read_manifest
-from revelator.tasks import TASKS
 from revelator.terminal import mask_controls
 
 
@@ -92,20 +91,18 @@ def build(config: Path, out: Path, engine: str, allow_single: bool, as_json: boo
 
 @click.command()
 @click.argument("folder", type=FOLDER)
-@click.option("--task", type=click.Choice(list(TASKS)))
 @click.option("--split", type=click.Choice(["train", "dev", "test"]), default="train", show_default=True)
-@click.option("--n", "count", type=click.IntRange(0), default=3, show_default=True, help="Records of each task.")
 @AS_JSON
-def inspect(folder: Path, task: str | None, split: str, count: int, as_json: bool) -> None:
-    """Show the data card of a set, routes and lengths of a split, and some of its records.
+def inspect(folder: Path, split: str, as_json: bool) -> None:
+    """Show the data card of a set, routes and lengths of a split, and three records of each task.
 
     \b
     Examples:
       revelator data inspect runs/sets/real
-      revelator data inspect runs/sets/real --task translate_bnf --split dev --n 20
+      revelator data inspect runs/sets/real --split dev --json
     """
     manifest = read_manifest(folder)
-    chosen, measured = choose_samples(folder, split, task, count), measure_set(folder, split)
+    chosen, measured = choose_samples(folder, split), measure_set(folder, split)
     if as_json:
         shown = {name: [asdict(record) for record in records] for name, records in chosen.items()}
         keys = ("digest", "records", "counts", "labels", "questions", "dropped")

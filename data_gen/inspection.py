@@ -38,12 +38,14 @@ from revelator.rows import COLUMNS, MANIFEST, SPLITS, Row, read_manifest, stream
 from revelator.tasks import TASKS, TRANSLATE_ART
 from revelator.terminal import mask_controls, to_markup
 
+SAMPLES = 3  # records of each task that `inspect` shows
 
-def choose_samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Row]]:
-    """`count` records a task, drawn by the hash of their id: the same ones at every look."""
+
+def choose_samples(folder: Path, split: str) -> dict[str, list[Row]]:
+    """`SAMPLES` records a task, drawn by the hash of their id: the same ones at every look."""
     return {
-        name: heapq.nsmallest(count, stream_rows(folder, split, name), key=lambda record: sha256_text(record.id))
-        for name in ([task] if task else TASKS)
+        name: heapq.nsmallest(SAMPLES, stream_rows(folder, split, name), key=lambda record: sha256_text(record.id))
+        for name in TASKS
     }
 
 

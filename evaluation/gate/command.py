@@ -16,7 +16,7 @@ from evaluation.gate.rules import RULES, Verdict, build_verdict_table, judge, re
 from evaluation.gate.scores import Scores, build_score_table, read_pinned_rows, score_adapter
 from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
-from revelator.options import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS, URI
+from revelator.options import AS_JSON, BASE, FOLDER, HOME, REGISTERED, URI
 from revelator.registry import CHAMPION, Version
 from revelator.rows import read_manifest
 from serving.models.adapters import find_adapter
@@ -37,7 +37,6 @@ SPLIT = click.option("--split", default="dev", show_default=True, type=click.Cho
 @click.option("--source", help="Only rows of this source of the set.  [default: all]")
 @click.option("--decoding", type=click.Choice(DECODINGS), default="beams", show_default=True, help="Of plans.")
 @BASE
-@THREADS
 @REGISTERED
 @HOME
 @URI
@@ -50,7 +49,6 @@ def grade(
     source: str | None,
     decoding: Decoding,
     base: str | None,
-    threads: int | None,
     name: str,
     home: Path,
     tracking_uri: str | None,
@@ -71,7 +69,7 @@ def grade(
     named = find_adapter(adapter, home, name, tracking_uri)
     folders = [_find_set(None, named.tags)] if not set_folders else [_find_set(each, {}) for each in set_folders]
     rows = [row for folder in folders for row in read_pinned_rows(folder, split, limit, source)]
-    scores = score_adapter(named, {"": rows}, adapter, home, base, threads, decoding)
+    scores = score_adapter(named, {"": rows}, adapter, home, base, decoding)
     if as_json:
         click.echo(json.dumps({task: own.to_json() for task, own in scores.items()}))
         return
@@ -93,7 +91,6 @@ def grade(
 @click.option("--force", is_flag=True, help="Judge on too few questions all the same; it is recorded.")
 @click.option("--dry-run", is_flag=True, help="Score and judge; move nothing.")
 @BASE
-@THREADS
 @HOME
 @URI
 @AS_JSON
@@ -112,7 +109,6 @@ def promote(
     force: bool,
     dry_run: bool,
     base: str | None,
-    threads: int | None,
     home: Path,
     tracking_uri: str | None,
     as_json: bool,
@@ -153,7 +149,7 @@ def promote(
     given = open_question_file(questions, index, columns) if questions else None
     slices, shared, unread = read_slices(folder, challenger, rival, split, limit)
     files = list_question_files(given, rival)
-    exam = Examination(home, base, threads, limit, slices, shared, files)
+    exam = Examination(home, base, limit, slices, shared, files)
     counts = exam.count(challenger)
     if (doubts := [*unread, *find_too_few(counts, rule.minimum)]) and not force:
         if as_json:

@@ -61,7 +61,6 @@ class Examination:
 
     home: Path
     base: str | None
-    threads: int | None
     limit: int
     slices: dict[str, list[Row]]
     shared: frozenset[str]
@@ -77,7 +76,7 @@ class Examination:
 
     def score(self, version: Version, title: str) -> Scores:
         adapter = fetch_version(version, self.home)
-        found = score_adapter(adapter, self.slices, title, self.home, self.base, self.threads)
+        found = score_adapter(adapter, self.slices, title, self.home, self.base)
         for name, prepared in self._prepare(version).items():
             found[name] = ask_questions(*prepared, self.home, f"{title}: {name}")
         return found
@@ -89,7 +88,7 @@ class Examination:
         prepared = {}
         for name, file in self.files.items():
             benchmark = describe_own(Path(file.path), file.columns, self.limit) | {"sha256": file.sha256}
-            values = shared | {"benchmark": benchmark, "index": file.index, "threads": self.threads}
+            values = shared | {"benchmark": benchmark, "index": file.index}
             prepared[name] = prepare_run(check_config(values, RunConfig, "--questions"), "revelator model promote")
         return prepared
 

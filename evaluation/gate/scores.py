@@ -224,13 +224,12 @@ def score_adapter(
     title: str,
     home: Path,
     base: str | None = None,
-    threads: int | None = None,
     decoding: Decoding = "beams",
 ) -> Scores:
     """Loads an adapter on its base, or on `base`, grades the rows of each slice and averages the scores of each task;
     the slice's name stands before the task's. Rows that it was graded on before are not asked again: `Grades` keeps
     them below `home`."""
-    engine, found = open_engine(adapter, base, threads), Scores()
+    engine, found = open_engine(adapter, base), Scores()
     grades = Grades.of(engine, adapter, decoding, home)
     with progress_bar() as progress:
         progress.console.print(f"{title}: {sum(map(len, slices.values())):,} rows → {grades.folder}", highlight=False)

@@ -23,6 +23,8 @@ from serving.triton.running import find_running_server
 if TYPE_CHECKING:
     from revelator.client import Options
 
+PATIENCE = 120.0  # seconds that a client waits for an answer
+
 
 @click.command()
 @click.argument("question")
@@ -38,9 +40,6 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0, min_open=True),
     help="The server answers by then, with what it knows.",
 )
-@click.option(
-    "--timeout", default=120.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds to wait."
-)
 @click.option("--url", help="host:port of the server's gRPC (default: the server of --home).")
 @HOME
 @click.option("--stream", is_flag=True, help="Show the plan filling in while it runs; with --json, an event a line.")
@@ -51,7 +50,6 @@ def ask(
     strategy: str,
     reuse: Path | None,
     deadline_ms: float | None,
-    timeout: float,
     url: str | None,
     home: Path,
     stream: bool,
@@ -81,9 +79,9 @@ def ask(
         options = Options(plan=plan, strategy=strategy, deadline_ms=deadline_ms, reuse=earlier)
         address = find_address(home) if url is None else url
         if stream:
-            trace = asyncio.run(_stream(address, timeout, question, options, as_json))
+            trace = asyncio.run(_stream(address, question, options, as_json))
         else:
-            with Client(address, timeout) as client:
+            with Client(address, PATIENCE) as client:
                 trace = client.ask(question, **options).trace
     except RevelatorError as error:
         if as_json:
@@ -98,7 +96,7 @@ def ask(
         raise SystemExit(1)
 
 
-async def _stream(url: str, seconds: float, question: str, options: Options, as_json: bool) -> Trace:
+async def _stream(url: str, question: str, options: Options, as_json: bool) -> Trace:
     """The trace of a question whose events were shown as they came: written as JSON lines, or drawn on the terminal."""
     from revelator.client import AsyncClient
     from revelator.trace_view import build_view
@@ -109,7 +107,7 @@ async def _stream(url: str, seconds: float, question: str, options: Options, as_
     drawn = Live(console=console, transient=True, refresh_per_second=10)
     screen: AbstractContextManager[Live | None] = drawn if shows else nullcontext()
     with screen as live:
-        async with AsyncClient(url, seconds) as client, aclosing(client.stream(question, **options)) as events:
+        async with AsyncClient(url, PATIENCE) as client, aclosing(client.stream(question, **options)) as events:
             async for event in events:
                 replay.add(event)
                 if as_json:

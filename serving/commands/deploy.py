@@ -64,11 +64,7 @@ def read_cards(text: str) -> tuple[int, ...]:
     type=click.IntRange(1),
     help="Prompts to judge by.",
 )
-@click.option(
-    "--canary-minutes", "minutes", default=60.0, show_default=True, help="Withdraw a canary that needs longer for them."
-)
 @click.option("--watch", is_flag=True, help="Follow the alias until it is stopped.")
-@click.option("--interval", default=30.0, show_default=True, type=float, help="Seconds between looks at the alias.")
 @click.option("--port", default=0, metavar="PORT", help="Port for /metrics of --watch; 0: any that is free.")
 @URI
 @AS_JSON
@@ -85,9 +81,7 @@ def deploy(
     rollback: bool,
     canary: float | None,
     comparisons: int,
-    minutes: float,
     watch: bool,
-    interval: float,
     port: int,
     tracking_uri: str | None,
     as_json: bool,
@@ -133,10 +127,10 @@ def deploy(
     if watch:
         from serving.deploy.watch import Reconciler, follow_until_stopped
 
-        follow_until_stopped(Reconciler(home, name, alias, tracking_uri, vllm), interval, port, click.echo)
+        follow_until_stopped(Reconciler(home, name, alias, tracking_uri, vllm), port, click.echo)
     elif canary is not None:
         registry.connect(tracking_uri, home, must_exist=True)
-        _try_canary(home, registry.resolve(name, alias), canary, comparisons, minutes, as_json)
+        _try_canary(home, registry.resolve(name, alias), canary, comparisons, as_json)
     else:
         from serving.deploy.deploy import deploy as put
 
@@ -202,16 +196,14 @@ def _report(done: Deployment, home: Path, as_json: bool) -> None:
         click.echo(f"no server runs; next: revelator serve --home {home}")
 
 
-def _try_canary(
-    home: Path, version: registry.Version, share: float, comparisons: int, minutes: float, as_json: bool
-) -> None:
+def _try_canary(home: Path, version: registry.Version, share: float, comparisons: int, as_json: bool) -> None:
     from serving.deploy.canary import CanaryPlan, CanaryRules
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(f"version {version.version} answers {share:.0%}: prompts compared", total=comparisons)
-        plan = CanaryPlan(home, version, share, CanaryRules(comparisons), minutes * 60)
+        plan = CanaryPlan(home, version, share, CanaryRules(comparisons))
         verdict = plan.run(lambda compared: progress.update(task, completed=compared))
     if as_json:
         click.echo(json.dumps({**asdict(verdict), "deployed": verdict.passes}))

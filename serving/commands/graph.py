@@ -86,16 +86,15 @@ def search(folder: Path, name: str, relation: str | None, as_json: bool) -> None
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
-@click.option("--verify", is_flag=True, help="Compare the digest of every file.")
 @AS_JSON
-def info(folder: Path, verify: bool, as_json: bool) -> None:
-    """Say what a graph holds and which relations it knows.
+def info(folder: Path, as_json: bool) -> None:
+    """Say what a graph holds and which relations it knows, and compare every file with its digest.
 
     \b
     Example:
-      revelator graph info runs/graphs/films --verify
+      revelator graph info runs/graphs/films
     """
-    manifest = GRAPH.read_manifest(folder, verify=verify)
+    manifest = GRAPH.read_manifest(folder, verify=True)
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
         return
@@ -103,8 +102,7 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
     click.echo(mask_controls("relations: " + ", ".join(manifest["relations"])))
     for file in manifest["inputs"]:
         click.echo(f"input: {file['name']}  sha256 {file['sha256']}")
-    if verify:
-        click.echo("every file is as it was built")
+    click.echo("every file is as it was built")
 
 
 async def _find(folder: Path, call: Call) -> SourceResult:

@@ -144,16 +144,15 @@ def _make(out: Path, as_json: bool, make: Callable[[Progress], dict[str, Any]]) 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
-@click.option("--verify", is_flag=True, help="Compare every file with its digest.")
 @AS_JSON
-def info(folder: Path, verify: bool, as_json: bool) -> None:
-    """Say what an index holds and how it was built.
+def info(folder: Path, as_json: bool) -> None:
+    """Say what an index holds and how it was built, and compare every file with its digest.
 
     \b
     Example:
-      revelator index info runs/indexes/wiki --verify
+      revelator index info runs/indexes/wiki
     """
-    manifest = INDEX.read_manifest(folder, verify=verify)
+    manifest = INDEX.read_manifest(folder, verify=True)
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
         return
@@ -165,8 +164,7 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
         click.echo(mask_controls(f"file: {corpus['name']}  {corpus['passages']:,} passages  sha256 {corpus['sha256']}"))
     for name, reason in manifest["unread"].items():
         click.echo(mask_controls(f"left out: {name}: {reason}"))
-    if verify:
-        click.echo("every file is as it was built")
+    click.echo("every file is as it was built")
 
 
 def _describe_contents(manifest: dict[str, Any]) -> str:

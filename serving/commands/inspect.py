@@ -14,7 +14,7 @@ import click
 from revelator.endpoints import check_key
 from revelator.errors import ConfigError
 from revelator.options import HOME
-from serving.commands.ask import find_address
+from serving.commands.ask import PATIENCE, find_address
 
 TOKEN = "REVELATOR_INSPECT_TOKEN"
 ADDRESSES = "host:port of a server's gRPC; give two to compare what they serve.  [default: the server of --home]"
@@ -26,21 +26,11 @@ ADDRESSES = "host:port of a server's gRPC; give two to compare what they serve. 
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", default=8088, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
 @click.option("--allow-host", "names", multiple=True, help="A further name under which browsers may call this server.")
-@click.option("--keep", default=200, show_default=True, type=click.IntRange(1), help="Runs to keep.")
-@click.option(
-    "--timeout",
-    default=120.0,
-    show_default=True,
-    type=click.FloatRange(0, min_open=True),
-    help="Seconds that a question may take.",
-)
-def inspect(
-    urls: tuple[str, ...], home: Path, host: str, port: int, names: tuple[str, ...], keep: int, timeout: float
-) -> None:
+def inspect(urls: tuple[str, ...], home: Path, host: str, port: int, names: tuple[str, ...]) -> None:
     """Watch plans being compiled and run, mend them, run them again, and compare.
 
     Serves one page, and /v1/chat/completions for chat front ends. With REVELATOR_INSPECT_TOKEN in the environment both
-    ask for that token; beyond loopback there must be one. Runs are kept below --home, in `inspected`.
+    ask for that token; beyond loopback there must be one. The newest 200 runs are kept below --home, in `inspected`.
 
     Where OTEL_EXPORTER_OTLP_ENDPOINT names an MLflow server, what you say of an answer and of its plan is kept there,
     on the question's trace, and `revelator data collect` makes training questions of it.
@@ -61,17 +51,15 @@ def inspect(
     asked = urls or (find_address(home),)
     try:
         with listen(host, port, "name another --port, or 0 for any that is free") as listening:
-            asyncio.run(_serve(asked, timeout, listening, home / "inspected", keep, {host, *LOOPBACK, *names}, token))
+            asyncio.run(_serve(asked, listening, home / "inspected", {host, *LOOPBACK, *names}, token))
     except KeyboardInterrupt:
         click.echo("stopped")
 
 
 async def _serve(
     urls: tuple[str, ...],
-    patience: float,
     listening: socket.socket,
     folder: Path,
-    keep: int,
     hosts: set[str],
     token: str | None,
 ) -> None:
@@ -87,10 +75,10 @@ async def _serve(
         servers = []
         for url in urls:
             models = await find_served_models(url)
-            client = await stack.enter_async_context(AsyncClient(url, patience))
+            client = await stack.enter_async_context(AsyncClient(url, PATIENCE))
             servers.append(Server(url, client.stream, partial(find_served_models, url)))
             click.echo(f"asks    {url}, revelator version {models.get('revelator', 'none')}")
-        app = create_app(servers, Runs(folder, keep), hosts=hosts, token=token, tracking_uri=find_tracking_server())
+        app = create_app(servers, Runs(folder), hosts=hosts, token=token, tracking_uri=find_tracking_server())
         host, port = listening.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         click.echo(f"page    {address}/\nOpenAI  {address}/v1\nruns    {folder}\nstop: Ctrl-C")

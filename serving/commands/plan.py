@@ -18,14 +18,14 @@ from rich.console import Console
 from rich.progress import track
 
 from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.options import AS_JSON, BASE, HOME, REGISTERED, THREADS, URI
+from revelator.options import AS_JSON, BASE, HOME, REGISTERED, URI
 from revelator.plans.art import Art, parse
 from revelator.plans.language import LANGUAGES, PlanLanguage
 from revelator.registry import CHAMPION
 from revelator.terminal import mask_controls
 from revelator.trace import Trace
 from serving.commands.planner_options import planner_options, read_planner_options
-from serving.protocols import DECODINGS, Decoding, PlannerPrompt
+from serving.protocols import PlannerPrompt
 
 if TYPE_CHECKING:
     from serving.models.adapters import Adapter
@@ -40,9 +40,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--model", metavar="MODEL", help="`base`, a folder, a version number, `latest` or an alias.")
 @BASE
 @click.option("--language", type=click.Choice(list(LANGUAGES)), default="bnf", show_default=True, help="Of the plans.")
-@click.option("--decoding", type=click.Choice(DECODINGS), default="beams", show_default=True, help="Of plans.")
 @planner_options("A language model that plans, in place of MODEL: the base URL of an OpenAI-compatible endpoint.")
-@THREADS
 @REGISTERED
 @HOME
 @URI
@@ -52,11 +50,9 @@ def make(
     model: str | None,
     base: str | None,
     language: str,
-    decoding: Decoding,
     planner: str | None,
     planner_model: str | None,
     planner_prompt: PlannerPrompt | None,
-    threads: int | None,
     name: str,
     home: Path,
     tracking_uri: str | None,
@@ -93,7 +89,7 @@ def make(
         from serving.models.planning import plan_questions
 
         adapter = find_adapter(model, home, name, tracking_uri) if model else _find_champion(home, name, tracking_uri)
-        at_once = partial(complete, open_engine(adapter, base, threads), decoding=decoding)
+        at_once = partial(complete, open_engine(adapter, base))
         sound = _show(plan_questions(at_once, questions, LANGUAGES[language]), len(questions), as_json)
     sys.exit(0 if sound else 1)
 

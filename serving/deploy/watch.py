@@ -29,6 +29,7 @@ from serving.triton.access import LOOPBACK
 
 FIRST_WAIT = 1.0  # seconds after the first failure
 LONGEST_WAIT = 300.0
+LOOK_SECONDS = 30.0  # between looks at the alias while nothing fails
 PREFIX = "revelator_deploy"
 
 
@@ -92,13 +93,13 @@ def compute_wait(failures: int, draw: Callable[[], float] = random.random) -> fl
     return whole * (0.5 + draw() / 2)
 
 
-def follow_until_stopped(reconciler: Reconciler, interval: float, port: int, report: Callable[[str], None]) -> None:
+def follow_until_stopped(reconciler: Reconciler, port: int, report: Callable[[str], None]) -> None:
     """Follows in the foreground, with /metrics on loopback, until SIGINT or SIGTERM."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with serve_metrics(port, reconciler.metrics) as url:
         report(f"follows {reconciler.alias} of {reconciler.name}; metrics {url}")
         try:
-            reconciler.follow(threading.Event(), interval, report)
+            reconciler.follow(threading.Event(), LOOK_SECONDS, report)
         except KeyboardInterrupt:
             report("stopped")
 

@@ -168,7 +168,7 @@ class GraphStore:
         try:
             yield
         except (OSError, RuntimeError, sqlite3.DatabaseError) as error:
-            hint = "`revelator graph info DIR --verify` names the file; load it again"
+            hint = "`revelator graph info DIR` names the file; load it again"
             raise ArtifactError(f"the graph is damaged: {error}", where=self._where, hint=hint) from error
 
     def _select(self, query: str) -> list[Row]:

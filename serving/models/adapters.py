@@ -46,8 +46,8 @@ def fetch_version(version: Version, home: Path) -> Adapter:
     return Adapter(registry.fetch(version, home), version)
 
 
-def open_engine(adapter: Adapter, base: str | None = None, threads: int | None = None) -> Engine:
+def open_engine(adapter: Adapter, base: str | None = None) -> Engine:
     """Loads the adapter on its base, or on `base`."""
     from serving.models.engine import Engine
 
-    return Engine(base or adapter.base_name, adapter.folder, threads=threads)
+    return Engine(base or adapter.base_name, adapter.folder)

@@ -64,7 +64,7 @@ class Index:
         try:
             return cls(folder, manifest, device)
         except (OSError, ValueError, KeyError, RuntimeError) as error:  # FAISS raises RuntimeError
-            hint = f"see which file is damaged: revelator index info {folder} --verify"
+            hint = f"see which file is damaged: revelator index info {folder}"
             raise ArtifactError(f"cannot be read: {error}", where=str(folder), hint=hint) from error
 
     def __len__(self) -> int:

@@ -108,7 +108,7 @@ def test_control_characters_of_the_data_are_shown_and_never_obeyed(make: Make, w
     hostile = [row | {"id": f"{row['id']}\x1b]0;owned\x07", "question": "\x1b[2J" + row["question"]} for row in world]
     moved = [row | {"split": {"train": "dev"}.get(row["split"], "train")} for row in hostile]
     old, new = make("old", hostile), make("new", moved, name="\x1b]0;owned\x07")
-    looked = CliRunner().invoke(revelator, ["data", "inspect", str(new), "--n", "2"])
+    looked = CliRunner().invoke(revelator, ["data", "inspect", str(new)])
     for ran in (looked, run(old, new)):
         assert "·[2J" in ran.stdout and "·]0;owned·" in ran.stdout
         assert all(line.isprintable() for line in ran.stdout.splitlines())

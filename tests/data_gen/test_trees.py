@@ -138,10 +138,10 @@ def test_inspect_shows_the_shares_of_operators_of_a_set(tmp_path: Path) -> None:
     generate(60, 3, tmp_path / "w", operators=True)
     source = {"format": "world", "path": str(tmp_path / "w"), "tasks": ["translate_art"]}
     build(SetConfig.model_validate({"name": "t", "sources": [source]}), tmp_path / "set")
-    found = CliRunner().invoke(revelator, ["data", "inspect", str(tmp_path / "set"), "--n", "0", "--json"])
+    found = CliRunner().invoke(revelator, ["data", "inspect", str(tmp_path / "set"), "--json"])
     operators = json.loads(found.stdout)["operators"]
     assert set(operators) == {"Search", "Relate", "Filter", "direct"} and sum(operators.values()) > 60
-    shown = CliRunner().invoke(revelator, ["data", "inspect", str(tmp_path / "set"), "--n", "0"]).stdout
+    shown = CliRunner().invoke(revelator, ["data", "inspect", str(tmp_path / "set")]).stdout
     assert f"operators of {sum(operators.values())} nodes: Relate 0." in " ".join(shown.split())
 
 

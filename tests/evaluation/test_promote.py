@@ -27,7 +27,7 @@ class Place:
 
     def call(self, command, *arguments: str) -> str:
         """With one row of a task, unless `arguments` say otherwise."""
-        return self.bare(command, "--limit", "1", "--threads", "1", *arguments)
+        return self.bare(command, "--limit", "1", *arguments)
 
     def bare(self, command, *arguments: str) -> str:
         given = ["--home", str(self.home), *arguments]
@@ -61,7 +61,7 @@ def test_the_gate_refuses_with_the_table_and_moves_nothing(place: Place) -> None
     assert caught.value.exit_status == 1
     assert "FAILED" in caught.value.table and "translate_bnf" in str(caught.value)
     assert registry.find_champion() is None
-    arguments = ["--home", str(place.home), "--limit", "1", "--threads", "1", "--rules", place.rules(SHUT), "--json"]
+    arguments = ["--home", str(place.home), "--limit", "1", "--rules", place.rules(SHUT), "--json"]
     refused = CliRunner().invoke(promote, arguments)
     summary = json.loads(refused.stdout)
     assert summary["moved"] is False and any("under its floor" in reason for reason in summary["refusals"])
@@ -178,7 +178,7 @@ def test_a_set_of_thirty_pairs_is_refused_before_anything_is_scored(tmp_path: Pa
     for seed in (1, 2):
         folder = write_adapter(tmp_path / f"adapter-{seed}", base, seed=seed)
         registry.register_adapter(folder, "pairs", "", {"set_folder": str(tmp_path / "set")})
-    asked = ["--name", "pairs", "--home", str(tmp_path), "--threads", "1"]
+    asked = ["--name", "pairs", "--home", str(tmp_path)]
     with pytest.raises(GateRefused, match=r"\d+ questions of the challenger's set, and 100 are wanted") as refused:
         CliRunner().invoke(promote, asked, standalone_mode=False, catch_exceptions=False)
     assert "--force" in (refused.value.hint or "") and registry.find_champion("pairs") is None

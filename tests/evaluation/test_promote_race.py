@@ -138,7 +138,7 @@ def promoted(uri: str, home: Path, name: str, version: int) -> Ended:
     rules = home / "rules.yaml"
     rules.write_text("confidence: 0.9\nminimum: 0\nmargins: {}\nfloors: {}\n")
     arguments = ["model", "promote", "--name", name, "--version", str(version), "--rules", str(rules), "--floors-only"]
-    arguments += ["--limit", "1", "--threads", "1", "--home", str(home), "--tracking-uri", uri, "--json"]
+    arguments += ["--limit", "1", "--home", str(home), "--tracking-uri", uri, "--json"]
     process = PROCESSES.Process(target=run_program, args=(arguments, home))
     process.start()
     process.join(PATIENCE)

@@ -36,7 +36,7 @@ def test_build_search_and_info_work_together(tmp_path: Path, corpus: Path) -> No
     assert "2 passages" in built.stdout
     found = call("search", tmp_path / "ix", "who directed copper rain?", "-k", 1)
     assert "Marlow Vint directed Copper Rain." in found.stdout
-    info = call("info", tmp_path / "ix", "--verify")
+    info = call("info", tmp_path / "ix")
     assert "2 passages" in info.stdout
     assert "detokenize True" in info.stdout
     assert "every file is as it was built" in info.stdout

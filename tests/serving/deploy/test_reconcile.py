@@ -97,7 +97,7 @@ def until(is_so) -> None:
 @contextmanager
 def watching(reconciler: Reconciler, tracking_server: str) -> Iterator[subprocess.Popen[str]]:
     """`revelator model deploy --watch` as a program of its own, from its first line on; killed when the block ends."""
-    options = {"--name": NAME, "--home": reconciler.home, "--tracking-uri": tracking_server, "--interval": "0.1"}
+    options = {"--name": NAME, "--home": reconciler.home, "--tracking-uri": tracking_server}
     command = [sys.executable, "-u", "-c", "from revelator.cli import main; main()", "model", "deploy", "--watch"]
     command += [str(part) for option in options.items() for part in option]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -383,4 +383,4 @@ def test_the_command_loads_asks_and_says_what_it_did_not_find(tmp_path: Path) ->
     nothing = call(revelator, ["graph", "search", graph, "Nobody", "directed by"])
     assert (nothing.exit_code, nothing.output) == (1, "no answer: no node is called Nobody\n")
     assert "directed by" in call(revelator, ["graph", "info", graph]).output
-    assert "every file is as it was built" in call(revelator, ["graph", "info", graph, "--verify"]).output
+    assert "every file is as it was built" in call(revelator, ["graph", "info", graph]).output
