@@ -194,9 +194,7 @@ def curve(home: Path, run_id: str, name: str) -> list[tuple[int, float]]:
     return sorted({(m.step, m.value) for m in client.get_metric_history(run_id, name)})
 
 
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
-)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
 def test_a_training_ends_with_the_command_that_started_it(
     number: int, status: int, trained: Trained, empty_store: Path, tmp_path: Path
 ) -> None:
