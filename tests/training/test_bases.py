@@ -1,4 +1,4 @@
-"""Today's small bases: each configuration that ships for one trains two steps on a random model of its architecture."""
+"""Today's small bases: a configuration for each architecture trains two steps on a random model of its architecture."""
 
 from __future__ import annotations
 
@@ -44,9 +44,13 @@ ARCHITECTURES: dict[str, tuple[type[PreTrainedConfig], dict[str, object], set[st
 }
 
 
+def find_architecture(name: str) -> str:
+    return next(prefix for prefix in ARCHITECTURES if name.startswith(prefix))
+
+
 def make_random_base(name: str, like: Path, folder: Path) -> tuple[Path, set[str]]:
     """A random model of two layers of the architecture of the Hub's `name`, and the linear layers that it has."""
-    kind, own, layers = next(value for prefix, value in ARCHITECTURES.items() if name.startswith(prefix))
+    kind, own, layers = ARCHITECTURES[find_architecture(name)]
     tokenizer = AutoTokenizer.from_pretrained(like)
     torch.manual_seed(0)
     settings = kind(
@@ -74,7 +78,10 @@ def home(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.mark.parametrize("path", HUB_BASES, ids=lambda path: path.stem)
+ONE_OF_EACH = {find_architecture(str(load_config(path).base)): path for path in HUB_BASES}
+
+
+@pytest.mark.parametrize("path", ONE_OF_EACH.values(), ids=lambda path: path.stem)
 def test_a_base_of_today_loads_and_takes_two_steps(
     path: Path, base: Path, set_folder: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,7 +104,13 @@ def test_resuming_what_is_finished_trains_nothing_again(trained: Trained) -> Non
     assert sha256_file(Path(trained.result["adapter"]) / "manifest.json") == before
 
 
-def test_a_run_that_was_killed_resumes_to_the_same_adapter(trained: Trained, empty_store: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_resumes_to_the_same_adapter(
+    trained: Trained,
+    empty_store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     shutil.copy(empty_store, tmp_path)
     path = tmp_path / "toy.yaml"
     path.write_text(json.dumps(SETTINGS))
@@ -114,13 +120,17 @@ def test_a_run_that_was_killed_resumes_to_the_same_adapter(trained: Trained, emp
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stderr:
             if line.startswith("step 3/5"):
-                for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+                family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+                for member in family:
                     member.kill()
+                psutil.wait_procs(family)
                 break
         process.stderr.close()
     assert not (tmp_path / "a").exists()
-    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=True)
-    assert "going on from" in done.stderr and "checkpoint-2" in done.stderr
+    monkeypatch.setenv("REVELATOR_HOME", str(tmp_path))
+    assert grpo.train(load_config(tmp_path / "a.work" / "config.yaml"), resume=True)
+    said = capfd.readouterr().err
+    assert "going on from" in said and "checkpoint-2" in said
     assert sha256_file(tmp_path / "a" / WEIGHTS) == sha256_file(Path(trained.result["adapter"]) / WEIGHTS)
 
 
