@@ -56,7 +56,7 @@ from revelator.terminal import mask_controls
 def build(config: Path, out: Path, engine: str, allow_single: bool, as_json: bool) -> None:
     """Build an instruction set from annotated questions, or rows for a reader.
 
-    CONFIG names sources, splits and bounds; with `reading`, published sets whose rows a reader learns from. Malformed
+    CONFIG names sources, splits and bounds; with `rows: reading`, sources whose rows a reader learns from. Malformed
     rows are listed and counted; a broken file stops the build and leaves OUT as it was. So does a set whose plans all
     have one shape, because a model that learns it writes no other (--allow-single builds it). After a kill, the same
     command resumes the build. The engine changes how long a build takes, never the set: `local` is one process, `ray`
@@ -75,7 +75,7 @@ def build(config: Path, out: Path, engine: str, allow_single: bool, as_json: boo
     if find_spec("pyarrow") is None:  # which rows are written with, after minutes of work
         raise ModuleNotFoundError(name="pyarrow")
     value = read_yaml(config)
-    if isinstance(value, dict) and "reading" in value:
+    if isinstance(value, dict) and value.get("rows") == "reading":
         with _explain_write_errors(out):
             made = build_reading(check_config(value, ReadingConfig, str(config)), out)
         lines = [f"{name}: {list_counts(counts)}" for name, counts in made["counts"].items()]

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 MARK = "<!-- configuration models -->"
 MODELS = {
     "Instruction sets (`revelator data build`)": "data_gen.config:SetConfig",
-    "Rows for a reader (`revelator data build`, with `reading`)": "data_gen.reading:ReadingConfig",
+    "Rows for a reader (`revelator data build`, with `rows: reading`)": "data_gen.reading:ReadingConfig",
     "Annotation by a teacher (`revelator data teach`, with `sources`)": "data_gen.teacher.config:TeachConfig",
     "Compound questions by a teacher (`revelator data teach`, with `corpus`)": "data_gen.teacher.config:CompoundConfig",
     "Composed questions (`revelator data compose`)": "data_gen.compose:ComposeConfig",

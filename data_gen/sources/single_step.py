@@ -30,8 +30,10 @@ def make_single(
     asked: str,
     answers: tuple[str, ...],
     passages: tuple[AnnotatedPassage, ...] = (),
+    known: int = 1,
 ) -> AnnotatedQuestion:
-    """A question that is its own plan and only step; its first answer stands for all in what is known."""
+    """A question that is its own plan and only step. The first `known` answers stand for all in what is known: one, of
+    which the others are spellings, or the items of a list."""
     title = next((passage.title for passage in passages if passage.relevant), "")
     return AnnotatedQuestion(
         id=identity,
@@ -41,7 +43,7 @@ def make_single(
         question=asked,
         route="single",
         expression=plans.render(plans.Atomic(asked)),
-        steps=(AnnotatedStep(asked, answers[:1], title),),
+        steps=(AnnotatedStep(asked, answers[:known], title),),
         answers=answers,
         passages=passages,
     )
@@ -125,18 +127,21 @@ def _list_questions(article: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def read_qed(path: Path | str) -> Iterator[ReadResult]:
-    """QED (Lamm et al., 2021): questions of Natural Questions, each with the passage that answers it."""
+    """QED (Lamm et al., 2021): questions of Natural Questions, each with the passage that answers it. The answers
+    of an annotator who names several are a list; else each annotator's is a spelling of one."""
     before: list[AnnotatedPassage] = []
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         asked = fields.read_question(row, "question_text")
-        spans = chain.from_iterable(row["original_nq_answers"])
-        answers = fields.check_texts("original_nq_answers", [span["string"] for span in spans])
+        spans = sorted(row["original_nq_answers"], key=len, reverse=True)
+        items = fields.check_texts("original_nq_answers", [span["string"] for span in spans[0]])
+        answers = fields.check_texts("original_nq_answers", [span["string"] for span in chain.from_iterable(spans)])
         passage = AnnotatedPassage(fields.read_text(row, "title_text"), fields.read_text(row, "paragraph_text"), True)
         others = [AnnotatedPassage(other.title, other.text, False) for other in before if other.title != passage.title]
         before[:] = [passage]
         identity = fields.make_id(row, "qed", asked, "example_id")
-        return make_single(identity, "qed", "CC-BY-SA-3.0", asked, answers, _add_distractor(passage, others, answers))
+        passages = _add_distractor(passage, others, answers)
+        return make_single(identity, "qed", "CC-BY-SA-3.0", asked, answers, passages, len(items))
 
     return read_annotated(path, annotate)
 
