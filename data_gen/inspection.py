@@ -30,10 +30,10 @@ from rich.table import Table
 
 from data_gen.leakage import fingerprint_question, fingerprint_text
 from data_gen.questions import QUESTIONS
-from data_gen.sources.files import MalformedRow, read_file_rows
 from revelator.errors import DataError
 from revelator.files import sha256_text
 from revelator.plans.art import number_nodes, parse
+from revelator.row_files import MalformedRow, read_rows
 from revelator.rows import COLUMNS, MANIFEST, SPLITS, Row, read_manifest, stream_rows
 from revelator.tasks import TASKS, TRANSLATE_ART
 from revelator.terminal import mask_controls, to_markup
@@ -225,7 +225,7 @@ def list_texts(row: Any) -> Iterator[str]:
 
 def read_file_texts(path: Path) -> Iterator[tuple[str, Iterator[str]]]:
     """Id (or line) and texts of each row. Raises DataError with the line of a row that cannot be read."""
-    for line, row in read_file_rows(str(path)):
+    for line, row in read_rows(str(path)):
         if isinstance(row, MalformedRow):
             raise DataError(row.reason, where=f"{path}, line {line}", hint="mend the row, then look again")
         name = row.get("id") if isinstance(row, dict) else None

@@ -30,7 +30,6 @@ from data_gen.config import Published, SourceSettings
 from data_gen.everyday.passages import PassageWriter
 from data_gen.leakage import find_leak, load_held_out
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
-from data_gen.sources.files import read_objects
 from data_gen.sources.formats import READERS
 from data_gen.sources.multi_hop import annotate_hotpot
 from data_gen.sources.rows import ReadResult, count_outcome, read_annotated
@@ -38,6 +37,7 @@ from revelator.config import FilePath, Strict
 from revelator.errors import DataError
 from revelator.files import replace_file, sha256_file, sha256_text, stage_folder, write_json
 from revelator.reading import Answer, ReadingRow, load_rows
+from revelator.row_files import read_objects
 
 DEPTH = 8  # passages looked at for an answer of a question that comes without one
 LONGEST = 8  # words of an answer that is looked for in passages

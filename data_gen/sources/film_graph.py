@@ -17,12 +17,12 @@ from typing import Any
 from data_gen.annotate.trees import render_tree
 from data_gen.questions import AnnotatedQuestion, DroppedError
 from data_gen.sources import fields
-from data_gen.sources.files import read_file_rows
 from data_gen.sources.rows import FAULTS, ReadResult, read_annotated
 from revelator import plans
 from revelator.errors import DataError
 from revelator.plans.art import Art
 from revelator.plans.operators import Filter, Relate
+from revelator.row_files import read_rows
 
 WORDINGS = {  # each relation of the graph as a question about a film, and as one about what a film is related to
     "directed_by": ("Who directed {}?", "Which films did {} direct?"),
@@ -93,7 +93,7 @@ def _read_graph(path: Path) -> Edges:
 def _rank_paths(file: Path | str, edges: Edges) -> dict[str, list[RelationPath]]:
     """By wording: the paths that lead to the answers of its questions, those of most questions first."""
     counted: dict[str, Counter[RelationPath]] = defaultdict(Counter)
-    for _, row in read_file_rows(str(file)):
+    for _, row in read_rows(str(file)):
         try:
             _, wording, topic, answers = _read_question(row)
         except FAULTS:

@@ -6,15 +6,18 @@ DataError.
 
 from __future__ import annotations
 
+import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, DroppedError, quote_value
-from data_gen.sources.files import MalformedRow, is_dataset, read_dataset_rows, read_file_rows
 from revelator.errors import DataError
+from revelator.row_files import MalformedRow, make_unreadable_error, read_rows
 
 MALFORMED = "malformed row:"
 LISTED = 100
@@ -49,11 +52,11 @@ def read_annotated(
 ) -> Iterator[ReadResult]:
     """Each row of `path` through `annotate`. Raises DataError when the file itself is broken.
 
-    `path` is a file or its address, or a data set of the Hub (`data_gen.sources.files`). `unfold` gives the
+    `path` is a file or its address (`revelator.row_files`), or a data set of the Hub. `unfold` gives the
     questions of a row that holds several. `member` names the list of rows in a file that is one object.
     """
     place, usable = str(path), False
-    for line, row in read_dataset_rows(place) if is_dataset(place) else read_file_rows(place, member):
+    for line, row in read_dataset_rows(place) if is_dataset(place) else read_rows(place, member):
         if isinstance(row, MalformedRow) and line == 1 and not (usable or row.is_row):
             raise DataError(
                 f"not a file of rows: {row.reason}",
@@ -62,6 +65,8 @@ def read_annotated(
             )
         usable = True
         yield from _read_outcomes(place, line, row, annotate, unfold)
+    if not usable:
+        raise DataError("the file has no row", where=place, hint="give rows below a header, or JSON lines")
 
 
 def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: Unfold) -> Iterator[ReadResult]:
@@ -107,3 +112,29 @@ def read_world(path: Path | str) -> Iterator[ReadResult]:
     """The questions of a world's folder, or of a file of annotated questions."""
     folder = Path(path)
     return read_annotated(folder / QUESTIONS if folder.is_dir() else path, lambda row: row)
+
+
+HUB = re.compile(r"hf://datasets/[^/?]+/[^/?]+(?:\?.*)?")
+
+
+def is_dataset(place: str) -> bool:
+    """Whether `place` is `hf://datasets/OWNER/NAME`; `?split=…&subset=…` may follow."""
+    return HUB.fullmatch(place) is not None
+
+
+def read_dataset_rows(place: str) -> Iterator[tuple[int, Any]]:
+    """Number and value of each row of one split (`train` unless named). Raises DataError if it cannot be read."""
+    name, _, query = place.partition("?")  # with `hf://`: no folder of that name is read in its stead
+    wanted = parse_qs(query)
+    if unknown := sorted(set(wanted) - {"split", "subset"}):
+        raise DataError(f"unknown {', '.join(unknown)}", where=place, hint="write NAME?split=train&subset=default")
+    if twice := [name for name, values in wanted.items() if len(values) > 1]:
+        raise DataError(f"{twice[0]} is given twice", where=place, hint="make each a source of its own")
+    from datasets import load_dataset
+
+    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # it logs what it then raises
+    [subset], [split] = wanted.get("subset", [None]), wanted.get("split", ["train"])
+    try:
+        yield from enumerate(load_dataset(name, subset, split=split, streaming=True), start=1)
+    except Exception as error:  # datasets, huggingface_hub, httpx and pyarrow each raise their own
+        raise make_unreadable_error(place, error) from error

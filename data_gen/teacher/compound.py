@@ -27,7 +27,6 @@ from data_gen.questions import (
     write_questions,
 )
 from data_gen.records import hash_fraction
-from data_gen.sources.files import read_objects
 from data_gen.teacher import replies
 from data_gen.teacher.chats import Asker, Decision
 from data_gen.teacher.config import CompoundConfig
@@ -36,6 +35,7 @@ from data_gen.teacher.work import Progress, Work, build_set, open_work
 from revelator.errors import DataError
 from revelator.files import sha256_text
 from revelator.plans import Atomic, Sequence, render
+from revelator.row_files import read_objects
 
 PARTS = ((2, 3, 4), (6, 3, 1))  # how many questions are combined, and how often
 CHARACTERS = 4000  # of a document that the teacher sees

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.leakage import normalise
-from data_gen.sources.files import read_file_rows
 from data_gen.sources.logic_questions import Truth, draw_combinations, fill_template, list_templates
 from data_gen.sources.logic_topics import read_topics
 from evaluation.baselines.steps import fill_prompt
@@ -30,6 +29,7 @@ from evaluation.harness.ranking import Case, LabelledCases, say_query
 from revelator.errors import DataError, InvalidRequest
 from revelator.files import sha256_file
 from revelator.plans.logic import Query, Term, holds, list_terms
+from revelator.row_files import read_rows
 from revelator.tasks import TASKS, QuestionInput, RelevanceInput, translate_task
 from serving.batching import gather_all
 from serving.protocols import GenerateRequest, Generator, Revelator
@@ -121,7 +121,7 @@ def _find_topics(path: Path, documents: Sequence[str]) -> tuple[dict[str, set[in
 
 def _read_documents(path: Path) -> list[str]:
     """Title and text of each row, a line each."""
-    return [_say_document(row, f"{path}, line {line}") for line, row in read_file_rows(str(path))]
+    return [_say_document(row, f"{path}, line {line}") for line, row in read_rows(str(path))]
 
 
 def _say_document(row: Any, where: str) -> str:
@@ -158,7 +158,7 @@ def read_beir_cases(folder: Path, split: str) -> LabelledCases:
 
 
 def _read_identified(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
-    for line, row in read_file_rows(str(path)):
+    for line, row in read_rows(str(path)):
         where = f"{path}, line {line}"
         if not isinstance(row, dict) or row.get("_id") in (None, ""):
             raise DataError("a row without `_id`", where=where, hint="BEIR's form: corpus.jsonl, queries.jsonl, qrels/")

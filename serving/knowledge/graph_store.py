@@ -23,10 +23,10 @@ from pyoxigraph import Literal, NamedNode, Quad, RdfFormat
 
 from revelator.errors import ArtifactError, DataError, DeadlineExceeded
 from revelator.files import sha256_file, stage_folder
+from revelator.row_files import open_bytes
 from serving.built_folder import FolderKind
 from serving.knowledge.labels import Label, LabelIndex, LabelKind, write_labels
 from serving.knowledge.sparql import RDFS_LABEL, GraphVocabulary, Row, find_local_name
-from serving.retrieval.corpora import open_lines
 
 GRAPH = FolderKind("a graph", "revelator-graph-2", ("revelator-graph-",), "revelator graph load FILE --out DIR")
 ENTITY, RELATION = "urn:revelator:entity:", "urn:revelator:relation:"
@@ -74,7 +74,7 @@ def _load(store: ox.Store, path: Path, named: set[str]) -> None:
             "neither N-Triples nor TSV by its name", where=str(path), hint="name it .nt, .tsv, .nt.gz or .tsv.gz"
         )
     try:
-        with open_lines(path) as file:
+        with open_bytes(str(path)) as file:
             if kind == "nt":
                 store.bulk_load(file, RdfFormat.N_TRIPLES)
             else:

@@ -8,35 +8,23 @@ becomes as many passages as its length asks for.
 
 from __future__ import annotations
 
-import csv
-import gzip
-import json
 import os
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from revelator.errors import DataError
-from revelator.files import find_delimiter
+from revelator.row_files import MalformedRow, read_rows
 from revelator.tables import find_subject, write_row_as_text
 from revelator.trace import Passage
 from serving.retrieval.documents import DOCUMENTS, OVERLAP, SIZE, read_document
 
-GZIP_MAGIC = b"\x1f\x8b"
 COLUMNS = ("id", "title", "text")
 ROWS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
-HINTS = {
-    "jsonl": 'each line is one JSON object: {"id": …, "title": …, "text": …}; the name of a document ends in '
-    ".md, .txt, .html, .pdf or .docx",
-    "tsv": "the first line names the columns, tab-separated: id, title, text, or your own; a field is unquoted",
-    "csv": "the first line names the columns: id, title, text (the id may be absent), or columns of your own",
-    "parquet": "the columns are id (may be absent), title and text",
-}
-ROWS_AT_ONCE = 1024  # of a parquet file held in memory
-FIELD_SIZE = 100_000_000  # characters of a CSV field
+HINT = (
+    "a row has `title`, `text` and, if it likes, `id`: JSON lines, or a table below a header, which may have columns "
+    "of your own; the name of a document ends in .md, .txt, .html, .pdf or .docx"
+)
 
 
 def find_files(paths: Sequence[Path], out: Path) -> tuple[dict[str, Path], dict[str, str]]:
@@ -91,8 +79,8 @@ def read_corpus(
 ) -> Iterator[tuple[str, Passage]]:
     """The passages of a file, each with its place for messages (file and line; of a document the file).
 
-    A row without `id` gets `<name without its ending>:<line>`, an empty line none. The ending of the name tells
-    documents, parquet, CSV and TSV (gzipped or not) from JSON lines. Raises DataError (file, line, reason).
+    A row without `id` gets `<name without its ending>:<line>`, an empty line none. Raises DataError (file, line,
+    reason).
     """
     name = name or path.name
     if is_document(path):
@@ -100,119 +88,33 @@ def read_corpus(
             yield str(path), passage
         return
     folder, _, last = name.rpartition("/")
-    stem, kind = f"{folder}/".lstrip("/") + last.split(".")[0], _find_kind(path)
-    try:
-        for number, row in READERS[kind](path):
-            where = f"{path}:{number}"
-            yield where, _make_passage(row, where=where, default_id=f"{stem}:{number}", hint=HINTS[kind])
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"the corpus cannot be read: {error}", where=str(path)) from error
+    stem = f"{folder}/".lstrip("/") + last.split(".")[0]
+    for number, row in read_rows(str(path), header=_read_header, columns=COLUMNS, lenient=True):
+        where = f"{path}:{number}"
+        yield where, _make_passage(row, where=where, default_id=f"{stem}:{number}")
 
 
-def _find_kind(path: Path) -> str:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes[-1:] == [".parquet"]:
-        return "parquet"
-    return next((kind for kind in ("csv", "tsv") if f".{kind}" in suffixes[-2:]), "jsonl")
-
-
-def open_lines(path: Path) -> IO[bytes]:
-    """A file, gzipped or not whatever its name."""
-    with path.open("rb") as raw:
-        is_gzipped = raw.read(2) == GZIP_MAGIC
-    return gzip.open(path) if is_gzipped else path.open("rb")  # type: ignore[return-value]
-
-
-def _read_json_rows(path: Path) -> Iterator[tuple[int, Any]]:
-    with open_lines(path) as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                try:
-                    yield number, json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    where = f"{path}:{number}"
-                    raise DataError(f"not a line of JSON: {error}", where=where, hint=HINTS["jsonl"]) from error
-
-
-def _decode_tsv(line: bytes) -> str:
-    """A line of TSV, which holds no quotes: a byte that is not UTF-8 is replaced, and costs no corpus of millions."""
-    return line.decode(errors="replace").rstrip("\r\n").replace("\r", " ") + "\n"
-
-
-def _read_table_rows(
-    path: Path, hint: str, decode: Callable[[bytes], str] = bytes.decode, **dialect: Any
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows under a header, as passages; of a table of other columns, what each row says."""
-    csv.field_size_limit(FIELD_SIZE)
-    number = 1
-    try:
-        with open_lines(path) as lines:
-            first = next(iter(lines), b"").decode("utf-8-sig")
-            delimiter = dialect.pop("delimiter", "") or find_delimiter(first)
-            reader = csv.reader(chain([first], map(decode, lines)), delimiter=delimiter, **dialect)
-            columns = _check_columns(path, next(reader, []), hint)
-            for fields in reader:
-                number = reader.line_num
-                if not any(field.strip() for field in fields):
-                    continue
-                if len(fields) != len(columns):
-                    message = f"{len(fields)} fields do not match the header of {len(columns)} columns"
-                    raise DataError(message, where=f"{path}:{number}", hint=hint)
-                yield number, _name_fields(columns, fields)
-    except UnicodeDecodeError as error:  # as spreadsheets write it in some countries
-        raise DataError("not UTF-8 text", where=f"{path}, after line {number}", hint="save it as UTF-8") from error
-    except csv.Error as error:
-        raise DataError(f"not a table: {error}", where=f"{path}, after line {number}", hint=hint) from error
-
-
-def _check_columns(path: Path, columns: Sequence[str], hint: str) -> tuple[str, ...]:
-    """The names of the columns, those of passages in lower case."""
-    lower = tuple(name.strip().lower() for name in columns)
+def _read_header(header: list[str]) -> Callable[[list[str]], dict[str, str]]:
+    """Makes passages of the fields under a header; of a table of other columns, what each row says."""
+    columns = [name.strip() for name in header]
+    lower = [name.lower() for name in columns]
+    if not any(columns):
+        raise DataError("the header names no column", hint=HINT)
     if {"title", "text"} <= set(lower):
-        return lower
-    if not any(lower):
-        raise DataError("the header names no column", where=f"{path}:1", hint=hint)
-    return tuple(name.strip() for name in columns)
+        return lambda fields: {name: field for name, field in zip(lower, fields, strict=True) if name != "id" or field}
+    return lambda fields: {"title": find_subject(fields), "text": write_row_as_text(columns, fields)}
 
 
-def _name_fields(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str]:
-    """A row as a passage; of a table of other columns, what the row says."""
-    if {"title", "text"} <= set(columns):
-        return {name: field for name, field in zip(columns, fields, strict=True) if name != "id" or field}
-    return {"title": find_subject(fields), "text": write_row_as_text(columns, fields)}
-
-
-def _read_parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        with parquet.ParquetFile(path) as file:
-            columns = [name for name in COLUMNS if name in file.schema_arrow.names]
-            rows = (row for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns) for row in batch.to_pylist())
-            for number, row in enumerate(rows, start=1):
-                yield number, {name: value for name, value in row.items() if name != "id" or value is not None}
-    except pyarrow.ArrowException as error:
-        raise DataError(f"not a parquet file that can be read: {error}", where=str(path)) from error
-
-
-READERS: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {
-    "jsonl": _read_json_rows,
-    "csv": partial(_read_table_rows, hint=HINTS["csv"]),
-    "tsv": partial(_read_table_rows, hint=HINTS["tsv"], decode=_decode_tsv, delimiter="\t", quoting=csv.QUOTE_NONE),
-    "parquet": _read_parquet_rows,
-}
-
-
-def _make_passage(row: Any, *, where: str, default_id: str, hint: str) -> Passage:
+def _make_passage(row: Any, *, where: str, default_id: str) -> Passage:
     if not isinstance(row, dict):
-        raise DataError(f"not an object but {type(row).__name__}", where=where, hint=hint)
+        reason = row.reason if isinstance(row, MalformedRow) else f"not an object but {type(row).__name__}"
+        raise DataError(reason, where=where, hint=HINT)
     for name in ("title", "text"):
         if not isinstance(row.get(name), str):
-            raise DataError(f"`{name}` is missing or not a string", where=where, hint=hint)
+            raise DataError(f"`{name}` is missing or not a string", where=where, hint=HINT)
     if not f"{row['title']}{row['text']}".strip():
-        raise DataError("title and text are both empty", where=where, hint=hint)
-    identity = row.get("id", default_id)
+        raise DataError("title and text are both empty", where=where, hint=HINT)
+    identity = default_id if row.get("id") is None else row["id"]
     if not isinstance(identity, str | int) or isinstance(identity, bool):
-        raise DataError("`id` is neither a string nor a whole number", where=where, hint=hint)
+        raise DataError("`id` is neither a string nor a whole number", where=where, hint=HINT)
     return Passage(id=str(identity), title=row["title"], text=row["text"])

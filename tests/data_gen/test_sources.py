@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
-from data_gen.sources.files import MalformedRow, read_file_rows
 from data_gen.sources.multi_hop import read_musique, read_two_wiki
 from data_gen.sources.rows import RefusedRow, SkippedRow, read_world
 from revelator.errors import DataError
 from revelator.plans import parse, to_letters
+from revelator.row_files import MalformedRow, read_rows
 from tests.data_gen.published import ANNOTATED
 
 
@@ -101,7 +101,7 @@ def test_a_line_that_is_not_utf8_is_one_malformed_row(tmp_path: Path, name: str)
 def test_a_row_of_csv_that_is_not_utf8_is_one_malformed_row(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_bytes(b"question,answer\nWho?,Ren\xe9\nWho?,Ada\n")
-    assert list(read_file_rows(str(path))) == [
+    assert list(read_rows(str(path))) == [
         (2, MalformedRow("not UTF-8 text: byte 0xe9 at character 8; save the file as UTF-8")),
         (3, {"question": "Who?", "answer": "Ada"}),
     ]
@@ -164,8 +164,8 @@ def test_a_truncated_gzip_stops_with_the_file_and_a_hint(tmp_path: Path) -> None
         ("cut.json", b'[{"_id": "a"}, {"_id"', "cut off or malformed"),
         ("empty.jsonl", b"", "empty"),
         ("binary.jsonl", b"\xd0\xcf\x11\xe0 {}\n", "not UTF-8"),
-        ("number.json", b'[{"_id": ' + b"9" * 5000 + b"}]", "no value: Exceeds the limit"),
-        ("two.json", b"[{}]\n[{}]", "more follows the end of the JSON array"),
+        ("number.json", b'[{"_id": ' + b"9" * 5000 + b"}]", "malformed: Exceeds the limit"),
+        ("two.json", b"[{}]\n[{}]", "malformed: Extra data"),
         ("open.csv", b'_id,question\n1,"Who\n2,Where?\n', "not CSV: unexpected end of data"),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_row_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('question,answer\nWho?,Ada\n"What "is" it?",b\nWhere?,Rome\n')
     (tmp_path / "a.jsonl").write_text(f'{{"question": "Who?"}}\n{{"n": {"9" * 5000}}}\n{{"question": "Where?"}}\n')
     for name, reason in (("a.csv", "not CSV"), ("a.jsonl", "not JSON: Exceeds")):
-        found = [(line, row) for line, row in read_file_rows(str(tmp_path / name))]
+        found = [(line, row) for line, row in read_rows(str(tmp_path / name))]
         assert [row["question"] for line, row in found if line != found[1][0]] == ["Who?", "Where?"]
         assert isinstance(found[1][1], MalformedRow) and found[1][1].reason.startswith(reason)
 
@@ -200,4 +200,4 @@ def test_two_columns_of_one_name_and_a_header_alone_are_refused(tmp_path: Path) 
     for text, says in (("question,answer,answer\nq,a,b\n", "two columns are called 'answer'"), ("a,b\n", "no row")):
         (tmp_path / "qa.csv").write_text(text)
         with pytest.raises(DataError, match=says):
-            list(read_file_rows(str(tmp_path / "qa.csv")))
+            list(read_world(tmp_path / "qa.csv"))

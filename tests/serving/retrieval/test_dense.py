@@ -149,7 +149,7 @@ def test_tables_and_json_lines_of_the_same_rows_give_the_same_index(encoder: str
     [
         ("c.tsv", b"\t\nx\ty\n", "names no column"),
         ("c.tsv", b"title\ttext\nonly one\n", "1 fields do not match the header of 2 columns"),
-        ("c.parquet", b"PAR1 no", "not a parquet file"),
+        ("c.parquet", b"PAR1 no", "cannot be read: Parquet"),
     ],
 )
 def test_a_broken_table_is_refused(tmp_path: Path, name: str, content: bytes, reason: str) -> None:

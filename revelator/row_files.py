@@ -1,0 +1,230 @@
+"""Rows of a file, one in memory at a time: JSON lines, a JSON array, CSV, TSV or parquet.
+
+A file may be compressed (gzip, bzip2), whatever its name. It is a path, or an address that fsspec opens (`https://…`,
+`hf://datasets/OWNER/NAME/FILE`). A line that holds no row, or a row that is not UTF-8, is handed on as `MalformedRow`;
+a file that cannot be read raises DataError. An array is read whole.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+from revelator.errors import DataError
+from revelator.files import find_delimiter
+
+CELL = 1 << 27  # characters of a cell of CSV
+BATCH = 1024  # rows of a parquet file that are decoded at a time
+
+
+@dataclass(frozen=True)
+class MalformedRow:
+    """A line that holds no row, and why. `is_row`: JSON is well-formed and only its bytes are not UTF-8."""
+
+    reason: str
+    is_row: bool = False
+
+
+Header = Callable[[list[str]], Callable[[list[str]], Any]]
+
+
+def name_fields(header: list[str]) -> Callable[[list[str]], Any]:
+    """Makes rows of the fields under a header: objects. Raises DataError for two columns of one name."""
+    if twice := sorted({name for name in header if header.count(name) > 1}):
+        raise DataError(f"two columns are called {twice[0]!r}", hint="rename or remove one")
+    return lambda fields: dict(zip(header, fields, strict=True))
+
+
+def read_rows(
+    path: str,
+    member: str = "",
+    *,
+    header: Header = name_fields,
+    columns: Collection[str] = (),
+    lenient: bool = False,
+) -> Iterator[tuple[int, Any]]:
+    """Line and value of each row; of a parquet file or a JSON array, the number of the row. Blank lines are no rows.
+
+    `member` names the list of rows in a file that is one JSON object (SQuAD's "data"); JSON lines are read as usual.
+    `header` makes rows of a table's fields, `columns` are those wanted of parquet (all if empty). `lenient` is for
+    dumps of tables: TSV is unquoted, with bytes that are not UTF-8 replaced, and a quote within a field of CSV stands
+    for itself. Raises DataError for a file that cannot be read.
+    """
+    line, name = 0, path.lower().removesuffix(".gz").removesuffix(".bz2")
+    try:
+        with _open_raw(path) if name.endswith(".parquet") else open_bytes(path) as file:
+            if name.endswith(".parquet"):
+                rows = _read_parquet(file, columns)
+            elif name.endswith((".csv", ".tsv")):
+                rows = _read_table(file, name.endswith(".tsv"), header, lenient)
+            else:
+                rows = _read_json(file, member)
+            for line, row in rows:
+                yield line, row
+    except DataError as error:
+        raise error if error.where else DataError(error.message, where=path, hint=error.hint) from error
+    except FileNotFoundError as error:
+        if "://" in path:
+            raise make_unreadable_error(path, error) from error
+        raise DataError("there is no such file", where=path, hint="check the path and REVELATOR_DATA") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(
+            f"the gzip stream is damaged: {error}", where=f"{path}, after line {line}", hint="fetch the file again"
+        ) from error
+    except csv.Error as error:
+        hint = "close the quote that opens in the next line"
+        raise DataError(f"not CSV: {error}", where=f"{path}, after line {line}", hint=hint) from error
+    except Exception as error:  # fsspec and pyarrow have no common error: each protocol raises its own
+        raise make_unreadable_error(path, error) from error
+
+
+def read_objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line and fields of each row, every one of which must be an object. Raises DataError for one that is not."""
+    for line, row in read_rows(path):
+        if not isinstance(row, dict):
+            reason = row.reason if isinstance(row, MalformedRow) else "not an object"
+            raise DataError(
+                reason, where=f"{path}, line {line}", hint="give rows of named fields, as they were published"
+            )
+        yield line, row
+
+
+def make_unreadable_error(place: str, error: Exception) -> DataError:
+    """Makes one clear error for a file or Hub data set, whichever library tried to read it."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
+    hint = "check the address and the network, or fetch the data and give its path" if "://" in place else None
+    if Path(place).is_dir():
+        hint = "give one of its files"
+    return DataError(f"cannot be read: {(reason or type(error).__name__)[:240]}", where=place, hint=hint)
+
+
+def open_bytes(path: str) -> IO[bytes]:
+    """The bytes of a file, uncompressed."""
+    file: Any = io.BufferedReader(_open_raw(path))
+    start = file.peek(3)
+    if start.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
+    return bz2.BZ2File(file) if start.startswith(b"BZh") else file  # CRAG is published as bzip2
+
+
+def _open_raw(path: str) -> Any:
+    if "://" not in path:
+        return Path(path).open("rb", buffering=0)
+    import fsspec
+
+    return fsspec.open(path, "rb").open()
+
+
+def _read_json(file: IO[bytes], member: str) -> Iterator[tuple[int, Any]]:
+    lines = enumerate(file, start=1)
+    first = next((each for each in lines if each[1].strip()), (0, b""))
+    is_array = first[1].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+    if is_array or member:
+        text = (first[1] + file.read()).decode("utf-8-sig", "surrogateescape")
+        rows = _find_rows(text, member, is_array)
+        if rows is not None:
+            is_faulty = find_encoding_fault(text) is not None
+            for number, row in enumerate(rows, start=1):
+                fault = find_encoding_fault(json.dumps(row, ensure_ascii=False)) if is_faulty else None
+                yield number, MalformedRow(fault, is_row=True) if fault else row
+            return
+        lines = enumerate(text.encode(errors="surrogateescape").splitlines(), start=first[0])
+        first = (0, b"")
+    for number, line in chain([first], lines):
+        if line.strip():
+            yield number, _decode_json(line)
+
+
+def _find_rows(text: str, member: str, is_array: bool) -> list[Any] | None:
+    """The rows of an array, or of the object's member; None where the text is lines."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is JSON, and no value of Python's
+        if is_array:
+            hint = "fetch it again, or give one array"
+            raise DataError(f"the JSON array is cut off or malformed: {error}", hint=hint) from error
+        return None
+    rows = value.get(member) if isinstance(value, dict) else value
+    return rows if isinstance(rows, list) else None
+
+
+def _decode_json(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        text = line.decode(errors="surrogateescape")
+        fault = find_encoding_fault(text)
+        if fault is None:
+            return MalformedRow(f"not JSON: {error}")
+        try:
+            return MalformedRow(fault, is_row=bool(json.loads(text)))
+        except (ValueError, RecursionError):
+            return MalformedRow(fault)
+
+
+def find_encoding_fault(text: str) -> str | None:
+    """Why `text`, which was read with `surrogateescape`, is not UTF-8; None if it is."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        byte = f"byte 0x{ord(text[error.start]) & 0xFF:02x} at character {error.start + 1}"
+        return f"not UTF-8 text: {byte}; save the file as UTF-8"
+    return None
+
+
+def _read_table(file: IO[bytes], is_tsv: bool, header: Header, lenient: bool) -> Iterator[tuple[int, Any]]:
+    csv.field_size_limit(CELL)
+    is_unquoted = is_tsv and lenient
+    text_lines = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
+    lines: Iterator[str] = map(_decode_line, file) if is_unquoted else iter(text_lines)
+    first = next(lines, "").removeprefix("\ufeff")
+    delimiter = "\t" if is_tsv else find_delimiter(first)
+    reader = csv.reader(
+        chain([first], lines),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_NONE if is_unquoted else csv.QUOTE_MINIMAL,
+        strict=not lenient,
+    )
+    columns = next(reader, [])
+    make_row = header(columns)
+    while True:
+        try:
+            fields = next(reader, None)
+        except csv.Error as error:
+            if "expected after" not in str(error):  # the file ends, or a field, within a quote that nothing closes
+                raise
+            yield reader.line_num, MalformedRow(f"not CSV: {error}")
+            continue
+        if fields is None:
+            return
+        text = "".join(fields)
+        if reason := find_encoding_fault(text):
+            yield reader.line_num, MalformedRow(reason)
+        elif text.strip() and len(fields) != len(columns):
+            reason = f"{len(fields)} fields do not match the header of {len(columns)} columns"
+            yield reader.line_num, MalformedRow(reason)
+        elif text.strip():
+            yield reader.line_num, make_row(fields)
+
+
+def _decode_line(line: bytes) -> str:
+    """A line of TSV without quotes: a byte that is not UTF-8 is replaced, and costs no corpus of millions."""
+    return line.decode(errors="replace").rstrip("\r\n").replace("\r", " ") + "\n"
+
+
+def _read_parquet(file: Any, columns: Collection[str]) -> Iterator[tuple[int, Any]]:
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.ParquetFile(file)
+    wanted = [name for name in table.schema_arrow.names if name in columns or not columns]
+    batches = table.iter_batches(batch_size=BATCH, columns=wanted)
+    return enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
