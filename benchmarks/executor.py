@@ -41,6 +41,7 @@ from revelator.trace import Node
 from serving.executor.executor import Executor
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
+from serving.knowledge.sources import Sources
 
 
 async def run_bare(sources: Sequence[Mapping[str, int]], latency: float) -> None:
@@ -106,7 +107,9 @@ async def compare(name: str, plan: str, latency_ms: float, passages: int, repeat
     sources = bind(expression).sources
 
     async def question(services: FixedServices) -> float:
-        trace = await Executor(services, services, services, LIMITS).run("q", plan=plan, strategy="compound")
+        trace = await Executor(services, Sources.of_index(services), services, LIMITS).run(
+            "q", plan=plan, strategy="compound"
+        )
         assert trace.outcome == "answered"
         return trace.critical_path_ms
 

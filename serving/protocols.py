@@ -119,7 +119,8 @@ class Revelator(Protocol):
 
 class Retriever(Protocol):
     async def search(self, query: str, k: int) -> list[Passage]:
-        """The `k` best passages, best first; `SearchResult` where words were read as others."""
+        """The `k` best passages, best first; `SearchResult` where words were read as others. The query is words, or a
+        logical query (`revelator.plans.logic`) with an operator."""
 
 
 class Generator(Protocol):

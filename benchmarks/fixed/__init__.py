@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from revelator.limits import Limits
 from revelator.plans import Expression, bind, list_leaves, parse, substitute
 from revelator.trace import Node, Passage
-from serving.executor.evidence import Models, answer_from_documents
+from serving.executor.evidence import Models
+from serving.executor.source_answers import answer_from_sources
+from serving.knowledge.sources import Sources
 from serving.protocols import Completion, GenerateRequest, Reading
 
 LIMITS = Limits(leaves=64, depth=64, concurrency=64)
@@ -50,11 +52,12 @@ async def run_sequentially(plan: str, services: FixedServices) -> None:
     """The plan in depth-first order, each leaf after the one before it."""
     expression = parse(plan)
     sources = bind(expression).sources
+    models, index = Models(services, services), Sources.of_index(services)
     answers: list[str] = []
     for leaf, source in zip(list_leaves(expression), sources, strict=True):
         asked = substitute(leaf.text, {name: answers[i] for name, i in source.items()})
         node = Node("1", "atomic", leaf.text, asked=asked)
-        await answer_from_documents(Models(services, services, services), node, LIMITS)
+        await answer_from_sources(models, index, node, LIMITS, lambda kind, node: None)
         answers.append(node.answers[0])
 
 

@@ -12,6 +12,7 @@ from revelator.limits import count_stages
 from revelator.plans import parse
 from revelator.trace import Passage
 from serving.executor.executor import Executor
+from serving.knowledge.sources import Sources
 
 LEVELS = (1, 16, 64)
 
@@ -40,7 +41,7 @@ async def ask_evenly(ask: Callable[[], Awaitable[object]], spacing: float, count
 
 async def measure_concurrency(name: str, plan: str, latency_ms: float, passages: int, level: int, rounds: int) -> str:
     services = FixedServices(latency_ms / 1000, passages)
-    executor = Executor(services, services, services, LIMITS)
+    executor = Executor(services, Sources.of_index(services), services, LIMITS)
     ratios: list[float] = []
 
     async def ask() -> None:
@@ -85,7 +86,7 @@ async def measure_cancellation(plan: str, level: int) -> str:
     leaves = plan.count(" + ") + 1
     for _ in range(20):
         services = EndlessServices(level * leaves)
-        executor = Executor(services, services, services, LIMITS)
+        executor = Executor(services, Sources.of_index(services), services, LIMITS)
         questions = [asyncio.create_task(executor.run("q", plan=plan, strategy="compound")) for _ in range(level)]
         await services.all_live.wait()
         began = time.perf_counter()

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from evaluation.baselines.steps import ask_generator, merge_steps, prompt_model, search_and_read, to_step
+from evaluation.baselines.steps import ask_generator, merge_steps, prompt_model, search, search_and_read, to_step
 from evaluation.baselines.trajectories import run_rq_rag, run_self_rag
 from revelator.errors import DeadlineExceeded, PlanError
 from revelator.limits import Limits
@@ -23,6 +23,7 @@ from serving.executor import routes
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
+from serving.knowledge.sources import Sources
 from serving.protocols import GenerateRequest, Writing
 
 FOLLOW_UP_PASSAGES = 3  # Self-Ask, of one follow-up question
@@ -77,7 +78,7 @@ async def run_ircot(run: QuestionRun) -> None:
         node = run.open("atomic", query)
         node.asked = query
         with run.recorder.record(node):
-            node.documents = await run.models.search(node, query, THOUGHT_PASSAGES)
+            await search(run, node, query, THOUGHT_PASSAGES)
         passages |= {(p.title, p.text): p for p in node.documents if len(passages) < MOST_PASSAGES}
         seen = [{"title": p.title, "text": p.text} for p in passages.values()]
         text = await prompt_model(run, "ircot", question=run.question, passages=seen, thoughts=thoughts)
@@ -205,11 +206,11 @@ BASELINES = {
 }
 
 
-async def run_baseline(name: str, question: str, models: Models, limits: Limits) -> Trace:
+async def run_baseline(name: str, question: str, models: Models, sources: Sources, limits: Limits) -> Trace:
     """Answers one question with a baseline, under the executor's limits, and returns its trace. Raises what the
     executor raises."""
     limits.check_question(question)
-    run = QuestionRun(question, models, limits, Recorder(question, name))
+    run = QuestionRun(question, models, sources, limits, Recorder(question, name))
     try:
         async with asyncio.timeout(limits.deadline_ms / 1000):
             await BASELINES[name].answer(run)

@@ -12,6 +12,8 @@ from revelator.tasks.chat_prompts import quote_data
 from revelator.trace import Kind, Node
 from serving.batching import gather_all
 from serving.executor.run import QuestionRun
+from serving.executor.source_answers import search_sources
+from serving.knowledge.operators import build_direct_query
 from serving.protocols import GenerateRequest, Reading
 
 
@@ -20,12 +22,17 @@ async def search_and_read(run: QuestionRun, question: str, k: int, query: str | 
     node = run.open("atomic", question)
     node.asked = question
     with run.recorder.record(node):
-        node.documents = await run.models.search(node, query or question, k)
+        await search(run, node, query or question, k)
         if passages := tuple({(p.title, p.text): p for p in node.documents}.values()):
             await run.models.generate(node, GenerateRequest("read", question, passages=passages))
         else:
             node.status, node.error = "unanswered", "no document was found"
     return node
+
+
+async def search(run: QuestionRun, node: Node, query: str, k: int) -> None:
+    """Writes into the node the `k` best passages for a query."""
+    await search_sources(run.sources, node, build_direct_query(query), k)
 
 
 async def ask_generator(run: QuestionRun, kind: Kind, question: str, request: GenerateRequest) -> Node:

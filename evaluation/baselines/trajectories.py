@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evaluation.baselines.steps import merge_steps, open_round, prompt_each
+from evaluation.baselines.steps import merge_steps, open_round, prompt_each, search
 from revelator.errors import InvalidRequest
 from revelator.tasks import Step
 from revelator.trace import Node, Passage
@@ -180,7 +180,7 @@ async def _answer_trajectory(
     run: QuestionRun, node: Node, queries: tuple[str, ...], known: Sequence[Passage], tokens: Tokens
 ) -> Trajectory:
     with run.recorder.record(node):
-        node.documents = await run.models.search(node, queries[-1], QUERY_PASSAGES)
+        await search(run, node, queries[-1], QUERY_PASSAGES)
         passages = tuple({(p.title, p.text): p for p in (*known, *node.documents)}.values())
         reading = await run.models.generate(
             node, GenerateRequest("read", run.question, passages=passages, logprobs=True)
@@ -204,7 +204,7 @@ def choose_answers(answered: Sequence[Trajectory], select: Select) -> tuple[str,
 
 async def _search(run: QuestionRun, node: Node, k: int) -> None:
     with run.recorder.record(node):
-        node.documents = await run.models.search(node, node.question, k)
+        await search(run, node, node.question, k)
 
 
 def _show(passage: Passage | None) -> dict[str, str] | None:

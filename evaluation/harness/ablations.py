@@ -97,12 +97,12 @@ async def answer_by_gold_plan(executor: Executor, gold: AnnotatedQuestion) -> Tr
     return await executor.run(gold.question, plan=gold.expression)
 
 
-async def answer_from_gold_passages(models: Models, limits: Limits, gold: AnnotatedQuestion) -> Trace:
+async def answer_from_gold_passages(models: Models, sources: Sources, limits: Limits, gold: AnnotatedQuestion) -> Trace:
     """Raises InvalidRequest for a question whose gold passages are not known."""
     passages = tuple(Passage(p.id, p.title, p.text, 1.0) for p in gold.passages if p.relevant)
     if not passages:
         raise InvalidRequest("this question has no gold passages")
-    run = QuestionRun(gold.question, models, limits, Recorder(gold.question, "single"))
+    run = QuestionRun(gold.question, models, sources, limits, Recorder(gold.question, "single"))
     node = run.open("atomic")
     node.asked, node.documents = gold.question, list(passages)
     with run.recorder.record(node):

@@ -31,6 +31,7 @@ from serving.executor.evidence import Models
 from serving.executor.executor import Executor
 from serving.executor.trees import NoModel
 from serving.knowledge.config import open_sources, read_sources
+from serving.knowledge.sources import Sources
 from serving.models.adapters import find_adapter
 from serving.models.embedded import EmbeddedGenerator
 from serving.models.endpoint_revelator import EndpointRevelator
@@ -39,7 +40,7 @@ from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevela
 from serving.protocols import Generator, Retriever, Revelator, Writing
 from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.index_folder import INDEX
-from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
+from serving.retrieval.logical_search import LogicalSettings
 from serving.triton.access import INNER, read_secret
 from serving.triton.control import open_control
 from serving.triton.repository import read_planner
@@ -187,22 +188,24 @@ async def open_system(
             yield await _open_client(config, stack)
             return
         if config.url:
-            models = await stack.enter_async_context(TritonModels(config.url, read_secret(Path(config.home), INNER)))
-            services: Services = RemoteRevelator(models), RemoteRetriever(models), RemoteGenerator(models)
+            served = await stack.enter_async_context(TritonModels(config.url, read_secret(Path(config.home), INNER)))
+            services: Services = RemoteRevelator(served), RemoteRetriever(served), RemoteGenerator(served)
         else:
             services = _open_services(config, stack, shared, known)
+        revelator, retriever, generator = services
+        models, index = Models(revelator, generator), Sources.of_index(retriever)
         if config.system.baseline:
             reads = _count_documents_read(config.ablation.read_as, known)
 
             def ask(question: str) -> Awaitable[Trace]:
                 own = replace(limits, kept=reads[question]) if reads else limits
-                return run_baseline(name, question, Models(*services), own)
+                return run_baseline(name, question, models, index, own)
 
             yield ask
         elif name == "gold-passages":
-            yield lambda question: answer_from_gold_passages(Models(*services), limits, known[question])
+            yield lambda question: answer_from_gold_passages(models, index, limits, known[question])
         else:
-            executor, strategy = _open_executor(config, services, stack, limits, shared), choose_strategy(config)
+            executor, strategy = _open_executor(config, services, stack, limits), choose_strategy(config)
             if name == "gold-plan":
                 yield lambda question: answer_by_gold_plan(executor, known[question])
             else:
@@ -240,7 +243,9 @@ def _open_services(
     revelator: Revelator = open_revelator(config, stack, shared) if needs_revelator(config) else NoModel()
     retriever: Retriever = NoModel()
     if needs_index(config):
-        local = LocalRetriever(shared.open_index(Path(config.index)))
+        chosen = config.ablation.operators
+        settings = LogicalSettings(**chosen.model_dump() if chosen else {})
+        local = LocalRetriever(shared.open_index(Path(config.index)), settings)
         stack.callback(local.close)
         retriever = local
     return AblatedRevelator(revelator, config.ablation, golds.values()), retriever, open_generator(config, stack)
@@ -272,20 +277,14 @@ def open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModel
     return local
 
 
-def _open_executor(
-    config: RunConfig, services: Services, stack: AsyncExitStack, limits: Limits, shared: SharedModels
-) -> Executor:
-    sources = logical = None
-    if config.system.strategy == "logic" or (config.sources and config.index):
-        chosen = config.ablation.operators
-        settings = LogicalSettings(**chosen.model_dump() if chosen else {})
-        logical = LogicalRetriever(shared.open_index(Path(config.index)), settings)
+def _open_executor(config: RunConfig, services: Services, stack: AsyncExitStack, limits: Limits) -> Executor:
+    revelator, retriever, generator = services
+    sources = Sources.of_index(retriever)
     if config.sources:
-        writer = services[2] if config.generator else None
-        select = config.ablation.select
-        sources = open_sources(Path(config.sources), services[1], writer, logical, services[0], select)
+        writer = generator if config.generator else None
+        sources = open_sources(Path(config.sources), retriever, writer, revelator, config.ablation.select)
         if config.ablation.sources is not None:
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)
     writing = Writing(config.merge, bool(config.generator) and config.merge != "code", config.own_knowledge)
-    return Executor(*services, limits, sources=sources, logical=logical, writing=writing)
+    return Executor(revelator, sources, generator, limits, writing=writing)

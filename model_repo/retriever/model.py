@@ -9,7 +9,6 @@ from serving.retrieval.logical_search import LogicalSettings
 from serving.triton.inside.backend import (
     SecretCheck,
     answer_together,
-    is_given,
     make_response,
     make_strings,
     read_array,
@@ -36,9 +35,7 @@ class TritonPythonModel:
 
     def read(self, request):
         queries, sizes = read_texts(request, "query", QUERY_BYTES), read_array(request, "k").ravel().tolist()
-        given = is_given(request, "language")
-        languages = read_texts(request, "language", QUERY_BYTES) if given else ["words"] * len(queries)
-        return list(map(Search, queries, sizes, languages))
+        return list(map(Search, queries, sizes))
 
     def reply(self, outcomes):
         rows = [json.dumps([asdict(passage) for passage in found], ensure_ascii=False) for found in outcomes]

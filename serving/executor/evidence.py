@@ -1,5 +1,5 @@
-"""Evidence for one leaf: find documents, judge them, and read an answer from those that are relevant (HANRAG, algorithm
-1); or copy the answer from where the same was asked before, in this plan or in an earlier trace.
+"""Evidence for one leaf: judge the documents that were found, and read an answer from those that are relevant (HANRAG,
+algorithm 1); or copy the answer from where the same was asked before, in this plan or in an earlier trace.
 
 A leaf is left unanswered, and what depends on it is not asked, where no document is relevant, where none of those that
 would be read names what the question is about, and where the likeliest answer is too unlikely.
@@ -27,7 +27,7 @@ from revelator.trace import EventKind, Node, Passage, Trace, Usage, join_answers
 from serving.circuit_breaker import CircuitBreaker
 from serving.knowledge.labels import fold_label
 from serving.latency import offload
-from serving.protocols import GenerateRequest, Generator, Reading, Retriever, Revelator, SearchResult
+from serving.protocols import GenerateRequest, Generator, Reading, Revelator
 from serving.retrieval import extract_terms
 from serving.retrieval.snippets import choose_sentences
 
@@ -39,34 +39,19 @@ PLACEHOLDER = re.compile(r"\{[^{}]*\}|\[\d+\]")  # of a plan, and of a tree
 
 @dataclass(frozen=True)
 class Models:
-    """The three services that every route calls. Retrieval and reading have a circuit breaker each.
-
-    `logical` takes logical queries (`revelator.plans.logic`) where `retriever` takes words.
-    """
+    """The two models that every route calls. Reading has a circuit breaker."""
 
     revelator: Revelator
-    retriever: Retriever
     generator: Generator
-    search_breaker: CircuitBreaker = field(default_factory=lambda: CircuitBreaker("the retriever"))
     reading_breaker: CircuitBreaker = field(default_factory=lambda: CircuitBreaker("the generator"))
-    logical: Retriever | None = None
-
-    async def search(self, node: Node, query: str, k: int, retriever: Retriever | None = None) -> list[Passage]:
-        """Finds at most `k` passages; counts the search and its retries in `node`."""
-        node.usage += Usage(retrievals=1)
-        chosen = retriever or self.retriever
-        with _record_call(node, "search"):
-            return await self.search_breaker.call(
-                lambda: chosen.search(query, k), lambda: _count_retry(node, "retriever")
-            )
 
     async def generate(self, node: Node, request: GenerateRequest, floor: float = 0.0) -> Reading:
         """Writes the generator's reading into `node`, and returns it. Without answers, or with a probability below
         `floor`, the node is left unanswered, with the reason."""
-        with _record_call(node, request.mode) as call:
+        with record_call(node, request.mode) as call:
             call["passages"] = len(request.passages)
             reading = await self.reading_breaker.call(
-                lambda: self.generator.answer(request), lambda: _count_retry(node, "generator")
+                lambda: self.generator.answer(request), lambda: count_retries(node, "generator", 1)
             )
             call |= {"tokens_in": reading.tokens_in, "tokens_out": reading.tokens_out}
         node.usage += Usage(tokens_in=reading.tokens_in, tokens_out=reading.tokens_out, generator_calls=1)
@@ -97,7 +82,7 @@ class Models:
     async def complete(self, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0) -> list[str]:
         """Returns the outputs of one batched call; `node.detail` gets a label task's probabilities, a dict a prompt."""
         prompts = [TASKS[task].render(value) for value in inputs]
-        with _record_call(node, task, len(prompts)) as call:
+        with record_call(node, task, len(prompts)) as call:
             completions = await self.revelator.complete(task, prompts, temperature=temperature)
             tokens_in, tokens_out = sum(c.tokens_in for c in completions), sum(c.tokens_out for c in completions)
             call |= {"tokens_in": tokens_in, "tokens_out": tokens_out}
@@ -110,7 +95,7 @@ class Models:
 
 
 @contextmanager
-def _record_call(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any]]:
+def record_call(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any]]:
     """Records a call in the node's detail, also one that fails: task, prompts, milliseconds with retries, tokens."""
     call: dict[str, Any] = {"task": task, "count": count}
     node.detail.setdefault("calls", []).append(call)
@@ -122,9 +107,9 @@ def _record_call(node: Node, task: str, count: int = 1) -> Iterator[dict[str, An
         call["ms"] = round((time.perf_counter() - began) * 1000, 3)
 
 
-def _count_retry(node: Node, service: str) -> None:
+def count_retries(node: Node, service: str, count: int) -> None:
     retries = node.detail.setdefault("retries", {})
-    retries[service] = retries.get(service, 0) + 1
+    retries[service] = retries.get(service, 0) + count
 
 
 async def _name_document(node: Node, reading: Reading, passages: Sequence[Passage]) -> None:
@@ -155,32 +140,13 @@ def _fold(text: str) -> str:
     return f" {fold_label(text)} "
 
 
-async def answer_from_documents(
-    models: Models, node: Node, limits: Limits, report: Report = lambda kind, node: None, query: str | None = None
-) -> None:
-    """Answers `node.asked` and fills the node with documents, their relevance, sentence, answers and usage.
-
-    The question, or a logical `query`, finds the documents. The generator reads the first `limits.kept` of those whose
-    P(yes) reaches the threshold, in the retriever's order; where none does, of those above the floor, and the node's
-    detail says so. Where all are below the floor, nothing is read.
-    """
-    logical = models.logical if query else None
-    found = await models.search(node, query or node.asked or node.question, limits.documents, logical)
-    node.documents = list(found)
-    if isinstance(found, SearchResult) and found.respelled:
-        node.detail["respelled"] = found.respelled
-    report("retrieved", node)
-    if not found:
-        node.status, node.error = "unanswered", "no document was found"
-    elif kept := await judge_documents(models, node, limits, report):
-        await read_documents(models, node, kept, limits)
-
-
-async def judge_documents(
-    models: Models, node: Node, limits: Limits, report: Report = lambda kind, node: None
-) -> list[Passage]:
+async def judge_documents(models: Models, node: Node, limits: Limits, report: Report) -> list[Passage]:
     """Judges the node's documents, each as a whole and by the sentence that has most of the question's words, and
-    returns those to be read; where there are none, the node is unanswered."""
+    returns those to be read; where there are none, the node is unanswered.
+
+    They are the first `limits.kept` of those whose P(yes) reaches the threshold, in the order in which they were found;
+    where none does, of those above the floor, and the node's detail says so.
+    """
     question, found = node.asked or node.question, node.documents
     sentences = await offload(sum(len(p.text) for p in found), partial(choose_sentences, question, found))
     wholes = [RelevanceInput(question, p.title, p.text) for p in found]

@@ -15,8 +15,8 @@ from serving.executor import routes, trees
 from serving.executor.evidence import Models, find_reusable_nodes
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun, merge_at_deadline, write_text
-from serving.knowledge.sources import Sources, TextSource
-from serving.protocols import Generator, Retriever, Revelator, Writing
+from serving.knowledge.sources import Sources
+from serving.protocols import Generator, Revelator, Writing
 
 ROUTES: dict[str, Callable[[QuestionRun], Awaitable[None]]] = {
     "straightforward": routes.answer_straightforward,
@@ -32,31 +32,27 @@ ROUTES: dict[str, Callable[[QuestionRun], Awaitable[None]]] = {
 
 
 class Executor:
-    """Answers questions with a revelator, a retriever and a generator.
+    """Answers questions with a revelator, sources of knowledge and a generator.
 
-    Of earlier questions it remembers only whether a service is down. With `sources`, every leaf and every operator of a
-    tree asks them; without, the retriever alone. `writing` says what a language model writes. `logical` takes logical
-    queries; `on_finish` is called with each finished trace. `turn` is entered around the work on a question; the wait
-    for it is part of the question's time.
+    Of earlier questions it remembers only whether a service is down. Every leaf and every operator of a tree asks the
+    `sources`. `writing` says what a language model writes. `on_finish` is called with each finished trace. `turn` is
+    entered around the work on a question; the wait for it is part of the question's time.
     """
 
     def __init__(
         self,
         revelator: Revelator,
-        retriever: Retriever,
+        sources: Sources,
         generator: Generator,
         limits: Limits | None = None,
         *,
-        sources: Sources | None = None,
-        logical: Retriever | None = None,
         writing: Writing | None = None,
         on_finish: Callable[[Trace], object] = lambda trace: None,
         turn: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> None:
-        self.models = Models(revelator, retriever, generator, logical=logical)
-        self.limits = limits or Limits()
+        self.models = Models(revelator, generator)
         self.sources = sources
-        self._tree_sources = sources or Sources([TextSource(retriever)])
+        self.limits = limits or Limits()
         self.writing = writing or Writing()
         self._on_finish = on_finish
         self._turn = turn
@@ -100,10 +96,9 @@ class Executor:
                 run = QuestionRun(
                     question,
                     self.models,
+                    self.sources,
                     limits,
                     Recorder(question, strategy, listener),
-                    sources=self._tree_sources,
-                    leaf_sources=self.sources,
                     given_plan=plan,
                     expression=expression,
                     earlier_nodes=find_reusable_nodes(reuse) if reuse else {},
@@ -143,12 +138,9 @@ class Executor:
             await asyncio.wait([work])
 
     def _check_options(self, strategy: str, deadline_ms: float | None) -> None:
-        """Raises InvalidRequest for a strategy that is unknown or not configured, and for a deadline that is none."""
+        """Raises InvalidRequest for a strategy that is unknown, and for a deadline that is none."""
         if strategy not in STRATEGIES:
             raise InvalidRequest(f"there is no strategy {strategy!r:.60}", hint=f"one of {', '.join(STRATEGIES)}")
-        if strategy == "logic" and self.models.logical is None:
-            hint = "hand the executor a retriever for logical queries, or take another strategy"
-            raise InvalidRequest("the strategy logic needs logical retrieval, and none is configured", hint=hint)
         if deadline_ms is not None and not (isinstance(deadline_ms, int | float) and deadline_ms > 0):
             raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r:.60}")
 

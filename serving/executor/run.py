@@ -16,7 +16,7 @@ from revelator.plans.logic import read_conditions
 from revelator.plans.operators import read_call, spell_call
 from revelator.tasks import Step
 from revelator.trace import Kind, Node, list_evidence
-from serving.executor.evidence import Models, answer_from_documents, answer_from_own_knowledge, copy_answer
+from serving.executor.evidence import Models, answer_from_own_knowledge, copy_answer
 from serving.executor.operations.compute import compute
 from serving.executor.operations.parts import Member, MergedAnswer, Part, measure_parts
 from serving.executor.operations.wording import can_be_read, needs_judgement, says_neither
@@ -41,14 +41,13 @@ class QuestionRun:
 
     question: str
     models: Models
+    sources: Sources  # that every leaf asks
     limits: Limits
     recorder: Recorder
     route: str = "complex"  # the route that was taken; a given plan goes as a complex question does
     last_nodes: tuple[str, ...] = ()  # ids of the nodes that the next one comes after
     plan: PlanRun | None = None
     steps: list[Step] = field(default_factory=list)
-    sources: Sources | None = None  # those of the strategy `atomic`
-    leaf_sources: Sources | None = None  # those that leaves ask, too; None: leaves search the retriever
     given_plan: str | None = None  # the caller's own plan
     expression: Expression | None = None  # the caller's plan, or that of a question read with the one before it
     earlier_nodes: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
@@ -61,8 +60,7 @@ class QuestionRun:
         return node
 
     async def ask(self, node: Node, query: str | None = None) -> None:
-        """Answers a leaf: with its answer in the earlier trace, if it was asked there, else from the sources that the
-        deployment names, or from documents.
+        """Answers a leaf: with its answer in the earlier trace, if it was asked there, else from the sources.
 
         A leaf that is an operator of a tree is run as one. A logical `query`, or a leaf that is one, finds the texts;
         what a `query` found is never reused.
@@ -72,13 +70,11 @@ class QuestionRun:
         query = query or read_conditions(asked)
         if earlier:
             copy_answer(node, earlier, "reused_from")
-        elif call and self.sources:
+        elif call:
             node.detail["call"] = spell_call(call)
             await run_operator(self.models, self.sources, node, build_call_query(node.question, call), self.limits)
-        elif self.leaf_sources:
-            await answer_from_sources(self.models, self.leaf_sources, node, self.limits, self.recorder.report, query)
         else:
-            await answer_from_documents(self.models, node, self.limits, self.recorder.report, query)
+            await answer_from_sources(self.models, self.sources, node, self.limits, self.recorder.report, query)
         if self.writing.own_knowledge and node.status == "unanswered":
             await answer_from_own_knowledge(self.models, node)
         if says_neither(node.asked or node.question, node.answers):

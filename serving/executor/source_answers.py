@@ -31,11 +31,11 @@ from revelator.plans import logic
 from revelator.plans.operators import Call, spell_call
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_LOGIC, QuestionInput, Task
 from revelator.trace import Node, Passage, Usage
-from serving.executor.evidence import Models, Report, judge_documents, read_documents
+from serving.executor.evidence import Models, Report, count_retries, judge_documents, read_documents, record_call
 from serving.executor.operations.values import parse_quantity
 from serving.executor.operations.wording import asks_count
 from serving.knowledge.labels import fold_label
-from serving.knowledge.operators import SourceResult, asks_graph, build_leaf_query
+from serving.knowledge.operators import Query, SourceResult, asks_graph, build_direct_query, build_leaf_query
 from serving.knowledge.sources import CombinedResult, Sources
 
 SURE = 0.5  # P of an answer that the reader holds against a graph's list
@@ -44,14 +44,16 @@ SURE = 0.5  # P of an answer that the reader holds against a graph's list
 async def answer_from_sources(
     models: Models, sources: Sources, node: Node, limits: Limits, report: Report, logical: str | None = None
 ) -> None:
-    """Answers `node.asked` from all selected sources and fills the node, `detail["sources"]` among it.
+    """Answers `node.asked` from all selected sources and fills the node with documents, their relevance, sentence,
+    answers and usage.
 
-    A `logical` query takes the place of the question's words where texts are searched.
-
-    Raises Unavailable where every source that was asked failed or was late.
+    A `logical` query takes the place of the question's words where texts are searched. Raises what `search_sources`
+    raises.
     """
     asked = node.asked or node.question
-    query = build_leaf_query(node.question, asked, await _write_operator(models, sources, node, asked))
+    query = build_direct_query(asked, node.question)
+    if not sources.is_index:
+        query = build_leaf_query(node.question, asked, await _write_operator(models, sources, node, asked))
     if query.call:
         node.detail["call"] = spell_call(query.call)
     if not logical and sources.settings.logic:
@@ -59,14 +61,11 @@ async def answer_from_sources(
     if logical:
         node.detail["logic"] = logical
         query = replace(query, logical=logical)
-    result = await sources.gather(query, limits.documents)
-    write_reports(node, result)
-    node.documents = drop_copies(result.passages[0])
+    result = await search_sources(sources, node, query, limits.documents)
     report("retrieved", node)
-    if all(one.error for one in result.reports):
-        raise Unavailable(f"no source answered ({result.describe_reports()})")
     if not node.documents:
-        node.status, node.error = "unanswered", f"nothing was found ({result.describe_reports()})"
+        said = "no document was found" if sources.is_index else f"nothing was found ({result.describe_reports()})"
+        node.status, node.error = "unanswered", said
         return
     kept = await judge_documents(models, node, limits, report)
     listed = result.typed if _is_relevant(node, result, limits) else None
@@ -84,6 +83,32 @@ async def answer_from_sources(
         weigh_list(node, listed, result)
     elif node.status == "unanswered" and (lost := [one.source for one in result.reports if one.error]):
         node.error = f"{node.error}; without {', '.join(lost)}, which failed or came too late"
+
+
+async def search_sources(sources: Sources, node: Node, query: Query, k: int) -> CombinedResult:
+    """Asks the sources, and writes into the node the documents that they found for the query's first text, and what
+    became of each source. An index alone is one call of the node, `search`.
+
+    Raises its own error where the only source failed; Unavailable where all of several failed or were late.
+    """
+    if sources.is_index:
+        node.usage += Usage(retrievals=1)
+        with record_call(node, "search"):
+            result = await sources.gather(query, k)
+            [report] = result.reports
+            if report.retries:
+                count_retries(node, report.source, report.retries)
+            if report.failure:
+                raise report.failure
+        if result.respelled:
+            node.detail["respelled"] = dict(result.respelled)
+    else:
+        result = await sources.gather(query, k)
+        write_reports(node, result)
+        if all(report.failure for report in result.reports):
+            raise Unavailable(f"no source answered ({result.describe_reports()})")
+    node.documents = drop_copies(result.passages[0])
+    return result
 
 
 async def _write_operator(models: Models, sources: Sources, node: Node, asked: str) -> Call | None:

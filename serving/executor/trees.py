@@ -87,8 +87,7 @@ async def run_tree(run: QuestionRun, art: Art, plan_source: PlanSource = "given"
 
 async def run_tree_alone(art: Art, sources: Sources, generator: Generator) -> Trace:
     """Runs a tree on its own, without a model that plans, and returns the trace."""
-    models = Models(NoModel(), NoModel(), generator)
-    run = QuestionRun(art.question, models, Limits(), Recorder(art.question, "atomic"), sources=sources)
+    run = QuestionRun(art.question, Models(NoModel(), generator), sources, Limits(), Recorder(art.question, "atomic"))
     await run_tree(run, art)
     return run.recorder.finish()
 
@@ -107,7 +106,6 @@ class TreeRun:
     """One execution of a tree: a trace node and a task for each of its nodes, in breadth-first order."""
 
     def __init__(self, run: QuestionRun, art: Art) -> None:
-        assert run.sources is not None
         self.sources, self.models, self.limits = run.sources, run.models, run.limits
         self.recorder = run.recorder
         self.numbered = number_nodes(art)

@@ -32,7 +32,7 @@ from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, WIKIDATA_URL, GraphVo
 from serving.knowledge.web import WebSource
 from serving.protocols import Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
-from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
+from serving.retrieval.logical_search import LogicalSettings
 
 Seconds = Annotated[float, Field(gt=0, le=120)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
@@ -109,41 +109,37 @@ def open_sources(
     path: Path,
     retriever: Retriever | None = None,
     writer: Generator | None = None,
-    logical: Retriever | None = None,
     revelator: Revelator | None = None,
     select: Select | None = None,
 ) -> Sources:
-    """Opens every source of a file; `retriever` serves a text source that names no index, `logical` its logical
-    queries, `writer` is the language model of `select: model` and `revelator` the model of `select: revelator`.
-    `select` takes the place of what the file says."""
+    """Opens every source of a file; `retriever` serves a text source that names no index, `writer` is the language
+    model of `select: model` and `revelator` the model of `select: revelator`. `select` takes the place of what the file
+    says."""
     settings = read_sources(path)
     if select:
         settings = settings.model_copy(update={"select": select})
     opened = []
     for source in settings.sources:
         try:
-            opened.append(_open(source, path.parent, retriever, logical))
+            opened.append(_open(source, path.parent, retriever))
         except ConfigError as error:
             raise ConfigError(error.message, where=f"{path}, {source.name}", hint=error.hint) from error
     about = {source.name: source.about for source in settings.sources}
     return Sources(opened, settings, writer=writer, about=about, revelator=revelator)
 
 
-def _open(
-    settings: Text | GraphConfig | Sparql | Web, base: Path, retriever: Retriever | None, logical: Retriever | None
-) -> Source:
+def _open(settings: Text | GraphConfig | Sparql | Web, base: Path, retriever: Retriever | None) -> Source:
     match settings:
         case Text():
             if settings.index is not None:
                 index = Index.open(base / settings.index)
-                how = (settings.logical or LogicalSettings()).resolve(base)
-                retriever, logical = LocalRetriever(index), LogicalRetriever(index, how)
+                retriever = LocalRetriever(index, (settings.logical or LogicalSettings()).resolve(base))
             elif settings.logical:
                 hint = "say it when it is served: revelator serve --logic NAME=VALUE"
                 raise ConfigError("`logical` without `index`", where=settings.name, hint=hint)
             if retriever is None:
                 raise ConfigError("a text source without `index`, and no retriever is served", where=settings.name)
-            return TextSource(retriever, settings.name, timeout=settings.timeout, logical=logical)
+            return TextSource(retriever, settings.name, timeout=settings.timeout)
         case GraphConfig():
             store = GraphStore(base / settings.folder, timeout=settings.timeout)
             return GraphSource(store, settings.name, timeout=settings.timeout)

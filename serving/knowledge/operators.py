@@ -36,7 +36,7 @@ class Query:
     `texts` are the retrieval queries for sources that search by words: one, or one an entity for `Filter` and for a
     `Relate` from several heads. `call` is the operator (None: direct RAG), `heads` the entities that it starts from.
     `ids` maps an entity's name to the identifiers that an earlier node found for it, by source. `logical` is a logical
-    query that takes the place of the texts where a text source can be asked by it. `alternatives` take the place of the
+    query that takes the place of the texts in a text source. `alternatives` take the place of the
     call where a graph has no relation of its name.
     """
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
@@ -31,7 +32,8 @@ SourceStatus = Literal["answered", "passages", "nothing", "failed", "late", "not
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """What became of one source: `ms` until it ended or was left out; `note` from the graph; `error`, why it failed."""
+    """What became of one source: `ms` until it ended or was left out; `note` from the graph; `failure`, why it failed
+    or was late."""
 
     source: str
     outcome: SourceStatus
@@ -40,10 +42,18 @@ class SourceReport:
     searches: int = 0
     retries: int = 0
     note: str = ""
-    error: str = ""
+    failure: Exception | None = None
+
+    @property
+    def error(self) -> str:
+        """Why it failed, in one line, without the hint; "" where it did not."""
+        if self.failure is None or isinstance(self.failure, RevelatorError):
+            return str(self.failure or "").partition("\n")[0]
+        return f"{type(self.failure).__name__}: {self.failure}"
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value not in ("", 0)}
+        names = ("source", "outcome", "ms", "passages", "searches", "retries", "note", "error")
+        return {name: value for name in names if (value := getattr(self, name)) not in ("", 0)}
 
 
 Asked = tuple[SourceResult, SourceReport]
@@ -98,6 +108,16 @@ class Sources:
         self._selector = Selector(sources, self.settings, writer, about, revelator)
         self._breakers = {source.name: CircuitBreaker(source.name, policy) for source in sources}
 
+    @classmethod
+    def of_index(cls, retriever: Retriever) -> Sources:
+        """The one source of a deployment that names none; a search lasts as long as the question may."""
+        return cls([TextSource(retriever, "retriever", timeout=math.inf)])
+
+    @property
+    def is_index(self) -> bool:
+        """Whether there is one source, which holds texts, so that there is nothing to select or to combine."""
+        return [source.kind for source in self.all] == ["text"] and self._selector.way == "all"
+
     async def gather(self, query: Query, k: int) -> CombinedResult:
         """Asks the selected sources, all at once, for at most `k` passages a text each, or as the settings say."""
         k = self.settings.passages or k
@@ -136,7 +156,8 @@ class Sources:
 async def _ask(source: Source, breaker: CircuitBreaker, query: Query, k: int) -> Asked:
     started = time.perf_counter()
     ends = asyncio.get_running_loop().time() + source.timeout
-    found, error, attempts = SourceResult(), "", 0
+    found, attempts = SourceResult(), 0
+    failure: Exception | None = None
     outcome: SourceStatus = "nothing"
 
     async def attempt() -> SourceResult:
@@ -150,19 +171,16 @@ async def _ask(source: Source, breaker: CircuitBreaker, query: Query, k: int) ->
 
     try:
         found = await breaker.call(attempt)
-    except DeadlineExceeded as failure:
-        outcome, error = "late", str(failure)
-    except RevelatorError as failure:
-        outcome, error = "failed", str(failure).partition("\n")[0]  # a report is one line, without the hint
-    except Exception as failure:  # a source is left out whatever befalls it
-        log.exception("source %s", source.name)
-        outcome, error = "failed", f"{type(failure).__name__}: {failure}"
+    except Exception as error:  # a source is left out whatever befalls it
+        outcome, failure = "late" if isinstance(error, DeadlineExceeded) else "failed", error
+        if not isinstance(error, RevelatorError):
+            log.exception("source %s", source.name)
     count = sum(map(len, found.passages))
     if _is_decisive(found) or count:
         outcome = "answered" if _is_decisive(found) else "passages"
     ms = round((time.perf_counter() - started) * 1000, 2)
     searches, retries = attempts * _count_searches(source, query), max(0, attempts - 1)
-    return found, SourceReport(source.name, outcome, ms, count, searches, retries, found.note, error)
+    return found, SourceReport(source.name, outcome, ms, count, searches, retries, found.note, failure)
 
 
 async def _find(source: Source, query: Query, k: int) -> SourceResult:
@@ -222,22 +240,18 @@ def take_turns(groups: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
 
 
 class TextSource:
-    """A retriever as a source; `logical` takes the logical queries."""
+    """A retriever as a source; a logical query takes the place of the texts."""
 
     kind: SourceKind = "text"
 
-    def __init__(
-        self, retriever: Retriever, name: str = "text", *, timeout: float = 10.0, logical: Retriever | None = None
-    ) -> None:
+    def __init__(self, retriever: Retriever, name: str = "text", *, timeout: float = 10.0) -> None:
         self.retriever = retriever
-        self.logical = logical
         self.name = name
         self.timeout = timeout
 
     async def find(self, query: Query, k: int) -> SourceResult:
-        if query.logical and self.logical:
-            return SourceResult(passages=(tuple(await self.logical.search(query.logical, k)),))
-        found = await asyncio.gather(*(self.retriever.search(text, k) for text in query.texts))
+        texts = (query.logical,) if query.logical else query.texts
+        found = await asyncio.gather(*(self.retriever.search(text, k) for text in texts))
         respelled = {w: near for one in found if isinstance(one, SearchResult) for w, near in one.respelled.items()}
         return SourceResult(passages=tuple(map(tuple, found)), respelled=respelled)
 

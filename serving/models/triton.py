@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import tritonclient.grpc.aio as grpc_client
@@ -145,15 +145,14 @@ class RemoteRevelator:
 
 
 class RemoteRetriever:
-    """`serving.protocols.Retriever` over the Triton model `retriever`; queries are words, or logical queries."""
+    """`serving.protocols.Retriever` over the Triton model `retriever`."""
 
-    def __init__(self, models: TritonModels, language: Literal["words", "logic"] = "words") -> None:
+    def __init__(self, models: TritonModels) -> None:
         self._models = models
-        self._language = language
 
     async def search(self, query: str, k: int) -> list[Passage]:
         asked = {"query": make_strings([query], 1, 1), "k": np.array([[k]], dtype=np.int32)}
-        result = await self._models.infer("retriever", **asked, language=make_strings([self._language], 1, 1))
+        result = await self._models.infer("retriever", **asked)
         passages, respelled = (json.loads(result.as_numpy(name)[0, 0]) for name in ("passages", "respelled"))
         return SearchResult((Passage(**value) for value in passages), respelled)
 

@@ -1,8 +1,9 @@
 """Retrieval: index folders built from corpora, plain search by BM25, vectors or both, and logical search."""
 
 from serving.retrieval.build import add_to_index, build_index, remove_from_index
-from serving.retrieval.index import Index, LocalRetriever
+from serving.retrieval.index import Index
 from serving.retrieval.index_folder import INDEX, IndexSettings
+from serving.retrieval.retriever import LocalRetriever
 from serving.retrieval.words import ASKING_WORDS, STOP_WORDS, extract_query_terms, extract_terms
 
 __all__ = [

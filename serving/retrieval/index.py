@@ -1,13 +1,11 @@
-"""An index folder that is open: search by BM25, vectors or both, and the retriever that searches it in threads.
+"""An index folder that is open: search by BM25, vectors or both.
 
 A hybrid search joins its two rankings by reciprocal rank fusion (Cormack, Clarke and Büttcher 2009).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import cached_property
 from itertools import chain
@@ -18,15 +16,13 @@ import numpy as np
 
 from revelator.errors import ArtifactError, InvalidRequest
 from revelator.trace import Passage
-from serving.batching import Batcher
 from serving.protocols import SearchResult
 from serving.retrieval.bm25 import BM25Scores
 from serving.retrieval.dense import Vectors, find_best
-from serving.retrieval.embedders import BATCH, Embedder, is_made_by, open_embedder
+from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
 from serving.retrieval.index_folder import INDEX, IndexSettings, PassageStore
 
 RRF_CONSTANT = 60
-THREADS = 2
 DEPTH = 100  # of each ranking that a hybrid search joins
 
 
@@ -124,26 +120,3 @@ class Index:
         places = find_best(scores, k)
         places = places[scores[places] > 0]
         return scores[places], places
-
-
-class LocalRetriever:
-    """Searches run in threads, so the loop stays free: by words, `THREADS` of them side by side; over vectors in one
-    thread, those that wait together in one batch, because a model reads many queries in little more than the time of
-    one, and takes one caller at a time."""
-
-    def __init__(self, index: Index) -> None:
-        self.index = index
-        workers = THREADS if index.vectors is None else 1
-        self._threads = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="search")
-        self._batcher: Batcher[int, str, list[Passage]] = Batcher(self._search_many, BATCH)
-
-    async def search(self, query: str, k: int) -> list[Passage]:
-        if self.index.vectors is None:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self.index.search, query, k)
-        return await self._batcher.submit(k, query)
-
-    async def _search_many(self, k: int, queries: Sequence[str]) -> list[list[Passage]]:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self.index.search_many, queries, k)
-
-    def close(self) -> None:
-        self._threads.shutdown(cancel_futures=True)

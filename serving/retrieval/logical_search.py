@@ -10,7 +10,6 @@ of two such parts would rank highest what the query excludes.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -177,17 +176,6 @@ def read_logical_options(options: Sequence[str], option: str = "--logic") -> Log
 def search_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> list[Passage]:
     """The `k` best passages for a logical query. Raises ExpressionError, InvalidRequest, ConfigError."""
     return index.read_passages(*rank_logical(index, query, k, settings))
-
-
-class LogicalRetriever:
-    """Searches an index of this process by logical queries, in threads."""
-
-    def __init__(self, index: Index, settings: LogicalSettings = _DEFAULTS) -> None:
-        self.index = index
-        self.settings = settings
-
-    async def search(self, query: str, k: int) -> list[Passage]:
-        return await asyncio.to_thread(search_logical, self.index, query, k, self.settings)
 
 
 def rank_logical(

@@ -16,8 +16,8 @@ from revelator.limits import Limits
 from revelator.trace import Trace
 from serving.executor.executor import Executor
 from serving.knowledge.sources import Sources, TextSource
-from serving.retrieval import Index
-from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings
+from serving.retrieval import Index, LocalRetriever
+from serving.retrieval.logical_search import LogicalSettings
 from tests.chat_server import running, says
 from tests.serving.executor.world import Toy
 
@@ -26,7 +26,7 @@ QUESTION = "Where was the writer of Belt born?"
 
 async def loop(toy: Toy, **switched: Any) -> Trace:
     """The refine loop of three rounds at most."""
-    executor = Executor(AblatedRevelator(toy, AblationConfig(**switched)), toy, toy, Limits(steps=3))
+    executor = Executor(AblatedRevelator(toy, AblationConfig(**switched)), Sources.of_index(toy), toy, Limits(steps=3))
     return await executor.run(QUESTION, strategy="iterate")
 
 
@@ -62,7 +62,7 @@ async def test_without_refine_the_question_itself_is_searched_with_beside_what_i
 async def test_k_documents_are_read_a_leaf(k: int, index: Path) -> None:
     limits = read_limits(config(index, strategy="single").model_copy(update={"limits": {"kept": k}}))
     toy = Toy({"Who?": ["Ana"]})
-    await Executor(toy, toy, toy, limits).run("Who?", strategy="single")
+    await Executor(toy, Sources.of_index(toy), toy, limits).run("Who?", strategy="single")
     assert len(toy.requests[0].passages) == k
 
 
@@ -119,7 +119,7 @@ async def test_operators_are_those_that_were_chosen(index: Path) -> None:
     query, opened = '"film" AND "director"', Index.open(index)
     ways = [{}, {"conjunction": "sum"}, {"conjunction": "min"}, {"negation": "reciprocal"}]
     found = [
-        await LogicalRetriever(opened, LogicalSettings(**way)).search(query, 6)  # type: ignore[arg-type]
+        await LocalRetriever(opened, LogicalSettings(**way)).search(query, 6)  # type: ignore[arg-type]
         for way in ways
     ]
     assert len({tuple(passage.score for passage in passages) for passages in found[:3]}) == 3
@@ -139,7 +139,7 @@ async def test_an_oracle_sends_each_question_its_gold_route() -> None:
         AnnotatedQuestion("2", "s", "", "", "Hm?", "complex"),
     ]
     toy = world(translate_bnf="Hm?")
-    executor = Executor(AblatedRevelator(toy, AblationConfig(route="oracle"), golds), toy, toy)
+    executor = Executor(AblatedRevelator(toy, AblationConfig(route="oracle"), golds), Sources.of_index(toy), toy)
     assert [(await executor.run(gold.question)).route for gold in golds] == ["single", "complex"]
     assert "route" not in {task for task, *_ in toy.calls}
     for system in ("hanrag", "adaptive-rag"):

@@ -20,6 +20,7 @@ from revelator.limits import Limits
 from revelator.tasks import TASKS
 from revelator.trace import Trace
 from serving.executor.evidence import Models
+from serving.knowledge.sources import Sources
 from serving.models.generators import EndpointGenerator
 from serving.protocols import Completion, Reading
 from serving.retrieval import Index, LocalRetriever
@@ -102,7 +103,8 @@ async def asked(
 ) -> Trace:
     retriever, generator = LocalRetriever(Index.open(index)), EndpointGenerator(server.url, "m", retries=0)
     try:
-        return await run_baseline(name, question, Models(planner or Planner(), retriever, generator), Limits(**limits))  # type: ignore[arg-type]
+        models, sources = Models(planner or Planner(), generator), Sources.of_index(retriever)
+        return await run_baseline(name, question, models, sources, Limits(**limits))  # type: ignore[arg-type]
     finally:
         retriever.close()
         await generator.close()

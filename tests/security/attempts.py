@@ -235,8 +235,6 @@ def _inner(rnd: Random, model: str) -> Any:
             "INT32",
             (1, 1),
         )
-        if rnd.random() < 0.5:
-            _tensor("language", rnd.choice([b"logic", b"words", said]), request, shape=(1, 1))
     else:
         wanted = {"mode": rnd.choice(["read", "merge", "write"]), "question": "Who?", "passages": [], "answers": []}
         found = hostile.changed(rnd, wanted) if rnd.random() < 0.8 else wanted

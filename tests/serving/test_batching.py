@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from revelator.errors import DeadlineExceeded, InvalidRequest, Overloaded, ServingError, Unavailable
+from revelator.errors import DeadlineExceeded, ExpressionError, InvalidRequest, Overloaded, ServingError, Unavailable
 from revelator.trace import Passage
 from serving.batching import Batcher
 from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index
-from serving.retrieval.logical_search import LogicalSettings
+from serving.retrieval.logical_search import LogicalSettings, search_logical
 from serving.triton.inside.retriever import Search, search
 from tests.serving.retrieval.toy_encoder import write_encoder
 
@@ -150,11 +150,22 @@ def test_searches_that_a_server_hands_over_together_have_an_outcome_each(vectors
     assert outcomes[2].__traceback__ is None  # its frames would hold the scores
 
 
+def test_words_and_logical_queries_of_one_batch_find_what_each_would_alone(vectors: Index) -> None:
+    logical, many = '"cat" AND NOT "dog"', " AND ".join(f'"{n}"' for n in range(65))
+    words, conditions, refused, quoted = search(
+        vectors, LogicalSettings(), [Search(text, 2) for text in ("cat", logical, many, '"cat"')]
+    )
+    assert [(p.id, p.score) for p in words] == said(vectors.search("cat", 2))
+    assert [(p.id, p.score) for p in quoted] == said(vectors.search('"cat"', 2))
+    assert [(p.id, p.score) for p in conditions] == said(search_logical(vectors, logical, 2))
+    assert isinstance(refused, ExpressionError)
+
+
 def test_a_search_that_fails_unexpectedly_is_logged_and_fails_alone(
     vectors: Index, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(vectors, "search_many", None)
-    wrong, refused = search(vectors, LogicalSettings(), [Search("cat", 2), Search("cat", 2, "sparql")])
+    wrong, refused = search(vectors, LogicalSettings(), [Search("cat", 2), Search("cat", 1_001)])
     assert isinstance(wrong, ServingError) and "TypeError" in wrong.message and wrong.__traceback__ is None
     assert isinstance(refused, InvalidRequest) and caplog.text.count("Traceback") == 1
 

@@ -409,7 +409,7 @@ async def test_no_list_of_a_graph_keeps_the_event_loop_for_long() -> None:
     first = Art("Which films?", Relate("a", "b"))
     last = Art("Which are others?", Filter(("[1]",), "other than [1]"))
     tree = Art("How many are there, and are all of them the same?", children=(first, last))
-    run = new_run("q?", ToyGenerator(), sources=Sources([graph]))
+    run = new_run("q?", ToyGenerator(), Sources([graph]))
     seconds: list[float] = []
     with busy(seconds):
         await asyncio.create_task(run_tree(run, tree))

@@ -117,7 +117,7 @@ async def test_a_compiled_plan_runs_as_written_whatever_its_documents_and_answer
 
     services = Services()
     services.asked = []
-    trace = await Executor(services, services, services).run("q?", plan=plan)  # type: ignore[arg-type]
+    trace = await Executor(services, Sources.of_index(services), services).run("q?", plan=plan)  # type: ignore[arg-type]
     assert trace.plan == plan
     assert services.asked == ["Who made Tin Comet?", f"Where was {order} born?"]
     assert sum(node.kind == "atomic" for node in trace.nodes) == 2
@@ -200,9 +200,7 @@ async def test_keys_reach_neither_a_trace_nor_a_log_nor_an_error(
 
     generator = EndpointGenerator(f"{web.url}/v1", "m", retries=0)
     sources = Sources([*keyed, text])
-    run = QuestionRun(
-        "q?", Models(NoModel(), NoModel(), generator), Limits(), Recorder("q?", "atomic"), sources=sources
-    )
+    run = QuestionRun("q?", Models(NoModel(), generator), sources, Limits(), Recorder("q?", "atomic"))
     said = ""
     try:
         await run_tree(run, TREE)

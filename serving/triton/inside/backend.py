@@ -43,11 +43,6 @@ def read_array(request: Any, name: str) -> np.ndarray:
     return pb_utils.get_input_tensor_by_name(request, name).as_numpy().copy()
 
 
-def is_given(request: Any, name: str) -> bool:
-    """Whether the request has this optional input."""
-    return pb_utils.get_input_tensor_by_name(request, name) is not None
-
-
 def read_texts(request: Any, name: str, most: int | None = None) -> list[str]:
     """The strings of an input. Raises InvalidRequest for bytes that are not UTF-8, and for more than `most` of one."""
     values = read_array(request, name).ravel()

@@ -19,6 +19,7 @@ from revelator.minilm import read_vocabulary
 from revelator.trace import Trace
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
+from serving.knowledge.sources import Sources
 from serving.latency import offload, write_json
 from serving.models.comparisons import CanaryRevelator
 from serving.models.endpoint_revelator import EndpointRevelator
@@ -83,20 +84,16 @@ class TritonPythonModel:
         url = os.environ["REVELATOR_GRPC"]
         models = await stack.enter_async_context(TritonModels(url, read_secret(self._home, INNER)))
         planner = self._open_planner(models, stack)
-        retriever, logical = RemoteRetriever(models), RemoteRetriever(models, "logic")
-        generator = RemoteGenerator(models, ProcessGuard("generator").call)
-        sources = None
-        if path := self._parameters.get("sources"):
-            sources = open_sources(Path(path), retriever, generator, logical, planner)
-            stack.push_async_callback(sources.close)
+        retriever, generator = RemoteRetriever(models), RemoteGenerator(models, ProcessGuard("generator").call)
+        path = self._parameters.get("sources")
+        sources = open_sources(Path(path), retriever, generator, planner) if path else Sources.of_index(retriever)
+        stack.push_async_callback(sources.close)
         stack.callback(asyncio.create_task(self._admission.watch_cores()).cancel)
         self._executor = Executor(
             planner,
-            retriever,
+            sources,
             generator,
             self._limits,
-            sources=sources,
-            logical=logical,
             writing=read_writing(self._parameters),
             on_finish=self._record_finish,
             turn=self._admission.turn,

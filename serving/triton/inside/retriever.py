@@ -1,4 +1,4 @@
-"""The index behind its Triton model: searches by words that wait in the server's queue are one pass for each `k`."""
+"""The index behind its Triton model: searches that wait in the server's queue are one pass for each `k`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import NamedTuple
 from revelator.errors import InvalidRequest, RevelatorError
 from revelator.trace import Passage
 from serving.retrieval import Index
-from serving.retrieval.logical_search import LogicalSettings, search_logical
+from serving.retrieval.logical_search import LogicalSettings
+from serving.retrieval.retriever import search_all
 from serving.triton.inside.batches import run_groups
 
 QUERY_BYTES = 131_072  # a logical query of 20,000 characters in any script
@@ -17,11 +18,8 @@ MOST_PASSAGES = 1_000  # of one search
 
 
 class Search(NamedTuple):
-    """`language`: "words", or "logic" for a query of `revelator.plans.logic`."""
-
     query: str
     k: int
-    language: str = "words"
 
 
 def search(index: Index, logic: LogicalSettings, searches: Sequence[Search]) -> list[list[Passage] | RevelatorError]:
@@ -30,17 +28,13 @@ def search(index: Index, logic: LogicalSettings, searches: Sequence[Search]) -> 
     return run_groups(searches, _choose_group, partial(_search_together, index, logic))
 
 
-def _choose_group(one: Search) -> tuple[str, int] | RevelatorError:
+def _choose_group(one: Search) -> tuple[int] | RevelatorError:
     if one.k > MOST_PASSAGES:
         return InvalidRequest(f"k must be {MOST_PASSAGES} at most, not {one.k}")
-    return one.language, one.k
+    return (one.k,)
 
 
 def _search_together(
-    index: Index, logic: LogicalSettings, language: str, k: int, searches: Sequence[Search]
+    index: Index, logic: LogicalSettings, k: int, searches: Sequence[Search]
 ) -> Sequence[list[Passage]]:
-    if language == "words":
-        return index.search_many([one.query for one in searches], k)
-    if language == "logic":
-        return [search_logical(index, one.query, k, logic) for one in searches]
-    raise InvalidRequest(f"there is no language {language!r}", hint="one of words, logic")
+    return search_all(index, [one.query for one in searches], k, logic)

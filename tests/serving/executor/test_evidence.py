@@ -112,8 +112,7 @@ def test_a_question_is_answered_only_where_passages_that_were_read_hold_every_sp
 @pytest.mark.parametrize("strategy", ["single", "compound", "compile", "iterate", "auto", "plan", "atomic", "logic"])
 async def test_a_question_about_names_that_no_document_has_is_unanswered(strategy):
     world, index = Toy(outputs=OUTPUTS | {"route": "complex", "translate_logic": '"rivers"'}), OneRiver()
-    reader, sources = EmbeddedGenerator(read_mark("orland")), Sources([TextSource(index)])
-    executor = Executor(world, index, reader, logical=index, sources=sources)
+    executor = Executor(world, Sources([TextSource(index)]), EmbeddedGenerator(read_mark("orland")))
     options = {"plan": OUTPUTS["translate_bnf"]} if strategy == "plan" else {"strategy": strategy}
     if strategy == "atomic":
         options["plan"] = render_tree(Art(RIVERS, Relate("Lucero River", "rises in")))

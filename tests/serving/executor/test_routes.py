@@ -9,7 +9,6 @@ from revelator.errors import ExpressionError, InvalidRequest, PlanError, TaskOut
 from revelator.limits import LONGEST_MS, Limits
 from revelator.plans.art import Art, render
 from revelator.plans.operators import Relate
-from serving.executor.executor import Executor
 
 
 def kinds(trace):
@@ -315,12 +314,10 @@ QUERY = '"rivers" AND NOT "dams"'
 
 
 async def test_a_logical_query_finds_the_documents_of_one_step(toy):
-    known = {"Which rivers are free?": ["Vjosa"]}
-    world, logical = toy(known), toy(known)
-    executor = Executor(world, world, world, logical=logical)
-    trace = await executor.run("Which rivers are free?", plan=f" {QUERY} ", strategy="logic")
+    world = toy({"Which rivers are free?": ["Vjosa"]})
+    trace = await world.executor().run("Which rivers are free?", plan=f" {QUERY} ", strategy="logic")
     assert (trace.answers, trace.outcome, trace.plan, trace.plan_language) == (["Vjosa"], "answered", QUERY, "logic")
-    assert (logical.asked, world.asked) == ([QUERY], [])
+    assert world.asked == [QUERY]
     assert trace.nodes[0].documents[0].text == f"text 1 about {QUERY}: Vjosa"
 
 
@@ -334,23 +331,22 @@ async def test_a_logical_query_finds_the_documents_of_one_step(toy):
 async def test_a_logical_query_that_cannot_be_run_is_refused(toy, plan, error, says):
     world = toy()
     with pytest.raises(error, match=says):
-        await Executor(world, world, world, logical=world).run("q", plan=plan, strategy="logic")
+        await world.executor().run("q", plan=plan, strategy="logic")
     assert world.asked == []
 
 
 async def test_without_a_query_the_model_writes_one(toy):
-    world, logical = toy({"Which rivers are free?": ["Vjosa"]}, {"translate_logic": QUERY}), toy()
-    executor = Executor(world, world, world, logical=logical)
-    trace = await executor.run("Which rivers are free?", strategy="logic")
+    world = toy({"Which rivers are free?": ["Vjosa"]}, {"translate_logic": QUERY})
+    trace = await world.executor().run("Which rivers are free?", strategy="logic")
     assert kinds(trace) == ["translate", "atomic"] and not trace.degraded
     assert (trace.plan, trace.plan_source, trace.plan_language) == (QUERY, "model", "logic")
-    assert (trace.answers, logical.asked, world.asked) == (["Vjosa"], [QUERY], [])
+    assert (trace.answers, world.asked) == (["Vjosa"], [QUERY])
 
 
 async def test_the_first_query_of_several_temperatures_that_can_be_run_is_taken(toy):
     outputs = ['"rivers" AND', '"rivers" AND NOT "rivers"', QUERY, "never asked for"]
     world = toy({"q": ["p"]}, {"translate_logic": outputs})
-    trace = await Executor(world, world, world, logical=world).run("q", strategy="logic")
+    trace = await world.executor().run("q", strategy="logic")
     assert [t for task, _, t in world.calls if task == "translate_logic"] == [0.0, 0.5, 0.8]
     assert trace.plan == QUERY and not trace.degraded
     assert [d["code"] for d in trace.diagnostics] == ["no-operand", "contradiction"]
@@ -358,17 +354,12 @@ async def test_the_first_query_of_several_temperatures_that_can_be_run_is_taken(
 
 @pytest.mark.parametrize("output", ['"rivers" AND', '"a" AND NOT "a"', '"a" OR NOT "a"'])
 async def test_without_a_query_that_can_be_run_the_words_of_the_question_find_the_documents(toy, output):
-    world, logical = toy({"q": ["p"]}, {"translate_logic": output}), toy()
-    trace = await Executor(world, world, world, logical=logical).run("q", strategy="logic")
+    world = toy({"q": ["p"]}, {"translate_logic": output})
+    trace = await world.executor().run("q", strategy="logic")
     assert kinds(trace) == ["translate", "atomic"] and trace.nodes[0].status == "failed"
     assert (trace.answers, trace.outcome, trace.plan) == (["p"], "answered", None)
     assert trace.degraded and trace.diagnostics[-1]["message"] in trace.reason and len(trace.diagnostics) == 4
-    assert (logical.asked, world.asked) == ([], ["q"])
-
-
-async def test_without_logical_retrieval_there_is_no_strategy_logic(toy):
-    with pytest.raises(InvalidRequest, match="none is configured"):
-        await toy().executor().run("q", plan=QUERY, strategy="logic")
+    assert world.asked == ["q"]
 
 
 async def test_a_compound_question_in_braces_that_cannot_be_split_is_asked_as_it_reads(toy):

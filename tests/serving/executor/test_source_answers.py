@@ -47,9 +47,7 @@ def ask(tmp_path: Path, films: Path, web: Web) -> Ask:
     build_index([tmp_path / "passages.jsonl"], tmp_path / "papers")
     web.replies["/search"] = HITS
 
-    async def ask(
-        world: Toy, question: str, settings: str = "", web_timeout: float = 20, logical: bool = False, **options: Any
-    ) -> Trace:
+    async def ask(world: Toy, question: str, settings: str = "", web_timeout: float = 20, **options: Any) -> Trace:
         (tmp_path / "sources.yaml").write_text(
             f"{settings}\nsources:\n- {{kind: text, name: papers, index: papers}}\n"
             f"- {{kind: graph, name: films, folder: {films}}}\n"
@@ -57,10 +55,9 @@ def ask(tmp_path: Path, films: Path, web: Web) -> Ask:
         )
         sources = open_sources(tmp_path / "sources.yaml")
         world.outputs = {"translate_art": "{"} | dict(world.outputs)
-        executor = Executor(world, world, world, sources=sources, logical=world if logical else None)
+        executor = Executor(world, sources, world)
         trace = await executor.run(question, **options)
         await sources.close()
-        assert world.asked == [], "the retriever alone is not asked"
         return Trace.from_json(json.loads(trace.dump_json()))
 
     return ask
@@ -206,7 +203,7 @@ async def test_an_earlier_answer_of_a_graph_is_reused(ask: Ask) -> None:
 async def test_a_question_for_which_every_source_failed_is_a_fault() -> None:
     sources = Sources([ToySource(name, error=Unavailable("gone", final=True)) for name in ("papers", "notes")])
     with pytest.raises(Unavailable, match="papers: gone; notes: gone"):
-        await Executor(Toy(), Toy(), Toy(), sources=sources).run(WHO, strategy="single")
+        await Executor(Toy(), sources, Toy()).run(WHO, strategy="single")
 
 
 async def test_what_choosing_the_sources_took_is_counted(endpoint: Endpoint) -> None:
@@ -215,7 +212,7 @@ async def test_what_choosing_the_sources_took_is_counted(endpoint: Endpoint) -> 
     there = [ToySource("papers"), ToySource("notes", says={"*": ["Tin Comet is by Ada."]})]
     sources = Sources(there, SourceSettings(select="model"), writer=writer)
     world = Toy({WHO: ["Ada"]})
-    trace = await Executor(world, world, world, sources=sources).run(WHO, strategy="single")
+    trace = await Executor(world, sources, world).run(WHO, strategy="single")
     await writer.close()
     assert (trace.answers, there[0].asked) == (["Ada"], [])
     assert trace.usage.generator_calls == 2
@@ -253,7 +250,7 @@ async def test_passages_of_the_sources_take_turns_and_copies_are_dropped() -> No
     said = {"papers": ["a", "b", "c"], "notes": ["x", "a", "y"]}
     sources = Sources([ToySource(name, says={"*": texts}) for name, texts in said.items()])
     world = Toy({"who?": ["a"]})
-    trace = await Executor(world, world, world, sources=sources).run("who?", strategy="single")
+    trace = await Executor(world, sources, world).run("who?", strategy="single")
     assert [p.text for p in trace.nodes[0].documents] == ["a", "x", "b", "c", "y"]
     assert trace.nodes[0].documents[0].id == "papers:papers:1"
 
@@ -306,7 +303,7 @@ async def test_an_operator_in_a_plan_is_read_by_its_prompt_and_takes_values_that
     text = ToySource("text", says={"*": ['The "Tin" Comet and Lantern Row; one of them was directed by Ada Quill.']})
     world = Toy({"Which film?": ['The "Tin" Comet', "Lantern Row"], 'The "Tin" Comet director': ["Ada Quill"]})
     plan = 'Which film? * Relate("{film}", "director")'
-    trace = await Executor(world, world, world, sources=Sources([text])).run("Who?", plan=plan)
+    trace = await Executor(world, Sources([text]), world).run("Who?", plan=plan)
     operators = [request.operator for request in world.requests if request.operator]
     assert sorted(operators) == ['Relate("Lantern Row", "director")', 'Relate("The \\"Tin\\" Comet", "director")']
     assert (trace.answers, trace.outcome) == (["Ada Quill"], "partial")
@@ -314,7 +311,7 @@ async def test_an_operator_in_a_plan_is_read_by_its_prompt_and_takes_values_that
 
 async def test_a_forced_logical_query_asks_every_source(ask: Ask) -> None:
     """The texts by the query, the graph and the web by the question."""
-    trace = await ask(Toy(), WHO, strategy="logic", plan='"film" AND NOT "Velm"', logical=True)
+    trace = await ask(Toy(), WHO, strategy="logic", plan='"film" AND NOT "Velm"')
     [node] = [node for node in trace.nodes if node.kind == "atomic"]
     assert trace.answers == ["Ada Quill"]
     assert list_outcomes(node) == {"papers": "passages", "films": "answered", "web": "passages"}

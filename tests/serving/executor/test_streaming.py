@@ -14,6 +14,7 @@ from revelator.limits import Limits
 from revelator.plans import render
 from revelator.trace import Event, Replay, Trace, replay
 from serving.executor.executor import Executor
+from serving.knowledge.sources import Sources
 from tests.serving.executor.test_plan_laws import plans
 from tests.serving.executor.test_stopping import pass_time
 from tests.serving.executor.world import Toy
@@ -45,7 +46,7 @@ def told(world: Toy, question: str, **options) -> tuple[list[Event], Trace]:
 
     async def main():
         held: list[Event] = []
-        trace = await Executor(world, world, world, Limits(leaves=64, fan_out=3)).run(
+        trace = await Executor(world, Sources.of_index(world), world, Limits(leaves=64, fan_out=3)).run(
             question, listener=held.append, **options
         )
         return [Event.from_json(json.loads(json.dumps(event.to_json()))) for event in held], trace

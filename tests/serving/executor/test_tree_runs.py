@@ -342,7 +342,7 @@ async def test_limits_hold_for_nodes_at_a_time() -> None:
     gate = asyncio.Event()
     text = ToySource(says={"*": ["p"]}, gate=gate)
     tree = Art("q", children=tuple(Art(f"{i}?", Search(f"s{i}")) for i in range(5)))
-    run = new_run("q", ToyGenerator(), Limits(concurrency=2), sources=Sources([text]))
+    run = new_run("q", ToyGenerator(), Sources([text]), Limits(concurrency=2))
     running = asyncio.create_task(run_tree(run, tree))
     await text.asked_times(2)
     for _ in range(20):

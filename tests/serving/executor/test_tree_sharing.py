@@ -31,7 +31,7 @@ def tree(*children: Art) -> Art:
 
 
 async def ask(art: Art, sources: Sources, generator: ToyGenerator, reuse: Trace | None = None) -> Trace:
-    executor = Executor(NoModel(), NoModel(), generator, sources=sources)
+    executor = Executor(NoModel(), sources, generator)
     if reuse:
         reuse = Trace.from_json(json.loads(json.dumps(reuse.to_json())))
     return await executor.run(art.question, plan=render(art), strategy="atomic", reuse=reuse)

@@ -53,9 +53,9 @@ def run_of(
     source: Source | None = None,
     given: str | None = None,
 ) -> QuestionRun:
-    models = Models(Writes(plan, trees), NoModel(), generator or ToyGenerator())
+    models = Models(Writes(plan, trees), generator or ToyGenerator())
     sources = Sources([source or ToySource()])
-    return QuestionRun(question, models, Limits(), Recorder(question, "atomic"), sources=sources, given_plan=given)
+    return QuestionRun(question, models, sources, Limits(), Recorder(question, "atomic"), given_plan=given)
 
 
 ASKED = "Which films did the director of Tin Comet direct?"
@@ -95,7 +95,7 @@ async def test_the_first_tree_that_can_be_run_is_taken_and_what_was_wrong_with_o
 
 async def test_without_a_tree_of_its_own_the_models_plan_is_run_and_the_trace_says_why(films: Path) -> None:
     run = run_of(ASKED, PLANNED)
-    run.leaf_sources = run.sources = Sources([GraphSource(GraphStore(films))])
+    run.sources = Sources([GraphSource(GraphStore(films))])
     await answer_by_tree(run)
     trace = run.recorder.finish()
     await run.sources.close()

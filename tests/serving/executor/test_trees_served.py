@@ -29,7 +29,7 @@ TREE = Art(
 @pytest.mark.parametrize("known", [{}, {"a?": ["x"]}, {"a?": ["x"], "b x?": ["y"]}])
 async def test_the_trace_of_a_tree_equals_its_events_replayed(known: dict[str, list[str]]) -> None:
     text = ToySource(says={"*": ["a, b, x and y"]})
-    executor = Executor(NoModel(), NoModel(), ToyGenerator(known), sources=Sources([text]))
+    executor = Executor(NoModel(), Sources([text]), ToyGenerator(known))
     tree = Art("q?", children=(Art("a?", Search("a")), Art("b [1]?", Relate("[1]", "b")), Art("Is [2] so?")))
     events = [e async for e in executor.stream("q?", plan=render(tree), strategy="atomic")]
     trace = replay(events)

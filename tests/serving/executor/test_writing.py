@@ -14,6 +14,7 @@ from revelator.plans.art import Art, render
 from revelator.plans.operators import Search
 from serving.executor.executor import Executor
 from serving.executor.run import CITATION, drop_unknown_citations
+from serving.knowledge.sources import Sources
 from serving.protocols import Writing
 
 PLAN = "Who wrote A? * Where was {author} born?"
@@ -22,7 +23,7 @@ WHOLE = "Where was the author of A born?"
 
 
 def open_executor(world, **writing):
-    return Executor(world, world, world, Limits(), writing=Writing(**writing))
+    return Executor(world, Sources.of_index(world), world, Limits(), writing=Writing(**writing))
 
 
 async def test_the_text_is_written_from_all_steps_and_cites_what_was_read(toy):

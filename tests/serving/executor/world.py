@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from revelator.limits import Limits
 from revelator.trace import Passage
 from serving.executor.executor import Executor
+from serving.knowledge.sources import Sources
 from serving.protocols import Completion, GenerateRequest, Reading
 
 
@@ -33,7 +34,7 @@ class Toy:
     live: int = 0
 
     def executor(self, **limits: float) -> Executor:
-        return Executor(self, self, self, Limits(**limits))  # type: ignore[arg-type]
+        return Executor(self, Sources.of_index(self), self, Limits(**limits))  # type: ignore[arg-type]
 
     def gate(self, *questions: str) -> None:
         self.gates |= {question: asyncio.Event() for question in questions}

@@ -23,7 +23,8 @@ from serving.knowledge.sources import Sources, TextSource
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.generators import EndpointGenerator
 from serving.protocols import Completion
-from serving.retrieval.logical_search import LogicalRetriever, LogicalSettings, read_logical_options
+from serving.retrieval import LocalRetriever
+from serving.retrieval.logical_search import LogicalSettings, read_logical_options
 from serving.triton.repository import Settings, choose_parameters, lay_out
 from tests.conftest import Endpoint
 from tests.serving.executor.world import Toy
@@ -268,8 +269,8 @@ def test_a_text_source_runs_logical_queries_with_operators_and_calibration_of_it
     path = tmp_path / "sources.yaml"
     path.write_text(f"sources: [{{kind: text, index: {index}, logical: {{negation: reciprocal, calibration: self}}}}]")
     [source] = open_sources(path).all
-    assert isinstance(source, TextSource) and isinstance(source.logical, LogicalRetriever)
-    assert source.logical.settings == LogicalSettings(negation="reciprocal", calibration="self")
+    assert isinstance(source, TextSource) and isinstance(source.retriever, LocalRetriever)
+    assert source.retriever.how == LogicalSettings(negation="reciprocal", calibration="self")
     path.write_text(f"sources: [{{kind: text, index: {index}, logical: {{calibration: none.json}}}}]")
     with pytest.raises(ArtifactError, match="the calibration cannot be read"):
         open_sources(path)

@@ -79,8 +79,6 @@ class ToyGenerator:
         return Reading(f"It is {', '.join(known)}." if known else "", known, 7, 3, "toy")
 
 
-def new_run(
-    question: str, generator: ToyGenerator, limits: Limits | None = None, sources: Sources | None = None
-) -> QuestionRun:
-    models = Models(NoModel(), NoModel(), generator)
-    return QuestionRun(question, models, limits or Limits(), Recorder(question, "atomic"), sources=sources)
+def new_run(question: str, generator: ToyGenerator, sources: Sources, limits: Limits | None = None) -> QuestionRun:
+    models = Models(NoModel(), generator)
+    return QuestionRun(question, models, sources, limits or Limits(), Recorder(question, "atomic"))

@@ -22,6 +22,7 @@ from revelator.plans.names import read_function_words
 from revelator.tasks import TASKS, QuestionInput
 from revelator.trace import Passage
 from serving.executor.executor import Executor
+from serving.knowledge.sources import Sources
 from serving.models.decoding import Constraint, Vocabulary, add_noise, pick_best_tokens
 from serving.models.engine import Engine
 from serving.models.local import LocalRevelator, complete
@@ -296,7 +297,7 @@ class _Empty:
 async def test_a_plan_that_could_not_be_closed_is_marked_in_the_trace(engine: Engine) -> None:
     revelator = LocalRevelator(engine)
     question = "电影 " * 500  # within the executor's limit of 2,000 characters, beyond the model's positions
-    trace = await Executor(revelator, _Empty(), _Empty(), Limits()).run(question, strategy="compile")
+    trace = await Executor(revelator, Sources.of_index(_Empty()), _Empty(), Limits()).run(question, strategy="compile")
     revelator.close()
     assert trace.degraded and "could not be closed" in (trace.reason or "")
     assert trace.nodes[0].kind == "translate" and trace.nodes[0].detail["degraded"]

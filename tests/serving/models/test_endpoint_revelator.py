@@ -18,6 +18,7 @@ from revelator.plans.decoding import make_plan_grammar
 from revelator.tasks import TASKS, RelevanceInput, SelectInput, Step, StepsInput
 from revelator.tasks.chat_prompts import build_chat, read_examples
 from serving.executor.executor import Executor
+from serving.knowledge.sources import Sources
 from serving.models.embedded import EmbeddedGenerator
 from serving.models.endpoint_revelator import (
     EndpointRevelator,
@@ -343,7 +344,7 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def make_executor(server: Server, index: Path) -> Executor:
-    return Executor(planner(server), LocalRetriever(Index.open(index)), EmbeddedGenerator())
+    return Executor(planner(server), Sources.of_index(LocalRetriever(Index.open(index))), EmbeddedGenerator())
 
 
 async def test_a_question_is_planned_judged_and_answered(server: Server, index: Path) -> None:

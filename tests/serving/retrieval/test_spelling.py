@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from revelator.minilm import read_vocabulary
 from revelator.trace import Trace
 from serving.executor.executor import Executor
+from serving.knowledge.sources import Sources
 from serving.protocols import SearchResult
 from serving.retrieval import ASKING_WORDS, STOP_WORDS, Index, IndexSettings, LocalRetriever, build_index
 from serving.retrieval.words import extract_words
@@ -119,7 +120,7 @@ def test_the_words_that_an_index_knows_are_those_of_its_passages(index: Index) -
 async def test_the_trace_says_which_word_was_read_as_what(index: Index) -> None:
     world = Toy(knowledge={"where was ana brg born": ["Oslo"]})
     retriever = LocalRetriever(index)
-    trace = await Executor(world, retriever, world).run("where was ana brg born", strategy="single")
+    trace = await Executor(world, Sources.of_index(retriever), world).run("where was ana brg born", strategy="single")
     retriever.close()
     again = Trace.from_json(trace.to_json())
     [node] = again.nodes

@@ -1,0 +1,58 @@
+"""Searches of an index by words or by logical queries, and the retriever that makes them in threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from revelator.errors import ExpressionError
+from revelator.plans import logic
+from revelator.trace import Passage
+from serving.batching import Batcher
+from serving.retrieval.embedders import BATCH
+from serving.retrieval.index import Index
+from serving.retrieval.logical_search import LogicalSettings, search_logical
+
+THREADS = 2
+
+
+def search_all(index: Index, queries: Sequence[str], k: int, how: LogicalSettings) -> list[list[Passage]]:
+    """At most `k` passages for each query, best first: those in words together, each logical one as `how` says."""
+    logical = {query for query in queries if is_logical(query)}
+    words = [query for query in queries if query not in logical]
+    found = iter(index.search_many(words, k) if words else ())
+    return [search_logical(index, query, k, how) if query in logical else next(found) for query in queries]
+
+
+def is_logical(text: str) -> bool:
+    """Whether a text is a logical query (`revelator.plans.logic`) with an operator; a quoted text is words."""
+    try:
+        return not isinstance(logic.parse(text), logic.Term)
+    except ExpressionError:
+        return False
+
+
+class LocalRetriever:
+    """Searches run in threads, so the loop stays free: by words, `THREADS` of them side by side; over vectors in one
+    thread, those that wait together in one batch, because a model reads many queries in little more than the time of
+    one, and takes one caller at a time. `how` says how logical queries are run."""
+
+    def __init__(self, index: Index, how: LogicalSettings | None = None) -> None:
+        self.index = index
+        self.how = how or LogicalSettings()
+        workers = THREADS if index.vectors is None else 1
+        self._threads = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="search")
+        self._batcher: Batcher[int, str, list[Passage]] = Batcher(self._search_all, BATCH)
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        if self.index.vectors is None:
+            return (await self._search_all(k, [query]))[0]
+        return await self._batcher.submit(k, query)
+
+    async def _search_all(self, k: int, queries: Sequence[str]) -> list[list[Passage]]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, search_all, self.index, queries, k, self.how)
+
+    def close(self) -> None:
+        self._threads.shutdown(cancel_futures=True)
