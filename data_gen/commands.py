@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -30,8 +30,6 @@ from data_gen.inspection import (
     read_texts,
     show_diff,
     show_set,
-    tabulate_counts,
-    tabulate_dropped,
 )
 from data_gen.leakage import find_leak, load_held_out
 from data_gen.reading import ReadingConfig, build_reading
@@ -120,14 +118,14 @@ def inspect(folder: Path, split: str, as_json: bool) -> None:
 def diff(old: Path, new: Path, as_json: bool) -> None:
     """Say what changed from the set OLD to the set NEW.
 
-    Configuration, hashes of prompts, grammar and inputs, records added, removed and changed, and, as a warning,
-    questions that stand in another split. The exit status is that of diff(1): 0 for no difference, 1 for some, 2 for
-    trouble.
+    Configuration, hashes of prompts, grammar and inputs, records added, removed and kept by task and source, and, as a
+    warning, questions that stand in another split. The exit status is that of diff(1): 0 for no difference, 1 for
+    some, 2 for trouble.
 
     \b
     Examples:
       revelator data diff runs/sets/old runs/sets/new
-      revelator data diff runs/sets/old runs/sets/new --json | jq .records.task
+      revelator data diff runs/sets/old runs/sets/new --json | jq .records
     """
     try:
         found = compare_sets(old, new)
@@ -314,11 +312,9 @@ def teach(config: Path, out: Path, as_json: bool) -> None:
         except KeyboardInterrupt:
             click.echo("stopped: the answers so far are kept, and the same command goes on", err=True)
             raise
-    console = Console(stderr=True)
-    if work.dropped:
-        console.print(tabulate_dropped(work.dropped))
+    _show_dropped(work.dropped)
     if work.stopped:
-        console.print("The budget is spent: the set is what was done. A larger one goes on from here.", style="yellow")
+        click.echo("The budget is spent: the set is what was done. A larger one goes on from here.", err=True)
     _show_set(manifest, as_json)
     if not as_json:
         click.echo(f"{out / 'set'}: the set. {out / 'questions.jsonl'}: its questions, a source of format `world`.")
@@ -329,12 +325,18 @@ def teach(config: Path, out: Path, as_json: bool) -> None:
 
 def _show_set(manifest: dict[str, Any], as_json: bool) -> None:
     """What a set holds, and, on standard error, what was left out of it."""
-    if manifest["dropped"]:
-        Console(stderr=True).print(tabulate_dropped(manifest["dropped"], manifest["refused_rows"]))
+    _show_dropped(manifest["dropped"], manifest["refused_rows"])
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
-    else:
-        Console().print(tabulate_counts(manifest))
+        return
+    for split, count in manifest["records"].items():
+        click.echo(f"{split}: {count:,} records ({list_counts(manifest['counts']['task'][split])})")
+
+
+def _show_dropped(dropped: Mapping[str, int], refused_rows: Iterable[Mapping[str, Any]] = ()) -> None:
+    lines = [f"left out: {count:,} questions: {reason}" for reason, count in sorted(dropped.items())]
+    lines += [f"left out: {row['file']}, line {row['line']}: {row['reason']}" for row in refused_rows]
+    click.echo("".join(f"{mask_controls(line)}\n" for line in lines), err=True, nl=False)
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """Looking into finished sets: sample records, what changed from one set to another, and held-out questions.
 
 The difference of two sets: what their manifests say, records, and questions in another split. A record is known by its
-id, a question by its normalised text and by the id that its records share (`group`). Memory holds some 500 bytes a
-record: digests, and the names of its split, task and source.
+id, a question by its normalised text and by the id that its records share (`group`).
 
 Held-out questions: a build drops them as it reads (`data_gen.leakage`); this module looks for them in what was written,
 whoever wrote it. It reads the question, prompt and completion of each record of a set, and every text of a world (GRPO
@@ -15,13 +14,13 @@ from __future__ import annotations
 import heapq
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from operator import attrgetter
+from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 from rich.markdown import Markdown
@@ -34,7 +33,7 @@ from revelator.errors import DataError
 from revelator.files import sha256_text
 from revelator.plans.art import number_nodes, parse
 from revelator.row_files import MalformedRow, read_rows
-from revelator.rows import COLUMNS, MANIFEST, SPLITS, Row, read_manifest, stream_rows
+from revelator.rows import MANIFEST, SPLITS, Row, read_manifest, stream_rows
 from revelator.tasks import TASKS, TRANSLATE_ART
 from revelator.terminal import mask_controls, to_markup
 
@@ -76,110 +75,55 @@ def _list_operators(tree: str) -> Iterator[str]:
             yield type(at.node.call).__name__ if at.node.call else "direct"
 
 
-DIFFERENCE_KINDS = ("added", "removed", "changed")
+COMPARED = ("config", "teaching", "grammar_hash", "prompt_hash", "inputs", "dropped", "questions")  # of two manifests
 SHOWN = 3  # questions in another split that are shown
-
-
-class RecordDigests(NamedTuple):
-    """What is remembered of a record: its names, and digests of all its values, of its question and of its group."""
-
-    split: str
-    task: str
-    source: str
-    content: int
-    question: int
-    group: int
-
-
-DigestsById = dict[str, RecordDigests]  # by the id of the record
 
 
 def compare_sets(old: Path, new: Path) -> dict[str, Any]:
     """The differences as plain values; `same` says whether there are none.
 
+    `manifest` has the old and the new value of each field (None where there is none), `records` by task and source how
+    many were added, removed and kept, `moved` the questions whose text or group stood in another split.
     Raises DataError for a folder that is no finished set.
     """
     before, after = read_manifest(old), read_manifest(new)
-    a, b = _digest_records(old), _digest_records(new)
-    ids = {
-        "added": [id for id in b if id not in a],
-        "removed": [id for id in a if id not in b],
-        "changed": [id for id, mark in a.items() if id in b and mark.content != b[id].content],
-    }
-    moved = _find_moved(a, b)
-    shown = dict(heapq.nsmallest(SHOWN, moved, key=lambda pair: fingerprint_text(pair[0])))
-    manifest = _list_changes(_summarise(before), _summarise(after))
+    mark_question, mark_group = lru_cache(1024)(fingerprint_question), lru_cache(1024)(fingerprint_text)
+    left: dict[str, tuple[str, str]] = {}
+    stood: dict[int, str] = {}
+    for row in _stream_all(old):
+        left[row.id] = row.task, row.source
+        for mark in (mark_question(row.question), mark_group(row.group)):
+            stood.setdefault(mark, row.split)
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    moved: dict[str, str] = {}
+    for row in _stream_all(new):
+        counts[row.task, row.source]["kept" if left.pop(row.id, None) else "added"] += 1
+        splits = {stood.get(mark, row.split) for mark in (mark_question(row.question), mark_group(row.group))}
+        if others := splits - {row.split}:
+            moved.setdefault(row.question, f"{min(others)} → {row.split}")
+    for name in left.values():
+        counts[name]["removed"] += 1
+    fields = [_flatten({name: manifest[name] for name in COMPARED}) for manifest in (before, after)]
     return {
-        "same": not (manifest or any(ids.values())),
+        "same": before["digest"] == after["digest"] and fields[0] == fields[1],
         "old": {"folder": str(old), "name": before["config"]["name"], "digest": before["digest"]},
         "new": {"folder": str(new), "name": after["config"]["name"], "digest": after["digest"]},
-        "manifest": manifest,
-        "records": {name: _count_by(name, ids, a | b) for name in ("task", "source")},
-        "questions": {"added": _count_missing(b, a), "removed": _count_missing(a, b)},
-        "moved": dict(sorted(Counter(name for _, name in moved).items())),
-        "moved_questions": [f"{shown[row.id]}: {row.question}" for row in _stream_all(new) if row.id in shown],
+        "manifest": {
+            name: [values.get(name) for values in fields]
+            for name in sorted({*fields[0], *fields[1]})
+            if fields[0].get(name) != fields[1].get(name)
+        },
+        "records": [
+            {"task": task, "source": source, **{kind: own[kind] for kind in ("added", "removed", "kept")}}
+            for (task, source), own in sorted(counts.items())
+        ],
+        "moved": dict(sorted(Counter(moved.values()).items())),
+        "moved_questions": [f"{splits}: {question}" for question, splits in islice(moved.items(), SHOWN)],
     }
 
 
 def _stream_all(folder: Path) -> Iterator[Row]:
     return (row for split in SPLITS for row in stream_rows(folder, split))
-
-
-def _digest_records(folder: Path) -> DigestsById:
-    mark_question, values = lru_cache(maxsize=1024)(fingerprint_question), attrgetter(*COLUMNS)
-    return {
-        row.id: RecordDigests(
-            row.split,
-            row.task,
-            row.source,
-            fingerprint_text("\0".join(values(row))),
-            mark_question(row.question),
-            fingerprint_text(row.group),
-        )
-        for row in _stream_all(folder)
-    }
-
-
-def _find_moved(a: DigestsById, b: DigestsById) -> list[tuple[str, str]]:
-    """Questions of the new set whose text or group stood in another split of the old one: the id of a record, and both
-    splits ("train → dev")."""
-    before: dict[tuple[str, int], str] = {}
-    for mark in a.values():
-        before.setdefault(("question", mark.question), mark.split)
-        before.setdefault(("group", mark.group), mark.split)
-    moved: dict[int, tuple[str, str]] = {}
-    for id, mark in b.items():
-        stood = before.get(("question", mark.question)), before.get(("group", mark.group))
-        if other := next((split for split in stood if split not in (None, mark.split)), None):
-            moved.setdefault(mark.question, (id, f"{other} → {mark.split}"))
-    return list(moved.values())
-
-
-def _count_missing(these: DigestsById, those: DigestsById) -> int:
-    """How many questions of `these` are not among `those`."""
-    return len({mark.question for mark in these.values()} - {mark.question for mark in those.values()})
-
-
-def _count_by(name: str, ids: Mapping[str, Sequence[str]], marks: DigestsById) -> dict[str, dict[str, int]]:
-    """Value of a column → kind of difference → records."""
-    counts: dict[str, dict[str, int]] = {}
-    for kind, own in ids.items():
-        for id in own:
-            counts.setdefault(getattr(marks[id], name), dict.fromkeys(DIFFERENCE_KINDS, 0))[kind] += 1
-    return dict(sorted(counts.items()))
-
-
-def _summarise(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """From what a set was made, what was left out, and how many records it has of each licence and shape."""
-    counts = {name: manifest["counts"][name] for name in ("licence", "shape")}
-    hashes = {name: manifest[name] for name in ("grammar_hash", "prompt_hash", "inputs")}
-    return _flatten({"config": manifest["config"], **hashes, "left out": manifest["dropped"], **counts})
-
-
-def _list_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Name → [old value, new value] where they differ; None where there is none."""
-    names = sorted({*old, *new})
-    return {name: [old.get(name), new.get(name)] for name in names if old.get(name) != new.get(name)}
 
 
 def _flatten(value: Any, name: str = "") -> dict[str, Any]:
@@ -271,26 +215,6 @@ def show_set(console: Console, folder: Path, chosen: dict[str, list[Row]], measu
             console.print(Panel(text, title=to_markup(about), title_align="left"))
 
 
-def tabulate_counts(manifest: dict[str, Any]) -> Table:
-    """Records by task and split, as the manifest counts them."""
-    by_split = manifest["counts"]["task"]
-    table = Table("task", *by_split, title=f"{to_markup(manifest['config']['name'])}  digest {manifest['digest'][:12]}")
-    for task in TASKS:
-        table.add_row(task, *(f"{counts.get(task, 0):,}" for counts in by_split.values()))
-    table.add_row("all", *(f"{manifest['records'][split]:,}" for split in by_split), style="bold")
-    return table
-
-
-def tabulate_dropped(dropped: Mapping[str, int], refused_rows: Iterable[Mapping[str, Any]] = ()) -> Table:
-    """What was left out: reasons with counts, then the malformed rows that are listed."""
-    table = Table("left out because", "questions", title="Left out")
-    for reason, count in sorted(dropped.items()):
-        table.add_row(to_markup(reason), f"{count:,}")
-    for row in refused_rows:
-        table.add_row(to_markup(f"{row['file']}, line {row['line']}: {row['reason']}"), "")
-    return table
-
-
 def show_diff(console: Console, found: Mapping[str, Any]) -> None:
     """Prints what `compare_sets` found."""
     sides = [f"{found[side]['folder']} ({found[side]['digest'][:12]})" for side in ("old", "new")]
@@ -303,13 +227,10 @@ def show_diff(console: Console, found: Mapping[str, Any]) -> None:
         for name, values in found["manifest"].items():
             table.add_row(to_markup(name), *("–" if value is None else to_markup(_shorten(value)) for value in values))
         console.print(table)
-    for name, counts in found["records"].items():
-        if counts:
-            table = Table(f"records by {name}", *DIFFERENCE_KINDS)
-            for value, row in counts.items():
-                table.add_row(to_markup(value), *(f"{row[kind]:,}" for kind in DIFFERENCE_KINDS))
-            console.print(table)
-    console.print("questions: {added:,} added, {removed:,} removed".format(**found["questions"]))
+    table = Table("task", "source", "added", "removed", "kept", title="records", title_justify="left")
+    for row in found["records"]:
+        table.add_row(*(f"{value:,}" if isinstance(value, int) else to_markup(value) for value in row.values()))
+    console.print(table)
     if found["moved"]:
         counted = ", ".join(f"{moved} {count:,}" for moved, count in found["moved"].items())
         console.print(f"[bold yellow]warning: questions stand in another split than before: {counted}[/]")
