@@ -18,7 +18,7 @@ from revelator.errors import DeadlineExceeded, ServingError, Unavailable
 from revelator.tasks.chat_prompts import Message
 
 if TYPE_CHECKING:
-    import httpx
+    pass
 
 MESSAGE_CHARACTERS = 500  # of a server's own error text
 REPLY_CHARACTERS = 200_000  # of an endpoint's reply; the executor takes half as many of its answers
@@ -85,8 +85,7 @@ def read_key(given: str | None = None) -> str | None:
 class Endpoint:
     """`timeout` is in seconds and covers one answer, retries included; where the caller `is_patient`, it covers each
     attempt. The key is `api_key` or the environment variable OPENAI_API_KEY; servers that want none ignore it. The
-    openai client makes the retries, after a pause as long as a server asks for with Retry-After. `before_attempt` is
-    awaited with the request of each attempt.
+    openai client makes the retries, after a pause as long as a server asks for with Retry-After.
 
     Raises ConfigError for an address that is none or carries a user, and for a key that no header can hold. Calls
     raise Unavailable (no connection, 408, 409, 425, 429 or 5xx after the retries, no reply of the protocol),
@@ -102,7 +101,6 @@ class Endpoint:
         timeout: float = 60.0,
         retries: int = 2,
         is_patient: bool = False,
-        before_attempt: Callable[[httpx.Request], Awaitable[None]] | None = None,
     ) -> None:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
@@ -117,11 +115,7 @@ class Endpoint:
             api_key=self._key or "none",
             timeout=timeout,
             max_retries=retries,
-            http_client=DefaultAsyncHttpxClient(
-                follow_redirects=False,
-                trust_env=False,
-                event_hooks={"request": [before_attempt]} if before_attempt else {},
-            ),
+            http_client=DefaultAsyncHttpxClient(follow_redirects=False, trust_env=False),
         )
 
     async def chat(self, messages: Sequence[Message], **options: Any) -> Reply:

@@ -1,4 +1,4 @@
-"""Asks an OpenAI-compatible endpoint: from the cache, or over the network within rates and budget, with retries.
+"""Asks an OpenAI-compatible endpoint: from the cache, or over the network within the budget, with retries.
 
 Only the configured address is asked: redirects are not followed, and proxies of the environment are not used. The cache
 is one SQLite file in WAL mode; an answer is on the disk before it is used, so a process that is killed loses only calls
@@ -16,9 +16,6 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import httpx
-from aiolimiter import AsyncLimiter
 
 from data_gen.teacher.config import BudgetConfig, EndpointConfig
 from revelator.errors import DataError, DeadlineExceeded, RevelatorError, ServingError, Unavailable
@@ -136,17 +133,9 @@ class Client:
         self.calls = self.cached = 0
         self._failed: RevelatorError | None = None  # what ended the asking; calls under way still end
         self._endpoint = Endpoint(
-            config.url,
-            config.model,
-            timeout=config.timeout,
-            retries=config.retries,
-            is_patient=True,
-            before_attempt=self._wait_for_rates,
+            config.url, config.model, timeout=config.timeout, retries=config.retries, is_patient=True
         )
         self._slots = asyncio.Semaphore(config.concurrency)
-        rate, tokens = config.requests_per_minute, config.tokens_per_minute
-        self._requests = AsyncLimiter(max(1.0, rate / 60), max(1.0, 60 / rate)) if rate else None  # evenly
-        self._tokens = AsyncLimiter(tokens, 60) if tokens else None
 
     async def ask(self, messages: list[Message], temperature: float, seed: int) -> Reply:
         """The reply to a chat. The same chat, temperature and seed are answered from the cache once they were asked."""
@@ -186,10 +175,3 @@ class Client:
                 error.hint = "; ".join(filter(None, [error.hint, goes_on]))
             self._failed = self._failed or error
             raise
-
-    async def _wait_for_rates(self, request: httpx.Request) -> None:
-        """Before each attempt. A token has about 4 bytes."""
-        if self._requests:
-            await self._requests.acquire()
-        if self._tokens:
-            await self._tokens.acquire(min(len(request.content) // 4 + self.max_tokens, self._tokens.max_rate))

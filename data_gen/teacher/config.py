@@ -20,15 +20,13 @@ class EndpointConfig(Strict):
     """`timeout` is in seconds without an answer. A retry waits as long as the server asks for, up to two minutes, or
     else half a second and then twice as long each time, up to eight seconds.
 
-    The rates are what the server allows; `concurrency` is how many calls are under way at once. The key is read from
-    the environment variable OPENAI_API_KEY alone.
+    `concurrency` is how many calls are under way at once. The key is read from the environment variable OPENAI_API_KEY
+    alone.
     """
 
     url: Address
     model: str = Field(min_length=1)
     concurrency: int = Field(8, ge=1, le=1000)
-    requests_per_minute: float | None = Field(None, gt=0)
-    tokens_per_minute: float | None = Field(None, gt=0)
     timeout: float = Field(120, gt=0)
     retries: int = Field(8, ge=0)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,8 +41,6 @@ class Teacher:
         self.server, self.answers = server, answers
         self.faults: dict[int, Callable[[Handler], None]] = {}
         self.answered: list[str] = []
-        self.arrived: list[float] = []  # seconds on a clock of its own
-        self.sizes: list[int] = []  # bytes of the requests
         self.hold_from: int | None = None
         self.release = threading.Event()
         self.held = threading.Semaphore(0)
@@ -54,8 +51,6 @@ class Teacher:
     def reply(self, handler: Handler) -> None:
         with self._lock:
             number, self._calls = self._calls, self._calls + 1
-            self.arrived.append(time.monotonic())
-            self.sizes.append(int(handler.headers["Content-Length"]))
         if number in self.faults:
             return self.faults[number](handler)
         if self.hold_from is not None and number >= self.hold_from:
