@@ -21,7 +21,7 @@ from rich.table import Table
 
 from revelator.artifact import EMBEDDED_READER
 from revelator.minilm import fetch_minilm
-from revelator.reading import Reader, open_folder
+from revelator.reading import Reader
 from serving.models.reader import load_reader
 from training.reader import load_model, load_trained, make_forward
 
@@ -55,7 +55,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
     served = load_reader(asked.reader, threads=asked.threads)
-    model = load_model(fetch_minilm(), open_folder(asked.reader).layers)
+    model = load_model(fetch_minilm())
     load_trained(model, asked.reader)
     trained = Reader(served.tokenizer, make_forward(model), served.calibration)
     passage = make_passage(served, TOKENS)

@@ -25,13 +25,12 @@ from revelator.errors import DataError
 from revelator.files import sha256_file
 from revelator.plans.language import grammar_hash
 from revelator.rows import (
+    SET,
     SPLITS,
     Row,
     SetWriter,
-    check_place,
     find_plan_fault,
     make_table,
-    read_manifest,
     write_set,
 )
 
@@ -92,7 +91,7 @@ def build(
     a failure or a kill, a build of files resumes from the chunks that it kept, and a build that reads from addresses
     starts again.
     """
-    check_place(target)
+    SET.check_place(target)
     prepare = Preparer(config)
     about: dict[str, Any] = {
         "config": config.model_dump(mode="json"),
@@ -117,7 +116,7 @@ def build(
         about["questions"] = {split: dict(sorted(counts.items())) for split, counts in run.questions.items()}
         about["dropped"] = dict(sorted(run.dropped.items()))
         about["refused_rows"] = [vars(row) for row in run.refused]
-    return read_manifest(target)
+    return SET.read_manifest(target)
 
 
 def _digest_inputs(config: SetConfig) -> dict[str, str]:

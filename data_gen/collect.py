@@ -29,20 +29,20 @@ from data_gen.questions import (
     AnnotatedQuestion,
     AnnotatedStep,
     DroppedError,
-    check_place,
     write_questions,
 )
 from data_gen.redact import RULES, RedactRules, redact
 from revelator.config import read_config
 from revelator.errors import ArtifactError, DataError, ExpressionError
-from revelator.files import sha256_file, stage_folder, write_json
+from revelator.files import stage_folder
+from revelator.folders import FolderKind
 from revelator.options import AS_JSON, FOLDER, HOME, URI
 from revelator.plans import Atomic, check, list_leaves, parse, render
 from revelator.registry import EXPERIMENT, connect, open_client, store_errors
 from revelator.spans import PLAN, READER, ROUTE, VERSION
 from revelator.terminal import mask_controls
 
-KIND = "set of collected questions"
+COLLECTED = FolderKind("a folder of collected questions", "revelator-collected-1", "revelator data collect --out DIR")
 PAGE = 100  # traces in one request
 RIGHT = ("yes", "true", "good", "correct", "right")  # what a person's feedback says of a right trace
 WRONG = ("no", "false", "bad", "incorrect", "wrong")
@@ -68,7 +68,7 @@ def collect(
     version, or the model that an endpoint reported; and by what read for them, `readers`. Raises ArtifactError for an
     unknown experiment and DataError where nothing is left.
     """
-    check_place(out, force, KIND)
+    COLLECTED.check_place(out, force=force)
     left: Counter[str] = Counter()
     found: dict[str, AnnotatedQuestion] = {}
     for trace in _read_traces(experiment, since):
@@ -90,8 +90,7 @@ def collect(
         with write_questions(folder / QUESTIONS) as write:
             for question in found.values():
                 write(question)
-        manifest = {
-            "kind": KIND,
+        about = {
             "experiment": experiment,
             "since": since.isoformat() if since else None,
             "redacted": rules.model_dump(mode="json") if rules else None,
@@ -100,10 +99,8 @@ def collect(
             "readers": dict(sorted(Counter(q.reader for q in found.values() if q.reader).items())),
             "teachers": dict(Counter(question.teacher for question in found.values())),
             "left_out": {reason: n for reason, n in sorted(left.items()) if n},
-            "sha256": sha256_file(folder / QUESTIONS),
         }
-        write_json(folder / "manifest.json", manifest)
-    return manifest
+        return COLLECTED.write_manifest(folder, about)
 
 
 def _read_traces(experiment: str, since: datetime | None) -> Iterator[Any]:

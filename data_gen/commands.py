@@ -37,9 +37,9 @@ from data_gen.world.generate import generate
 from data_gen.world.questions import ROUTES
 from data_gen.world.sources import blend as divide
 from revelator.config import check_config, read_config, read_yaml
-from revelator.errors import DataError
+from revelator.errors import ArtifactError, DataError
 from revelator.options import AS_JSON, FOLDER
-from revelator.rows import read_manifest
+from revelator.rows import SET
 from revelator.terminal import mask_controls
 
 
@@ -99,7 +99,7 @@ def inspect(folder: Path, split: str, as_json: bool) -> None:
       revelator data inspect runs/sets/real
       revelator data inspect runs/sets/real --split dev --json
     """
-    manifest = read_manifest(folder)
+    manifest = SET.read_manifest(folder, verify=True)
     chosen, measured = choose_samples(folder, split), measure_set(folder, split)
     if as_json:
         shown = {name: [asdict(record) for record in records] for name, records in chosen.items()}
@@ -129,7 +129,7 @@ def diff(old: Path, new: Path, as_json: bool) -> None:
     """
     try:
         found = compare_sets(old, new)
-    except DataError as error:
+    except (ArtifactError, DataError) as error:
         error.exit_status = 2
         raise
     if as_json:

@@ -33,16 +33,17 @@ from data_gen.augment.substitution import load_names
 from data_gen.config import QuestionSource
 from data_gen.everyday.questions import Asker
 from data_gen.leakage import QuestionFilter
-from data_gen.questions import QUESTIONS, AnnotatedQuestion, DroppedError, check_place, write_questions
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, DroppedError, write_questions
 from data_gen.records import hash_fraction
 from data_gen.sources.formats import read_questions
 from revelator import plans
 from revelator.config import FilePath, Share, Strict
 from revelator.errors import DataError
-from revelator.files import sha256_file, stage_folder, write_json
+from revelator.files import stage_folder
+from revelator.folders import FolderKind
 from revelator.plans import find_doubts, parse
 
-KIND = "set of composed questions"
+COMPOSED = FolderKind("a folder of composed questions", "revelator-composed-1", "revelator data compose CONFIG")
 PATIENCE = 100  # draws for each question wanted
 
 
@@ -77,7 +78,7 @@ def compose(
     The same configuration and files give the same bytes. Raises DataError where the sources have too few questions,
     ConfigError for a folder that holds something else, unless `force` is given.
     """
-    check_place(out, force, KIND)
+    COMPOSED.check_place(out, force=force)
     dropped = Counter[str]()
     singles = list(_read_singles(config, dropped))
     licence = ", ".join(dict.fromkeys(single.licence for single in singles)) or "Apache-2.0"
@@ -111,17 +112,14 @@ def compose(
                 write(question)
                 graphs[plans.to_letters(plans.parse(question.expression))] += 1
                 progress(1)
-        manifest = {
-            "kind": KIND,
+        about = {
             "config": config.model_dump(mode="json"),
             "clauses": len(clauses),
             "dropped": dict(sorted(dropped.items())),
             "graphs": dict(graphs.most_common()),
             "questions": graphs.total(),
-            "sha256": sha256_file(folder / QUESTIONS),
         }
-        write_json(folder / "manifest.json", manifest)
-    return manifest
+        return COMPOSED.write_manifest(folder, about)
 
 
 def list_counts(counts: Mapping[str, int]) -> str:

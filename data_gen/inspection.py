@@ -33,7 +33,7 @@ from revelator.errors import DataError
 from revelator.files import sha256_text
 from revelator.plans.art import number_nodes, parse
 from revelator.row_files import MalformedRow, read_rows
-from revelator.rows import MANIFEST, SPLITS, Row, read_manifest, stream_rows
+from revelator.rows import SET, SPLITS, Row, stream_rows
 from revelator.tasks import TASKS, TRANSLATE_ART
 from revelator.terminal import mask_controls, to_markup
 
@@ -84,9 +84,9 @@ def compare_sets(old: Path, new: Path) -> dict[str, Any]:
 
     `manifest` has the old and the new value of each field (None where there is none), `records` by task and source how
     many were added, removed and kept, `moved` the questions whose text or group stood in another split.
-    Raises DataError for a folder that is no finished set.
+    Raises ArtifactError for a folder that is no finished set.
     """
-    before, after = read_manifest(old), read_manifest(new)
+    before, after = SET.read_manifest(old, verify=True), SET.read_manifest(new, verify=True)
     mark_question, mark_group = lru_cache(1024)(fingerprint_question), lru_cache(1024)(fingerprint_text)
     left: dict[str, tuple[str, str]] = {}
     stood: dict[int, str] = {}
@@ -182,10 +182,7 @@ def read_texts(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], int | 
         return read_file_texts(place), None
     if (place / QUESTIONS).is_file():
         return read_file_texts(place / QUESTIONS), None
-    if not (place / MANIFEST).is_file():
-        hint = "name a set, a world, a teacher's folder, or a file of rows"
-        raise DataError(f"neither {MANIFEST} of a set nor {QUESTIONS} of a world", where=str(place), hint=hint)
-    manifest = read_manifest(place)
+    manifest = SET.read_manifest(place, verify=True)
     records = ((row.id, list_texts([row.question, row.prompt, row.completion])) for row in _stream_all(place))
     return records, sum(manifest["records"].values())
 

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
 from revelator import plans
 from revelator.config import find_first_fault
-from revelator.errors import ConfigError, DataError, ExpressionError, RevelatorError
+from revelator.errors import DataError, ExpressionError, RevelatorError
 from revelator.files import replace_file
 from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
 from revelator.rows import SPLITS
@@ -179,22 +179,3 @@ def write_questions(path: Path) -> Iterator[Callable[[AnnotatedQuestion], object
     """Writes annotated questions to `path`, which appears whole when the block ends."""
     with replace_file(path) as file:
         yield lambda question: file.write((json.dumps(question.to_json(), ensure_ascii=False) + "\n").encode())
-
-
-def check_place(out: Path, force: bool, kind: str = "world") -> None:
-    """Refuses a folder that holds something other than what was made as this `kind`."""
-    if out.is_dir() and any(out.iterdir()) and not (force or _kind(out) == kind):
-        raise ConfigError(
-            f"{out} is not empty and not a {kind}",
-            where="--out",
-            hint="name another folder, or give --force to replace it",
-        )
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"{out} is a file", where="--out", hint="name a folder")
-
-
-def _kind(folder: Path) -> str | None:
-    try:
-        return json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("kind")
-    except (OSError, ValueError, AttributeError):
-        return None

@@ -35,12 +35,14 @@ from data_gen.sources.multi_hop import annotate_hotpot
 from data_gen.sources.rows import ReadResult, count_outcome, read_annotated
 from revelator.config import FilePath, Strict
 from revelator.errors import DataError
-from revelator.files import replace_file, sha256_file, sha256_text, stage_folder, write_json
+from revelator.files import replace_file, sha256_text, stage_folder
+from revelator.folders import FolderKind
 from revelator.reading import Answer, ReadingRow, load_rows
 from revelator.row_files import read_objects
 
 DEPTH = 8  # passages looked at for an answer of a question that comes without one
 LONGEST = 8  # words of an answer that is looked for in passages
+READING_ROWS = FolderKind("a folder of rows for reading", "revelator-reading-1", "revelator data build CONFIG.yaml")
 
 
 class ReadingSource(SourceSettings):
@@ -200,7 +202,8 @@ def find_answers(passage: str, answers: Iterable[str]) -> tuple[Answer, ...]:
 
 def build_reading(config: ReadingConfig, out: Path) -> dict[str, Any]:
     """Writes NAME.jsonl.gz for each source, and everyday.jsonl.gz, into the folder `out`, which is replaced. Returns
-    the manifest. Raises DataError for a source that gives no row."""
+    the manifest. Raises DataError for a source that gives no row, ConfigError for a folder of something else."""
+    READING_ROWS.check_place(out)
     held = load_held_out(Path(config.held_out)) if config.held_out else {}
     search = Bm25([row for _, row in read_objects(config.corpus)]) if config.corpus else None
     counts: dict[str, dict[str, int]] = {}
@@ -213,9 +216,7 @@ def build_reading(config: ReadingConfig, out: Path) -> dict[str, Any]:
             teller = PassageWriter(load_names(Path(config.names)), Random(config.seed))
             rows = (row for number in range(config.everyday) for row in teller.draw(f"everyday:{config.seed}-{number}"))
             counts["everyday"] = _write_rows(stage / "everyday.jsonl.gz", "everyday", rows, held, Counter())
-        manifest = {"counts": counts, "files": {p.name: sha256_file(p) for p in sorted(stage.glob("*.gz"))}}
-        write_json(stage / "manifest.json", manifest)
-    return manifest
+        return READING_ROWS.write_manifest(stage, {"counts": counts})
 
 
 def _write_rows(

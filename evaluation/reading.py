@@ -30,15 +30,12 @@ def reading(file: Path, folder: Path | None, only_dev: bool, as_json: bool) -> N
     from revelator.reading import load_rows
     from revelator.scores import score_outcomes
     from serving.models.reader import load_reader
-    from training.reader import read_dev_part
     from training.reading_examples import is_dev
 
     rows = load_rows(file)
-    folder = folder or EMBEDDED_READER
-    reader = load_reader(folder)
+    reader = load_reader(folder or EMBEDDED_READER)
     if only_dev:
-        part = read_dev_part(folder)
-        rows = [row for row in rows if is_dev(row, part)]
+        rows = [row for row in rows if is_dev(row)]
     outcomes = reader.read_all([(row.question, [(row.title, row.passage)]) for row in rows])
     figures = score_outcomes(rows, outcomes).to_json()
     if as_json:

@@ -1,28 +1,27 @@
 """Bases and adapters as folders that can be told apart: digests, the adapter's manifest, what must agree before use.
 
-An adapter is only right on the base, the prompts and the plan languages that it was trained with. Its `manifest.json`,
-written last, records all three and the sha256 of every file; `verify_adapter` compares them and names what differs.
+An adapter is only right on the base, the prompts and the plan languages that it was trained with. Its manifest records
+all three beside the sha256 of every file; `verify_adapter` compares them and names what differs.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from revelator.errors import ArtifactError
-from revelator.files import sha256_file, sha256_folder, sha256_text, write_json
+from revelator.files import sha256_file, sha256_text
+from revelator.folders import FolderKind
 from revelator.plans.language import grammar_hash
-from revelator.tasks import FIRST_TASKS, prompt_hash
+from revelator.tasks import prompt_hash
 
-FORMAT = 1
-MANIFEST = "manifest.json"
-TRAINING = "training.json"  # how a base was made
+ADAPTER = FolderKind("an adapter", "revelator-adapter-1", "revelator train CONFIG.yaml")
+BASE = FolderKind("a base", "revelator-base-1", "revelator train pretrain")  # a base of ours; others have no manifest
 _TRAINING = Path(__file__).resolve().parents[1] / "training"
 DEFAULT_BASE = "mini"
 EMBEDDED_BASE = _TRAINING / "bases" / DEFAULT_BASE
@@ -60,10 +59,12 @@ class AdapterManifest:
     prompt_hash: str
     grammar_hash: str
     data_digest: str
-    files: dict[str, str]
     created: str
     run_id: str
-    tasks: tuple[str, ...] = FIRST_TASKS
+    tasks: list[str]
+    format: str
+    files: dict[str, str]
+    sizes: dict[str, int]
 
 
 def find_base(name: str) -> Path:
@@ -121,55 +122,35 @@ def write_manifest(
     base_digest: str,
     data_digest: str,
     run_id: str,
-    tasks: Iterable[str] = FIRST_TASKS,
+    tasks: Collection[str] = (),
 ) -> AdapterManifest:
-    """Writes `manifest.json` for the files that lie in `folder` now; call it last."""
-    tasks = tuple(sorted(tasks))
-    manifest = AdapterManifest(
-        base_name=base_name,
-        base_digest=base_digest,
-        prompt_hash=prompt_hash(tasks),
-        grammar_hash=grammar_hash(),
-        data_digest=data_digest,
-        files=sha256_folder(folder, leave_out=frozenset({MANIFEST})),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        run_id=run_id,
-        tasks=tasks,
-    )
-    value = asdict(manifest)
-    base = {"name": value.pop("base_name"), "digest": value.pop("base_digest")}
-    write_json(folder / MANIFEST, {"format": FORMAT, "base": base, **value})
-    return manifest
+    """Writes the manifest of the files that lie in `folder` now; call it last."""
+    about = {
+        "base_name": base_name,
+        "base_digest": base_digest,
+        "prompt_hash": prompt_hash(tasks),
+        "grammar_hash": grammar_hash(),
+        "data_digest": data_digest,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "run_id": run_id,
+        "tasks": sorted(tasks),
+    }
+    return AdapterManifest(**ADAPTER.write_manifest(folder, about))
 
 
-def read_manifest(folder: Path) -> AdapterManifest:
-    """Raises ArtifactError when `folder` holds no whole manifest."""
-    path = folder / MANIFEST
+def read_manifest(folder: Path, *, verify: bool = False) -> AdapterManifest:
+    """Raises ArtifactError as `FolderKind.read_manifest` does."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        base = value.pop("base")
-        version = value.pop("format")
-        value["tasks"] = tuple(value.get("tasks", FIRST_TASKS))
-        manifest = AdapterManifest(base_name=base["name"], base_digest=base["digest"], **value)
-    except FileNotFoundError as error:
-        raise ArtifactError(
-            "no manifest.json: this is no adapter, or one whose training did not finish",
-            where=str(folder),
-            hint="finish it with `revelator train … --resume`, or give a registered version",
-        ) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ArtifactError(f"the manifest cannot be read: {error!r}", where=str(path), hint="train again") from error
-    if version != FORMAT:
-        raise ArtifactError(f"format {version}, but this release reads {FORMAT}", where=str(path), hint="train again")
-    return manifest
+        return AdapterManifest(**ADAPTER.read_manifest(folder, verify=verify))
+    except TypeError as error:
+        reason = f"the manifest of an adapter is not whole: {error}"
+        raise ArtifactError(reason, where=str(folder), hint="train it again") from error
 
 
 def list_learned_tasks(base: Path, adapter: Path | None = None) -> frozenset[str]:
-    """Returns FIRST_TASKS, the tasks in the base's `training.json` and those in the adapter's manifest. Raises
-    ArtifactError for a broken manifest."""
-    path = base / TRAINING
-    made = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    learned = frozenset({*FIRST_TASKS, *made.get("tasks", ())})
+    """The tasks in the manifests of base and adapter; a base that is not ours has learned none. Raises ArtifactError
+    for an adapter without a manifest."""
+    learned = frozenset(BASE.find_manifest(base).get("tasks", ()))
     return learned.union(read_manifest(adapter).tasks) if adapter else learned
 
 
@@ -186,23 +167,13 @@ def require_task(task: str, base: Path, adapter: Path | None = None) -> None:
 def verify_files(folder: Path) -> AdapterManifest:
     """Returns the manifest once every file that it names is there with its sha256. Raises ArtifactError that names the
     file; also raises if the manifest lists no safetensors."""
-    manifest = read_manifest(folder)
+    manifest = read_manifest(folder, verify=True)
     if ADAPTER_WEIGHTS not in manifest.files:
         raise ArtifactError(
             f"the manifest names no {ADAPTER_WEIGHTS}: weights are read from safetensors only",
             where=str(folder),
             hint="save the adapter again with save_pretrained, then write its manifest",
         )
-    for name, digest in manifest.files.items():
-        path = folder / name
-        if not path.is_file():
-            raise ArtifactError("a file of the adapter is missing", where=str(path), hint="fetch or train it again")
-        if (found := sha256_file(path)) != digest:
-            raise ArtifactError(
-                f"the file was changed or damaged: sha256 {found[:12]}…, the manifest says {digest[:12]}…",
-                where=str(path),
-                hint="fetch or train it again",
-            )
     return manifest
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from revelator.errors import ArtifactError, DataError
-from revelator.files import sha256_folder
+from revelator.folders import FolderKind
 from revelator.minilm import DIGESTS, WEIGHTS
 from revelator.sentences import find_ends
 
@@ -27,6 +27,8 @@ KINDS = ("span", "list", "yes", "no", "none")
 SPAN, LIST, YES, NO, NONE = range(len(KINDS))
 START, END, OUTSIDE, BEGIN, INSIDE = range(5)  # columns of a token's scores
 CLS, SEP, PAD = 101, 102, 0
+WINDOW_TOKENS = 384
+STRIDE = 192  # tokens of the passage from the start of a window to that of the next
 MOST_QUESTION_TOKENS = 64
 MOST_TITLE_TOKENS = 24
 MOST_ANSWER_TOKENS = 64
@@ -132,12 +134,10 @@ class Window:
 
 
 class ReadingTokenizer:
-    """MiniLM's tokenizer, whose offsets lead back to the text. `size` and `stride` are in tokens: windows are at most
-    `size` long, and each begins `stride` of the passage's tokens after the one before it."""
+    """MiniLM's tokenizer, whose offsets lead back to the text. Windows are at most `size` tokens long, and each begins
+    `stride` of the passage's tokens after the one before it."""
 
-    def __init__(self, path: Path, size: int, stride: int) -> None:
-        if not 0 < stride <= size - MOST_QUESTION_TOKENS - MOST_TITLE_TOKENS - 4:
-            raise ArtifactError(f"windows of {size} tokens every {stride} would leave tokens out", where=str(path))
+    def __init__(self, path: Path, size: int = WINDOW_TOKENS, stride: int = STRIDE) -> None:
         self._tokenizer = Tokenizer.from_file(str(path))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -210,15 +210,14 @@ def batch_by_length(lengths: Sequence[int], tokens: int = MOST_BATCH_TOKENS) -> 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """P(the passage answers) = 1 / (1 + exp(-(kind · k + span · s + bias))), of a window's two margins over no answer:
-    k of its kinds and s of its best span. Fitted on dev."""
+    """P(the passage answers) = 1 / (1 + exp(-(weight · margin + bias))) of a window's margin: how far the scores of the
+    kinds of answers stand above that of no answer. Fitted on dev."""
 
-    kind: float = 0.5
-    span: float = 0.5
+    weight: float = 1.0
     bias: float = 0.0
 
-    def estimate(self, kind_margin: float, span_margin: float) -> float:
-        x = self.kind * kind_margin + self.span * span_margin + self.bias
+    def estimate(self, margin: float) -> float:
+        x = self.weight * margin + self.bias
         return 1 / (1 + math.exp(-max(-50.0, min(50.0, x))))
 
 
@@ -242,8 +241,7 @@ class Reading:
     kind: str
     spans: tuple[FoundSpan, ...]
     probability: float
-    kind_margin: float = -50.0
-    span_margin: float = -50.0
+    margin: float = -50.0
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -312,10 +310,8 @@ def decode_window(
     )
     begin, stop = int(window.offsets[0, 0]), int(window.offsets[-1, 1])
     sentences = np.searchsorted(find_ends(text, begin, stop), window.offsets[:, 0], side="right")
-    first, last, best = _find_best_span(starts, ends, sentences)
-    span_margin = best - float(scores[0, START] + scores[0, END])
-    kind_margin = float(np.logaddexp.reduce(kinds[:NONE].astype(np.float64)) - kinds[NONE])
-    spans = [(first, last)]
+    margin = float(np.logaddexp.reduce(kinds[:NONE].astype(np.float64)) - kinds[NONE])
+    spans = [_find_best_span(starts, ends, sentences)]
     kind = KINDS[int(np.argmax(kinds[:NONE]))]
     if kind == "list":
         words = np.flatnonzero(~window.continues)
@@ -324,19 +320,19 @@ def decode_window(
         tags = np.add.reduceat(tags, words)  # what goes on with a word that begins an item is inside of it
         spans = [(int(words[a]), int(lasts[b])) for a, b in find_tagged_spans(tags)] or spans
     found = _leave_out_parts(_to_span(window, text, passage, a, b) for a, b in spans)
-    return Reading(kind, found, calibration.estimate(kind_margin, span_margin), kind_margin, span_margin)
+    return Reading(kind, found, calibration.estimate(margin), margin)
 
 
-def _find_best_span(starts: np.ndarray, ends: np.ndarray, sentences: np.ndarray) -> tuple[int, int, float]:
-    """First token, last token and score of the span with the highest sum that lies in one sentence."""
-    best = (0, 0, -math.inf)
+def _find_best_span(starts: np.ndarray, ends: np.ndarray, sentences: np.ndarray) -> tuple[int, int]:
+    """First and last token of the span with the highest sum of scores that lies in one sentence."""
+    span, best = (0, 0), -math.inf
     for more in range(min(MOST_ANSWER_TOKENS, len(starts))):
         whole = sentences[: len(starts) - more] == sentences[more:]
         sums = np.where(whole, starts[: len(starts) - more] + ends[more:], -np.inf)
         place = int(sums.argmax())
-        if sums[place] > best[2]:
-            best = (place, place + more, float(sums[place]))
-    return best
+        if sums[place] > best:
+            span, best = (place, place + more), sums[place]
+    return span
 
 
 def find_tagged_spans(tags: np.ndarray) -> list[tuple[int, int]]:
@@ -375,48 +371,28 @@ def _choose_best(outcomes: list[Reading]) -> Reading:
     here = best.spans[0].passage
     lists = [o for o in outcomes if o.kind == "list" and o.spans[0].passage == here and o.probability >= 0.5]
     spans = sorted({span for outcome in [best, *lists] for span in outcome.spans}, key=lambda span: span.start)
-    return Reading("list", _leave_out_parts(spans), best.probability, best.kind_margin, best.span_margin)
+    return Reading("list", _leave_out_parts(spans), best.probability, best.margin)
 
 
 # A trained reader's folder
 
 
-FORMAT = 1
-MANIFEST = "manifest.json"
-READER = "reader.safetensors"
-SETTINGS = "reader.json"
+READER = FolderKind("a reader", "revelator-reader-1", "revelator train reader --rows FILE")
+READER_WEIGHTS = "reader.safetensors"
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderFolder:
-    """What `revelator train reader` has written: weights beside MiniLM's first `layers`, and how they are used."""
-
-    folder: Path
-    layers: int
-    window: int
-    stride: int
-    calibration: Calibration
-
-    @property
-    def weights_path(self) -> Path:
-        return self.folder / READER
-
-
-def open_folder(folder: Path) -> ReaderFolder:
-    """Raises ArtifactError where files are missing, changed, or belong to other weights of MiniLM."""
-    hint = "give a folder that `revelator train reader` has written"
+def open_folder(folder: Path) -> Calibration:
+    """Verifies a reader's folder, and returns its calibration. Raises ArtifactError where files are missing, changed,
+    or belong to other weights of MiniLM."""
+    manifest, hint = READER.read_manifest(folder, verify=True), "train it again, or fetch it again"
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-        is_known = settings.pop("format") == FORMAT and settings.pop("minilm") == DIGESTS[WEIGHTS]
-        opened = ReaderFolder(folder, **settings | {"calibration": Calibration(**settings["calibration"])})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ArtifactError(f"this is no reader: {error!r}", where=str(folder), hint=hint) from error
-    if not is_known:
-        raise ArtifactError("the reader is of another format or of another MiniLM", where=str(folder), hint=hint)
-    if sha256_folder(folder, leave_out=frozenset({MANIFEST})) != manifest:
-        raise ArtifactError("a file of the reader was changed or is missing", where=str(folder), hint="fetch it again")
-    numbers = (opened.calibration.kind, opened.calibration.span, opened.calibration.bias)
-    if not all(math.isfinite(value) for value in numbers):
-        raise ArtifactError("the calibration holds numbers that are none", where=str(folder), hint="train it again")
-    return opened
+        calibration = Calibration(**manifest["calibration"])
+        is_sound, minilm = math.isfinite(calibration.weight + calibration.bias), manifest["minilm"]
+    except (KeyError, TypeError) as error:
+        reason = f"the manifest of a reader is not whole: {error!r}"
+        raise ArtifactError(reason, where=str(folder), hint=hint) from error
+    if not is_sound:
+        raise ArtifactError("the calibration holds numbers that are none", where=str(folder), hint=hint)
+    if minilm != DIGESTS[WEIGHTS]:
+        raise ArtifactError("the reader is of another MiniLM", where=str(folder), hint=hint)
+    return calibration

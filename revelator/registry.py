@@ -27,9 +27,10 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import parse as parse_version
 
-from revelator.artifact import DEFAULT_BASE, EMBEDDED_BASE, MANIFEST, explain_full_disk, verify_files
+from revelator.artifact import DEFAULT_BASE, EMBEDDED_BASE, explain_full_disk, verify_files
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.files import sha256_file, stage_folder
+from revelator.folders import MANIFEST
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -17,16 +17,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.files import sha256_file, sha256_text, stage_folder, write_json
-from revelator.tasks import FIRST_TASKS, TASKS, prompt_hash
+from revelator.errors import ArtifactError, DataError
+from revelator.files import sha256_file, sha256_text, stage_folder
+from revelator.folders import FolderKind
+from revelator.tasks import TASKS, prompt_hash
 
 if TYPE_CHECKING:
     import pyarrow
     import pyarrow.parquet
 
-FORMAT = 2
-MANIFEST = "manifest.json"
+SET = FolderKind("an instruction set", "revelator-set-2", "revelator data build CONFIG.yaml --out DIR")
 SPLITS = ("train", "dev", "test")
 ROW_GROUP = 2_000
 COUNTED = ("split", "task", "source", "licence", "shape", "label", "teacher")
@@ -134,8 +134,8 @@ def write_set(
 ) -> Iterator[SetWriter]:
     """Yields a writer. When the block ends, the whole set appears at `target`; on an error, nothing does.
 
-    The block may fill `about`, which goes into the manifest. `describe` writes the data card from the
-    manifest. Raises DataError for a set without rows, with the counts of `about["dropped"]` as reasons.
+    The block may fill `about`, which goes into the manifest. `describe` writes the data card from what the manifest
+    says of the rows. Raises DataError for a set without rows, with the counts of `about["dropped"]` as reasons.
     """
     with stage_folder(target) as stage:
         with ExitStack() as stack:
@@ -145,11 +145,10 @@ def write_set(
         if not writer.counts:
             hint = "mend the rows or change the configuration"
             raise DataError(_explain_missing_rows(about), where=str(target), hint=hint)
-        manifest = _make_manifest(stage, writer, about)
+        facts = _summarise(stage, writer, about)
         if describe:
-            (stage / "README.md").write_text(describe(manifest), encoding="utf-8")
-            manifest["files"]["README.md"] = sha256_file(stage / "README.md")
-        write_json(stage / MANIFEST, manifest)
+            (stage / "README.md").write_text(describe(facts), encoding="utf-8")
+        SET.write_manifest(stage, facts)
 
 
 def _explain_missing_rows(about: dict[str, Any]) -> str:
@@ -158,49 +157,22 @@ def _explain_missing_rows(about: dict[str, Any]) -> str:
     return "\n  ".join(["not one record came out of the build", *reasons, *rows])
 
 
-def _make_manifest(folder: Path, writer: SetWriter, about: dict[str, Any]) -> dict[str, Any]:
+def _summarise(folder: Path, writer: SetWriter, about: dict[str, Any]) -> dict[str, Any]:
     tasks = writer.count_by("split", "task")
     files = {f"{split}.parquet": sha256_file(folder / f"{split}.parquet") for split in SPLITS}
     return {
         **about,
-        "format": FORMAT,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "counts": {name: writer.count_by("split", name) for name in ("task", "source", "licence", "shape", "teacher")},
         "labels": writer.count_by("task", "label"),
         "records": {split: sum(tasks[split].values()) for split in SPLITS},
         "tasks": sorted(TASKS),
         "prompt_hash": prompt_hash(),
-        "files": files,
         "digest": sha256_text(json.dumps(files, sort_keys=True)),
     }
 
 
-def check_place(target: Path) -> None:
-    """Raises ConfigError if the place holds anything but an instruction set, which would be replaced."""
-    if target.exists() and not target.is_dir():
-        raise ConfigError(f"{target} is a file", where="--out", hint="name a folder")
-    if target.is_dir() and any(target.iterdir()) and _parse_manifest(target) is None:
-        raise ConfigError(
-            f"{target} is not empty and not an instruction set", where="--out", hint="name another folder, or empty it"
-        )
-
-
 # Reading
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Reads the manifest of a finished set of any release and verifies its files. Raises DataError."""
-    manifest = _parse_manifest(folder)
-    if manifest is None:
-        raise DataError(
-            "no manifest.json of a set: this is no instruction set, or one whose build did not finish",
-            where=str(folder),
-            hint="build one: `revelator data build CONFIG.yaml --out DIR`",
-        )
-    for name, digest in manifest["files"].items():
-        if not (folder / name).is_file() or sha256_file(folder / name) != digest:
-            raise DataError("missing, or changed since the set was built", where=str(folder / name), hint=BUILD)
-    return manifest
 
 
 def find_plan_fault(shapes: Collection[str]) -> str | None:
@@ -216,8 +188,8 @@ def find_plan_fault(shapes: Collection[str]) -> str | None:
 
 def verify_set(folder: Path) -> dict[str, Any]:
     """Reads and verifies a set that was built with the prompts of this release. Raises ArtifactError for others."""
-    manifest = read_manifest(folder)
-    here = prompt_hash(manifest.get("tasks", FIRST_TASKS))
+    manifest = SET.read_manifest(folder, verify=True)
+    here = prompt_hash(manifest["tasks"])
     if manifest["prompt_hash"] != here:
         raise ArtifactError(
             f"the set was built with other prompts: its prompt hash is {manifest['prompt_hash'][:12]}…, "
@@ -226,15 +198,6 @@ def verify_set(folder: Path) -> dict[str, Any]:
             hint=BUILD,
         )
     return manifest
-
-
-def _parse_manifest(folder: Path) -> dict[str, Any] | None:
-    """Parses a set's manifest; None if the file is missing or is something else."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return manifest if isinstance(manifest, dict) and {"prompt_hash", "files", "digest"} <= manifest.keys() else None
 
 
 def read_batches(folder: Path, split: str, tasks: Container[str] = TASKS) -> Iterator[list[Row]]:

@@ -242,8 +242,6 @@ class Trace:
             hint = "use the version of revelator that wrote it, or a newer one"
             raise DataError(f"a trace of schema {schema}; this program reads up to {SCHEMA_VERSION}", hint=hint)
         try:
-            if isinstance(value, dict) and value.get("outcome") == "complete":  # up to schema 2
-                value = {**value, "outcome": "answered"}
             trace = _TRACE.validate_python(value)
         except ValidationError as error:
             reason = ": ".join(filter(None, find_first_fault(error)))

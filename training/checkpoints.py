@@ -1,24 +1,25 @@
-"""Checkpoints that a killed run can trust: a checkpoint is whole if its marker, written last, matches its files."""
+"""Checkpoints that a killed run can trust: a checkpoint is whole if its manifest, written last, matches its files."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from revelator.errors import ConfigError
-from revelator.files import hold_lock, sha256_folder, write_json
+from revelator.errors import ArtifactError, ConfigError
+from revelator.files import hold_lock, write_json
+from revelator.folders import FolderKind
 from training.config import Settings
 
-MARKER = "whole.json"
+CHECKPOINT = FolderKind("a checkpoint", "revelator-checkpoint-1", "revelator train CONFIG.yaml")
 STATE = "state.pt"
 BEST = "best"  # the adapter of the best dev score so far
 RUN = "run.json"
 # What may change between a run and its resumption.
 MOVABLE = {"out", "threads", "log_every", "save_every", "save_minutes", "accelerate"}
-PLACES = {"base", "set_folder", "adapter", "world", "sets", "minilm"}  # what lies there is known by its digest
+PLACES = {"base", "set_folder", "adapter", "world", "sets"}  # what lies there is known by its digest
 
 
 def save_state(work: Path, step: int, state: dict[str, Any]) -> None:
@@ -28,7 +29,7 @@ def save_state(work: Path, step: int, state: dict[str, Any]) -> None:
     folder = work / f"checkpoint-{step}"
     folder.mkdir(exist_ok=True)
     torch.save(state, folder / STATE)
-    mark_whole(folder)
+    CHECKPOINT.write_manifest(folder, {})
     for older in sorted(work.glob("checkpoint-*"), key=_read_step)[:-2]:
         shutil.rmtree(older)
 
@@ -39,14 +40,11 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
     return torch.load(checkpoint / STATE, weights_only=True)
 
 
-def mark_whole(checkpoint: Path) -> None:
-    write_json(checkpoint / MARKER, sha256_folder(checkpoint, leave_out=frozenset({MARKER})))
-
-
 def find_checkpoint(work: Path) -> Path | None:
     """Finds the latest whole checkpoint, and removes later ones that are not whole."""
     for checkpoint in sorted(work.glob("checkpoint-*"), key=_read_step, reverse=True):
-        if _is_whole(checkpoint):
+        with suppress(ArtifactError):
+            CHECKPOINT.read_manifest(checkpoint, verify=True)
             return checkpoint
         shutil.rmtree(checkpoint)
     return None
@@ -62,13 +60,6 @@ def clear_work(work: Path) -> None:
 
 def _read_step(checkpoint: Path) -> int:
     return int(checkpoint.name.split("-")[1])
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    marker = checkpoint / MARKER
-    return marker.is_file() and json.loads(marker.read_text()) == sha256_folder(
-        checkpoint, leave_out=frozenset({MARKER})
-    )
 
 
 def identify_run(config: Settings, **digests: str) -> dict:

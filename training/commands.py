@@ -13,10 +13,11 @@ from typing import Any
 
 import click
 
-from revelator.artifact import MANIFEST, TRAINING, explain_full_disk, find_base, read_manifest
-from revelator.errors import ArtifactError, ConfigError, RevelatorError
+from revelator.artifact import ADAPTER, BASE, explain_full_disk, find_base
+from revelator.errors import ConfigError, RevelatorError
 from revelator.minilm import fetch_minilm
 from revelator.options import AS_JSON, FOLDER, HOME, URI
+from revelator.reading import READER
 from revelator.rows import find_plan_fault, verify_set
 from training.checkpoints import RUN, find_checkpoint, lock_work
 from training.config import (
@@ -31,11 +32,11 @@ from training.config import (
 from training.export import find_adapter
 from training.launch import launch
 
-MADE = {  # by stage: what it makes, and a file by which that is known
-    "sft": ("adapter", MANIFEST),
-    "grpo": ("adapter", MANIFEST),
-    "pretrain": ("base", TRAINING),
-    "reader": ("reader", "reader.json"),
+MADE = {  # by stage: what it makes, and the folder of the home in which it lies
+    "sft": (ADAPTER, "adapters"),
+    "grpo": (ADAPTER, "adapters"),
+    "pretrain": (BASE, "bases"),
+    "reader": (READER, "readers"),
 }
 
 
@@ -157,7 +158,8 @@ def _resolve(
         changes["set_folder"] = next(iter(sets), None)
         if processes := changes.get("processes"):
             changes["gradient_accumulation"] = plain.accumulate_over(processes)
-    settings = load_config(path, **changes, out=out or plain.out or home / f"{MADE[plain.stage][0]}s" / path.stem)
+    made, place = MADE[plain.stage]
+    settings = load_config(path, **changes, out=out or plain.out or home / place / path.stem)
     if isinstance(settings, ReaderConfig):
         if not settings.rows:
             raise ConfigError("no rows for reading are named", where=str(path), hint="give --rows FILE")
@@ -167,10 +169,11 @@ def _resolve(
                 where=f"rows: {missing}",
                 hint="`revelator data build` makes it",
             )
-        fetch_minilm(settings.minilm)
+        fetch_minilm()
     else:
         _check_sets(settings, path)
-    _check_place(settings)
+    assert settings.out is not None
+    made.check_place(settings.out)
     return settings
 
 
@@ -184,23 +187,6 @@ def _check_sets(settings: FineTuneConfig | GrpoConfig | PretrainConfig, path: Pa
             click.echo(f"warning: {folder}: {fault}", err=True)
     if not (isinstance(settings, PretrainConfig) and settings.starts_from_minilm):
         find_base(settings.base)
-
-
-def _check_place(settings: AnyConfig) -> None:
-    """Raises ConfigError if the place holds anything that this stage does not make, which would be replaced."""
-    out = settings.out
-    assert out is not None
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    kind, mark = MADE[settings.stage]
-    try:
-        if not (out / mark).is_file():
-            raise FileNotFoundError(mark)
-        if mark == MANIFEST:
-            read_manifest(out)
-    except (ArtifactError, OSError) as error:
-        reason = f"something stands there that is no {kind}"
-        raise ConfigError(reason, where=f"--out {out}", hint="name another folder, or remove it") from error
 
 
 def _train_in_work_folder(settings: AnyConfig, resume: bool, home: Path, tracking_uri: str | None) -> dict:

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from revelator.artifact import DEFAULT_BASE, MANIFEST
+from revelator.artifact import DEFAULT_BASE
 from revelator.config import Strict, check_config, read_yaml
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
+from revelator.folders import MANIFEST
 from revelator.tasks import TASKS
 from training.rewards import REWARDS
 
@@ -125,8 +126,6 @@ class FineTuneConfig(AdapterConfig):
     stage: Literal["sft"] = "sft"
     tasks: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(TASKS, 1.0))  # weights
     max_length: int = Field(512, ge=16)
-    lost_rows_limit: float = Field(0.01, ge=0, le=1)  # largest share of a task's rows longer than `max_length`
-    sampling_temperature: float | None = Field(None, gt=0, allow_inf_nan=False)  # None: weights alone are shares
     lora: Lora = Field(default_factory=lambda: Lora.model_validate({}))
 
     @field_validator("tasks")
@@ -207,11 +206,9 @@ class PretrainConfig(Settings):
 class ReaderConfig(Settings):
     """Training of the reader on MiniLM, on one CPU (training.reader).
 
-    `rows` lists files of rows for reading; `shares` weighs them by their names (1 unless given). `minilm` is a folder
-    or Hub id with the published files (the wheel's unless given), `layers` counts those of its six that are used.
-    `reader` is a trained reader to go on from, with as many layers. Windows whose answer is a list are drawn `lists`
-    times as often as others of their file. `window` and `stride` are in tokens, `batch_tokens` counts padding. One of
-    `dev_part` articles is read on dev, whichever file it stands in, up to `dev_rows` of a file.
+    `rows` lists files of rows for reading; `shares` weighs them by their names (1 unless given). `reader` is a trained
+    reader to go on from. Windows whose answer is a list are drawn `lists` times as often as others of their file.
+    `batch_tokens` counts padding.
     """
 
     stage: Literal["reader"]
@@ -219,16 +216,10 @@ class ReaderConfig(Settings):
     rows: tuple[Path, ...] = ()
     shares: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     lists: float = Field(1.0, ge=0, allow_inf_nan=False)
-    minilm: str | None = None
     reader: Path | None = None
-    layers: int = Field(6, ge=1, le=6)
-    window: int = Field(384, ge=128, le=512)
-    stride: int = Field(192, ge=16)
     batch_tokens: int = Field(6144, ge=512)
     learning_rate: float = Field(2e-4, gt=0, le=1)
     precision: Literal["fp32", "bf16"] = "bf16"
-    dev_part: int = Field(10, ge=2)
-    dev_rows: int = Field(1000, ge=1)
     log_every: int = Field(20, ge=1)
     save_every: int = Field(200, ge=1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ def complete_adapter(
     folder: Path,
     config: AdapterConfig,
     tokenizer: PreTrainedTokenizerBase,
-    tasks: Iterable[str],
+    tasks: Collection[str],
     *,
     base_digest: str,
     data_digest: str,

@@ -34,11 +34,12 @@ import transformers
 from rich.console import Console
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
-from revelator.artifact import TRAINING, digest_base, explain_full_disk, find_base, list_learned_tasks
+from revelator.artifact import BASE, digest_base, explain_full_disk, find_base, list_learned_tasks
 from revelator.errors import ArtifactError
-from revelator.files import sha256_file, stage_folder, write_json
+from revelator.files import sha256_file, stage_folder
+from revelator.folders import MANIFEST
 from revelator.prefix_lm.model import PrefixLMConfig, PrefixLMForCausalLM, load_minilm_tokenizer, start_from_minilm
-from revelator.rows import MANIFEST, Row, read_split, verify_set
+from revelator.rows import Row, read_split, verify_set
 from revelator.tasks import TASKS
 from training.checkpoints import (
     clear_work,
@@ -171,7 +172,7 @@ def load_prefix_lm(base: Path) -> PrefixLMForCausalLM:
 
 
 def _describe(config: PretrainConfig, trained: TrainingState, base: Path | None) -> dict[str, Any]:
-    """Describes the run for `training.json`."""
+    """Describes the run for the manifest."""
     taught = {task for task in TASKS if config.shares.get(task)}
     return {
         "tasks": sorted(taught | list_learned_tasks(base) if base else taught),
@@ -276,12 +277,12 @@ def score_tasks(model: Any, tokenizer: PreTrainedTokenizerFast, dev: list[Row], 
 
 
 def save_base(model: Any, tokenizer: PreTrainedTokenizerFast, out: Path, card: dict) -> None:
-    """Saves a base: config, tokenizer, safetensors in bf16, and the run's figures in training.json."""
+    """Saves a base: config, tokenizer, safetensors in bf16; the manifest holds the run's figures."""
     with stage_folder(out) as stage:
         half: Any = deepcopy(model)
         half.to(torch.bfloat16).save_pretrained(stage)
         tokenizer.save_pretrained(stage)
-        write_json(stage / TRAINING, card)
+        BASE.write_manifest(stage, card)
 
 
 # Muon

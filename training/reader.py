@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from itertools import islice
@@ -38,19 +38,17 @@ from transformers import BertConfig, BertModel
 from revelator import registry
 from revelator.artifact import explain_full_disk
 from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.files import sha256_file, sha256_folder, stage_folder, write_bytes, write_json
+from revelator.files import sha256_file, stage_folder, write_bytes, write_json
 from revelator.minilm import DIGESTS, HUB_ID, REVISION, TOKENIZER, WEIGHTS, fetch_minilm
 from revelator.reading import (
     BEGIN,
     END,
-    FORMAT,
     INSIDE,
     KINDS,
     LIST,
-    MANIFEST,
     OUTSIDE,
     READER,
-    SETTINGS,
+    READER_WEIGHTS,
     START,
     Calibration,
     Reader,
@@ -70,14 +68,14 @@ from training.checkpoints import (
     record_run,
     save_state,
 )
-from training.config import ReaderConfig, load_config
+from training.config import ReaderConfig
 from training.reading_examples import Example, draw_batches, make_examples, read_train_and_dev
 from training.tokens import IGNORED
 from training.tracking import log_configuration, open_tracked_run
 
 HEAD_RATE = 5.0  # times the learning rate, for the scores that begin from nothing
 WARMUP = 0.05
-RIDGE = 1e-2  # keeps the weights of separable rows finite
+RIDGE = 1e-2  # keeps the weight of separable rows finite
 
 console = Console(stderr=True)
 
@@ -109,7 +107,7 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(config.threads or torch.get_num_threads())
-    minilm = fetch_minilm(config.minilm)
+    minilm = fetch_minilm()
     train_rows, dev_rows = read_train_and_dev(config)
     digests = {path.name: sha256_file(path) for path in config.rows}
     identity = identify_run(config.model_copy(update={"rows": ()}), **digests)  # the digests stand for the files
@@ -126,10 +124,10 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
                 counts |= {f"dev.{name}": len(rows) for name, rows in dev_rows.items()}
                 log_configuration(config, counts, {f"digest.{name}": digest for name, digest in digests.items()})
             torch.manual_seed(config.seed)
-            model = load_model(minilm, config.layers)
+            model = load_model(minilm)
             if config.reader:
                 load_trained(model, config.reader)
-            tokenizer = ReadingTokenizer(minilm / TOKENIZER, config.window, config.stride)
+            tokenizer = ReadingTokenizer(minilm / TOKENIZER)
             _run_steps(config, model, tokenizer, train_rows, checkpoint)
             round_weights(model)
             figures, calibration = score_and_calibrate(model, tokenizer, dev_rows)
@@ -259,37 +257,31 @@ def score_and_calibrate(
     every = [row for each in rows.values() for row in each]
     reader = Reader(tokenizer, make_forward(model), Calibration())
     outcomes = reader.read_all([(row.question, [(row.title, row.passage)]) for row in every])
-    margins = [(outcome.kind_margin, outcome.span_margin) for outcome in outcomes]
     both = [len({row.is_answerable for row in each}) == 2 for each in rows.values() for _ in each]
+    pairs = [(o.margin, row.is_answerable) for o, row, is_used in zip(outcomes, every, both, strict=True) if is_used]
     calibration = Calibration()
-    if any(both):
-        pairs = [(pair, row.is_answerable) for pair, row, is_used in zip(margins, every, both, strict=True) if is_used]
+    if pairs:
         calibration = calibrate(*zip(*pairs, strict=True))
     else:
         console.print("no dev file has rows with and without an answer: whether a passage answers is not calibrated")
-    found = iter(
-        replace(each, probability=calibration.estimate(*pair)) for each, pair in zip(outcomes, margins, strict=True)
-    )
+    found = (replace(outcome, probability=calibration.estimate(outcome.margin)) for outcome in outcomes)
     figures = {name: score_outcomes(each, list(islice(found, len(each)))) for name, each in rows.items() if each}
     for name, score in figures.items():
         console.print(name, json.dumps(score.to_json()), highlight=False, soft_wrap=True)
     return figures, calibration
 
 
-def calibrate(margins: Iterable[tuple[float, float]], answerable: Iterable[bool]) -> Calibration:
-    """Fits the logistic regression of `answerable` on kind and span margins. No weight is negative: a larger margin
-    never makes an answer less likely.
+def calibrate(margins: Sequence[float], answerable: Sequence[bool]) -> Calibration:
+    """Fits the logistic regression of `answerable` on margins. A larger margin never makes an answer less likely.
 
     Raises DataError for margins that are no numbers and for rows of one class.
     """
-    x, y = np.array(list(margins), float).reshape(-1, 2), np.array(list(answerable), float)
-    if not np.isfinite(x).all():
-        count = int((~np.isfinite(x)).any(1).sum())
+    x, y = np.array(margins, float), np.array(answerable, float)
+    if count := int((~np.isfinite(x)).sum()):
         raise DataError(f"{count} of {len(x)} margins are no numbers: nothing can be calibrated on them")
     if len(set(y.tolist())) < 2:
         raise DataError("calibration needs rows with an answer and rows without one")
-    (kind, span), bias = fit_logistic(np.clip(x, -50, 50), y, RIDGE)
-    return Calibration(float(kind), float(span), bias)
+    return Calibration(*fit_logistic(np.clip(x, -50, 50), y, RIDGE))
 
 
 def make_forward(model: ReaderModel) -> Any:
@@ -304,20 +296,20 @@ def make_forward(model: ReaderModel) -> Any:
     return forward
 
 
-def load_model(minilm: Path, layers: int) -> ReaderModel:
-    """The first layers of MiniLM as published, with scores that know nothing yet."""
-    encoder = BertModel(BertConfig.from_pretrained(minilm, num_hidden_layers=layers), add_pooling_layer=False)
+def load_model(minilm: Path) -> ReaderModel:
+    """MiniLM as published, with scores that know nothing yet."""
+    encoder = BertModel(BertConfig.from_pretrained(minilm), add_pooling_layer=False)
     weights = load_file(minilm / WEIGHTS)
     encoder.load_state_dict({name: weights[name] for name in encoder.state_dict()})
     return ReaderModel(encoder)
 
 
 def load_trained(model: ReaderModel, folder: Path) -> None:
-    """Puts the weights of a trained reader into the model. Raises ArtifactError where it has other layers."""
-    weights = load_file(open_folder(folder).weights_path)
-    trained = model.list_trained()
-    if weights.keys() != trained.keys():
-        raise ArtifactError("the reader has other layers", where=str(folder), hint="give `layers` as it was trained")
+    """Puts the weights of a trained reader into the model. Raises ArtifactError where they are of another network."""
+    open_folder(folder)
+    weights = load_file(folder / READER_WEIGHTS)
+    if weights.keys() != model.list_trained().keys():
+        raise ArtifactError("the weights do not fit MiniLM", where=str(folder), hint="train the reader again")
     model.load_state_dict(weights, strict=False)
 
 
@@ -329,31 +321,15 @@ def round_weights(model: ReaderModel) -> None:
 
 
 def save_reader(config: ReaderConfig, model: ReaderModel, calibration: Calibration, figures: dict, run_id: str) -> None:
-    """The reader's folder: what differs from MiniLM in bf16, settings and figures, a card; the manifest is last."""
+    """The reader's folder: what differs from MiniLM in bf16, figures, a card; the manifest holds the calibration."""
     assert config.out is not None
-    settings = {
-        "format": FORMAT,
-        "layers": config.layers,
-        "window": config.window,
-        "stride": config.stride,
-        "calibration": asdict(calibration),
-        "minilm": DIGESTS[WEIGHTS],
-    }
     with explain_full_disk(config.out), stage_folder(config.out) as stage:
         weights = {name: value.detach().to(torch.bfloat16) for name, value in model.list_trained().items()}
-        save_file(weights, stage / READER)
-        write_json(stage / SETTINGS, settings)
+        save_file(weights, stage / READER_WEIGHTS)
         write_json(stage / "figures.json", {"run_id": run_id, "dev": figures})
         write_bytes(stage / "config.yaml", config.to_yaml().encode())
         write_bytes(stage / "README.md", _write_card(config, figures).encode())
-        write_json(stage / MANIFEST, sha256_folder(stage))
-
-
-def read_dev_part(folder: Path) -> int:
-    """`dev_part` of the training that wrote this reader."""
-    config = load_config(folder / "config.yaml")
-    assert isinstance(config, ReaderConfig)
-    return config.dev_part
+        READER.write_manifest(stage, {"calibration": asdict(calibration), "minilm": DIGESTS[WEIGHTS]})
 
 
 def _write_card(config: ReaderConfig, figures: dict) -> str:

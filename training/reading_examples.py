@@ -18,6 +18,9 @@ from revelator.files import sha256_text
 from revelator.reading import LIST, NO, NONE, SPAN, YES, ReadingRow, ReadingTokenizer, Window, load_rows
 from training.config import ReaderConfig
 
+DEV_ONE_IN = 10  # articles
+MOST_DEV_ROWS = 1_000  # of a file
+
 
 @dataclass(frozen=True)
 class Example:
@@ -36,16 +39,16 @@ def read_train_and_dev(config: ReaderConfig) -> tuple[dict[str, list[ReadingRow]
         name, rows = name_source(path), load_rows(path)
         if name in training:
             raise ConfigError(f"two files are called {name}", where="rows", hint="rename one: shares go by names")
-        held = [row for row in rows if is_dev(row, config.dev_part)]
-        training[name] = [row for row in rows if not is_dev(row, config.dev_part)]
-        dev[name] = sorted(held, key=lambda row: sha256_text(row.id + row.question))[: config.dev_rows]
+        held = [row for row in rows if is_dev(row)]
+        training[name] = [row for row in rows if not is_dev(row)]
+        dev[name] = sorted(held, key=lambda row: sha256_text(row.id + row.question))[:MOST_DEV_ROWS]
         if not training[name]:
             raise DataError("every row of this file is of the dev part", where=str(path), hint="give more articles")
     if unknown := sorted(config.shares.keys() - training.keys()):
         message = f"shares of files that are not read: {', '.join(unknown)}"
         raise ConfigError(message, where="shares", hint=f"files: {', '.join(training)}")
     if not any(dev.values()):
-        raise DataError("no row is of the dev part", where="dev_part", hint="give more articles, or a smaller dev_part")
+        raise DataError("no row is of the dev part", where="rows", hint=f"give more articles: one in {DEV_ONE_IN} is")
     return training, dev
 
 
@@ -53,10 +56,10 @@ def name_source(path: Path) -> str:
     return path.name.partition(".")[0]
 
 
-def is_dev(row: ReadingRow, one_in: int) -> bool:
-    """Whether a row's article is on dev, as one in `one_in` articles is."""
+def is_dev(row: ReadingRow) -> bool:
+    """Whether a row's article is on dev, as one in `DEV_ONE_IN` is."""
     article = " ".join((row.title or row.passage).casefold().split())
-    return int(sha256_text(article)[:8], 16) % one_in == 0
+    return int(sha256_text(article)[:8], 16) % DEV_ONE_IN == 0
 
 
 def make_examples(row: ReadingRow, tokenizer: ReadingTokenizer) -> list[Example]:

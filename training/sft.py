@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,7 +47,6 @@ from training.tokens import (
     IGNORED,
     TokenRow,
     TokenTable,
-    compute_shares,
     find_first_token,
     load_token_table,
     order_rows,
@@ -101,22 +99,23 @@ def read_inputs(config: FineTuneConfig) -> SftInputs:
     digest = digest_base(base)
     key = sha256_text(f"{manifest['files']['train.parquet']} {digest} {sorted(weighted)}")[:16]
     read = load_token_table(config.set_folder, "train", weighted, tokenizer, config.work / f"train-{key}.arrow")
-    whole, lost = select_fitting(read.tasks, read.lengths, config.max_length, config.lost_rows_limit)
+    whole, lost = select_fitting(read.tasks, read.lengths, config.max_length)
     tokens = read.select(whole)
-    shares = compute_shares(config.tasks, Counter(tokens.tasks), config.sampling_temperature)
-    dev = sample_rows(read_split(config.set_folder, "dev", shares), config.evaluation.rows_per_task)
+    if not (taught := set(tokens.tasks)):
+        raise DataError("no row belongs to a task with a weight above zero", where=str(config.set_folder))
+    dev = sample_rows(read_split(config.set_folder, "dev", taught), config.evaluation.rows_per_task)
     if not dev:
         raise DataError("the dev split has no row of the tasks that are trained", where=str(config.set_folder))
     judged = [row for row in tokenise(dev, tokenizer) if len(row.input_ids) <= config.max_length]
     check_base(base, tokenizer, longest=max(tokens.lengths), largest_id=read.largest_id)
     order = order_rows(
-        tokens.tasks, tokens.lengths, shares, batch_size=config.global_batch, steps=config.steps, seed=config.seed
+        tokens.tasks, tokens.lengths, config.tasks, batch_size=config.global_batch, steps=config.steps, seed=config.seed
     )
     return SftInputs(
         base=base,
         base_digest=digest,
         manifest=manifest,
-        tasks=set(tokens.tasks),
+        tasks=taught,
         tokenizer=tokenizer,
         tokens=tokens,
         order=order,

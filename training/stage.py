@@ -28,16 +28,16 @@ from transformers import (
 )
 
 from revelator import registry
-from revelator.artifact import MANIFEST, AdapterManifest, explain_full_disk, list_learned_tasks, verify_files
+from revelator.artifact import ADAPTER, AdapterManifest, explain_full_disk, list_learned_tasks, verify_files
 from revelator.errors import ConfigError
 from revelator.files import stage_folder
 from training.checkpoints import (
+    CHECKPOINT,
     clear_work,
     find_checkpoint,
     find_interrupted_run,
     identify_run,
     lock_work,
-    mark_whole,
     record_run,
 )
 from training.config import AdapterConfig, load_config
@@ -95,7 +95,7 @@ class MarkWholeCheckpoints(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         PartialState().wait_for_everyone()
         if state.is_world_process_zero:
-            mark_whole(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
+            CHECKPOINT.write_manifest(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}", {})
 
 
 def train_adapter(stage: Stage, config: AdapterConfig, *, resume: bool) -> dict | None:
@@ -138,7 +138,7 @@ def train_adapter(stage: Stage, config: AdapterConfig, *, resume: bool) -> dict 
 def _find_finished(config: AdapterConfig, identity: dict) -> AdapterManifest | None:
     """Finds the adapter's manifest if this training had finished before it was killed, else None."""
     assert config.out is not None
-    if not (config.out / MANIFEST).is_file():
+    if not ADAPTER.find_manifest(config.out):
         return None
     manifest = verify_files(config.out)
     try:

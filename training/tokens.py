@@ -24,6 +24,7 @@ from revelator.files import replace_file
 from revelator.rows import Row, check_filled, read_batches
 from revelator.tasks import TASKS
 
+MOST_LOST = 0.01  # of a task's rows, because they are too long
 IGNORED = -100  # the label of tokens that the loss leaves out
 BATCHES_SORTED_TOGETHER = 64  # by length; real.yaml's padding is 4 % then, 12 % at 16, 68 % unsorted
 SCHEMA = pa.schema({"task": pa.string(), "input_ids": pa.list_(pa.int32()), "labels": pa.list_(pa.int32())})
@@ -132,59 +133,37 @@ def load_token_table(
     return TokenTable(rows, table.data.column("task").to_pylist(), lengths, largest_id or 0)
 
 
-def select_fitting(
-    tasks: Sequence[str], lengths: Sequence[int], max_length: int, limit: float
-) -> tuple[list[int], dict[str, int]]:
+def select_fitting(tasks: Sequence[str], lengths: Sequence[int], max_length: int) -> tuple[list[int], dict[str, int]]:
     """Selects the rows of at most `max_length` tokens, and counts the longer ones of each task.
 
     No row is cut: a plan without its end teaches plans without one. Raises DataError naming the task of which a share
-    above `limit` would be lost: a small task may vanish while the whole loses little.
+    above `MOST_LOST` would be lost: a small task may vanish while the whole loses little.
     """
     kept = [index for index, length in enumerate(lengths) if length <= max_length]
     lost = Counter(task for task, length in zip(tasks, lengths, strict=True) if length > max_length)
     of = Counter(tasks)
     for task, count in lost.most_common():
-        if count > limit * of[task]:
+        if count > MOST_LOST * of[task]:
             longest = max(length for own, length in zip(tasks, lengths, strict=True) if own == task)
             raise DataError(
-                f"{count} of {of[task]} {task} rows are longer than {max_length} tokens; the limit is {limit:.1%}",
-                hint=f"raise max_length (the longest has {longest} tokens) or lost_rows_limit, or weigh the task 0",
+                f"{count} of {of[task]} {task} rows are longer than {max_length} tokens; the limit is {MOST_LOST:.0%}",
+                hint=f"raise max_length (the longest has {longest} tokens) or weigh the task 0",
             )
     return kept, dict(lost)
-
-
-def compute_shares(
-    weights: Mapping[str, float], sizes: Mapping[str, int], temperature: float | None
-) -> dict[str, float]:
-    """Computes each task's share of the rows drawn: w·n^(1/T) for weight w, n rows and temperature T, normalised to 1.
-
-    This is temperature-scaled mixing (Raffel et al. 2020, section 3.5.2) with a weight in front. T = 1 draws tasks in
-    proportion to their rows, a higher T draws small ones more often; None is T without bound: shares are weights alone.
-    Tasks without rows or weight have none; DataError when no task is left.
-    """
-    raw = {
-        task: weights[task] * (size ** (1 / temperature) if temperature else 1.0)
-        for task, size in sizes.items()
-        if size and weights.get(task, 0) > 0
-    }
-    if not raw:
-        raise DataError("no row belongs to a task with a weight above zero", hint="see `tasks` in the configuration")
-    total = sum(raw.values())
-    return {task: value / total for task, value in raw.items()}
 
 
 def order_rows(
     tasks: Sequence[str],
     lengths: Sequence[int],
-    shares: Mapping[str, float],
+    weights: Mapping[str, float],
     *,
     batch_size: int,
     steps: int,
     seed: int,
 ) -> list[int]:
-    """Orders `batch_size * steps` rows: tasks by their share, rows of similar length in a batch."""
+    """Orders `batch_size * steps` rows: tasks by their weights, rows of similar length in a batch."""
     random = Random(seed)
-    order = draw_indices(tasks, shares, batch_size * steps, random)
+    order = draw_indices(tasks, weights, batch_size * steps, random)
     return list(_group_by_length(order, lengths, batch_size, random))
 
 

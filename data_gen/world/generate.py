@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.leakage import fingerprint_text
-from data_gen.questions import QUESTIONS, AnnotatedQuestion, check_place
+from data_gen.questions import QUESTIONS, AnnotatedQuestion
 from data_gen.world.documents import Document, View, write_document
 from data_gen.world.graph import WorldGraph
 from data_gen.world.populate import populate
 from data_gen.world.questions import ROUTES, Questions
 from revelator.errors import ConfigError, DataError
-from revelator.files import sha256_folder, stage_folder, write_json
+from revelator.files import stage_folder
+from revelator.folders import FolderKind
 
-FORMAT = 1
+WORLD = FolderKind("a world", "revelator-world-1", "revelator data world --out DIR")
 SMALLEST = 20
 PART = 8000  # questions of one graph
 ENTITIES = 0.5  # of a graph for each question
@@ -53,7 +54,7 @@ def generate(
         raise ConfigError(
             f"a world has at least {SMALLEST} questions, not {size}", where="--size", hint="ask for more questions"
         )
-    check_place(out, force)
+    WORLD.check_place(out, force=force)
     amounts = list(split_parts(size, held_back or {}))
     with stage_folder(out) as folder:
         progress(0)  # what can be refused at once has been
@@ -62,18 +63,14 @@ def generate(
             for split, part, amount in amounts:
                 for _ in writer.write_part(split, part, amount, random.Random(f"{seed}/{split}/{part}")):
                     progress(1)
-        manifest = {
-            "kind": "world",
-            "format": FORMAT,
+        about = {
             "seed": seed,
             "size": size,
             "licence": "Apache-2.0",
             "passages": writer.documents,
             "counts": {what: dict(sorted(counts.items())) for what, counts in writer.counts.items()},
-            "files": sha256_folder(folder),
         }
-        write_json(folder / "manifest.json", manifest)
-    return manifest
+        return WORLD.write_manifest(folder, about)
 
 
 def split_parts(size: int, held_back: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:

@@ -28,17 +28,18 @@ from typing import Any, Literal
 
 import yaml
 
-from data_gen.questions import QUESTIONS, AnnotatedQuestion, AnnotatedSource, check_place
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, AnnotatedSource
 from data_gen.world.documents import join_items
 from data_gen.world.names import load_vocabulary
 from revelator.errors import DataError
-from revelator.files import sha256_folder, stage_folder, write_json
+from revelator.files import stage_folder
+from revelator.folders import FolderKind
 
 SOURCE_KINDS: list[Literal["graph", "text", "web"]] = ["graph", "text", "web"]
 PAIRS = ["-".join(pair) for pair in combinations(SOURCE_KINDS, 2)]
 Division = Sequence[tuple[AnnotatedSource, frozenset[str]]]  # sources, and the types of things that each holds
 Facts = Mapping[tuple[str, str], Collection[str]]  # titles of documents, by two things
-KIND = "blend"
+BLEND = FolderKind("a blend", "revelator-blend-1", "revelator data world --blend DIR")
 DRAWS = 50
 SEARCH = "http://127.0.0.1:8899/search"  # where examples/blend.sh serves the web's documents
 COPIES = (0.7, 0.2, 0.1)  # shares of things that one, two and three sources hold
@@ -94,7 +95,7 @@ def blend(world: Path, out: Path, *, force: bool = False) -> dict[str, Any]:
     Of `DRAWS` divisions of the types it takes the one with the most questions for the pair of sources that has fewest.
     Raises DataError where a pair has none.
     """
-    check_place(out, force, KIND)
+    BLEND.check_place(out, force=force)
     passages = list(_read_rows(world / "passages.jsonl"))
     triples = [line.split("\t") for line in (world / "triples.tsv").read_text(encoding="utf-8").splitlines()]
     stated = _index_facts(triples)
@@ -113,15 +114,12 @@ def blend(world: Path, out: Path, *, force: bool = False) -> dict[str, Any]:
         (folder / "triples.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
         _write_rows(folder / QUESTIONS, [row for _, rows in sorted(asked.items()) for row in rows[:PER_TYPE]])
         (folder / "sources.yaml").write_text(_list_sources(best.places), encoding="utf-8")
-        manifest = {
-            "kind": KIND,
+        about = {
             "documents": dict(Counter(source for row in passages for source in best.holders[row["title"]])),
             "sources of a document": dict(sorted(Counter(len(best.holders[row["title"]]) for row in passages).items())),
             "questions": {type: len(rows[:PER_TYPE]) for type, rows in sorted(asked.items())},
-            "files": sha256_folder(folder),
         }
-        write_json(folder / "manifest.json", manifest)
-    return manifest
+        return BLEND.write_manifest(folder, about)
 
 
 class _Division:

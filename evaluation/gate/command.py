@@ -18,7 +18,7 @@ from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
 from revelator.options import AS_JSON, BASE, FOLDER, HOME, REGISTERED, URI
 from revelator.registry import CHAMPION, Version
-from revelator.rows import read_manifest
+from revelator.rows import SET
 from serving.models.adapters import find_adapter
 from serving.protocols import DECODINGS, Decoding
 
@@ -262,7 +262,7 @@ def _log_promotion(
     with mlflow.start_run(run_name=f"promote-{version}", description=about) as run:
         mlflow.set_tags({"kind": "promotion", "challenger": version, "replaces": replaced})
         mlflow.log_params(scored)
-        log_data_set(set_folder, read_manifest(set_folder), "evaluation")
+        log_data_set(set_folder, SET.read_manifest(set_folder, verify=True), "evaluation")
         for side, scores in sides.items():
             of = challenger.model_id or None if side == "challenger" else None
             for task, own in scores.items():

@@ -18,7 +18,7 @@ from revelator.config import check_config
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
 from revelator.registry import Version
-from revelator.rows import Row, read_manifest, read_split, sample_rows
+from revelator.rows import SET, Row, read_split, sample_rows
 from serving.models.adapters import fetch_version
 
 TAG = "questions"  # of a version: the file of questions that it was promoted on, as JSON
@@ -109,7 +109,7 @@ def read_slices(
         if "set_folder" not in champion.tags:
             raise DataError("it names no set")
         pinned = Path(champion.tags["set_folder"])
-        if read_manifest(pinned)["digest"] != read_manifest(folder)["digest"]:
+        if SET.read_manifest(pinned, verify=True)["digest"] != SET.read_manifest(folder, verify=True)["digest"]:
             trained = {row.prompt for row in read_split(Path(challenger.tags.get("set_folder", folder)), "train")}
             slices[PINNED] = [row for row in read_pinned_rows(pinned, split, limit) if row.prompt not in trained]
             known, own = {row.group for row in read_split(pinned, split)}, read_split(folder, split)

@@ -25,7 +25,7 @@ from evaluation.harness.formats import FORMATS, BenchmarkQuestion, read_own_ques
 from evaluation.rows import read_rows
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
-from revelator.rows import read_manifest, stream_rows
+from revelator.rows import SET, stream_rows
 from serving.retrieval.build import build_index
 from serving.retrieval.index_folder import IndexSettings, Kind
 
@@ -72,7 +72,7 @@ def open_benchmark(config: BenchmarkConfig) -> Benchmark:
     read = partial(read_own_questions, columns=config.columns) if config.columns else how.read
     all_questions = _merge_duplicates(question for path in config.path for question in read(path))
     if config.dev_of:
-        read_manifest(Path(config.dev_of))  # its files are as they were built
+        SET.read_manifest(Path(config.dev_of), verify=True)  # its files are as they were built
         files[config.dev_of] = sha256_file(Path(config.dev_of) / "manifest.json")
     questions = _select_questions(config, all_questions)
     if not questions:

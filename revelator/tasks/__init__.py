@@ -1,7 +1,6 @@
 """The tasks of the revelator: typed inputs, prompts as data files, strict output parsers."""
 
 from revelator.tasks.task import (
-    FIRST_TASKS,
     TASKS,
     TRANSLATE_ART,
     TRANSLATE_BNF,
@@ -17,7 +16,6 @@ from revelator.tasks.task import (
 )
 
 __all__ = [
-    "FIRST_TASKS",
     "TASKS",
     "TRANSLATE_ART",
     "TRANSLATE_BNF",

@@ -219,8 +219,6 @@ TASKS: dict[str, Task] = {
         _label_task("select", SelectInput, "yes", "no"),
     )
 }
-# What every model and set has learned whose manifest lists no tasks: fixed, whatever tasks come later.
-FIRST_TASKS = ("route", "decompose", "refine", "relevance", "end", "translate_bnf", "translate_logic", "translate_art")
 
 
 def translate_task(language: str) -> Task:

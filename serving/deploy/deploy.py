@@ -22,7 +22,6 @@ from pathlib import Path
 from revelator import files
 from revelator.artifact import (
     DEFAULT_BASE,
-    MANIFEST,
     digest_base,
     explain_full_disk,
     find_base,
@@ -31,6 +30,7 @@ from revelator.artifact import (
 )
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.files import try_lock
+from revelator.folders import MANIFEST
 from revelator.language_model import RefusedError
 from revelator.registry import DIGEST_TAG, Version, download, tag_version
 from revelator.tasks import TASKS, QuestionInput, RelevanceInput

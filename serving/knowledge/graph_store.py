@@ -23,12 +23,12 @@ from pyoxigraph import Literal, NamedNode, Quad, RdfFormat
 
 from revelator.errors import ArtifactError, DataError, DeadlineExceeded
 from revelator.files import sha256_file, stage_folder
+from revelator.folders import FolderKind
 from revelator.row_files import open_bytes
-from serving.built_folder import FolderKind
 from serving.knowledge.labels import Label, LabelIndex, LabelKind, write_labels
 from serving.knowledge.sparql import RDFS_LABEL, GraphVocabulary, Row, find_local_name
 
-GRAPH = FolderKind("a graph", "revelator-graph-2", ("revelator-graph-",), "revelator graph load FILE --out DIR")
+GRAPH = FolderKind("a graph", "revelator-graph-2", "revelator graph load FILE --out DIR")
 ENTITY, RELATION = "urn:revelator:entity:", "urn:revelator:relation:"
 THREADS = 2  # of queries
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -37,7 +37,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def build_graph(inputs: Sequence[Path], out: Path, *, vocabulary: GraphVocabulary | None = None) -> dict[str, Any]:
     """Loads `inputs` (`.nt` or `.tsv`, `.gz` or not) into the folder `out`, whole or not at all; gives its manifest.
 
-    Raises DataError for a broken line or no triple at all; ArtifactError when `out` exists and is no graph.
+    Raises DataError for a broken line or no triple at all; ConfigError when `out` exists and is no graph.
     """
     GRAPH.check_place(out)
     vocabulary = vocabulary or GraphVocabulary()

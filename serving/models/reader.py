@@ -18,48 +18,47 @@ from safetensors.numpy import load_file
 
 from revelator.errors import ArtifactError
 from revelator.minilm import TOKENIZER, WEIGHTS, fetch_minilm
-from revelator.reading import INSIDE, KINDS, Reader, ReaderFolder, ReadingTokenizer, open_folder
+from revelator.reading import INSIDE, KINDS, READER_WEIGHTS, Reader, ReadingTokenizer, open_folder
 from serving.models.graph import ENCODER, MICROSOFT, PLACES, SEGMENTS, WORDS, OnnxGraph, make_value_info, open_session
 
 EMBEDDINGS = f"{ENCODER}.embeddings"
-HEADS = 12
+LAYERS, HEADS = 6, 12
 NORM = 1e-12  # epsilon of MiniLM's layer norms
 
 
-def load_reader(folder: Path, minilm: str | None = None, *, threads: int | None = None) -> Reader:
-    """The reader of a folder that `revelator train reader` wrote; `minilm` as in `fetch_minilm`.
+def load_reader(folder: Path, *, threads: int | None = None) -> Reader:
+    """The reader of a folder that `revelator train reader` wrote.
 
     Raises ArtifactError where the folder is no reader, and where its weights do not fit the published MiniLM."""
-    opened, place = open_folder(folder), fetch_minilm(minilm)
-    network = OnnxReader(read_weights(opened, place), opened.layers, threads=threads)
-    tokenizer = ReadingTokenizer(place / TOKENIZER, opened.window, opened.stride)
-    return Reader(tokenizer, network, opened.calibration)
+    calibration, minilm = open_folder(folder), fetch_minilm()
+    network = OnnxReader(read_weights(folder / READER_WEIGHTS, minilm), threads=threads)
+    return Reader(ReadingTokenizer(minilm / TOKENIZER), network, calibration)
 
 
-def read_weights(reader: ReaderFolder, minilm: Path) -> dict[str, np.ndarray]:
+def read_weights(trained: Path, minilm: Path) -> dict[str, np.ndarray]:
     """The reader's own weights and MiniLM's embeddings, in fp32."""
     with safe_open(minilm / WEIGHTS, "numpy") as published:
         names = {f"encoder.{name}": name for name in published.keys()}  # noqa: SIM118
         embeddings = {name: published.get_tensor(own) for name, own in names.items() if name.startswith(EMBEDDINGS)}
-        layers = tuple(f"encoder.encoder.layer.{number}." for number in range(reader.layers))
+        layers = tuple(f"encoder.encoder.layer.{number}." for number in range(LAYERS))
         inside = {name: own for name, own in names.items() if name.startswith(layers)}
         shapes = {name: tuple(published.get_slice(own).get_shape()) for name, own in inside.items()}
     width = len(embeddings[f"{EMBEDDINGS}.LayerNorm.bias"])
     for head, columns in (("tokens", INSIDE + 1), ("kinds", len(KINDS))):
         shapes |= {f"{head}.weight": (columns, width), f"{head}.bias": (columns,)}
-    own = load_file(reader.weights_path)
+    own = load_file(trained)
     found = {name: value.shape for name, value in own.items()}
     if wrong := sorted(name for name in shapes.keys() | found.keys() if shapes.get(name) != found.get(name)):
         message = f"the weights do not fit MiniLM: {wrong[0]} is {found.get(wrong[0])}, not {shapes.get(wrong[0])}"
-        raise ArtifactError(message, where=str(reader.weights_path), hint="train the reader again")
+        raise ArtifactError(message, where=str(trained), hint="train the reader again")
     return {name: value.astype(np.float32, copy=False) for name, value in {**embeddings, **own}.items()}
 
 
 class OnnxReader:
     """The network behind `revelator.reading.Forward`. Threads may share it."""
 
-    def __init__(self, weights: dict[str, np.ndarray], layers: int, *, threads: int | None = None) -> None:
-        graph = build_graph(weights, layers)
+    def __init__(self, weights: dict[str, np.ndarray], *, threads: int | None = None) -> None:
+        graph = build_graph(weights)
         self._weights = graph.weights  # the session reads them where they are
         self._session = open_session(_to_model(graph), self._weights, threads)
 
@@ -68,7 +67,7 @@ class OnnxReader:
         return scores, kinds
 
 
-def build_graph(weights: dict[str, np.ndarray], layers: int) -> OnnxGraph:
+def build_graph(weights: dict[str, np.ndarray]) -> OnnxGraph:
     """BERT's layers over MiniLM's embeddings, and the reader's two products."""
     graph = OnnxGraph(weights)
     words, segments = (
@@ -80,7 +79,7 @@ def build_graph(weights: dict[str, np.ndarray], layers: int) -> OnnxGraph:
     x = graph.add("Add", graph.add("Add", words, segments), places)
     x = graph.layer_norm(x, f"{EMBEDDINGS}.LayerNorm", NORM)
     seen = graph.add("Cast", "mask", to=TensorProto.INT32)
-    for number in range(layers):
+    for number in range(LAYERS):
         layer = f"{ENCODER}.encoder.layer.{number}"
         parts = (f"{layer}.attention.self.{part}" for part in ("query", "key", "value"))
         q, k, v = graph.add("Split", graph.linear(x, *parts), outputs=3, axis=-1, num_outputs=3)

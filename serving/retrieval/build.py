@@ -159,8 +159,7 @@ class _Build:
 
     def write(self, parts: Mapping[str, Part], left: dict[str, str]) -> dict[str, Any]:
         """Writes the index of these parts and returns its manifest; `left` says why files were left out, by name."""
-        replaced = INDEX.check_place(self.out)
-        version = 1 + (int(replaced.get("version", 1)) if replaced else 0)
+        version = 1 + INDEX.check_place(self.out).get("version", 0)
         counts, unread = _survey(list(parts.values()), self.progress)
         read = [parts[name] for name in counts]
         described = [{"name": part.name, "sha256": part.sha256, "passages": counts[part.name]} for part in read]

@@ -23,17 +23,12 @@ from numpy.typing import DTypeLike
 
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import write_bytes
+from revelator.folders import FolderKind
 from revelator.trace import Passage
-from serving.built_folder import FolderKind
 from serving.retrieval.documents import OVERLAP, SIZE
 from serving.retrieval.words import extract_terms, extract_words
 
-INDEX = FolderKind(
-    "an index",
-    "revelator-index-2",
-    ("revelator-index-", "revelator-bm25-"),
-    "revelator index build FILES --out DIR",
-)
+INDEX = FolderKind("an index", "revelator-index-2", "revelator index build FILES --out DIR")
 Kind = Literal["bm25", "dense", "hybrid"]
 
 

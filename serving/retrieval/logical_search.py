@@ -116,7 +116,7 @@ def fit_calibration(scores: ArrayLike, labels: ArrayLike) -> ScoreCalibration:
     center, scale = s.mean(), max(float(s.std()), 1e-9)
     x = (s - center) / scale
     target = np.where(y, (positives + 1) / (positives + 2), 1 / (negatives + 2))
-    (slope,), shift = fit_logistic(x[:, None], target)
+    slope, shift = fit_logistic(x, target)
     slope = max(slope, 1e-3)
     return ScoreCalibration(float(center - shift / slope * scale), float(slope / scale))
 

@@ -52,7 +52,7 @@ def count_questions(out: Path) -> int | None:
     if not out.exists():
         return None
     manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
-    assert sha256_file(out / "questions.jsonl") == manifest["sha256"]
+    assert sha256_file(out / "questions.jsonl") == manifest["files"]["questions.jsonl"]
     return int(manifest["questions"])
 
 

@@ -297,7 +297,7 @@ def test_a_folder_of_something_else_is_replaced_by_force_alone(config: Path, tmp
     (tmp_path / "out/mine").touch()
     asked = ["compose", str(config), "--out", str(tmp_path / "out")]
     refused = CliRunner().invoke(revelator, ["data", *asked])
-    assert "not a set of composed questions" in str(refused.exception) and (tmp_path / "out/mine").exists()
+    assert "not a folder of composed questions" in str(refused.exception) and (tmp_path / "out/mine").exists()
     for replaced in (
         CliRunner().invoke(revelator, ["data", *asked, "--force"]),
         CliRunner().invoke(revelator, ["data", *asked]),

@@ -13,7 +13,7 @@ from data_gen.config import SetConfig
 from data_gen.inspection import compare_sets
 from data_gen.world.generate import generate
 from revelator.cli import revelator
-from revelator.errors import DataError
+from revelator.errors import ArtifactError
 
 Make = Callable[..., Path]
 
@@ -98,7 +98,7 @@ def test_the_command_prints_tables_or_json_and_ends_as_diff_does(make: Make, wor
     machine = run(old, new, "--json")
     assert machine.exit_code == 1 and json.loads(machine.stdout)["manifest"]["config.seed"] == [13, 14]
     trouble = run(old, old.parent)
-    assert isinstance(trouble.exception, DataError) and trouble.exception.exit_status == 2
+    assert isinstance(trouble.exception, ArtifactError) and trouble.exception.exit_status == 2
 
 
 def test_control_characters_of_the_data_are_shown_and_never_obeyed(make: Make, world: list[dict[str, Any]]) -> None:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from data_gen.sources.formats import READERS
-from revelator.rows import read_manifest
+from revelator.rows import SET
 from tests.data_gen.read_main import told
 from tests.hub_server import Hub, running
 
@@ -139,7 +139,7 @@ def test_a_set_is_built_from_the_hub_and_lists_the_row_that_was_refused(start: S
     )
     said = process.communicate(timeout=280)
     assert process.returncode == 0, said
-    manifest = read_manifest(tmp_path / "set")
+    manifest = SET.read_manifest(tmp_path / "set", verify=True)
     assert sum(manifest["questions"]["train"].values()) == 20
     [refused] = manifest["refused_rows"]
     assert (refused["file"], refused["line"]) == (place, 2) and "'answer'" in refused["reason"]

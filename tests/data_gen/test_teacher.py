@@ -20,7 +20,7 @@ from data_gen.teacher.chats import build_chat
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError, ServingError, Unavailable
 from revelator.files import hold_lock
-from revelator.rows import read_manifest, stream_rows
+from revelator.rows import stream_rows, verify_set
 from tests.chat_server import Server, cuts, fails, running
 from tests.data_gen.toy_teacher import Teacher, asked, number_of, plan, planner, question, teaching
 
@@ -249,7 +249,7 @@ def test_a_killed_run_repeats_no_finished_call_and_gives_the_same_set(
     teacher.release.set()
     assert run()["digest"] == straight
     assert sorted(teacher.answered) == asked_once
-    assert read_manifest(tmp_path / "out/set")["digest"] == read_manifest(tmp_path / "straight/set")["digest"]
+    assert verify_set(tmp_path / "out/set")["digest"] == verify_set(tmp_path / "straight/set")["digest"]
 
 
 def test_a_finished_run_asks_nothing_and_a_changed_parameter_asks_again(run: Run, teacher: Teacher) -> None:

@@ -382,7 +382,7 @@ def test_the_manifest_counts_what_is_there_and_knows_its_files(world: World) -> 
 
 def test_a_folder_that_is_no_world_is_left_alone_unless_forced(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="not empty"):
+    with pytest.raises(ConfigError, match="is not a world"):
         generate(20, 0, tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     generate(20, 0, tmp_path, force=True)

@@ -172,7 +172,7 @@ def test_only_questions_that_training_left_out_are_asked(tmp_path: Path) -> None
     trained = {record.group for record in stream_rows(made, "train")}
     assert {q.id for q in found.questions} == {q.id for q in whole.questions} - trained
     assert 0 < len(found.questions) < len(whole.questions) and str(made) in found.files
-    with pytest.raises(DataError, match="no instruction set"):
+    with pytest.raises(ArtifactError, match="not an instruction set"):
         many(tmp_path, dev_of=str(tmp_path / "none"))
 
 

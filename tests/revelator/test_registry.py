@@ -6,9 +6,9 @@ import mlflow
 import pytest
 
 from revelator import promotions, registry
-from revelator.artifact import MANIFEST
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.files import sha256_folder
+from revelator.folders import MANIFEST
 from tests.revelator.adapters import folder_of
 
 
@@ -71,7 +71,7 @@ def test_a_damaged_artifact_is_named_and_replaces_nothing(home: Path, tmp_path: 
     (stored / "adapter_model.safetensors").write_text("other")
     target = folder_of(tmp_path / "target", "before")
     before = sha256_folder(target)
-    with pytest.raises(ArtifactError, match=r"adapter_model\.safetensors: the file was changed or damaged"):
+    with pytest.raises(ArtifactError, match=r"adapter_model\.safetensors: has changed"):
         registry.download(version, target)
     assert sha256_folder(target) == before
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []

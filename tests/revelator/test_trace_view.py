@@ -90,11 +90,6 @@ def test_an_answer_shows_its_passage_and_a_question_without_one_the_reason():
     assert (evidence.passage.title, evidence.probability) == ("Lantern Row", 0.934)
 
 
-def test_a_trace_of_an_earlier_schema_was_answered_where_it_was_complete():
-    value = example().to_json() | {"outcome": "complete", "schema": 2}
-    assert Trace.from_json(value).outcome == "answered"
-
-
 def test_a_document_cannot_write_to_the_terminal() -> None:
     trace = example(answer="\x1b]0;mine\x07Port Velm")
     trace.nodes[2].documents.append(Passage("9", "\x1b[2JGone\u202e", "…", 9.0, 0.99))

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from revelator.artifact import ADAPTER_WEIGHTS, MANIFEST, verify_files, write_manifest
+from revelator.artifact import ADAPTER_WEIGHTS, verify_files, write_manifest
 from revelator.errors import ArtifactError, RevelatorError
+from revelator.folders import MANIFEST
 from revelator.limits import Limits
 from revelator.plans.art import Art, parse, render
 from revelator.plans.operators import Relate, Search

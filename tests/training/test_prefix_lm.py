@@ -81,7 +81,7 @@ def test_a_base_is_made_from_minilm_and_a_run_that_is_resumed_ends_in_the_same(
     common |= {"batch_tokens": 448, "threads": 1, "shares": {"route": 0.5, "translate_bnf": 0.5}}
     straight = pretrain.train(PretrainConfig(**common, out=tmp_path / "straight"), resume=False)
     assert straight["steps"] == 3
-    assert json.loads((tmp_path / "straight" / "training.json").read_text())["tokens"] == straight["tokens"]
+    assert json.loads((tmp_path / "straight" / "manifest.json").read_text())["tokens"] == straight["tokens"]
 
     broken = PretrainConfig(**common, out=tmp_path / "resumed", save_minutes=1e-9)  # a checkpoint after each step
     saved = pretrain.save_base

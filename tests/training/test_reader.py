@@ -35,8 +35,8 @@ from training.reading_examples import draw_batches, is_dev, make_examples, read_
 
 TOKENS = ReadingTokenizer(fetch_minilm() / TOKENIZER, size=128, stride=20)
 NAMES = ("Ama Oyelaran", "Tobias Lindqvist", "Mei Watanabe", "Rosa Quispe")
-SETTINGS = {"stage": "reader", "steps": 6, "layers": 1, "window": 128, "stride": 32, "batch_tokens": 512}
-SETTINGS |= {"threads": 1, "save_every": 2, "log_every": 2, "precision": "fp32", "dev_part": 3}
+SETTINGS = {"stage": "reader", "steps": 6, "batch_tokens": 512}
+SETTINGS |= {"threads": 1, "save_every": 2, "log_every": 2, "precision": "fp32"}
 
 
 @pytest.fixture(scope="module")
@@ -116,11 +116,9 @@ def test_batches_are_drawn_alike_from_one_seed_and_stay_within_their_tokens() ->
 def test_an_article_is_on_one_side_whichever_set_it_comes_from() -> None:
     for number in range(50):
         title = f"Article {number}"
-        sides = {is_dev(ReadingRow(q, q, f"passage of {q}", title), 3) for q in ("who", "when")}
+        sides = {is_dev(ReadingRow(q, q, f"passage of {q}", title)) for q in ("who", "when")}
         assert len(sides) == 1
-    assert is_dev(ReadingRow("1", "a", "text", "The  Tower"), 3) == is_dev(
-        ReadingRow("2", "b", "other", "the tower"), 3
-    )
+    assert is_dev(ReadingRow("1", "a", "text", "The  Tower")) == is_dev(ReadingRow("2", "b", "other", "the tower"))
 
 
 def test_the_rate_rises_and_falls_to_nothing() -> None:
@@ -133,7 +131,7 @@ def test_the_rate_rises_and_falls_to_nothing() -> None:
 def test_a_trained_reader_answers_and_its_card_has_the_figures_of_dev(trained: tuple[ReaderConfig, dict]) -> None:
     config, result = trained
     assert config.out
-    assert result["figures"]["towns"]["n"] > 20
+    assert result["figures"]["towns"]["n"] > 9
     outcome = load_reader(config.out).read("Who founded it?", [("Town", "It was founded by Rosa Quispe.")])
     assert outcome.answers
     assert 0 < outcome.probability < 1
@@ -147,7 +145,7 @@ def test_a_trained_reader_answers_and_its_card_has_the_figures_of_dev(trained: t
 
 
 def score_saved(config: ReaderConfig) -> dict:
-    rows = [row for row in load_rows(config.rows[0]) if is_dev(row, config.dev_part)]
+    rows = [row for row in load_rows(config.rows[0]) if is_dev(row)]
     outcomes = load_reader(config.out).read_all([(r.question, [(r.title, r.passage)]) for r in rows])
     return score_outcomes(rows, outcomes).to_json()
 
@@ -199,14 +197,14 @@ def test_a_training_that_is_killed_between_two_checkpoints_ends_in_the_same_read
     monkeypatch.setenv("REVELATOR_HOME", str(tmp_path))
     reader.train(config, resume=True)
     assert "going on from" in capfd.readouterr().err
-    ours, theirs = (load_file(folder / reader.READER) for folder in (straight.out, tmp_path / "resumed"))
+    ours, theirs = (load_file(folder / reader.READER_WEIGHTS) for folder in (straight.out, tmp_path / "resumed"))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_a_resume_with_other_settings_is_refused(trained: tuple[ReaderConfig, dict]) -> None:
     config = trained[0]
-    with pytest.raises(ConfigError, match="window: 128, now 160"):
-        reader.train(config.model_copy(update={"window": 160}), resume=True)
+    with pytest.raises(ConfigError, match="steps: 6, now 7"):
+        reader.train(config.model_copy(update={"steps": 7}), resume=True)
 
 
 def test_a_share_of_a_file_that_is_not_read_is_named(trained: tuple[ReaderConfig, dict]) -> None:
@@ -220,7 +218,7 @@ def test_two_files_of_one_name_are_refused(rows: Path, tmp_path: Path) -> None:
 
 
 def test_rows_that_all_have_an_answer_can_be_learnt_without_calibration() -> None:
-    model = reader.load_model(fetch_minilm(), 1)
+    model = reader.load_model(fetch_minilm())
     rows = [ReadingRow("1", "Who?", "Ada came.", answers=(Answer("Ada", 0),))]
     figures, calibration = reader.score_and_calibrate(model, TOKENS, {"ada": rows})
     assert calibration == Calibration()
@@ -229,7 +227,7 @@ def test_rows_that_all_have_an_answer_can_be_learnt_without_calibration() -> Non
 
 def test_rows_of_one_article_leave_nothing_to_train_or_to_judge(rows: Path, tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
-    title = next(f"T{n}" for n in range(99) if is_dev(ReadingRow("1", "Q", "P", f"T{n}"), 3))
+    title = next(f"T{n}" for n in range(99) if is_dev(ReadingRow("1", "Q", "P", f"T{n}")))
     path.write_text(ReadingRow("1", "Q", "P", title).to_json() + "\n")
     with pytest.raises(DataError, match="of the dev part"):
         read_train_and_dev(ReaderConfig(**SETTINGS, rows=(path,), out=tmp_path / "out"))

@@ -16,7 +16,6 @@ from tests.training.toy import toy_row, write_base
 from training.tokens import (
     IGNORED,
     check_labels,
-    compute_shares,
     load_token_table,
     order_rows,
     select_fitting,
@@ -31,21 +30,21 @@ def test_the_order_fills_every_step_and_shows_each_row_of_a_task_before_any_agai
     rows: list[tuple[str, int]], batch_size: int, steps: int, seed: int
 ) -> None:
     tasks, lengths = zip(*rows, strict=True)
-    shares = compute_shares(dict.fromkeys(TASKS, 1.0), Counter(tasks), None)
-    order = order_rows(tasks, lengths, shares, batch_size=batch_size, steps=steps, seed=seed)
+    weights = dict.fromkeys(TASKS, 1.0)
+    order = order_rows(tasks, lengths, weights, batch_size=batch_size, steps=steps, seed=seed)
     assert len(order) == batch_size * steps
     seen = Counter(order)
     for task in set(tasks):
         times = [seen[i] for i, own in enumerate(tasks) if own == task]
         assert max(times) - min(times) <= 1
-    assert order == order_rows(tasks, lengths, shares, batch_size=batch_size, steps=steps, seed=seed)
+    assert order == order_rows(tasks, lengths, weights, batch_size=batch_size, steps=steps, seed=seed)
 
 
-def test_a_batch_holds_rows_of_like_length_and_tasks_come_by_their_shares() -> None:
+def test_a_batch_holds_rows_of_like_length_and_tasks_come_by_their_weights() -> None:
     random = Random(0)
     tasks = ["route"] * 300 + ["end"] * 300
     lengths = [random.randint(5, 200) for _ in tasks]
-    order = order_rows(tasks, lengths, {"route": 0.75, "end": 0.25}, batch_size=16, steps=100, seed=1)
+    order = order_rows(tasks, lengths, {"route": 3.0, "end": 1.0}, batch_size=16, steps=100, seed=1)
     shown = [lengths[i] for i in order]
     padded = sum(max(shown[i : i + 16]) * 16 for i in range(0, len(shown), 16))
     assert sum(shown) / padded > 0.9
@@ -69,10 +68,10 @@ def test_a_completion_that_joins_the_prompt_is_refused(base: Path) -> None:
 
 
 def test_rows_that_are_too_long_are_counted_by_task_and_refused_above_the_limit() -> None:
-    tasks, lengths = ["end"] * 4 + ["route"] * 96, [5, 5, 5, 50] + [5] * 96
-    assert select_fitting(tasks, lengths, 10, limit=0.25) == ([0, 1, 2, *range(4, 100)], {"end": 1})
-    with pytest.raises(DataError, match="1 of 4 end rows are longer than 10 tokens") as caught:
-        select_fitting(tasks, lengths, 10, limit=0.2)  # 1 % of all rows, but 25 % of a task's
+    tasks, lengths = ["end"] * 100 + ["route"] * 900, [50] + [5] * 999
+    assert select_fitting(tasks, lengths, 10) == ([*range(1, 1000)], {"end": 1})
+    with pytest.raises(DataError, match="2 of 100 end rows are longer than 10 tokens") as caught:
+        select_fitting(tasks, [50, 50, *lengths[2:]], 10)  # 0.2 % of all rows, but 2 % of a task's
     assert "50 tokens" in str(caught.value)
 
 
@@ -106,41 +105,3 @@ def test_a_tokenizer_that_cannot_tell_labels_apart_is_refused(tmp_path: Path, ba
     coarse = coarse.train_new_from_iterator(["a"], vocab_size=258)  # bytes alone: both begin with the space
     with pytest.raises(ArtifactError, match="the same first token"):
         check_labels(coarse)
-
-
-weights = st.dictionaries(st.sampled_from(list(TASKS)), st.floats(0.1, 10), min_size=1)
-sizes = st.fixed_dictionaries({task: st.integers(1, 100_000) for task in TASKS})
-temperatures = st.none() | st.floats(0.5, 100)
-
-
-@given(weights, sizes, temperatures)
-def test_shares_are_those_of_the_weighted_tasks_and_sum_to_one(weights, sizes, temperature) -> None:
-    shares = compute_shares(weights, sizes, temperature)
-    assert set(shares) == set(weights)
-    assert sum(shares.values()) == pytest.approx(1)
-
-
-@given(weights, sizes, temperatures, st.floats(0.01, 100))
-def test_shares_depend_on_the_ratio_of_weights_alone(weights, sizes, temperature, factor: float) -> None:
-    scaled = {task: factor * weight for task, weight in weights.items()}
-    assert compute_shares(scaled, sizes, temperature) == pytest.approx(compute_shares(weights, sizes, temperature))
-
-
-@given(sizes)
-def test_temperature_one_draws_rows_evenly_and_none_draws_by_weight(sizes) -> None:
-    even = compute_shares(dict.fromkeys(TASKS, 1.0), sizes, 1.0)
-    assert even == pytest.approx({task: size / sum(sizes.values()) for task, size in sizes.items()})
-    assert compute_shares({"route": 3.0, "end": 1.0}, sizes, None) == pytest.approx({"route": 0.75, "end": 0.25})
-    assert compute_shares(dict.fromkeys(TASKS, 1.0), sizes, 1e9) == pytest.approx(dict.fromkeys(TASKS, 1 / len(TASKS)))
-
-
-@given(sizes, st.floats(0.5, 50), st.floats(1.01, 10))
-def test_a_higher_temperature_never_lowers_the_share_of_the_smallest_task(sizes, temperature: float, more: float):
-    smallest = min(sizes, key=lambda task: sizes[task])
-    cool, warm = (compute_shares(dict.fromkeys(TASKS, 1.0), sizes, t) for t in (temperature, temperature * more))
-    assert warm[smallest] >= cool[smallest] * (1 - 1e-9)
-
-
-def test_no_task_with_rows_and_weight_is_an_error() -> None:
-    with pytest.raises(DataError, match="no row belongs to a task with a weight above zero"):
-        compute_shares({"route": 0.0, "end": 1.0}, {"route": 9}, None)

@@ -18,13 +18,13 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from revelator import registry
+from revelator import registry, rows
 from revelator.artifact import read_manifest, verify_adapter
 from revelator.errors import ArtifactError, ConfigError, DataError, Unavailable
 from revelator.files import sha256_file
 from revelator.rows import read_split
 from revelator.tasks import TASKS
-from tests.training.toy import write_set
+from tests.training.toy import toy_row, write_set
 from training import sft
 from training.checkpoints import find_checkpoint, lock_work
 from training.commands import train
@@ -78,7 +78,7 @@ def test_the_adapter_is_whole_and_fits_its_base(trained: Trained, base: Path, se
     assert manifest.base_name == str(base)
     assert manifest.data_digest == json.loads((set_folder / "manifest.json").read_text())["digest"]
     assert manifest.run_id == trained.result["run_id"]
-    assert manifest.tasks == tuple(sorted(TASKS)), "what the base was asked with, and what its set taught it"
+    assert manifest.tasks == sorted(TASKS), "what the base was asked with, and what its set taught it"
     assert {"adapter_model.safetensors", "adapter_config.json", "tokenizer.json", "config.yaml"} <= set(manifest.files)
 
 
@@ -224,7 +224,7 @@ def test_a_training_that_diverges_is_stopped_and_registers_nothing(trained: Trai
 def test_what_is_refused_at_once_costs_an_earlier_run_nothing(trained: Trained, set_folder: Path) -> None:
     kept = find_checkpoint(trained.config.work)
     assert kept
-    with pytest.raises(DataError):
+    with pytest.raises(ArtifactError):
         sft.train(trained.config.model_copy(update={"set_folder": set_folder / "none"}), resume=False)
     assert find_checkpoint(trained.config.work) == kept
 
@@ -265,7 +265,7 @@ def test_a_missing_base_is_refused_before_anything_is_written(set_folder: Path, 
 
 
 def test_a_missing_set_leaves_nothing_behind(base: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="this is no instruction set"):
+    with pytest.raises(ArtifactError, match="this is not an instruction set"):
         _train_command(tmp_path, "--set", str(tmp_path / "none"), "--base", str(base))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["toy.yaml"]
 
@@ -286,7 +286,7 @@ def test_the_adapter_takes_the_place_of_nothing_but_an_adapter(base: Path, set_f
     taken.mkdir()
     (taken / "chapter").write_text("years of work")
     for out in (taken, taken / "chapter", set_folder):
-        with pytest.raises(ConfigError, match="something stands there that is no adapter"):
+        with pytest.raises(ConfigError, match="something stands there that is not an adapter"):
             _train_command(tmp_path, "--set", str(set_folder), "--base", str(base), "--out", str(out))
     assert (taken / "chapter").read_text() == "years of work"
 
@@ -296,6 +296,14 @@ def test_an_empty_set_is_refused(base: Path, tmp_path: Path) -> None:
     config = FineTuneConfig(base=str(base), set_folder=empty, out=tmp_path / "out", **SETTINGS)
     with pytest.raises(DataError, match="the split is empty"):
         sft.read_inputs(config)
+
+
+def test_a_set_without_a_row_of_the_tasks_is_refused(base: Path, tmp_path: Path) -> None:
+    with rows.write_set(tmp_path / "set", {}) as writer:
+        writer.add(rows.make_table([toy_row(id="1", split="train", task="end", prompt="Done?", completion=" yes")]))
+    config = FineTuneConfig(base=str(base), set_folder=tmp_path / "set", out=tmp_path / "out", **SETTINGS)
+    with pytest.raises(DataError, match="no row belongs to a task with a weight above zero"):
+        sft.read_inputs(config.model_copy(update={"tasks": {"route": 1.0, "end": 0.0}}))
 
 
 def test_an_unreachable_tracking_server_is_said_within_seconds(

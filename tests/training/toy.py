@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 from revelator import rows
 from revelator.artifact import digest_base, make_lasting_name, write_manifest
 from revelator.files import write_json
+from revelator.folders import MANIFEST
 from revelator.plans import logic, parse
 from revelator.plans.art import Art
 from revelator.plans.language import grammar_hash
@@ -115,8 +116,8 @@ def write_set(folder: Path, *, train: int = 60, dev: int = 12, hashed: str | Non
         for split, count in (("train", train), ("dev", dev), ("test", dev)):
             writer.add(rows.make_table(toy_rows(split, count)))
     if hashed:
-        manifest = rows.read_manifest(folder)
-        write_json(folder / rows.MANIFEST, manifest | {"prompt_hash": hashed})
+        manifest = rows.SET.read_manifest(folder)
+        write_json(folder / MANIFEST, manifest | {"prompt_hash": hashed})
     return folder
 
 

@@ -259,7 +259,7 @@ def test_a_graph_that_another_program_writes_to_is_refused_in_one_line(tmp_path:
     shutil.copytree(films, tmp_path / "graph")
     writer = ox.Store(str(tmp_path / "graph" / "store"))
     (tmp_path / "sources.yaml").write_text("sources: [{kind: graph, folder: graph}]")
-    with pytest.raises(ArtifactError, match="missing or of another size than when it was built") as refused:
+    with pytest.raises(ArtifactError, match=r"is missing|has changed") as refused:
         open_sources(tmp_path / "sources.yaml")
     assert "\n" not in str(refused.value).partition("\n  hint")[0]
     del writer

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revelator.cli import revelator
-from revelator.errors import ArtifactError, DataError, RevelatorError
+from revelator.errors import ArtifactError, ConfigError, DataError, RevelatorError
 from revelator.plans.art import Art
 from revelator.plans.operators import Call, Filter, Relate, Search
 from serving.knowledge import sparql
@@ -313,20 +313,8 @@ def test_a_folder_that_is_no_graph_is_neither_opened_nor_overwritten(tmp_path: P
     with pytest.raises(ArtifactError, match="not a graph"):
         GraphStore(tmp_path)
     (tmp_path / "g.tsv").write_text("a\tb\tc\n")
-    with pytest.raises(ArtifactError, match="exists and is not a graph"):
+    with pytest.raises(ConfigError, match="is not a graph"):
         build_graph([tmp_path / "g.tsv"], tmp_path)
-
-
-@pytest.mark.parametrize("manifest", ['{"format": "revelator-index-2"}', '{"format": 1}', '{"rows": 3}', "[]", "{"])
-def test_a_folder_whose_manifest_is_of_something_else_is_not_overwritten(tmp_path: Path, manifest: str) -> None:
-    """An index, an adapter, an instruction set and a world have a manifest.json of their own."""
-    (tmp_path / "g.tsv").write_text("a\tb\tc\n")
-    (precious := tmp_path / "other").mkdir()
-    (precious / "manifest.json").write_text(manifest)
-    (precious / "kept").touch()
-    with pytest.raises(ArtifactError, match="exists and is not a graph"):
-        build_graph([tmp_path / "g.tsv"], precious)
-    assert (precious / "kept").exists()
 
 
 def test_the_triples_that_are_counted_are_those_of_the_input(tmp_path: Path) -> None:
@@ -335,16 +323,6 @@ def test_the_triples_that_are_counted_are_those_of_the_input(tmp_path: Path) -> 
     (tmp_path / "c.nt").write_text('<http://x/d> <http://www.w3.org/2000/01/rdf-schema#label> "d" .\n')
     manifest = build_graph([tmp_path / name for name in ("a.tsv", "b.tsv", "c.nt")], tmp_path / "graph")
     assert (manifest["triples"], manifest["labels"]) == (4, 5)
-
-
-def test_a_graph_is_loaded_again_over_one_of_an_earlier_format(tmp_path: Path) -> None:
-    (tmp_path / "g.tsv").write_text("a\tb\tc\n")
-    (tmp_path / "graph").mkdir()
-    (tmp_path / "graph" / "manifest.json").write_text('{"format": "revelator-graph-1"}')
-    with pytest.raises(ArtifactError, match="format 'revelator-graph-1'"):
-        GraphStore(tmp_path / "graph")
-    build_graph([tmp_path / "g.tsv"], tmp_path / "graph")
-    assert GRAPH.read_manifest(tmp_path / "graph", verify=True)["triples"] == 1
 
 
 def _cut(path: Path) -> None:

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from revelator.artifact import MANIFEST, list_learned_tasks, require_task
+from revelator.artifact import digest_base, list_learned_tasks, require_task, write_manifest
 from revelator.errors import ArtifactError, Cancelled, InvalidRequest, ServingError
-from revelator.tasks import FIRST_TASKS, TASKS, RelevanceInput
+from revelator.folders import MANIFEST
+from revelator.tasks import TASKS, RelevanceInput
 from serving.models.engine import Engine
 from serving.models.local import LocalRevelator, complete
 from serving.models.onnx_model import OnnxModel
@@ -300,13 +301,12 @@ def test_an_adapter_of_other_prompts_or_grammar_is_refused(tmp_path: Path, toy_b
     assert "train again" in str(caught.value)
 
 
-def test_an_adapter_that_lists_no_tasks_is_taken_after_a_task_was_added(tmp_path: Path, toy_base: Path) -> None:
+def test_an_adapter_of_some_tasks_is_taken_after_a_task_was_added(tmp_path: Path, toy_base: Path) -> None:
     folder = write_adapter(tmp_path / "old", toy_base)
-    manifest = json.loads((folder / MANIFEST).read_text())
-    assert manifest.pop("tasks") == sorted(FIRST_TASKS)
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    digests = {"base_digest": digest_base(toy_base), "data_digest": ""}
+    write_manifest(folder, base_name=str(toy_base), **digests, run_id="", tasks={"route", "end"})
     assert Engine(toy_base, folder).manifest
-    assert list_learned_tasks(toy_base, folder) == set(FIRST_TASKS)
+    assert list_learned_tasks(toy_base, folder) == {"route", "end"}
     with pytest.raises(ArtifactError, match="has not learned the task select") as caught:
         require_task("select", toy_base, folder)
     assert "train it on a set" in str(caught.value)
@@ -316,10 +316,10 @@ def test_a_damaged_or_missing_file_is_named(tmp_path: Path, toy_base: Path) -> N
     folder = write_adapter(tmp_path / "bad", toy_base)
     weights = folder / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
-    with pytest.raises(ArtifactError, match=r"adapter_model\.safetensors: the file was changed or damaged"):
+    with pytest.raises(ArtifactError, match=r"adapter_model\.safetensors: has changed"):
         Engine(toy_base, folder)
     weights.unlink()
-    with pytest.raises(ArtifactError, match=r"adapter_model\.safetensors: a file of the adapter is missing"):
+    with pytest.raises(ArtifactError, match=r"adapter_model\.safetensors: is missing"):
         Engine(toy_base, folder)
     (folder / MANIFEST).unlink()
     with pytest.raises(ArtifactError, match=r"no manifest\.json"):

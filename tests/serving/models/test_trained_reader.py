@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from revelator.errors import ArtifactError
-from revelator.files import sha256_folder, write_json
+from revelator.folders import MANIFEST
 from revelator.minilm import fetch_minilm
-from revelator.reading import MANIFEST, READER, SETTINGS, Calibration, Reader
+from revelator.reading import READER, READER_WEIGHTS, Calibration, Reader
 from serving.models.reader import load_reader
 from training.config import ReaderConfig
 from training.reader import ReaderModel, load_model, make_forward, save_reader
@@ -26,9 +26,9 @@ PASSAGE = "Port Velm was founded by Ama Oyelaran; later Rosa Quispe ruled it. "
 
 @pytest.fixture(scope="module")
 def model() -> ReaderModel:
-    """Two layers of MiniLM, and scores that are large enough to tell tokens apart."""
+    """MiniLM, and scores that are large enough to tell tokens apart."""
     torch.manual_seed(0)
-    made = load_model(fetch_minilm(), 2).eval()
+    made = load_model(fetch_minilm()).eval()
     for head in (made.tokens, made.kinds):
         torch.nn.init.normal_(head.weight, std=0.5)
     return made
@@ -36,7 +36,7 @@ def model() -> ReaderModel:
 
 @pytest.fixture
 def folder(model: ReaderModel, tmp_path: Path) -> Path:
-    config = ReaderConfig(stage="reader", steps=1, layers=2, window=128, stride=32, out=tmp_path / "reader")
+    config = ReaderConfig(stage="reader", steps=1, out=tmp_path / "reader")
     save_reader(config, model, Calibration(), {}, "")
     assert config.out
     return config.out
@@ -52,8 +52,8 @@ def inputs() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_onnx_runtime_gives_the_scores_of_the_network_that_was_trained(model: ReaderModel, folder: Path) -> None:
-    rounded = load_model(fetch_minilm(), 2)
-    rounded.load_state_dict(model.state_dict() | {n: v.float() for n, v in load_file(folder / READER).items()})
+    rounded = load_model(fetch_minilm())
+    rounded.load_state_dict(model.state_dict() | {n: v.float() for n, v in load_file(folder / READER_WEIGHTS).items()})
     theirs = make_forward(rounded)(*inputs())
     ours = load_reader(folder).forward(*inputs())
     seen = inputs()[1] == 1
@@ -80,22 +80,14 @@ def test_answers_stand_in_their_passages_for_any_script(folder: Path) -> None:
     assert reader.read("Who?", [("", "")]).answers == ()
 
 
-def remake_manifest(folder: Path) -> None:
-    write_json(folder / MANIFEST, sha256_folder(folder, leave_out=frozenset({MANIFEST})))
+def change_manifest(**values: Any) -> Callable[[Path], object]:
+    return lambda folder: READER.write_manifest(folder, json.loads((folder / MANIFEST).read_text()) | values)
 
 
-def change_settings(**values: Any) -> Callable[[Path], None]:
+def change_weights(name: str, value: torch.Tensor) -> Callable[[Path], object]:
     def change(folder: Path) -> None:
-        write_json(folder / SETTINGS, json.loads((folder / SETTINGS).read_text()) | values)
-        remake_manifest(folder)
-
-    return change
-
-
-def change_weights(name: str, value: torch.Tensor) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        save_file(load_file(folder / READER) | {name: value}, folder / READER)
-        remake_manifest(folder)
+        save_file(load_file(folder / READER_WEIGHTS) | {name: value}, folder / READER_WEIGHTS)
+        change_manifest()(folder)
 
     return change
 
@@ -103,17 +95,15 @@ def change_weights(name: str, value: torch.Tensor) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda folder: (folder / MANIFEST).unlink(), "this is no reader"),
-        (lambda folder: (folder / "README.md").write_text("other"), "changed or is missing"),
-        (lambda folder: (folder / READER).unlink(), "changed or is missing"),
-        (change_settings(minilm="0" * 64), "of another MiniLM"),
-        (change_settings(other=1), "this is no reader"),
-        (change_settings(calibration={"kind": math.nan, "span": 0.5, "bias": 0.0}), "numbers that are none"),
-        (change_settings(layers=3), r"do not fit MiniLM: encoder\.encoder\.layer\.2"),
+        (lambda folder: (folder / MANIFEST).unlink(), "this is not a reader"),
+        (lambda folder: (folder / "README.md").write_text("other"), r"README\.md: has changed"),
+        (change_manifest(minilm="0" * 64), "of another MiniLM"),
+        (change_manifest(calibration={"slope": 1.0}), "not whole: .*slope"),
+        (change_manifest(calibration={"weight": math.nan, "bias": 0.0}), "numbers that are none"),
         (change_weights("kinds.weight", torch.zeros(2, 7)), r"do not fit MiniLM: kinds\.weight is .*2, 7"),
     ],
 )
-def test_a_folder_that_is_no_reader_is_refused(folder: Path, change: Callable[[Path], None], reason: str) -> None:
+def test_a_folder_that_is_no_reader_is_refused(folder: Path, change: Callable[[Path], object], reason: str) -> None:
     change(folder)
     with pytest.raises(ArtifactError, match=reason):
         load_reader(folder)
