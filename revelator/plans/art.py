@@ -16,15 +16,19 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+
+from revelator.config import find_first_fault
+from revelator.errors import ExpressionError
 from revelator.plans import trees
 from revelator.plans.bnf import replace_marks
-from revelator.plans.faults import Diagnostic, fault
+from revelator.plans.faults import Diagnostic, fault, sort_faults
 from revelator.plans.grammar import read_grammar_file
-from revelator.plans.operators import CALLS, Call, spell_call
+from revelator.plans.operators import CALLS, STRICT, Call, Filter, Relate, Search, Text, spell_call
 
 Path = tuple[str | int, ...]  # of a value inside the JSON form
 
@@ -35,11 +39,13 @@ _REFERENCE = re.compile(r"(?<!\[)(\[{1,2})(\d{1,4})(\]{1,2})(?!\])")
 
 @dataclass(frozen=True, slots=True)
 class Art:
-    """A node and what stands below it; a whole tree is its root. Raises ValueError for both a call and children."""
+    """A node and what stands below it; a whole tree is its root, and `source` the text that it was parsed from. Raises
+    ValueError for both a call and children."""
 
     question: str
     call: Call | None = None
     children: tuple[Art, ...] = ()
+    source: str = field(default="", init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.call is not None and self.children:
@@ -133,10 +139,40 @@ def expand_reference(text: str, answers: Mapping[int, Sequence[str]]) -> tuple[s
     return (substitute(text, answers),)
 
 
-WAYS = (*CALLS, "direct", "children")
-FORM = 'a node is {"question": …} with one of search, relate, filter, direct or children'
+FORM = (
+    'a node is {"question": …} with one of search {name, descriptor}, relate {head, to, inverse}, '
+    "filter {entities, condition}, direct (true) or children"
+)
+CODES = {"missing": "missing", "unexpected_keyword_argument": "unknown", "value_error": "way"}
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder(parse_int=float)  # of any number of digits
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A node as its JSON form has it."""
+
+    __pydantic_config__ = STRICT
+
+    question: Text
+    search: Search | None = None
+    relate: Relate | None = None
+    filter: Filter | None = None
+    direct: Literal[True] | None = None
+    children: Annotated[tuple[_Node, ...], Field(min_length=1)] | None = None
+
+    def to_art(self) -> Art:
+        """Raises ValueError unless there is one way to answer."""
+        ways = [way for way in (*CALLS, "direct", "children") if getattr(self, way)]
+        if len(ways) != 1:
+            raise ValueError(f"{len(ways)} ways to answer, where one is needed: {', '.join(ways) or 'none'}")
+        below: Any = self.children or ()  # trees by now, by `_Node`
+        return Art(self.question, self.search or self.relate or self.filter, below)
+
+
+_Node = Annotated[_Form, AfterValidator(_Form.to_art)]
+_NODE: TypeAdapter[Any] = TypeAdapter(_Node)
+_CALL: TypeAdapter[Call] = TypeAdapter(Call)
 
 
 def schema() -> dict[str, Any]:
@@ -147,20 +183,48 @@ def schema() -> dict[str, Any]:
 def parse(text: str) -> Art:
     """Parses a JSON text into a tree. Raises ExpressionError with line, column, caret and a hint."""
     try:
-        value = json.loads(text, object_pairs_hook=_refuse_repeats, parse_int=float)  # of any number of digits
+        value = json.loads(text, object_pairs_hook=_read_object, parse_int=float)  # of any number of digits
+        if _is_too_deep(value):
+            raise RecursionError
+        art: Art = _NODE.validate_python(value)
     except json.JSONDecodeError as error:
         raise fault(text, "not-json", f"not JSON: {error.msg}", error.pos, error.pos + 1, FORM) from error
-    except _Refused as error:
-        raise fault(text, "twice", error.message, 0, len(text), "write each name once") from error
     except RecursionError as error:
         raise fault(text, "too-deep", f"deeper than {MAX_DEPTH} nodes", 0, 1, "ask a simpler question") from error
-    try:
-        art = _read_node(value, ())
-    except _Refused as error:
-        start, end = _locate(text, error.path)
-        place = _spell_path(error.path)
-        raise fault(text, error.code, f"{place}: {error.message}", start, end, error.hint) from error
+    except ValidationError as error:
+        raise _explain(text, error) from error
+    except ValueError as error:
+        raise fault(text, "twice", str(error), 0, len(text), "write each name once, with a value") from error
+    object.__setattr__(art, "source", text)
     return art
+
+
+def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} stands twice in one object")
+    if None in value.values():
+        raise ValueError(f"{next(name for name in value if value[name] is None)!r} is null")
+    return value
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        lists = [node.get("children") for node in level if isinstance(node, dict)]
+        level = [child for children in lists if isinstance(children, list) for child in children]
+    return bool(level)
+
+
+def _explain(text: str, error: ValidationError) -> ExpressionError:
+    """The first fault of a tree, with its place in the text."""
+    first, (_, reason) = error.errors(include_url=False)[0], find_first_fault(error)
+    path, kind = first["loc"], first["type"]
+    if kind == "missing":
+        path, reason = path[:-1], f"`{path[-1]}` is missing"
+    code = CODES.get(kind, "text" if kind.startswith("string") else "type")
+    return fault(text, code, f"{_spell_path(path)}: {reason}", *_locate(text, path), FORM)
 
 
 def render(art: Art) -> str:
@@ -170,94 +234,15 @@ def render(art: Art) -> str:
 
 def to_json(art: Art) -> dict[str, Any]:
     """Plain values in the form of `schema()`."""
-    if art.call is None:
-        way: dict[str, Any] = (
-            {"children": [to_json(child) for child in art.children]} if art.children else {"direct": True}
-        )
-        return {"question": art.question, **way}
-    given = {field.name: getattr(art.call, field.name) for field in fields(art.call)}
-    written = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
-    optional = {field.name: field.default for field in fields(art.call)}
-    return {
-        "question": art.question,
-        _name_way(art.call): {name: value for name, value in written.items() if value != optional[name]},
-    }
+    if art.call:
+        way: Any = {_name_way(art.call): _CALL.dump_python(art.call, mode="json", exclude_defaults=True)}
+    else:
+        way = {"children": [to_json(child) for child in art.children]} if art.children else {"direct": True}
+    return {"question": art.question, **way}
 
 
 def _name_way(call: Call) -> str:
     return type(call).__name__.lower()
-
-
-class _Refused(Exception):
-    def __init__(self, code: str, message: str, path: Path, hint: str = FORM) -> None:
-        super().__init__(message)
-        self.code, self.message, self.path, self.hint = code, message, path, hint
-
-
-def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _Refused("twice", f"{next(n for n in names if names.count(n) > 1)!r} stands twice in one object", ())
-    return value
-
-
-def _read_node(value: Any, path: Path) -> Art:
-    if len(path) >= 2 * MAX_DEPTH:  # two steps a node
-        raise _Refused("too-deep", f"deeper than {MAX_DEPTH} nodes", path, "ask a simpler question")
-    given = _read_object(value, path, {"question"}, set(WAYS))
-    question = _read_text(given["question"], (*path, "question"))
-    ways = [way for way in WAYS if way in given]
-    if len(ways) != 1:
-        raise _Refused("way", f"{len(ways)} ways to answer, where one is needed: {', '.join(ways) or 'none'}", path)
-    way, at = ways[0], (*path, ways[0])
-    if way == "children":
-        items = _read_items(given[way], at)
-        return Art(question, children=tuple(_read_node(item, (*at, place)) for place, item in enumerate(items)))
-    if way == "direct":
-        if given[way] is not True:
-            raise _Refused("type", "not true", at, '[DR] is written "direct": true')
-        return Art(question)
-    return Art(question, _read_call(CALLS[way], given[way], at))
-
-
-def _read_call(kind: type[Call], value: Any, at: Path) -> Call:
-    needed = {field.name for field in fields(kind) if field.default is MISSING}
-    given = _read_object(value, at, needed, {field.name for field in fields(kind)} - needed)
-    return kind(**{name: _read_field(name, item, (*at, name)) for name, item in given.items()})
-
-
-def _read_field(name: str, value: Any, path: Path) -> Any:
-    if name == "entities":
-        return tuple(_read_text(item, (*path, place)) for place, item in enumerate(_read_items(value, path)))
-    if name == "inverse":
-        if not isinstance(value, bool):
-            raise _Refused("type", f"not true or false but {value!r}", path, "leave it out if not known")
-        return value
-    return _read_text(value, path)
-
-
-def _read_object(value: Any, path: Path, needed: set[str], optional: set[str]) -> dict[str, Any]:
-    names = ", ".join(sorted(needed | optional))
-    if not isinstance(value, dict):
-        raise _Refused("type", f"not an object but {type(value).__name__}", path, f"an object with {names}")
-    if missing := needed - set(value):
-        raise _Refused("missing", f"`{min(missing)}` is missing", path, f"an object with {names}")
-    if strange := set(value) - needed - optional:
-        raise _Refused("unknown", f"there is no `{min(strange)}` here", (*path, min(strange)), f"names are {names}")
-    return value
-
-
-def _read_items(value: Any, path: Path) -> list[Any]:
-    if not isinstance(value, list) or not value:
-        raise _Refused("type", "not a list of one or more", path, "a list in square brackets")
-    return value
-
-
-def _read_text(value: Any, path: Path) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise _Refused("text", "not a text with at least one character to see", path, "a string in double quotes")
-    return value
 
 
 def _spell_path(path: Path) -> str:
@@ -292,24 +277,9 @@ def _skip(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What is wrong with node `node`: a code, a message, the path to the text that is wrong, a hint."""
-
-    code: str
-    message: str
-    node: int
-    path: Path
-    hint: str
-
-    @property
-    def place(self) -> str:
-        """The path as a person writes it: `children[1].relate.head`."""
-        return _spell_path(self.path)
-
-
-def check(art: Art) -> tuple[Fault, ...]:
-    """Finds what keeps a tree from being executed, breadth-first; empty if it can be.
+def check(art: Art) -> tuple[Diagnostic, ...]:
+    """Finds what keeps a tree from being executed; empty if it can be. Offsets are in the text parsed, else in
+    `render(art)`.
 
     Execution is post-order: a node is answered after its children, children from left to right. A node may name what
     has been answered when its turn comes: earlier siblings, earlier siblings of what it stands in, and what stands
@@ -317,26 +287,25 @@ def check(art: Art) -> tuple[Fault, ...]:
     from.
     """
     nodes = number_nodes(art)
-    return tuple(fault for node in nodes for fault in _find_faults(node, nodes))
+    return sort_faults(
+        Diagnostic(code, f"{_spell_path(path)}: {message}", *_locate(art.source or render(art), path), hint)
+        for node in nodes
+        for code, message, path, hint in _find_faults(node, nodes)
+    )
 
 
-def locate(text: str, fault: Fault) -> Diagnostic:
-    """The fault with its place in `text`, which spells the tree that was checked."""
-    start, end = _locate(text, fault.path)
-    return Diagnostic(fault.code, f"{fault.place}: {fault.message}", start, end, fault.hint)
-
-
-def _find_faults(at: Numbered, nodes: tuple[Numbered, ...]) -> Iterator[Fault]:
+def _find_faults(at: Numbered, nodes: tuple[Numbered, ...]) -> Iterator[tuple[str, str, Path, str]]:
+    """Code, message, path to the text that is wrong, hint."""
     for name, text in _locate_texts(at.node):
         for number in references(text):
             if reason := _explain_unready(at, number, nodes):
                 message = f"node {at.number} names [{number}], {reason}"
                 hint = "name a node that is answered earlier: one to the left of it, or below such a one"
-                yield Fault("reference", message, at.number, _find_path(at, name), hint)
+                yield "reference", message, _find_path(at, name), hint
     if at.node.is_direct and at.parent is not None and not references(at.node.question):
         message = f"node {at.number} is answered directly but names no earlier answer"
         hint = "write [i] for the answers that it is drawn from, or give it an operator"
-        yield Fault("direct", message, at.number, _find_path(at, ("question",)), hint)
+        yield "direct", message, _find_path(at, ("question",)), hint
 
 
 def _explain_unready(at: Numbered, number: int, nodes: tuple[Numbered, ...]) -> str | None:

@@ -27,15 +27,15 @@ class PlanLanguage:
     """What anybody needs to know of a language of plans. `Any` stands for its own type of plan.
 
     `parse` raises ExpressionError, and `parse(render(plan)) == plan`; `spell` is the text that a model learns to write,
-    which `parse` reads too. `check` says what keeps a plan from being executed, `locate` where in the text that was
-    parsed, and `doubts` what a plan that can be executed does in vain.
+    which `parse` reads too. `check` says what keeps a plan from being executed, with its place in the text that
+    was parsed, and `doubts` what a plan that can be executed does in vain.
     """
 
     name: LanguageName
     file: str  # of this package, which defines the language to a decoder
     parse: Callable[[str], Any]
     render: Callable[[Any], str]
-    check: Callable[[Any], tuple[Any, ...]]
+    check: Callable[[Any], tuple[Diagnostic, ...]]
     shape: Callable[[Any], str]  # of a plan that checks: equal whatever its words, and the order of what has none
     fallback: Callable[[str], Any]  # the plan that asks a question as it stands, where no better one was written
     leaf_text: Callable[[Any], str]  # what its parts ask for: no placeholders, and not the question as a whole
@@ -44,7 +44,6 @@ class PlanLanguage:
     token_limit: int  # that a plan takes, decoded token by token
     beam_token_limit: int  # that each beam of a search may take: one that rambles costs all rows of its batch
     spell: Callable[[Any], str]
-    locate: Callable[[str, Any], Diagnostic] = lambda text, fault: fault
     doubts: Callable[[Any], tuple[Diagnostic, ...]] = lambda plan: ()
     letters: Callable[[Any], str | None] = lambda plan: None  # the shape as people spell it, where they do
     adapt_to_question: Callable[[Any, str], Any] = lambda plan, question: plan  # what is run of a plan of the model's
@@ -73,7 +72,7 @@ class PlanLanguage:
             canonical = letters = None
             leaves = 0
         else:
-            diagnostics = [self.locate(text, fault) for fault in self.check(plan)]
+            diagnostics = list(self.check(plan))
             doubts = () if diagnostics else self.doubts(plan)
             canonical, letters, leaves = self.render(plan), self.letters(plan), self.count_leaves(plan)
         return {
@@ -162,7 +161,6 @@ ART = PlanLanguage(
     token_limit=448,  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
     beam_token_limit=448,
     spell=art.render,
-    locate=art.locate,
     json_schema=lambda: json.loads(read_grammar_file("art.schema.json")),
 )
 

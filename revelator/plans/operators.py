@@ -7,6 +7,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, StrictBool
 
 from revelator.plans.bnf import list_placeholders, substitute
 from revelator.plans.grammar import write_string
@@ -17,10 +20,16 @@ _SPELLED = re.compile(
 )
 
 
+STRICT = ConfigDict(extra="forbid", regex_engine="python-re")  # whose \S is the opposite of Python's white space
+Text = Annotated[str, Field(pattern=r"\S")]
+
+
 class _Call:
-    """What the three operators share: texts, one or several a field, in which references may stand."""
+    """What the three operators share: texts, one or several a field, in which references may stand. What is read from
+    JSON is checked against the types, what code makes is not."""
 
     __slots__ = ()
+    __pydantic_config__ = STRICT
 
     def locate_texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Finds the texts, each with its path below the operator."""
@@ -40,8 +49,8 @@ class _Call:
 class Search(_Call):
     """Which entities a name stands for; `descriptor` tells them from others of that name."""
 
-    name: str
-    descriptor: str = ""
+    name: Text
+    descriptor: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +61,17 @@ class Relate(_Call):
     a person to films. None leaves it to the source: as it is written, and from the other end if that finds nothing.
     """
 
-    head: str
-    to: str
-    inverse: bool | None = None
+    head: Text
+    to: Text
+    inverse: StrictBool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Filter(_Call):
     """Those of `entities` that meet `condition`."""
 
-    entities: tuple[str, ...]
-    condition: str
+    entities: Annotated[tuple[Text, ...], Field(min_length=1)]
+    condition: Text
 
 
 Call = Search | Relate | Filter

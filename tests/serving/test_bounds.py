@@ -436,5 +436,5 @@ async def test_no_earlier_trace_keeps_the_event_loop_of_a_stream_for_long(values
 
 
 def test_a_number_of_any_length_in_a_tree_is_a_syntax_error() -> None:
-    with pytest.raises(errors.ExpressionError, match="not a text"):
+    with pytest.raises(errors.ExpressionError, match="a text is needed"):
         parse_tree('{"question": %s, "direct": true}' % ("9" * 19_000))

@@ -162,7 +162,8 @@ def test_a_reference_must_be_answered_before_it_is_needed(question: str, message
     tree = Art("q", children=(Art("a", Search("x")), Art(question), Art("c", Search("y"))))
     [found] = check(tree)
     assert message in found.message
-    assert (found.node, found.place) == (2, "children[1].question")
+    assert found.message.startswith("children[1].question: node 2 ")
+    assert render(tree)[found.start : found.end] == json.dumps(question)
 
 
 def test_the_root_alone_may_be_direct() -> None:
