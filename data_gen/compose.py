@@ -41,7 +41,6 @@ from revelator.config import FilePath, Share, Strict
 from revelator.errors import DataError
 from revelator.files import stage_folder
 from revelator.folders import FolderKind
-from revelator.plans import find_doubts, parse
 
 COMPOSED = FolderKind("a folder of composed questions", "revelator-composed-1", "revelator data compose CONFIG")
 PATIENCE = 100  # draws for each question wanted
@@ -187,7 +186,7 @@ class Composer:
                 raise DataError(f"no question with {kind}", hint="give more single questions")
 
     def draw(self, identity: str, source: str, licence: str) -> AnnotatedQuestion | None:
-        """A question with its plan; None where it came out too long, or its plan does not bind or leaves a doubt."""
+        """A question with its plan; None where it came out too long, or its plan does not bind."""
         (chains, followed), *_ = self._random.choices(list(GRAPHS), list(GRAPHS.values()))
         parts = [self._draw_chain(length - (len(chains) == 1)) for length in chains]
         if followed:
@@ -200,8 +199,6 @@ class Composer:
         try:
             planned = write_gold_plan(question, [replace(step, text=f"{step.text}?") for step in steps], identity)
         except DroppedError:
-            return None
-        if find_doubts(parse(planned.expression)):
             return None
         return AnnotatedQuestion(
             id=identity,
@@ -295,13 +292,13 @@ class Joiner:
             raise DataError("no two single questions about one thing", hint="give more single questions")
 
     def draw(self, identity: str, source: str, licence: str) -> AnnotatedQuestion | None:
-        """A compound question with its parts and its plan; None where it came out too long or its plan is doubtful."""
+        """A compound question with its parts and its plan; None where it came out too long."""
         thing, group = self._random.choice(self._groups)
         [size] = self._random.choices(list(SIZES), list(SIZES.values()))
         parts = self._random.sample(group, min(size, len(group)))
         expression = plans.Sequence(tuple(plans.Atomic(f"{part}?") for part in parts))
         question = self._join(parts)
-        if len(question.split()) > LONGEST or find_doubts(expression):
+        if len(question.split()) > LONGEST:
             return None
         return AnnotatedQuestion(
             id=identity,

@@ -6,20 +6,13 @@ the root has 0, a Dependent gives 0 to its left and 1 to its right, a list hands
 `scoped` (the default) asks what execution needs. Each placeholder has a producer in scope: it stands to the right of
 something, inside the right operand of a Dependent at any height. Each right operand holds a placeholder; wherever in
 the operand it stands, it can take a result of the left. What `paper` accepts, `scoped` accepts.
-
-A plan that can be executed may still do something in vain, and `find_doubts` says so: `asked-twice`, a question that
-another one asks of the same results; `used-twice`, one result in two places of a question; `lone-brace`, a brace that
-was to be a placeholder; `unused-result`, a result that no question uses, not even to count or compare what it was asked
-of. Gold plans of the public sets hardly ever do, those
-of a small model at times (docs/plans.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Literal
 
-from revelator.plans.binding import bind
 from revelator.plans.bnf import (
     Atomic,
     Dependent,
@@ -29,7 +22,6 @@ from revelator.plans.bnf import (
     parse,
     quote,
     render,
-    substitute,
 )
 from revelator.plans.faults import Diagnostic, Span, sort_faults
 from revelator.plans.lexer import reads_as_itself
@@ -37,8 +29,6 @@ from revelator.plans.trees import walk
 
 Rules = Literal["scoped", "paper"]
 
-ASKED_TWICE = "another question asks this of the same results"
-UNUSED = "no question uses the result of this one, and it is none of the plan's"
 LONE_BRACE = "a brace of this question has no partner"
 CLOSE_IT = "close it: {name} takes the earlier result; a brace that means itself is doubled"
 
@@ -54,35 +44,14 @@ def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, 
     return sort_faults(_find_faults(expression, rules))
 
 
-def find_doubts(expression: Expression) -> tuple[Diagnostic, ...]:
-    """Finds what a valid plan does in vain, left to right. Offsets are as in `check`."""
-    expression = _with_spans(expression)
-    bound = bind(expression)
-    results = set(bound.results)
-    later: dict[int, int] = {}  # by leaf: the last one that takes its result
-    for index, taken in enumerate(bound.sources):
-        later.update(dict.fromkeys(taken.values(), index))
-    first: dict[str, int] = {}
-    asks: list[int] = []  # by leaf: the first leaf that asks the same
-    reach: list[int] = []  # by leaf: the last one that takes the result of a leaf that this one rests on
-    found: list[Diagnostic] = []
-    for index, (leaf, taken) in enumerate(zip(list_leaves(expression), bound.sources, strict=True)):
-        assert leaf.span is not None
-        of = {name: f"{{#{asks[producer]}}}" for name, producer in taken.items()}
-        asks.append(first.setdefault(substitute(leaf.text, of), index))
-        reach.append(max((max(later[producer], reach[producer]) for producer in taken.values()), default=0))
-        if asks[index] < index:
-            found.append(Diagnostic("asked-twice", ASKED_TWICE, *leaf.span, "leave it out, or ask what else is needed"))
-        if has_lone_brace(leaf.text):
-            found.append(Diagnostic("lone-brace", LONE_BRACE, *leaf.span, CLOSE_IT))
-        if index not in results and index not in later and reach[index] <= index:
-            found.append(Diagnostic("unused-result", UNUSED, *leaf.span, "use its result in a later question"))
-        found += _find_double_uses(leaf, taken)
-    return sort_faults(found)
+def find_lone_braces(expression: Expression) -> tuple[Diagnostic, ...]:
+    """Finds the questions with a brace that has no partner: it was to be a placeholder. Offsets are as in `check`."""
+    found = [leaf.span for leaf in list_leaves(_with_spans(expression)) if _has_lone_brace(leaf)]
+    return tuple(Diagnostic("lone-brace", LONE_BRACE, *span, CLOSE_IT) for span in found if span)
 
 
-def has_lone_brace(text: str) -> bool:
-    bare = text.replace("{{", "").replace("}}", "")
+def _has_lone_brace(leaf: Atomic) -> bool:
+    bare = leaf.text.replace("{{", "").replace("}}", "")
     return bare.count("{") != bare.count("}")
 
 
@@ -90,18 +59,6 @@ def _with_spans(expression: Expression) -> Expression:
     if any(node.span is None for node in walk(expression)):
         return parse(render(expression))
     return expression
-
-
-def _find_double_uses(leaf: Atomic, taken: Mapping[str, int]) -> Iterator[Diagnostic]:
-    used: set[int] = set()
-    place = _make_placer(leaf)
-    for name, start, end in find_placeholders(leaf.text):
-        if name in taken:
-            if taken[name] in used:
-                message = f"{{{name}}} takes a result that stands in this question already"
-                hint = "write a name that another earlier question gives a value, or the value instead"
-                yield Diagnostic("used-twice", message, *place(start, end), hint)
-            used.add(taken[name])
 
 
 def _find_faults(node: Expression, rules: Rules, fed: bool = False) -> Iterator[Diagnostic]:
@@ -132,8 +89,7 @@ def _erroneous_dependencies(leaf: Atomic) -> Iterator[Diagnostic]:
 def _missing_dependency(node: Expression) -> Diagnostic:
     message = "this question stands after * but uses no earlier result"
     hint = "write {name} where the earlier result belongs, or join the questions with + if they are independent"
-    texts = [leaf.text for leaf in list_leaves(node)]
-    if any(map(has_lone_brace, texts)):
+    if any(map(_has_lone_brace, list_leaves(node))):
         message, hint = LONE_BRACE, CLOSE_IT
     assert node.span is not None
     return Diagnostic("missing-dependency", message, *node.span, hint)

@@ -91,7 +91,7 @@ def check(expression: str, language: str, file: BinaryIO | None, as_json: bool) 
 def _as_text(verdict: dict[str, Any]) -> str:
     first = f"valid: {verdict['letters']}" if verdict["letters"] else "valid"
     lines = [first if verdict["valid"] else "invalid"]
-    for d in (*verdict["diagnostics"], *verdict["doubts"]):
+    for d in verdict["diagnostics"]:
         lines += [f"{d['code']}: {d['message']}", excerpt(verdict["expression"], d["start"], d["end"])]
         lines.append(f"  hint: {d['hint']}")
     return "\n".join(lines)

@@ -17,7 +17,7 @@ Span = tuple[int, int]  # character offsets [start, end) in the text that was pa
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A fault of a plan, or a doubt about it.
+    """A fault of a plan.
 
     `start` and `end` are character offsets in the text parsed, `hint` suggests a mend.
     """

@@ -28,7 +28,7 @@ class PlanLanguage:
 
     `parse` raises ExpressionError, and `parse(render(plan)) == plan`; `spell` is the text that a model learns to write,
     which `parse` reads too. `check` says what keeps a plan from being executed, with its place in the text that
-    was parsed, and `doubts` what a plan that can be executed does in vain.
+    was parsed.
     """
 
     name: LanguageName
@@ -44,7 +44,6 @@ class PlanLanguage:
     token_limit: int  # that a plan takes, decoded token by token
     beam_token_limit: int  # that each beam of a search may take: one that rambles costs all rows of its batch
     spell: Callable[[Any], str]
-    doubts: Callable[[Any], tuple[Diagnostic, ...]] = lambda plan: ()
     letters: Callable[[Any], str | None] = lambda plan: None  # the shape as people spell it, where they do
     adapt_to_question: Callable[[Any, str], Any] = lambda plan, question: plan  # what is run of a plan of the model's
     json_schema: Callable[[], dict[str, Any]] | None = None  # of a language that is JSON
@@ -62,9 +61,8 @@ class PlanLanguage:
 
     def diagnose(self, text: str) -> dict[str, Any]:
         """Parses and checks a text, and returns plain values: `valid` (it parses and can be executed), its `canonical`
-        text, `letters` and number of `leaves`, and the `diagnostics` and `doubts` with offsets in it.
+        text, `letters` and number of `leaves`, and the `diagnostics` with offsets in it.
         """
-        doubts: tuple[Diagnostic, ...] = ()
         try:
             plan = self.parse(text)
         except ExpressionError as error:
@@ -73,7 +71,6 @@ class PlanLanguage:
             leaves = 0
         else:
             diagnostics = list(self.check(plan))
-            doubts = () if diagnostics else self.doubts(plan)
             canonical, letters, leaves = self.render(plan), self.letters(plan), self.count_leaves(plan)
         return {
             "expression": text,
@@ -82,7 +79,6 @@ class PlanLanguage:
             "letters": letters,
             "leaves": leaves,
             "diagnostics": [vars(diagnostic) for diagnostic in diagnostics],
-            "doubts": [vars(doubt) for doubt in doubts],
         }
 
 
@@ -127,7 +123,6 @@ BNF = PlanLanguage(
     token_limit=256,
     beam_token_limit=128,  # the longest gold plan of MuSiQue has 80
     spell=bnf.render,
-    doubts=checking.find_doubts,
     letters=drawing.to_letters,
     adapt_to_question=_keep_words,
     counts_in_merge=True,

@@ -20,7 +20,7 @@ from revelator.plans import (
     Diagnostic,
     Expression,
     check,
-    find_doubts,
+    find_lone_braces,
     list_leaves,
     logic,
     parse,
@@ -258,7 +258,7 @@ async def read_plan(text: str, limits: Limits) -> Expression:
     def read() -> Expression:
         expression = parse(text)
         require_valid(expression, limits)
-        _refuse([doubt for doubt in find_doubts(expression) if doubt.code == "lone-brace"])
+        _refuse(find_lone_braces(expression))
         return expression
 
     return await offload(len(text), read)

@@ -154,11 +154,11 @@ async def _error_response(request: Request, error: Exception) -> Response:
 
 
 def check_text(text: str, language: LanguageName) -> dict[str, Any]:
-    """What `PlanLanguage.verdict` says about a text, each diagnostic and doubt with its `excerpt`.
+    """What `PlanLanguage.verdict` says about a text, each diagnostic with its `excerpt`.
 
     Offsets count characters (code points) from the start of the text; `excerpt` is the line with carets under it.
     """
     found = LANGUAGES[language].diagnose(text)
-    for name in ("diagnostics", "doubts"):
-        found[name] = [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found[name]]
-    return found
+    return found | {
+        "diagnostics": [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found["diagnostics"]]
+    }

@@ -99,11 +99,11 @@ def _counts_by_words(task: Task, question: str) -> bool:
 
 def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
     """The place in `texts`, likeliest first, of the plan to take: of those that parse and check, the likeliest of those
-    that keep most of the question's names and, of equals, leave the fewest doubts. None where no text checks; one with
-    control characters, or that loses a word that ASCII cannot write, does not.
+    that keep most of the question's names. None where no text checks; one with control characters, or that loses a word
+    that ASCII cannot write, does not.
 
-    What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it;
-    and it asks again what it has asked. Such a text is rarely its only likely one. Where a question counts, a text that
+    What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it.
+    Such a text is rarely its only likely one. Where a question counts, a text that
     keeps more names is a worse one.
     """
     language = task.language
@@ -111,7 +111,7 @@ def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
     names = set() if _counts_by_words(task, question) else set(find_name_words(question))
     plans = {place: task.parse_sound(text) for place, text in enumerate(texts) if text.isprintable()}
     worth = {
-        place: (len(names.intersection(language.words(plan))), -len(language.doubts(plan)))
+        place: len(names.intersection(language.words(plan)))
         for place, plan in plans.items()
         if plan is not None and not _loses_words(task, question, plan)
     }

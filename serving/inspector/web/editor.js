@@ -100,19 +100,18 @@ export class Editor {
     this.#tell();
   }
 
-  // The faults below the text: the one under the cursor (else the first) in full, the others in a line each. Below a
-  // plan that has none, what it does in vain.
+  // The faults below the text: the one under the cursor (else the first) in full, the others in a line each.
   #tell() {
     if (!this.#faults.length) {
-      const { letters, leaves, doubts = [] } = this.verdict ?? {};
+      const { letters, leaves } = this.verdict ?? {};
       const fine = this.text.value.trim() && this.verdict?.valid;
-      this.faults.replaceChildren(...(fine ? [h("p", { class: "fine" }, "✓ valid", letters ? h("span", {}, ` ${letters}, ${leaves} ${leaves === 1 ? "leaf" : "leaves"}`) : ""), ...doubts.map((doubt) => whole(doubt, "doubt"))] : this.text.value.trim() ? [] : [this.note]));
+      this.faults.replaceChildren(...(fine ? [h("p", { class: "fine" }, "✓ valid", letters ? h("span", {}, ` ${letters}, ${leaves} ${leaves === 1 ? "leaf" : "leaves"}`) : "")] : this.text.value.trim() ? [] : [this.note]));
       this.told = null;
       return;
     }
     const at = this.text.selectionStart;
     const current = this.#faults.find(({ from, to }) => from <= at && at <= to) ?? this.#faults[0];
-    this.faults.replaceChildren(...this.#faults.map((fault) => (fault === current ? whole(fault, "fault-whole") : this.#short(fault))));
+    this.faults.replaceChildren(...this.#faults.map((fault) => (fault === current ? whole(fault) : this.#short(fault))));
     if (this.told !== current.message) say(`The plan is invalid: ${current.message}`);
     this.told = current.message;
   }
@@ -142,6 +141,6 @@ export class Editor {
   }
 }
 
-function whole({ message, excerpt, hint }, kind) {
-  return h("div", { class: kind }, h("p", {}, message), h("pre", {}, excerpt), h("p", { class: "hint" }, hint));
+function whole({ message, excerpt, hint }) {
+  return h("div", { class: "fault-whole" }, h("p", {}, message), h("pre", {}, excerpt), h("p", { class: "hint" }, hint));
 }
