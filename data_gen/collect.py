@@ -58,7 +58,6 @@ def collect(
     since: datetime | None = None,
     wanted: Wanted | None = None,
     rules: RedactRules | None = None,
-    force: bool = False,
 ) -> dict[str, Any]:
     """Writes OUT from the traces of an experiment and returns its manifest.
 
@@ -68,7 +67,7 @@ def collect(
     version, or the model that an endpoint reported; and by what read for them, `readers`. Raises ArtifactError for an
     unknown experiment and DataError where nothing is left.
     """
-    COLLECTED.check_place(out, force=force)
+    COLLECTED.check_place(out)
     left: Counter[str] = Counter()
     found: dict[str, AnnotatedQuestion] = {}
     for trace in _read_traces(experiment, since):
@@ -231,7 +230,6 @@ def _annotate(trace: Any, served: Any, plan: str, steps: Sequence[AnnotatedStep]
     help="Rules for personal data.  [default: keep it]",
 )
 @click.option("--experiment", default=EXPERIMENT, show_default=True, help="MLflow experiment of the traces.")
-@click.option("--force", is_flag=True, help="Replace OUT even if it holds something else.")
 @HOME
 @URI
 @AS_JSON
@@ -241,7 +239,6 @@ def collect_command(
     feedback: Wanted | None,
     rules: Path | None,
     experiment: str,
-    force: bool,
     home: Path,
     tracking_uri: str | None,
     as_json: bool,
@@ -270,7 +267,6 @@ def collect_command(
         since=since and since.replace(tzinfo=UTC),
         wanted=feedback,
         rules=redacting,
-        force=force,
     )
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))

@@ -148,7 +148,6 @@ def diff(old: Path, new: Path, as_json: bool) -> None:
 @click.option("--route", "routes", multiple=True, type=click.Choice(ROUTES), help="Only these kinds.  [default: all]")
 @click.option("--operators", is_flag=True, help="Complex questions whose trees have each operator.")
 @click.option("--blend", type=FOLDER, help="Also divide it among text, web and graph, in this folder.")
-@click.option("--force", is_flag=True, help="Replace OUT even if it holds something other than a world.")
 @AS_JSON
 def world(
     size: int,
@@ -159,7 +158,6 @@ def world(
     routes: tuple[str, ...],
     operators: bool,
     blend: Path | None,
-    force: bool,
     as_json: bool,
 ) -> None:
     """Generate a synthetic world: documents, triples, and questions with gold plans. No two splits share an entity.
@@ -183,12 +181,11 @@ def world(
             held_back={split: n for split, n in (("dev", dev), ("test", test)) if n is not None},
             routes=routes or tuple(ROUTES),
             operators=operators,
-            force=force,
             progress=lambda made: show("questions", advance=made, total=size),
         )
     if blend:
         with _explain_write_errors(blend):
-            manifest["blend"] = divide(out, blend, force=force)
+            manifest["blend"] = divide(out, blend)
     if as_json:
         click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
         return
@@ -240,9 +237,8 @@ def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
 @click.command()
 @click.argument("config", type=FOLDER)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the questions; replaced.")
-@click.option("--force", is_flag=True, help="Replace OUT even if it holds something else.")
 @AS_JSON
-def compose(config: Path, out: Path, force: bool, as_json: bool) -> None:
+def compose(config: Path, out: Path, as_json: bool) -> None:
     """Compose questions with several hops, and their plans, of published single ones.
 
     The noun phrase for one question's answer takes the place of a name in the next: such questions are mostly
@@ -256,7 +252,7 @@ def compose(config: Path, out: Path, force: bool, as_json: bool) -> None:
     settings = read_config(config, ComposeConfig)
     with _explain_write_errors(out), _show_progress() as show:
         progress = partial(show, "questions", total=settings.size)
-        manifest = compose_questions(settings, out, force, lambda made: progress(advance=made))
+        manifest = compose_questions(settings, out, lambda made: progress(advance=made))
     if manifest["questions"] < settings.size:
         click.echo(f"{settings.size:,} were asked for: give more single questions for more", err=True)
     if as_json:

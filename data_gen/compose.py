@@ -69,15 +69,13 @@ class ComposeConfig(Strict):
         return self
 
 
-def compose(
-    config: ComposeConfig, out: Path, force: bool = False, progress: Callable[[int], None] = lambda count: None
-) -> dict[str, Any]:
+def compose(config: ComposeConfig, out: Path, progress: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
     """Writes `size` questions to the folder `out` and returns its manifest; `progress` is called with 1 after each.
 
     The same configuration and files give the same bytes. Raises DataError where the sources have too few questions,
-    ConfigError for a folder that holds something else, unless `force` is given.
+    ConfigError for a folder that holds something else.
     """
-    COMPOSED.check_place(out, force=force)
+    COMPOSED.check_place(out)
     dropped = Counter[str]()
     singles = list(_read_singles(config, dropped))
     licence = ", ".join(dict.fromkeys(single.licence for single in singles)) or "Apache-2.0"

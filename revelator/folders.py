@@ -57,11 +57,11 @@ class FolderKind:
                 raise ArtifactError("has changed since it was built", where=str(file), hint=hint)
         return manifest
 
-    def check_place(self, folder: Path, *, force: bool = False) -> dict[str, Any]:
+    def check_place(self, folder: Path) -> dict[str, Any]:
         """Returns the manifest of the folder that is replaced here, {} where nothing stands. Raises ConfigError where
-        something else does; `force` lets any folder be replaced."""
+        something else does."""
         manifest = self.find_manifest(folder)
-        if manifest or not folder.exists() or (folder.is_dir() and (force or not any(folder.iterdir()))):
+        if manifest or not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
             return manifest
         reason = f"something stands there that is not {self.name}"
         raise ConfigError(reason, where=str(folder), hint="name another folder, or remove it")

@@ -39,7 +39,6 @@ def generate(
     held_back: Mapping[str, int] | None = None,
     routes: Sequence[str] = tuple(ROUTES),
     operators: bool = False,
-    force: bool = False,
     progress: Callable[[int], None] = lambda n: None,
 ) -> dict[str, Any]:
     """Makes a world of `size` questions at `out` and returns its manifest; `progress` is called with 1 after
@@ -54,7 +53,7 @@ def generate(
         raise ConfigError(
             f"a world has at least {SMALLEST} questions, not {size}", where="--size", hint="ask for more questions"
         )
-    WORLD.check_place(out, force=force)
+    WORLD.check_place(out)
     amounts = list(split_parts(size, held_back or {}))
     with stage_folder(out) as folder:
         progress(0)  # what can be refused at once has been

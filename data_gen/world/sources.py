@@ -89,13 +89,13 @@ def find_holders(division: Division, types: Collection[str]) -> tuple[str, ...]:
     return tuple(source.name for source, held in division if not held.isdisjoint(types))
 
 
-def blend(world: Path, out: Path, *, force: bool = False) -> dict[str, Any]:
+def blend(world: Path, out: Path) -> dict[str, Any]:
     """Divides the world in the folder `world` and writes OUT; returns its manifest.
 
     Of `DRAWS` divisions of the types it takes the one with the most questions for the pair of sources that has fewest.
     Raises DataError where a pair has none.
     """
-    BLEND.check_place(out, force=force)
+    BLEND.check_place(out)
     passages = list(_read_rows(world / "passages.jsonl"))
     triples = [line.split("\t") for line in (world / "triples.tsv").read_text(encoding="utf-8").splitlines()]
     stated = _index_facts(triples)
