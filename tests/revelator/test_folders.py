@@ -62,7 +62,5 @@ def test_a_place_is_free_where_nothing_stands_or_a_folder_of_this_kind(box: Path
     assert BOX.check_place(box) == json.loads((box / MANIFEST).read_text())
     with pytest.raises(ConfigError):
         OTHER.check_place(box)
-    assert OTHER.check_place(box, force=True) == {}
-    for force in (False, True):
-        with pytest.raises(ConfigError):
-            BOX.check_place(box / "a.txt", force=force)
+    with pytest.raises(ConfigError):
+        BOX.check_place(box / "a.txt")
