@@ -8,8 +8,8 @@ half greedily and half at temperature 1 (without a grammar the first 128 only), 
 (`scoped`). A quarter of the questions each: MuSiQue's own (below REVELATOR_DATA; without it, three others), texts of
 `+ * ( ) { } "` and words, 10 KB, empty. `others` does the same for logical queries and atomic reasoning
 trees, after the prompt for plans. `mask` times the same batches with and without a grammar, greedy (as plans are
-served) and drawn, in turn, and the constraint's own share. `labels` times judging ten documents beside two: packed,
-(`each`) a row a prompt, and (`served`) as the executor asks for them, of the server at `--url`.
+served) and drawn, in turn, and the constraint's own share. `labels` times judging ten documents beside two: in one
+pass (`together`), (`each`) a row a prompt, and (`served`) as the executor asks for them, of the server at `--url`.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class ConstraintTimer:
 async def measure_labels(engine: Engine, url: str | None, home: Path, repeats: int) -> None:
     labels = TASKS["relevance"].labels or ()
     ways: dict[str, Callable[[list[str]], Any]] = {
-        "packed": lambda prompts: engine.judge_labels(prompts, labels),
+        "together": lambda prompts: engine.judge_labels(prompts, labels),
         "each": lambda prompts: [engine.judge_labels([prompt], labels) for prompt in prompts],
     }
     async with AsyncExitStack() as stack:
@@ -218,7 +218,7 @@ async def _time_labels(engine: Engine, ways: dict[str, Callable[[list[str]], Any
     for way in ways:
         two, ten = times[way, 2], times[way, 10]
         print(
-            f"{way:6} prompts of {min(lengths)}-{max(lengths)} tokens: 2 documents {statistics.median(two):6.1f} ms"
+            f"{way:8} prompts of {min(lengths)}-{max(lengths)} tokens: 2 documents {statistics.median(two):6.1f} ms"
             f"  10 documents {statistics.median(ten):6.1f} ms"
             f"  ratio {statistics.median(ten) / statistics.median(two):.2f}"
             f"  (fastest of each: {min(two):.1f} and {min(ten):.1f} ms, ratio {min(ten) / min(two):.2f})",

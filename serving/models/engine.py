@@ -1,10 +1,9 @@
 """The revelator's engine: one causal language model, a base with an adapter merged into it, that judges and writes.
 
-Label tasks write no token: forward passes over all prompts give a probability for each label; prompts that begin alike,
-as those about one question's documents do, are one sequence with a shared beginning (`packing`). The other tasks
-generate, held to a grammar if one is given (`decoding`). Their prompts are padded on the left, so that the last
-position of every row is where its output begins. On a CPU the model runs on ONNX Runtime (`onnx_model`), in fp32; on a
-GPU, and where the architecture is none of `onnx_graph`, on transformers (docs/results.md).
+Label tasks write no token: forward passes over all prompts give a probability for each label. The other tasks generate,
+held to a grammar if one is given (`decoding`). Prompts are padded on the left, so that the last position of every row
+is where its output begins. On a CPU the model runs on ONNX Runtime (`onnx_model`), in fp32; on a GPU, and where the
+architecture is none of `onnx_graph`, on transformers (docs/results.md).
 
 A prefix language model (`revelator.prefix_lm`) writes word pieces, which are no bytes that a grammar could be held to:
 its texts are written free, spelled as the prompt spells what they have of it, and then checked.
@@ -31,7 +30,6 @@ from revelator.prefix_lm.spelling import read_sources, restore_spelling
 from serving.models.decoding import Constraint, Vocabulary, is_complete, raise_if_cancelled
 from serving.models.onnx_graph import is_supported
 from serving.models.onnx_model import OnnxModel
-from serving.models.packing import pack
 from serving.models.transformers_model import TransformersModel
 
 BATCH_TOKENS = 16_384  # prompt tokens, padding included, in one forward pass: bounds memory, not throughput
@@ -119,10 +117,7 @@ class Engine:
         """Indices of prompts and the logits after their last tokens, (prompts, vocabulary), some at a time."""
         rows = self._tokenize(prompts, reserve=None if shorten else 1)
         rows = [self._shorten(row) for row in rows] if shorten else rows
-        packs, alone = pack(rows, self.model.pack_tokens)
-        for group in packs:
-            yield group.members, self.model.read_pack(group, cancelled)
-        for indices, ids, mask in self._make_batches(alone, rows):
+        for indices, ids, mask in self._make_batches(range(len(rows)), rows):
             yield indices, self.model.read_ends(ids, mask, cancelled)
 
     def generate(

@@ -16,10 +16,8 @@ import torch
 from serving.models.decoding import Beams, Constraint, add_noise, pick_best_tokens, raise_if_cancelled
 from serving.models.graph import open_session
 from serving.models.onnx_graph import PREFIX, build_graph
-from serving.models.packing import Pack
 
 CHUNK = 256  # tokens of each prompt in one pass: bounds the attention's scores, (rows, heads, CHUNK, seen)
-SPAN = 192  # tokens of a pack in one pass: attention looks at every pair
 REMOVE_EACH = 16  # steps of a beam search; then keys and values that no beam sees are removed
 HIDDEN = np.finfo(np.float32).min  # added to the score of a token that may not be seen
 
@@ -35,26 +33,10 @@ class OnnxModel:
     def __init__(self, model: Any, threads: int | None = None) -> None:
         graph, self._weights = build_graph(model)
         self._both_ways = model.config.model_type == PREFIX
-        # Read in spans. A prompt that is read in both directions shares no beginning.
-        self.pack_tokens = 0 if self._both_ways else 1 << 16
         self._session = open_session(graph, self._weights, threads or torch.get_num_threads())
         self._inputs = {value.name: value.shape for value in self._session.get_inputs()}
         self._past = list(self._inputs)[5:]
         self._outputs = [value.name for value in self._session.get_outputs()]
-
-    def read_pack(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
-        """Logits after each member of a pack: (members, vocabulary)."""
-        ids, positions, ends = group.ids[None].numpy(), group.positions[None].numpy(), group.ends.numpy()
-        past, found = self._make_empty_past(1), []
-        for start, stop in group.split_spans(SPAN):
-            raise_if_cancelled(cancelled)
-            mask = group.make_mask(torch.float32, torch.device("cpu"), start, stop).numpy()
-            here = ends[(start <= ends) & (ends < stop)] - start
-            logits, _, seen = self.run(ids[:, start:stop], positions[:, start:stop], mask, here, past)
-            found.append(torch.from_numpy(logits))
-            if not start and stop < len(group.ids):
-                past = [_to_ort_value(value.numpy()[:, :, : group.shared]) for value in seen]
-        return torch.cat(found)
 
     def read_ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
         """Logits after the last token of each row: (rows, vocabulary)."""

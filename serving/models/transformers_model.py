@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
-from revelator.prefix_lm.model import PrefixLMForCausalLM
 from serving.models.decoding import Constraint, add_noise, raise_if_cancelled
-from serving.models.packing import Pack
 
 
 class TransformersModel:
@@ -18,22 +16,7 @@ class TransformersModel:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        # In one pass: attention looks at every pair. A prompt that is read in both directions shares no beginning.
-        self.pack_tokens = 0 if isinstance(model, PrefixLMForCausalLM) else 512
         self.model.generation_config = GenerationConfig()  # a base's own penalties fill in what a call leaves open
-
-    @torch.inference_mode()
-    def read_pack(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
-        """Logits after each member of a pack: (members, vocabulary)."""
-        raise_if_cancelled(cancelled)
-        device = self.model.device
-        return self.model(
-            input_ids=group.ids[None].to(device),
-            attention_mask=group.make_mask(self.model.dtype, device),
-            position_ids=group.positions[None].to(device),
-            logits_to_keep=group.ends.to(device),
-            use_cache=False,
-        ).logits[0]
 
     @torch.inference_mode()
     def read_ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:

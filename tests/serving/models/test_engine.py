@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
@@ -22,7 +20,6 @@ from revelator.tasks import TASKS, RelevanceInput
 from serving.models.engine import Engine
 from serving.models.local import LocalRevelator, complete
 from serving.models.onnx_model import OnnxModel
-from serving.models.packing import pack
 from serving.triton.inside.revelator import LOOK_SECONDS, Client, CompletionService, Row
 from serving.triton.repository import ADAPTER, CONTENTS_FILE
 from tests.training.toy import toy_rows, write_adapter, write_base
@@ -62,13 +59,11 @@ def test_probabilities_of_labels_sum_to_one_in_the_order_of_prompts(engine: Engi
 
 
 def test_documents_of_one_question_are_judged_together_as_each_would_be_alone(engine: Engine) -> None:
-    """Prompts that begin alike are packed; equal ones, one that begins another, and strangers are among them."""
+    """Long and short ones, equal ones, one that begins another, and strangers are among them."""
     task = TASKS["relevance"]
     question = "Who founded the company that distributed the film that Ada Quill wrote in 1987 and why?"
     texts = ["", "x", "x y", "x", "a film of 1987 " * 20, "it was shot " * 60, *(f"document {i}" for i in range(8))]
     prompts = [task.render(RelevanceInput(question, "Tin Comet", text)) for text in texts] + PROMPTS
-    packs, alone = pack(engine.tokenizer(prompts)["input_ids"], engine.model.pack_tokens)
-    assert any(len(p.members) > 5 for p in packs) and sum(len(p.members) for p in packs) + len(alone) == len(prompts)
     together = engine.judge_labels(prompts, ("yes", "no"))
     for prompt, probabilities in zip(prompts, together, strict=True):
         assert probabilities == pytest.approx(engine.judge_labels([prompt], ("yes", "no"))[0], abs=1e-4)
@@ -333,26 +328,3 @@ def test_a_missing_base_and_one_in_another_weight_format_are_refused(tmp_path: P
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
     with pytest.raises(ArtifactError, match="only safetensors are read"):
         Engine(tmp_path)
-
-
-@given(st.lists(st.lists(st.integers(0, 1), max_size=60), min_size=1, max_size=20), st.integers(40, 200))
-def test_packs_hold_each_row_once_within_their_room_and_never_cost_more_than_rows_alone(
-    ends: list[list[int]], room: int
-) -> None:
-    rows = [[7] * 25 + end + [9] for end in ends]
-    packs, alone = pack(rows, room)
-    assert sorted(alone + [member for group in packs for member in group.members]) == list(range(len(rows)))
-    for group in packs:
-        assert len(group.ids) <= min(room, sum(len(rows[member]) for member in group.members))
-        starts, stops = zip(*group.split_spans(50), strict=True)
-        assert (0, *stops[:-1]) == starts and stops[-1] == len(group.ids)
-        assert set(group.ends.tolist()) >= {stop - 1 for stop in stops}
-
-
-def test_questions_that_begin_alike_share_a_pack_only_where_that_saves_tokens() -> None:
-    beginning, questions = [1] * 24, [[10 + n] * 21 for n in range(4)]
-    rows = [beginning + question + [100 + n] * 5 for question in questions for n in range(10)]
-    packs, alone = pack(rows, 1 << 16)
-    assert [sorted(group.members) for group in packs] == [list(range(n, n + 10)) for n in (0, 10, 20, 30)] and not alone
-    packs, alone = pack([[1] * 600, [1] * 601, [1] * 30, [1] * 31], 1 << 16)
-    assert [sorted(group.members) for group in packs] == [[2, 3]] and sorted(alone) == [0, 1]
