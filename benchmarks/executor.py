@@ -42,6 +42,7 @@ from serving.executor.executor import Executor
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 from serving.knowledge.sources import Sources
+from serving.latency import tune_collector
 
 
 async def run_bare(sources: Sequence[Mapping[str, int]], latency: float) -> None:
@@ -151,7 +152,7 @@ def main(latency: float, repeats: int, passages: int, rounds: int) -> None:
         f"{'plan':12}{'stages':>7}{'ms':>8}{'executor':>10}{'question':>10}{'bare':>16}{'executor':>16}{'question':>16}"
         f"{'sequential':>12}"
     )
-    latency.tune_collector()
+    tune_collector()
     costs = []
     for name, plan in list_plans().items():
         wall, cost = asyncio.run(compare(name, plan, latency, passages, repeats))

@@ -39,7 +39,7 @@ class Writing:
 class Completion:
     """A revelator's output: `probabilities` by label for a label task (then `text` is the likeliest), else empty.
 
-    `degraded`: the model's own plan could not be closed within its budget; `text` is the question, a plan of one leaf.
+    `degraded`: the model finished no valid plan within its budget; `text` is the question, a plan of one leaf.
     """
 
     text: str

@@ -10,8 +10,7 @@ grammar. Each rule of the file is written out in up to four kinds:
 
 A symbol right of TIMES is `some`; a sequence of symbols is `some` if one of them is. Of the spellings that the parser
 reads, only those that `render` could write are left: ` * ` and not ` × `, no escape of what needs none, no control
-characters; a brace is always that of a placeholder. Depth and the limits of an executor are no part of it:
-`Grammar.deepest` tells a decoder when to close.
+characters; a brace is always that of a placeholder. Depth and the limits of an executor are no part of it.
 
 What `make_logic_grammar` allows parses and can be run.
 """
@@ -27,7 +26,6 @@ from lark import Lark
 from lark.lexer import Pattern, PatternRE
 
 from revelator.plans.grammar import CONTROLS, Grammar, character_class, read_grammar_file
-from revelator.plans.logic import MAX_TERMS
 
 TEXTS = ("WORD", "QUOTATION", "TAIL", "QUOTED")  # terminals that hold what a person wrote
 CANONICAL = {"TIMES": " * "}  # of several spellings the one that `render` writes
@@ -39,8 +37,7 @@ ESCAPE = r'"\\" /["\\]/'  # a quote or a backslash in a text between quotes
 def make_plan_grammar() -> Grammar:
     """The grammar of plans."""
     rules = [(name, " | ".join(ways)) for name, ways in RulesByKind().rules("start", "unfed")]
-    closing = ("x", '"', "}", " {x}", "{x}", "x}", " x")
-    return Grammar((*rules, *_list_texts()), closing, brackets=")", opening="(", deepening="(*+")
+    return Grammar((*rules, *_list_texts()))
 
 
 def _list_texts() -> Iterator[tuple[str, str]]:
@@ -140,11 +137,9 @@ def _spell_terminal(name: str, pattern: Pattern) -> str:
 def make_logic_grammar() -> Grammar:
     """The grammar of logical queries.
 
-    Of what `logic.check` reports the grammar keeps out terms without a word, and its `deepest` too many terms. That
-    nothing or everything matches (`"a" AND NOT "a"`) shows in the whole alone: such a query runs, and ranks nothing.
-
-    A term may begin with a space, as it is learnt (`render_spaced`). It has two quotes, and a level of a query costs at
-    least one character, so that the bound on both keeps to `MAX_TERMS` and to `MAX_DEPTH`.
+    Of what `logic.check` reports the grammar keeps out terms without a word. Too many terms, and that nothing or
+    everything matches (`"a" AND NOT "a"`), show in the whole alone. A term may begin with a space, as it is learnt
+    (`render_spaced`).
     """
     file = re.sub(r"\bstart\b", "query", read_grammar_file("logic.lark"))
     lines = [line.partition("->")[0] for line in file.splitlines()]
@@ -157,5 +152,4 @@ def make_logic_grammar() -> Grammar:
         ("LETTER", rf"/[{letter}]/"),
         ("CHARACTER", rf'/[^"\\{CONTROLS}]/ | {ESCAPE}'),
     ]
-    closing = ('"', 'x"', '"x"', ' "x"')
-    return Grammar((*structure, *texts), closing, ")", "(", deepening='("', deepest=2 * MAX_TERMS - 8)
+    return Grammar((*structure, *texts))

@@ -15,7 +15,6 @@ from lark import Lark, Token, Transformer
 from lark.lexer import Lexer
 
 from revelator.plans.faults import Span, fault
-from revelator.plans.trees import MAX_DEPTH
 
 BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")  # what JSON leaves as it is though it may break a line
 CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # inside a character class: what ends a line or cannot be seen
@@ -27,22 +26,15 @@ _ESCAPED = re.compile(r"\\u\{(\w+)\}")  # of `character_class`
 
 @dataclass(frozen=True)
 class Grammar:
-    """The constraint of a decoder, and what it needs to end in time.
+    """The constraint of a decoder.
 
     `rules` are names and what they stand for, the first an output after the one space that it begins with. They are in
     llguidance's dialect of Lark: a name in capitals is a text that is read as a whole, a class of characters stands
     between slashes, and nothing else does. Texts repeat one class, or characters written out, not names: then a mask
-    takes xgrammar 4 µs, else up to 2 ms. `closing` are the pieces that end an output early, tried from the left;
-    `brackets` are the ones among them that may be repeated, one for each of the `opening` characters written. An output
-    is closed when it holds `deepest` characters of `deepening`.
+    takes xgrammar 4 µs, else up to 2 ms.
     """
 
     rules: tuple[tuple[str, str], ...]
-    closing: tuple[str, ...]
-    brackets: str
-    opening: str
-    deepening: str = ""
-    deepest: int = MAX_DEPTH - 50
 
     @cached_property
     def text(self) -> str:
@@ -51,8 +43,7 @@ class Grammar:
 
     @cached_property
     def ebnf(self) -> str:
-        """The same in the dialect of xgrammar, which holds vLLM; its rule `output` begins without the space. vLLM
-        closes nothing: an output that reaches its budget is cut off, and whoever asked takes the fallback."""
+        """The same in the dialect of xgrammar, which holds vLLM; its rule `output` begins without the space."""
         text = "\n".join(f"{name} ::= {body}" for name, body in [("output", self.rules[0][0]), *self.rules])
         return _ESCAPED.sub(_escape_character, _CLASS.sub(r"\1", text))
 

@@ -1,7 +1,6 @@
 """What a decoder of JSON is held to: the grammar of a schema, and that of trees, derived from `art.schema.json`.
 
-Keys follow the schema's order. A decoder that must end can stand anywhere in an object, before a key, in the middle of
-one, in a text: each end of the text of an example closes it from one of these places.
+Keys follow the schema's order.
 """
 
 from __future__ import annotations
@@ -12,32 +11,25 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from revelator.plans.art import Art, schema, to_json
+from revelator.plans.art import schema
 from revelator.plans.decoding import ESCAPE, QUOTE
 from revelator.plans.grammar import CONTROLS, Grammar, character_class
-from revelator.plans.operators import Filter, Relate, Search
 
 Schema = dict[str, Any]
 
 
-def make_json_grammar(
-    schema: Schema, texts: Iterable[tuple[str, str]] = (), examples: Iterable[Any] = (["x"],)
-) -> Grammar:
+def make_json_grammar(schema: Schema, texts: Iterable[tuple[str, str]] = ()) -> Grammar:
     """The grammar of JSON values of a schema, on one line.
 
     Of a schema it reads `$ref`, `anyOf`, `const`, objects whose first key is required, arrays with `prefixItems`,
     booleans, and strings: with something in them to see, unless `x-text` names the one of `texts` that says what they
-    are. An array has one item or more, whatever `minItems` says. Raises KeyError for another type. `examples` are
-    values by whose parts an output can be ended.
+    are. An array has one item or more, whatever `minItems` says. Raises KeyError for another type.
     """
     definitions = schema.get("$defs", {})
     rules = [("value", _write_value(schema)), *((name, _write_value(part)) for name, part in definitions.items())]
     character, visible = (rf'(/[^"\\{CONTROLS}{barred}]/ | {ESCAPE})' for barred in ("", character_class(r"\s")))
     text = ("TEXT", f"{QUOTE} {character}* {visible} {character}* {QUOTE}")
-    parts = {json.dumps(part) for example in examples for part in _list_parts(example)}
-    shortest_first = sorted(parts, key=lambda text: (len(text), text))
-    ends = dict.fromkeys(end for text in shortest_first for end in _list_ends(text))
-    return Grammar((*rules, text, *texts), tuple(ends), brackets='"]}', opening="[{")
+    return Grammar((*rules, text, *texts))
 
 
 def _write_value(schema: Schema) -> str:
@@ -77,31 +69,8 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _list_parts(value: Any) -> Iterator[Any]:
-    """A JSON value and every value inside it."""
-    yield value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _list_parts(inner)
-
-
-def _list_ends(text: str) -> list[str]:
-    """From each place of `text` to its end; not brackets alone, which are closed as they were opened."""
-    return [text[at:] for at in range(text.rfind('"') + 1)]
-
-
 KINDS = 10  # the tenth child of the root and those after it are of one kind, and may name [1] to [9]
 DEEPEST = 4  # nodes from the root to a leaf, as the paper's trees have
-EXAMPLES = (
-    Art("x"),
-    Art("[1]"),
-    Art("x", Search("x")),
-    Art("x", Search("x", "x")),
-    Art("x", Relate("x", "x")),
-    Art("x", Relate("x", "x", inverse=True)),
-    Art("x", Filter(("x",), "x")),
-    Art("x", children=(Art("[1]"),)),
-    Art("x", children=(Art("x", Search("x")),)),
-)
 REFERRED = re.compile(r'"#/\$defs/(\w+)"')
 
 
@@ -123,7 +92,7 @@ def make_art_grammar() -> Grammar:
     for kind in range(1, KINDS + 1):
         for level in range(2, DEEPEST + 1):
             definitions |= _make_definitions(kind, level)
-    return make_json_grammar({"$ref": "#/$defs/node_0_1", "$defs": definitions}, _list_texts(), map(to_json, EXAMPLES))
+    return make_json_grammar({"$ref": "#/$defs/node_0_1", "$defs": definitions}, _list_texts())
 
 
 def _make_definitions(kind: int, level: int) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def _describe(planned: PlannedQuestion) -> str:
         f"  {verdict}{f' · {planned.letters}' if planned.letters else ''}",
     ]
     if planned.degraded:
-        lines.append("  the model could not close a plan: the question stands for it")
+        lines.append("  the model finished no valid plan: the question stands for it")
     return mask_controls("\n".join([*lines, ""]))
 
 

@@ -298,7 +298,7 @@ async def translate(run: QuestionRun, task: Task, require: Callable[[Any], None]
             [output] = await run.models.complete(node, task.name, asked, temperature=temperature)
             attempts.append({"temperature": temperature, "output": output})
             if node.detail.get("degraded"):
-                run.degrade("the plan could not be closed within its budget: the question is asked as it stands")
+                run.degrade("the model finished no valid plan within its budget: the question is asked as it stands")
             try:
                 plan = task.parse(output)
                 require(plan)

@@ -1,16 +1,14 @@
 """Which token comes next: the best or a draw, the beams of a search, and what a grammar allows.
 
 A constrained row has a matcher of llguidance, which gives the mask of its next token: whatever the model prefers, only
-tokens that the grammar allows are left. Near the end of a row's budget, or where the model would end and the grammar
-does not let it, the shortest way to a complete output is searched once and its tokens are forced; a row that cannot be
-closed within its budget is `degraded`: its text is not to be used.
+tokens that the grammar allows are left. A row that has not ended when its budget is spent is cut off: its text is not
+to be used.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, lru_cache, partial
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from heapq import nlargest
 from typing import Any
 
@@ -25,10 +23,6 @@ from revelator.errors import Cancelled, ConfigError
 from revelator.plans.grammar import Grammar
 
 NO_SCORE = -float("inf")  # the score of a place in which no beam lies
-FINISH = 12  # tokens that end a character, a word, a quotation and a placeholder, at one byte a token
-INSIDE = 4  # tokens that lead out of a character, an escape or a reference, before a closing piece fits
-MOST_STATES = 400  # states that a search for an end looks at
-BRANCHES = 4  # tokens tried where none of a grammar's closing pieces fits, spread over those allowed
 MOST_GRAMMARS = 16  # grammars whose matchers are kept
 
 
@@ -125,10 +119,7 @@ class Vocabulary:
         self.size = size  # of the model's logits, which may be padded beyond the tokenizer
         self.end = int(tokenizer.eos_token_id)
         self.tokens: LLTokenizer = from_tokenizer(tokenizer, n_vocab=size)
-        self._pieces = [self.tokens.decode_bytes([token]).decode(errors="replace") for token in range(len(tokenizer))]
         self._open_matcher = lru_cache(MOST_GRAMMARS)(partial(LLMatcher, self.tokens))
-        self.count_characters = cache(self._count_characters)
-        self.tokenize = cache(self._tokenize)
 
     def make_matcher(self, grammar: Grammar) -> LLMatcher:
         """A matcher at the start of an output. Raises ConfigError when llguidance cannot use the grammar."""
@@ -137,159 +128,48 @@ class Vocabulary:
             raise ConfigError(f"this is no grammar to decode by: {found.get_error().splitlines()[0]}")
         return found.deep_copy()
 
-    def _count_characters(self, characters: str) -> list[int]:
-        """Counts how many of `characters` stand in each token; 0 for what is beyond the tokenizer."""
-        found = [sum(map(piece.count, characters)) for piece in self._pieces]
-        return found + [0] * (self.size - len(found))
-
-    def _tokenize(self, pieces: Sequence[str]) -> list[list[int]]:
-        """The tokens of each piece of a grammar, its own tuple or string."""
-        return [self.tokens.tokenize_str(piece) for piece in pieces]
-
 
 class Constraint(LogitsProcessor):
-    """Holds each row of one `generate` call to its grammar; `room` is the number of tokens that a row may have.
+    """Holds each row of one `generate` call to its grammar.
 
     Above temperature 0 noise is added first, so that the best token of what is returned is a draw (`add_noise`). A
-    row whose best token the grammar allows is left as it is: asking for one token takes 2 µs, a mask 36. Afterwards
-    `degraded` says of each row whether it could not be closed.
+    row whose best token the grammar allows is left as it is: asking for one token takes 2 µs, a mask 36.
+
+    Attribute: `matchers`, one a row, None once the row has ended.
     """
 
-    def __init__(
-        self, vocabulary: Vocabulary, grammars: Sequence[Grammar], room: int, temperature: float = 0.0
-    ) -> None:
-        self.rows = [_Row(vocabulary, grammar) for grammar in grammars]
+    def __init__(self, vocabulary: Vocabulary, grammars: Sequence[Grammar], temperature: float = 0.0) -> None:
+        self.matchers: list[LLMatcher | None] = [vocabulary.make_matcher(grammar) for grammar in grammars]
         self._vocabulary = vocabulary
-        self._room = room
         self._temperature = temperature
-        self._written = 0
+        self._has_begun = False
         self._bits = torch.arange(32, dtype=torch.int32)
 
-    @property
-    def degraded(self) -> list[bool]:
-        return [row.degraded for row in self.rows]
-
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        if self._written:
-            for row, token in zip(self.rows, input_ids[:, -1].tolist(), strict=True):
-                row.take(token)
-        room, wishes = self._room - self._written, pick_best_tokens(scores).tolist()
-        self._written += 1
-        tokens = wishes
-        if self._temperature:
-            scores = add_noise(scores, self._temperature)
-            tokens = pick_best_tokens(scores).tolist()
-        fits = [row.check_token(token, wish, room) for row, token, wish in zip(self.rows, tokens, wishes, strict=True)]
-        held = [index for index, fit in enumerate(fits) if not fit]
-        if not held:
+        if self._has_begun:
+            self._take(input_ids[:, -1].tolist())
+        self._has_begun = True
+        scores = add_noise(scores, self._temperature)
+        tokens = pick_best_tokens(scores).tolist()
+        masked = [
+            (row, matcher)
+            for row, (matcher, token) in enumerate(zip(self.matchers, tokens, strict=True))
+            if matcher and matcher.validate_tokens([token]) != 1
+        ]
+        if not masked:
             return scores
-        masks = allocate_token_bitmask(len(held), self._vocabulary.size)
-        for place, index in enumerate(held):
-            self.rows[index].write_mask(masks, place)
+        masks = allocate_token_bitmask(len(masked), self._vocabulary.size)
+        for place, (_, matcher) in enumerate(masked):
+            fill_next_token_bitmask(matcher, masks, place)
         words = torch.from_numpy(masks).to(scores.device).unsqueeze(-1)
-        allowed = ((words >> self._bits.to(scores.device)) & 1).view(len(held), -1)[:, : scores.shape[1]]
-        return scores.index_put(
-            (torch.tensor(held, device=scores.device),), scores[held].masked_fill(allowed == 0, -torch.inf)
-        )
+        allowed = ((words >> self._bits.to(scores.device)) & 1).view(len(masked), -1)[:, : scores.shape[1]]
+        rows = torch.tensor([row for row, _ in masked], device=scores.device)
+        return scores.index_put((rows,), scores[rows].masked_fill(allowed == 0, -torch.inf))
 
-
-class _Row:
-    """One output: where its grammar stands, the characters that decide when to close, and the forced tokens."""
-
-    def __init__(self, vocabulary: Vocabulary, grammar: Grammar) -> None:
-        self.vocabulary, self.grammar = vocabulary, grammar
-        self.matcher = vocabulary.make_matcher(grammar)
-        self.openings = vocabulary.count_characters(grammar.opening)
-        self.deepenings = vocabulary.count_characters(grammar.deepening)
-        self.closing = vocabulary.tokenize(grammar.closing)
-        self.brackets = vocabulary.tokenize(grammar.brackets)
-        self.reserve = max(FINISH, INSIDE + max(map(len, self.closing), default=0)) + max(self.openings)
-        self.opened = self.deep = self.length = 0
-        self.forced: list[int] | None = None
-        self.degraded = self.ended = False
-
-    def take(self, token: int) -> None:
-        self.ended = self.ended or token == self.vocabulary.end
-        if not self.ended:
-            self.matcher.consume_token(token)
-            self.opened += self.openings[token]
-            self.deep += self.deepenings[token]
-            self.length += 1
-
-    def check_token(self, token: int, wish: int, room: int) -> bool:
-        """Whether `token` may be the next one; `room` counts it. Where the row has to be closed from here on, or the
-        model likes best (`wish`) to end it, this finds how."""
-        if self.ended:
-            return True
-        late = room <= self.opened + self.reserve or self.deep >= self.grammar.deepest
-        done = wish == self.vocabulary.end
-        if self.forced is None and (late or (done and not self.matcher.is_accepting())):
-            ending = self._find_ending(room) if self.length else None
-            self.degraded = ending is None
-            self.forced = ending or []
-        return self.forced is None and self.matcher.validate_tokens([token]) == 1
-
-    def write_mask(self, masks: np.ndarray, place: int) -> None:
-        """Writes the mask of the next token, after `fits`."""
-        if self.ended:
-            return
-        if self.forced is None:
-            fill_next_token_bitmask(self.matcher, masks, place)
-        else:
-            token = self.forced.pop(0) if self.forced else self.vocabulary.end
-            masks[place] = 0
-            masks[place, token // 32] = np.left_shift(np.uint32(1), np.uint32(token % 32)).astype(np.int32)
-
-    def _find_ending(self, room: int) -> list[int] | None:
-        """Tokens, at most `room`, that complete the output: breadth first over the grammar's closing pieces, depth
-        first where none of them fits, inside a character or a closed set of words, which every path leads out of."""
-        waiting: deque[tuple[list[int], LLMatcher]] = deque([([], self.matcher.deep_copy())])
-        for _ in range(MOST_STATES):
-            if not waiting:
-                break
-            tokens, matcher = waiting.popleft()
-            if matcher.is_accepting():
-                return tokens
-            pieces = [*self._list_fitting_pieces(matcher)]
-            ways = [(tokens + way, _advance(matcher, way)) for way in pieces or self._list_ways_out(matcher)]
-            (waiting.extend if pieces else waiting.extendleft)(way for way in ways if len(way[0]) <= room)
-        return None
-
-    def _list_fitting_pieces(self, matcher: LLMatcher) -> Iterator[list[int]]:
-        for tokens in [list(self._close_brackets(matcher.deep_copy())), *self.closing]:
-            if tokens and matcher.validate_tokens(tokens) == len(tokens):
-                yield tokens
-
-    def _list_ways_out(self, matcher: LLMatcher) -> list[list[int]]:
-        if forced := matcher.compute_ff_tokens():
-            return [forced]
-        bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
-        allowed = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
-        return [[int(token)] for token in allowed[:: len(allowed) // BRANCHES + 1]]
-
-    def _close_brackets(self, matcher: LLMatcher) -> Iterator[int]:
-        """Closing brackets as long as one fits, at most as many as were opened and quoted; uses the matcher up."""
-        for _ in range(2 * self.opened + 1):
-            fitting = next((tokens for tokens in self.brackets if matcher.validate_tokens(tokens) == len(tokens)), None)
-            if fitting is None or matcher.is_accepting():
-                return
-            matcher.consume_tokens(fitting)
-            yield from fitting
-
-
-def is_complete(text: str, grammar: Grammar) -> bool:
-    """Whether the grammar allows the text as a whole, read byte by byte."""
-    matcher = LLMatcher(_open_byte_tokenizer(), grammar.text)
-    tokens = _open_byte_tokenizer().tokenize_str(text)
-    return matcher.validate_tokens(tokens) == len(tokens) and matcher.consume_tokens(tokens) and matcher.is_accepting()
-
-
-@cache
-def _open_byte_tokenizer() -> LLTokenizer:
-    return LLTokenizer("byte")
-
-
-def _advance(matcher: LLMatcher, tokens: list[int]) -> LLMatcher:
-    reached = matcher.deep_copy()
-    reached.consume_tokens(tokens)
-    return reached
+    def _take(self, tokens: Sequence[int]) -> None:
+        """Moves each matcher on by the token that its row was given."""
+        for row, (matcher, token) in enumerate(zip(self.matchers, tokens, strict=True)):
+            if token == self._vocabulary.end:
+                self.matchers[row] = None
+            elif matcher:
+                matcher.consume_token(token)

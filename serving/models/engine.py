@@ -27,7 +27,7 @@ from revelator.errors import ArtifactError, InvalidRequest
 from revelator.plans.grammar import Grammar
 from revelator.prefix_lm.model import PrefixLMForCausalLM
 from revelator.prefix_lm.spelling import read_sources, restore_spelling
-from serving.models.decoding import Constraint, Vocabulary, is_complete, raise_if_cancelled
+from serving.models.decoding import Constraint, Vocabulary, raise_if_cancelled
 from serving.models.onnx_graph import is_supported
 from serving.models.onnx_model import OnnxModel
 from serving.models.transformers_model import TransformersModel
@@ -41,7 +41,8 @@ Runtime = Literal["auto", "transformers"]
 
 
 class GeneratedText(NamedTuple):
-    """A generated text, its number of tokens (the end token counts), and whether its grammar could not be closed."""
+    """A generated text, its number of tokens (the end token counts), and whether it was to be held to a grammar and was
+    cut off by its budget."""
 
     text: str
     tokens: int
@@ -132,8 +133,7 @@ class Engine:
 
         Greedy at temperature 0, so the same batch gives the same texts; above it, samples from the softmax at that
         temperature. With `grammars`, one a prompt, each text is complete by its grammar, or `degraded`: a prompt that
-        leaves no room to write is, too. Without, that raises InvalidRequest. Word pieces are checked when all are
-        written, so more of their texts are `degraded`.
+        leaves no room to write is, too. Without, that raises InvalidRequest. Word pieces are held to no grammar.
         """
         answers = [GeneratedText("", 0, degraded=True) for _ in prompts]
         rows = self._tokenize(prompts, reserve=1 if grammars is None else None)
@@ -142,15 +142,11 @@ class Engine:
             raise_if_cancelled(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
             held = [grammars[i] for i in indices] if grammars and not self._writes_pieces else None
-            constraint = Constraint(self._vocabulary, held, room, temperature) if held else None
+            constraint = Constraint(self._vocabulary, held, temperature) if held else None
             end = self.tokenizer.eos_token_id
             output = self.model.write(ids, mask, room, end, temperature, constraint, cancelled)
-            degraded = constraint.degraded if constraint else [False] * len(indices)
-            for index, row, failed in zip(indices, output, degraded, strict=True):
-                answers[index] = self._decode(row, failed, prompts[index])
-        if grammars and self._writes_pieces:
-            pairs = zip(answers, grammars, strict=True)
-            return [row._replace(degraded=not is_complete(f" {row.text}", grammar)) for row, grammar in pairs]
+            for index, row in zip(indices, output, strict=True):
+                answers[index] = self._decode(row, grammars is not None and end not in row, prompts[index])
         return answers
 
     def search_beams(

@@ -36,8 +36,9 @@ def complete(
     * `grammar`: token by token, held to the grammar of the plan's language;
     * `free`: token by token, held to nothing.
 
-    A plan that cannot be closed within `max_new_tokens` (by default as many as gold needs), or that loses a word of
-    another script or with accents, is replaced by the fallback of its language, the question itself, and is `degraded`.
+    A plan that does not end within `max_new_tokens` (by default as many as gold needs), that does not check, or that
+    loses a word of another script or with accents, is replaced by the fallback of its language, the question itself,
+    and is `degraded`.
     """
     asked = TASKS[task]
     lengths = engine.count_tokens(prompts)
@@ -77,10 +78,15 @@ def _write_plans(
     others = [prompts[place] for place in places]
     grammars = None if decoding == "free" else [task.language.grammar()] * len(others)
     for place, row in zip(places, engine.generate(others, temperature, budget, grammars, cancelled), strict=True):
-        plan, question = task.parse_sound(row.text), task.read_question(prompts[place])
-        lost = decoding != "free" and plan is not None and _loses_words(task, question, plan)
-        plans[place] = row._replace(degraded=True) if lost else row
+        plan, question = _parse_plan(task, row.text), task.read_question(prompts[place])
+        unsound = decoding != "free" and (plan is None or _loses_words(task, question, plan))
+        plans[place] = row._replace(degraded=True) if unsound else row
     return [plans[place] for place in range(len(prompts))]
+
+
+def _parse_plan(task: Task, text: str) -> Any:
+    """The plan that a text is; None for one that does not check, or that has control characters."""
+    return task.parse_sound(text) if text.isprintable() else None
 
 
 def _loses_words(task: Task, question: str, plan: Any) -> bool:
@@ -99,8 +105,8 @@ def _counts_by_words(task: Task, question: str) -> bool:
 
 def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
     """The place in `texts`, likeliest first, of the plan to take: of those that parse and check, the likeliest of those
-    that keep most of the question's names. None where no text checks; one with control characters, or that loses a word
-    that ASCII cannot write, does not.
+    that keep most of the question's names. None where no text checks; one that loses a word that ASCII cannot write does
+    not.
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it.
     Such a text is rarely its only likely one. Where a question counts, a text that
@@ -109,7 +115,7 @@ def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
     language = task.language
     assert language is not None
     names = set() if _counts_by_words(task, question) else set(find_name_words(question))
-    plans = {place: task.parse_sound(text) for place, text in enumerate(texts) if text.isprintable()}
+    plans = {place: _parse_plan(task, text) for place, text in enumerate(texts)}
     worth = {
         place: len(names.intersection(language.words(plan)))
         for place, plan in plans.items()

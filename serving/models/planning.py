@@ -19,7 +19,7 @@ Complete = Callable[[str, Sequence[str]], list[Completion]]  # of a task, one co
 class PlannedQuestion:
     """`route` is the likeliest; `plan` is what the model wrote, as the executor runs it, in canonical text where
     it parses; `letters` is its shape, None where it has none; `degraded`: the
-    question itself stands for a plan that could not be closed. `error` says why a question was not planned."""
+    question itself stands for a plan that the model did not finish. `error` says why a question was not planned."""
 
     question: str
     route: str = ""

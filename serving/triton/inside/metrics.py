@@ -70,7 +70,7 @@ def count_trace(model: str, trace: Trace) -> None:
 
 def _judge_plan(node: Node) -> str:
     """`first`: the model's first plan could be run; `later`: one that it wrote at a higher temperature; `degraded`: it
-    could not be closed within its budget, and the question itself is the plan; `none`: no plan could be run."""
+    was not finished within its budget, and the question itself is the plan; `none`: no plan could be run."""
     if node.status != "ok":
         return "none"
     if node.detail.get("degraded"):
