@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -92,7 +93,10 @@ class Usage:
     @classmethod
     def total(cls, usages: Iterable[Usage]) -> Usage:
         """Sums many usages."""
-        return cls(*map(sum, zip(*map(astuple, usages), strict=True)))
+        return cls(*map(sum, zip(*map(_list_costs, usages), strict=True)))  # `astuple` takes ten times as long
+
+
+_list_costs = attrgetter("tokens_in", "tokens_out", "model_calls", "generator_calls", "retrievals")
 
 
 @dataclass(slots=True)

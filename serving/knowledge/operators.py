@@ -77,11 +77,14 @@ class SourceResult:
 
 
 class Source(Protocol):
-    """`name` is what the trace calls it; `timeout` is in seconds for one query."""
+    """`name` is what the trace calls it; `timeout` is in seconds for one query, None for as long as the question may
+    take."""
 
     name: str
     kind: SourceKind
-    timeout: float
+
+    @property
+    def timeout(self) -> float | None: ...
 
     async def find(self, query: Query, k: int) -> SourceResult:
         """At most `k` passages a text. Raises RevelatorError when the source cannot be asked."""

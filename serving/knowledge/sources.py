@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Literal
@@ -111,7 +110,7 @@ class Sources:
     @classmethod
     def of_index(cls, retriever: Retriever) -> Sources:
         """The one source of a deployment that names none; a search lasts as long as the question may."""
-        return cls([TextSource(retriever, "retriever", timeout=math.inf)])
+        return cls([TextSource(retriever, "retriever", timeout=None)])
 
     @property
     def is_index(self) -> bool:
@@ -122,15 +121,9 @@ class Sources:
         """Asks the selected sources, all at once, for at most `k` passages a text each, or as the settings say."""
         k = self.settings.passages or k
         selection = await self._selector.choose(query)
-        chosen = selection.sources
-        tasks = [asyncio.create_task(_ask(source, self._breakers[source.name], query, k)) for source in chosen]
-        try:
-            await self._until_enough(chosen, tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        ended = [_read_outcome(source, task, query) for source, task in zip(chosen, tasks, strict=True)]
+        asked = [_ask(source, self._breakers[source.name], query, k) for source in selection.sources]
+        # one is asked without the tasks that several need, which cost more than all else here
+        ended = [await asked[0]] if len(asked) == 1 else await self._await_all(selection.sources, asked, query)
         if len(self.all) > 1:
             ended = [(_name_source(report.source, found), report) for found, report in ended]
         return _combine(ended, query, selection, self.settings.evidence == "first")
@@ -144,6 +137,18 @@ class Sources:
         for source in self.all:
             await source.close()
 
+    async def _await_all(
+        self, chosen: Sequence[Source], asked: Sequence[Coroutine[Any, Any, Asked]], query: Query
+    ) -> list[Asked]:
+        tasks = [asyncio.create_task(one) for one in asked]
+        try:
+            await self._until_enough(chosen, tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return [_read_outcome(source, task, query) for source, task in zip(chosen, tasks, strict=True)]
+
     async def _until_enough(self, chosen: Sequence[Source], tasks: Sequence[asyncio.Task[Asked]]) -> None:
         graphs = [task for source, task in zip(chosen, tasks, strict=True) if source.kind == "graph"]
         if graphs and self.settings.evidence == "first":
@@ -155,7 +160,7 @@ class Sources:
 
 async def _ask(source: Source, breaker: CircuitBreaker, query: Query, k: int) -> Asked:
     started = time.perf_counter()
-    ends = asyncio.get_running_loop().time() + source.timeout
+    ends = None if source.timeout is None else asyncio.get_running_loop().time() + source.timeout
     found, attempts = SourceResult(), 0
     failure: Exception | None = None
     outcome: SourceStatus = "nothing"
@@ -244,14 +249,15 @@ class TextSource:
 
     kind: SourceKind = "text"
 
-    def __init__(self, retriever: Retriever, name: str = "text", *, timeout: float = 10.0) -> None:
+    def __init__(self, retriever: Retriever, name: str = "text", *, timeout: float | None = 10.0) -> None:
         self.retriever = retriever
         self.name = name
         self.timeout = timeout
 
     async def find(self, query: Query, k: int) -> SourceResult:
         texts = (query.logical,) if query.logical else query.texts
-        found = await asyncio.gather(*(self.retriever.search(text, k) for text in texts))
+        searches = [self.retriever.search(text, k) for text in texts]
+        found = [await searches[0]] if len(searches) == 1 else await asyncio.gather(*searches)
         respelled = {w: near for one in found if isinstance(one, SearchResult) for w, near in one.respelled.items()}
         return SourceResult(passages=tuple(map(tuple, found)), respelled=respelled)
 

@@ -178,9 +178,7 @@ def test_a_plan_without_room_is_the_question_itself_and_degraded(tiny: Engine, q
     """A long question leaves no positions, and none leaves any within three tokens. Placeholders lose their braces."""
     prompt = TASKS["translate_bnf"].render(QuestionInput(question))
     fine = TASKS["translate_bnf"].render(QuestionInput("Who is it?"))
-    completion, beside = complete(
-        tiny, "translate_bnf", [prompt, fine], max_new_tokens=3 if len(question) < 99 else 40
-    )
+    completion, beside = complete(tiny, "translate_bnf", [prompt, fine], max_new_tokens=3 if len(question) < 99 else 40)
     assert completion.degraded
     assert completion.text == render(Atomic(leaf))
     assert check(parse(completion.text)) == ()
