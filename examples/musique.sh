@@ -44,7 +44,7 @@ revelator model promote --set "$SET"
 # ---------------------------------------------------------------------------------------------------------------------
 # 5. The passages: Wikipedia's introductions and the paragraphs of both sets, one BM25 index.
 say "index the passages"
-[ -f "$INDEX/manifest.json" ] || revelator index build --detokenize --out "$INDEX" \
+[ -f "$INDEX/manifest.json" ] || revelator index build --out "$INDEX" \
   "$REVELATOR_DATA/wikipedia/wiki_intros.jsonl.gz" \
   "$REVELATOR_DATA/corpora/musique_passages.jsonl.gz" \
   "$REVELATOR_DATA/2wikimultihopqa/2wiki_corpus.jsonl.gz"

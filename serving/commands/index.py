@@ -54,10 +54,6 @@ def make_choice(literal: Any) -> click.Choice:
     "--chunk", default=SIZE, show_default=True, type=click.IntRange(16), help="Tokens of a document's passage."
 )
 @click.option("--overlap", default=OVERLAP, show_default=True, type=click.IntRange(0), help="Of them, shared tokens.")
-@click.option("--detokenize", is_flag=True, help="Set punctuation that stands apart: `Eek ! ( 1992 )` → `Eek! (1992)`.")
-@click.option("--title-weight", default=2, show_default=True, type=click.IntRange(0, 10), help="Times a title counts.")
-@click.option("--k1", default=1.2, show_default=True, type=click.FloatRange(0), help="BM25: saturation of repeats.")
-@click.option("--b", default=0.75, show_default=True, type=click.FloatRange(0, 1), help="BM25: weight of the length.")
 @AS_JSON
 def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) -> None:
     """Index files, and all files of folders, as passages.
@@ -74,7 +70,7 @@ def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) ->
     \b
     Examples:
       revelator index build handbook/ minutes.pdf --out runs/indexes/mine
-      revelator index build wiki.jsonl.gz --detokenize --out runs/indexes/wiki
+      revelator index build wiki.jsonl.gz --out runs/indexes/wiki
       revelator index build a.tsv b.parquet --kind dense --model minilm --out runs/indexes/ab
       revelator index build notes.jsonl --kind hybrid --model BAAI/bge-base-en-v1.5 --out runs/indexes/n
       revelator index build notes/ --kind hybrid --embeddings http://127.0.0.1:8000/v1 --model NAME --out runs/n

@@ -1,7 +1,7 @@
 """BM25 scores in files that processes share by memory map.
 
 Scores are bm25s's (Lù 2024, "BM25S"; the Lucene variant of Robertson and Zaragoza's BM25): computed when the index is
-built, summed when it is searched. A title counts `title_weight` times, as if it stood that often before the text.
+built, summed when it is searched. A title counts `TITLE_WEIGHT` times, as if it stood that often before the text.
 
 `write` lays out bm25s's own files (columns of a sparse matrix, one a term) from shards of the corpus, so that memory
 holds the vocabulary and one shard, never the matrix. The vocabulary of a large corpus is the only part that bm25s would
@@ -27,9 +27,11 @@ from rapidfuzz.process import extract
 
 from revelator.errors import DataError
 from revelator.minilm import read_vocabulary
-from serving.retrieval.index_folder import IndexSettings, Shard, create_mapped
+from serving.retrieval.index_folder import Shard, create_mapped
 from serving.retrieval.words import extract_query_terms, extract_query_words, hash_words
 
+K1 = 1.2  # saturation of repeats
+B = 0.75  # weight of a passage's length
 SPELLINGS = "words.txt"
 LEAST = 3  # letters of a word that may be read as another
 LONG = 8  # letters of a word in which two may be wrong
@@ -85,7 +87,7 @@ class BM25Scores:
         return places, self._hashes[places] == wanted
 
 
-def write(stage: Path, shards: Iterable[Shard], settings: IndexSettings) -> int:
+def write(stage: Path, shards: Iterable[Shard]) -> int:
     """Scores and vocabulary of all shards, in the corpus's order, into `stage`; returns the number of terms."""
     shards = list(shards)
     vocabulary, numbers = _number_terms(shards)
@@ -98,16 +100,16 @@ def write(stage: Path, shards: Iterable[Shard], settings: IndexSettings) -> int:
         lengths.append(shard.read("lengths"))
     count, mean = sum(map(len, lengths)), float(np.concatenate(lengths).mean())
     idf = np.log(1 + (count - frequencies + 0.5) / (frequencies + 0.5))
-    _write_parameters(stage, count, settings)
-    _write_columns(stage, shards, numbers, frequencies, idf, mean, settings)
+    _write_parameters(stage, count)
+    _write_columns(stage, shards, numbers, frequencies, idf, mean)
     _write_vocabulary(stage, vocabulary)
     _write_spellings(stage, {word for shard in shards for word in json.loads(shard.read("spellings").tobytes())})
     return len(vocabulary)
 
 
-def _write_parameters(stage: Path, count: int, settings: IndexSettings) -> None:
+def _write_parameters(stage: Path, count: int) -> None:
     """bm25s's own description of an index, from one of a single term; the columns then take the place of its arrays."""
-    bm25 = bm25s.BM25(k1=settings.k1, b=settings.b, method="lucene")
+    bm25 = bm25s.BM25(k1=K1, b=B, method="lucene")
     bm25.scores = bm25.build_index_from_ids([0], [[0]], show_progress=False) | {"num_docs": count}
     bm25.vocab_dict = {}
     bm25.save(stage, show_progress=False)
@@ -139,7 +141,6 @@ def _write_columns(
     frequencies: np.ndarray,
     idf: np.ndarray,
     mean: float,
-    settings: IndexSettings,
 ) -> None:
     starts = np.concatenate([[0], np.cumsum(frequencies)])
     np.save(stage / "indptr.csc.index.npy", starts)
@@ -152,7 +153,7 @@ def _write_columns(
         here = np.bincount(words, minlength=len(frequencies))
         rank = np.arange(len(words)) - (np.cumsum(here) - here)[words]
         places = filled[words] + rank
-        damping = settings.k1 * ((1 - settings.b) + settings.b * lengths[passages] / mean)
+        damping = K1 * ((1 - B) + B * lengths[passages] / mean)
         data[places] = idf[words].astype(np.float32) * (times / (damping + times))
         indices[places] = first + passages
         filled += here

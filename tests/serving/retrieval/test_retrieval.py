@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest
-from serving.retrieval import INDEX, Index, IndexSettings, LocalRetriever, build_index, extract_query_terms
+from serving.retrieval import INDEX, Index, LocalRetriever, build_index, extract_query_terms
 from serving.retrieval.index_folder import PassageStore, encode_passage, write_passages
-from serving.retrieval.words import detokenize
 from tests.serving.retrieval.stopped import Stopped
 
 ROWS = [
@@ -232,39 +231,9 @@ async def test_the_retriever_answers_many_queries_at_once(index: Index) -> None:
     retriever.close()
 
 
-@pytest.mark.parametrize(
-    ("tokenised", "readable"),
-    [
-        ("Oh ! The Sea ( once Oh ! A Lake ) is a series .", "Oh! The Sea (once Oh! A Lake) is a series."),
-        ("the Fox network 's show , and it did n't end", "the Fox network's show, and it didn't end"),
-        ("The players ' strike cost $ 527 million , or 12 % .", "The players' strike cost $527 million, or 12%."),
-        ('He wrote" Low Tide" and\" High Tide\".', 'He wrote "Low Tide" and "High Tide".'),
-        ("Anna Brek( born 1962) is his half- sister .", "Anna Brek (born 1962) is his half-sister."),
-    ],
-)  # fmt: skip
-def test_text_with_punctuation_apart_becomes_readable(tokenised: str, readable: str) -> None:
-    assert detokenize(tokenised) == readable
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        'She said "no" (twice) in pre- and post-war Norway; it cost $4.50, 12% more.',
-        "James L. Brooks' f(x) = 3.5 - 2 at 10:30 in the U.S. is 6'5\" tall.",
-        "C++ and .NET, sub- or super-script, rock 'n' roll",
-    ],
-)
-def test_text_that_is_set_well_stays_as_it_is(text: str) -> None:
-    assert detokenize(text) == text
-
-
-@given(st.text(alphabet="ab1 .,!?()[]'\"$%-", max_size=60))
-def test_no_letter_or_digit_is_touched(text: str) -> None:
-    assert [c for c in detokenize(text) if c.isalnum()] == [c for c in text if c.isalnum()]
-
-
-def test_detokenizing_is_an_explicit_setting_of_the_index(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "c.jsonl", [{"title": "Oh !", "text": "One , two ( three ) ."}])
-    build_index([corpus], tmp_path / "out", IndexSettings(detokenize=True))
-    found = Index.open(tmp_path / "out").search("three", 1)[0]
-    assert (found.title, found.text) == ("Oh!", "One, two (three).")
+def test_an_index_of_an_earlier_version_opens_whatever_it_was_built_with(tmp_path: Path) -> None:
+    build_index([write_corpus(tmp_path / "c.jsonl", ROWS)], tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    manifest["settings"] |= {"k1": 0.9, "b": 0.4, "title_weight": 3, "detokenize": True}
+    (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest))
+    assert Index.open(tmp_path / "out").search("lighthouse", 1)
