@@ -117,10 +117,10 @@ def measure_plans(name: str, engine: Engine, asked: Sequence[str]) -> None:
             fitting = own if decoding == "grammar" else [p for p in own if len(p) < 4000]  # free refuses the others
             done += complete(engine, "translate_bnf", fitting, temperature, TOKENS, decoding)
         good, degraded = sum(map(is_valid, done)), sum(c.degraded for c in done)
-        forced = sum(c.tokens_out > TOKENS - 20 for c in done)
+        tokens = sum(c.tokens_out for c in done) / len(done)
         print(
             f"{name:16} {decoding:8} n={len(done):5}  parse and check {good / len(done):7.2%}  degraded {degraded:4}"
-            f"  closed by force {forced:4}  {time.perf_counter() - start:6.0f} s",
+            f"  tokens {tokens:5.1f}  {time.perf_counter() - start:6.0f} s",
             flush=True,
         )
 
