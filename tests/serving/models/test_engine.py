@@ -177,10 +177,8 @@ class Passes:
             self.go.wait()
 
 
-DOCUMENTS = [
-    TASKS["relevance"].render(RelevanceInput(f"Who wrote {film}?", "Tin Comet", f"a film of {n}"))
-    for film in ("Tin Comet", "Glass Harbour", "Paper Moons")
-    for n in range(3)
+DOCUMENTS = [  # more than the tokens of one pass
+    TASKS["relevance"].render(RelevanceInput("Who wrote it?", "Tin Comet", f"a film of {n} " * 60)) for n in range(60)
 ]
 
 
