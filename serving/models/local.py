@@ -105,8 +105,7 @@ def _counts_by_words(task: Task, question: str) -> bool:
 
 def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
     """The place in `texts`, likeliest first, of the plan to take: of those that parse and check, the likeliest of those
-    that keep most of the question's names. None where no text checks; one that loses a word that ASCII cannot write does
-    not.
+    that keep most of the question's names. None where no text checks and has every word that ASCII cannot write.
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it.
     Such a text is rarely its only likely one. Where a question counts, a text that
