@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from data_gen.annotate import trees
+from data_gen.annotate.inflection import to_plural
 from data_gen.annotate.names import find_mention, fold, introduce, recase
-from data_gen.annotate.wording import WordedStep, ask, name_answer, tidy, to_plural
+from data_gen.annotate.wording import WordedStep, ask, name_answer, tidy
 from data_gen.questions import AnnotatedStep, DroppedError
 from revelator import plans
 from revelator.plans.art import Art

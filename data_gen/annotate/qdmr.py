@@ -12,8 +12,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from data_gen.annotate.inflection import is_plural, to_plural, to_singular
 from data_gen.annotate.plan import REFERENCE, GoldStep
-from data_gen.annotate.wording import STOP_WORDS, WORDS, is_plural, name_answer, tidy, to_plural, to_singular
+from data_gen.annotate.wording import STOP_WORDS, WORDS, name_answer, tidy
 from data_gen.questions import DroppedError
 from revelator.plans.operators import Filter
 

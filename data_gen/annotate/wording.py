@@ -1,4 +1,4 @@
-"""Natural words for the steps of a gold decomposition, and the singular and plural of their nouns.
+"""Natural words for the steps of a gold decomposition.
 
 A short form such as `UHF >> distributed by` becomes a question a person would ask. Of the ways to ask for a relation
 (`wordings.yaml`) the one that shares most words with the whole question is taken: a plan that keeps the question's own
@@ -15,45 +15,12 @@ from importlib.resources import files
 
 import yaml
 
+from data_gen.annotate.inflection import to_singular
 from revelator.files import sha256_text
 
 WORDS = yaml.safe_load(files("data_gen.annotate").joinpath("words.yaml").read_text(encoding="utf-8"))
-IRREGULAR: dict[str, str] = WORDS["irregular"]
-PLURALS = {one: many for many, one in IRREGULAR.items()}
-ALIKE, PLACES, STOP_WORDS, DIVISIONS = (
-    frozenset(WORDS[name].split()) for name in ("alike", "places", "stop_words", "divisions")
-)
+STOP_WORDS, DIVISIONS = (frozenset(WORDS[name].split()) for name in ("stop_words", "divisions"))
 DOERS: dict[str, str] = WORDS["doers"]
-
-
-def to_singular(noun: str) -> str:
-    """flights → flight, cities → city, people → person."""
-    if noun in IRREGULAR:
-        return IRREGULAR[noun]
-    if not is_plural(noun) or noun in ALIKE:
-        return noun
-    if noun.endswith("ies") and len(noun) > 4:
-        return noun[:-3] + "y"
-    return noun[:-2] if noun.endswith(("sses", "ches", "shes", "xes")) else noun[:-1]
-
-
-def to_plural(noun: str) -> str:
-    """flight → flights, city → cities, person → people, river_2 → rivers_2."""
-    if numbered := re.fullmatch(r"(.+)(_\d+)", noun):
-        return to_plural(numbered[1]) + numbered[2]
-    if noun in PLURALS:
-        return PLURALS[noun]
-    if is_plural(noun):
-        return noun
-    if re.search(r"[^aeiou]y$", noun):
-        return noun[:-1] + "ies"
-    return noun + ("es" if noun.endswith(("s", "ch", "sh", "x")) else "s")
-
-
-def is_plural(noun: str) -> bool:
-    """By the ending; names of places that end alike are known."""
-    ending = noun.endswith("s") and not noun.endswith(("ss", "us", "is", "'s"))
-    return noun in IRREGULAR or (noun not in PLACES and len(noun) > 2 and ending)
 
 
 NO_NAMES = STOP_WORDS | {"after", "now", "today", "currently"}

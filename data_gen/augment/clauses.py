@@ -12,15 +12,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from data_gen.annotate.wording import DOERS, WORDS, name_answer, to_singular
+from data_gen.annotate.inflection import make_third_person, to_singular
+from data_gen.annotate.wording import DOERS, WORDS, name_answer
 
 LONGEST = 16  # words of a question
 UNREADABLE = re.compile(r"[{}()+*#\"“”‘`;:\[\]<>]|(?<!\w)'|, |\band (?:how|why|when|what)\b")
 ASKS = re.compile(r"\b(?:who|what|which|where|when|how)\b")
 DID: dict[str, str] = WORDS["past"]
-DOES = {base: base + ("es" if base.endswith(("ss", "ch", "sh", "x", "o")) else "s") for base in DID} | {
-    "have": "has", "flow": "flows", "belong": "belongs", "study": "studies", "marry": "marries",
-}  # fmt: skip
+DOES = {base: make_third_person(base) for base in (*DID, "have", "flow", "belong")}
 FINITE = WORDS["finite"].replace(" ", "|")
 PART = f"(?:{WORDS['participles'].replace(' ', '|')})"
 LOOSE = re.compile(r"\b(?:in|on|at|of|to|from|by|for|with|about|like|called|named|known|used|made|mean|do|have|be)$")

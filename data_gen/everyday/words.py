@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from data_gen.annotate.inflection import make_third_person
+
 STYLES = {  # of names
     "{x}": 40, "the {x}": 8, "the {x} {k}": 18, "{k} {x}": 12, "the {k} {x}": 8, "the {k} {at} {x}": 14,
 }  # fmt: skip
@@ -103,11 +105,8 @@ def list_words(kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _inflect(verb: str) -> Slots:
-    does = "has" if verb == "have" else verb + ("es" if verb.endswith(("ss", "sh", "ch", "x", "o")) else "s")
-    if verb.endswith("y") and verb[-2] not in "aeiou":
-        does = f"{verb[:-1]}ies"
     did = read_words()["past"].get(verb) or verb + ("d" if verb.endswith("e") else "ed")
-    return {"v": verb, "vs": does, "ved": did}
+    return {"v": verb, "vs": make_third_person(verb), "ved": did}
 
 
 def capitalise(text: str) -> str:

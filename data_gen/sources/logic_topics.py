@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data_gen.annotate.inflection import make_plural
 from data_gen.annotate.names import MAX_NAME, SAFE_NAME
 from data_gen.annotate.wording import STOP_WORDS
 from data_gen.leakage import normalise
@@ -31,14 +32,6 @@ LITTLE = STOP_WORDS | frozenset(
     through two under until upon using versus via where while within without""".split()  # noqa: SIM905
 )
 VERBAL = ("ed", "ing", "ly", "born", "known")  # ends of words that end no noun phrase here
-PLURALS = {
-    "person": "people",
-    "man": "men",
-    "woman": "women",
-    "child": "children",
-    "series": "series",
-    "species": "species",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +114,5 @@ def _read_kind(text: str) -> str | None:
         words.pop()
     if not words or len(words) > 4 or not words[-1].islower() or len(words[-1]) < 3:
         return None
-    kind = " ".join([*words[:-1], _to_plural(words[-1])])
+    kind = " ".join([*words[:-1], make_plural(words[-1])])
     return kind if _usable(kind) else None
-
-
-def _to_plural(noun: str) -> str:
-    if noun in PLURALS:
-        return PLURALS[noun]
-    if noun.endswith("man") and len(noun) > 4:
-        return f"{noun[:-3]}men"
-    if re.search(r"[^aeiou]y$", noun):
-        return f"{noun[:-1]}ies"
-    return noun + ("es" if re.search(r"(?:s|x|z|ch|sh)$", noun) else "s")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_gen.annotate.inflection import to_plural, to_singular
 from data_gen.annotate.plan import write_gold_plan
 from data_gen.annotate.qdmr import read_gold_steps
-from data_gen.annotate.wording import to_plural, to_singular
 from data_gen.questions import DroppedError
 from revelator.plans import bind, check, list_leaves, parse, render
 
