@@ -95,7 +95,7 @@ def make_home(home: Path) -> None:
     get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora).save_pretrained(str(adapter))
     AutoTokenizer.from_pretrained(base).save_pretrained(str(adapter))
     write_manifest(adapter, base_name=str(TINY), base_digest=digest_base(base), data_digest="none", run_id="")
-    registry.connect(f"sqlite:///{home / 'mlflow.db'}", home)
+    registry.connect(home)
     deploy(home, registry.resolve(registry.NAME, registry.register_adapter(adapter)))
 
 

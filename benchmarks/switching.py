@@ -67,16 +67,15 @@ class Switch:
     version: str
 
 
-def make_home(home: Path) -> str:
-    """Registers two adapters, deploys the first, builds an index; the store's URI."""
-    store = registry.connect(f"sqlite:///{home / 'mlflow.db'}", home)
+def make_home(home: Path) -> None:
+    """Registers two adapters, deploys the first, builds an index."""
+    registry.connect(home)
     for seed in (1, 2):
         registry.register_adapter(write_adapter(home / "adapters" / str(seed), TINY, seed))
     deploy(home, registry.resolve(registry.NAME, 1))
     rows = [{"id": str(n), "title": title, "text": text} for n, (title, text) in enumerate(PASSAGES)]
     (home / "passages.jsonl").write_text("\n".join(map(json.dumps, rows)))
     build_index([home / "passages.jsonl"], home / "indexes" / "bm25")
-    return store
 
 
 async def ask_at_a_rate(url: str, rate: float, asked: list[AskedQuestion], enough: asyncio.Event) -> None:
@@ -100,29 +99,29 @@ async def ask_at_a_rate(url: str, rate: float, asked: list[AskedQuestion], enoug
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
 
-def deploy_version(home: Path, store: str, version: int) -> None:
-    registry.connect(store, home)
+def deploy_version(home: Path, version: int) -> None:
+    registry.connect(home)
     deploy(home, registry.resolve(registry.NAME, version))
 
 
-async def switch_repeatedly(home: Path, store: str, switches: int, rest: float, end: float) -> list[Switch]:
+async def switch_repeatedly(home: Path, switches: int, rest: float, end: float) -> list[Switch]:
     """Deploys by another process, with `rest` seconds before each and after the last."""
     loop, done = asyncio.get_running_loop(), []
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        await loop.run_in_executor(process, deploy_version, home, store, 1)  # its imports; version 1 is in service
+        await loop.run_in_executor(process, deploy_version, home, 1)  # its imports; version 1 is in service
         for number in range(switches):
             if time.monotonic() > end:
                 break
             await asyncio.sleep(rest)
             version, began = 2 - number % 2, time.monotonic()
-            await loop.run_in_executor(process, deploy_version, home, store, version)
+            await loop.run_in_executor(process, deploy_version, home, version)
             done.append(Switch(began, time.monotonic(), str(version)))
         await asyncio.sleep(rest)
     return done
 
 
-async def kill_and_repeat(home: Path, store: str, kills: int, seed: int, seconds: float) -> list[dict]:
-    command = [sys.executable, kill_deploys.__file__, str(home), store, str(kills), str(seed), str(seconds)]
+async def kill_and_repeat(home: Path, kills: int, seed: int, seconds: float) -> list[dict]:
+    command = [sys.executable, kill_deploys.__file__, str(home), str(kills), str(seed), str(seconds)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     said, _ = await process.communicate()
     if process.returncode:
@@ -170,7 +169,7 @@ def print_report(asked: list[AskedQuestion], switches: list[Switch]) -> bool:
 
 
 async def measure(
-    home: Path, store: str, url: str, switches: int, rate: float, rest: float, kills: int, seed: int, seconds: float
+    home: Path, url: str, switches: int, rate: float, rest: float, kills: int, seed: int, seconds: float
 ) -> bool:
     good = True
     for part in ("switches", "kills"):
@@ -178,9 +177,9 @@ async def measure(
         enough = asyncio.Event()
         load = asyncio.create_task(ask_at_a_rate(url, rate, asked, enough))
         if part == "switches" and switches:
-            done = await switch_repeatedly(home, store, switches, rest, time.monotonic() + seconds)
+            done = await switch_repeatedly(home, switches, rest, time.monotonic() + seconds)
         elif part == "kills" and kills:
-            rows = await kill_and_repeat(home, store, kills, seed, seconds)
+            rows = await kill_and_repeat(home, kills, seed, seconds)
         enough.set()
         await load
         if part == "switches" and switches:
@@ -215,10 +214,10 @@ def main(switches: int, rate: float, rest: float, kills: int, seed: int, seconds
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; {rate:g} questions/s")
     with tempfile.TemporaryDirectory(prefix="switching-") as temporary:
         home = (home or Path(temporary)).resolve()
-        store = make_home(home)
+        make_home(home)
         settings = Settings(index=home / "indexes" / "bm25", generator="embedded")
         with serve_home(home, read_ports("auto"), settings) as (_, running):
-            good = asyncio.run(measure(home, store, running.grpc, switches, rate, rest, kills, seed, seconds))
+            good = asyncio.run(measure(home, running.grpc, switches, rate, rest, kills, seed, seconds))
     sys.exit(not good)
 
 

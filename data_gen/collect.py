@@ -36,7 +36,7 @@ from revelator.config import read_config
 from revelator.errors import ArtifactError, DataError, ExpressionError
 from revelator.files import stage_folder
 from revelator.folders import FolderKind
-from revelator.options import AS_JSON, FOLDER, HOME, URI
+from revelator.options import AS_JSON, FOLDER, HOME
 from revelator.plans import Atomic, check, list_leaves, parse, render
 from revelator.registry import EXPERIMENT, connect, open_client, store_errors
 from revelator.spans import PLAN, READER, ROUTE, VERSION
@@ -231,7 +231,6 @@ def _annotate(trace: Any, served: Any, plan: str, steps: Sequence[AnnotatedStep]
 )
 @click.option("--experiment", default=EXPERIMENT, show_default=True, help="MLflow experiment of the traces.")
 @HOME
-@URI
 @AS_JSON
 def collect_command(
     out: Path,
@@ -240,7 +239,6 @@ def collect_command(
     rules: Path | None,
     experiment: str,
     home: Path,
-    tracking_uri: str | None,
     as_json: bool,
 ) -> None:
     """Collect served questions that people judged, as annotated questions to learn from.
@@ -260,7 +258,7 @@ def collect_command(
       revelator data collect --since 2026-11-01 --feedback corrected --out runs/corrected --json
     """
     redacting = read_config(rules, RedactRules) if rules else None
-    connect(tracking_uri, home, must_exist=True)
+    connect(home, must_exist=True)
     manifest = collect(
         out,
         experiment=experiment,

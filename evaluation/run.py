@@ -188,7 +188,7 @@ def has_champion(home: Path) -> bool:
     """Whether a version was promoted; a home folder without a registry is left as it is."""
     if "MLFLOW_TRACKING_URI" not in os.environ and not (home / "mlflow.db").exists():
         return False
-    registry.connect(home=home)
+    registry.connect(home)
     return bool(registry.search_versions(registry.NAME)) and registry.find_champion() is not None
 
 

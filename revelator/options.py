@@ -6,11 +6,14 @@ from pathlib import Path
 
 import click
 
-from revelator.registry import NAME, find_home
+from revelator.registry import find_home
 
 FOLDER = click.Path(path_type=Path)
 BASE = click.option("--base", help="Overrides the base that the adapter's manifest names.")
-HOME = click.option("--home", type=FOLDER, default=find_home, help="Home folder.  [env: REVELATOR_HOME; default: runs]")
-URI = click.option("--tracking-uri", help="MLflow.  [env: MLFLOW_TRACKING_URI; default: HOME/mlflow.db]")
-REGISTERED = click.option("--name", default=NAME, show_default=True, help="Registered model.")
+HOME = click.option(
+    "--home",
+    type=FOLDER,
+    default=find_home,
+    help="Home folder, with the registry unless MLFLOW_TRACKING_URI names one.  [env: REVELATOR_HOME; default: runs]",
+)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")

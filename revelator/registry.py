@@ -35,11 +35,12 @@ from revelator.folders import MANIFEST
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-NAME = "revelator"
+NAME = os.environ.get("REVELATOR_MODEL") or "revelator"  # of the registered model
+TRACKING_URI = "MLFLOW_TRACKING_URI"  # the environment variable that names a store other than the home folder's
 EXPERIMENT = "revelator"
 EXPERIMENT_TAGS = {  # without a kind, MLflow's page shows trainings under Evaluations
     "mlflow.experimentKind": "custom_model_development",
-    "mlflow.note.content": "Trainings, promotions, reports and served questions. Versions: the model `revelator`.",
+    "mlflow.note.content": f"Trainings, promotions, reports and served questions. Versions: the model `{NAME}`.",
 }
 CHAMPION = "champion"
 DIGEST_TAG = "manifest_sha256"
@@ -85,22 +86,21 @@ def find_home() -> Path:
 def require_existing(path: Path) -> Path:
     """Returns `path`, a home folder or a path below one. Raises ConfigError if it does not exist."""
     if not path.exists():
-        hint = "is this the right --home, REVELATOR_HOME or --tracking-uri? `revelator train` makes a registry"
+        hint = "is this the right --home, REVELATOR_HOME or MLFLOW_TRACKING_URI? `revelator train` makes a registry"
         raise ConfigError("nothing stands there", where=str(path), hint=hint)
     return path
 
 
-def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_exist: bool = False) -> str:
-    """Points MLflow at its store and creates the experiment if needed. Returns the URI in use.
+def connect(home: Path | None = None, *, must_exist: bool = False) -> str:
+    """Points MLflow at the store that `find_store` names, and creates the experiment if needed. Returns the URI in use.
 
-    `tracking_uri` defaults to the environment's MLFLOW_TRACKING_URI, then to `mlflow.db` below `home`; artifacts of a
-    SQLite store lie in `mlartifacts` below `home`. Raises Unavailable within seconds when a server cannot be reached;
-    with `must_exist`, ConfigError for a SQLite store that is not there, and then nothing is made.
+    Artifacts of a SQLite store lie in `mlartifacts` below `home`. Raises Unavailable within seconds when a server
+    cannot be reached; with `must_exist`, ConfigError for a SQLite store that is not there, and then nothing is made.
     """
     for name, value in MLFLOW_SETTINGS.items():
         os.environ.setdefault(name, value)
     home = (home or find_home()).resolve()
-    uri = find_store(tracking_uri, home)
+    uri = find_store(home)
     if uri.startswith(("http://", "https://")):
         check_server(uri)
     elif must_exist and uri.startswith(_SQLITE):
@@ -111,7 +111,10 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
 
         for chatty in ("alembic", "mlflow.store.db.utils", "mlflow.system_metrics.system_metrics_monitor"):
             logging.getLogger(chatty).setLevel(logging.WARNING)
+        is_set = TRACKING_URI in os.environ
         mlflow.set_tracking_uri(uri)
+        if not is_set:  # MLflow sets it, and the next call may be for another home folder
+            os.environ.pop(TRACKING_URI, None)
         client = mlflow.MlflowClient()
         if client.get_experiment_by_name(EXPERIMENT) is None:
             place = (home / "mlartifacts").as_uri() if uri.startswith("sqlite:") else None
@@ -121,9 +124,9 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
     return uri
 
 
-def find_store(tracking_uri: str | None, home: Path) -> str:
-    """The address of MLflow's store: the given one, else the environment's, else the file in the home folder."""
-    return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{home / 'mlflow.db'}"
+def find_store(home: Path) -> str:
+    """Returns the address of MLflow's store: that of the environment, or the file in the home folder."""
+    return os.environ.get(TRACKING_URI) or f"{_SQLITE}{home / 'mlflow.db'}"
 
 
 def check_server(uri: str) -> None:
@@ -140,7 +143,7 @@ def _unreachable(uri: str, reason: str) -> Unavailable:
     return Unavailable(
         f"the tracking server or store cannot be used: {reason}",
         where=uri,
-        hint="start it (deploy/compose.yaml, or `mlflow server`), correct --tracking-uri, or leave that out to use the "
+        hint="start it (deploy/compose.yaml, or `mlflow server`), correct MLFLOW_TRACKING_URI, or unset it to use the "
         "SQLite file below --home",
     )
 
@@ -161,7 +164,7 @@ def store_errors(uri: str | None = None) -> Iterator[None]:
             raise
         reason = str(error).strip().splitlines()[0]
         if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
-            hint = "is this the right --home or --tracking-uri? `revelator train` registers a version"
+            hint = "is this the right --home or MLFLOW_TRACKING_URI? `revelator train` registers a version"
             raise ArtifactError(reason, where="model registry", hint=hint) from error
         import mlflow
 

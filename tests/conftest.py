@@ -31,6 +31,8 @@ settings.register_profile("repeatable", unhurried, derandomize=True)
 settings.register_profile("search", unhurried, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
+os.environ.pop("MLFLOW_TRACKING_URI", None)  # tests register in homes of their own, or at a server that they name
+
 # A run in the background of a shell ignores Ctrl-C, and so would each program that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -89,7 +91,7 @@ def registered(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from revelator import promotions, registry
 
     home = tmp_path_factory.mktemp("registered")
-    registry.connect(f"sqlite:///{home / 'mlflow.db'}", home)
+    registry.connect(home)
     for seed in (1, 2):
         registry.register_adapter(write_adapter(home / "adapters" / str(seed), base, seed))
     promotions.move(registry.NAME, 1, promotions.read_standing(registry.NAME))
@@ -212,7 +214,7 @@ def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served
     from serving.triton.serve import serve_home
     from serving.triton.server import read_ports
 
-    registry.connect(f"sqlite:///{registered / 'mlflow.db'}", registered)
+    registry.connect(registered)
     deploy(registered, registry.resolve(registry.NAME, registry.CHAMPION))
     settings = Settings(index, endpoint.url, "m", max_in_flight=MAX_IN_FLIGHT, merge="code")
     with serve_home(registered, read_ports("auto"), settings, http=True) as (server, running):

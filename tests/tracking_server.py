@@ -56,8 +56,8 @@ def tracking_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def telling_spans(tracking_server: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """This process tells the tracking server each span at once, in an experiment named as the folder `home`. Gives the
     experiment's id."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    registry.connect(tracking_server, home)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_server)
+    registry.connect(home)
     number = mlflow.MlflowClient().create_experiment(home.name)
     provider = TracerProvider()
     to = {"x-mlflow-experiment-id": number}

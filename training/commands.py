@@ -16,7 +16,7 @@ import click
 from revelator.artifact import ADAPTER, BASE, explain_full_disk, find_base
 from revelator.errors import ConfigError, RevelatorError
 from revelator.minilm import fetch_minilm
-from revelator.options import AS_JSON, FOLDER, HOME, URI
+from revelator.options import AS_JSON, FOLDER, HOME
 from revelator.reading import READER
 from revelator.rows import find_plan_fault, verify_set
 from training.checkpoints import RUN, find_checkpoint, lock_work
@@ -69,7 +69,6 @@ MADE = {  # by stage: what it makes, and the folder of the home in which it lies
 @click.option("--quantization", type=click.Choice(["none", "nf4"]), help="nf4: QLoRA; overrides the file's.")
 @click.option("--resume", is_flag=True, help="Go on from the last whole checkpoint of a run that was interrupted.")
 @HOME
-@URI
 @AS_JSON
 def train(
     config: str,
@@ -79,7 +78,6 @@ def train(
     out: Path | None,
     resume: bool,
     home: Path,
-    tracking_uri: str | None,
     as_json: bool,
     **changes: Any,
 ) -> None:
@@ -103,15 +101,15 @@ def train(
       revelator train grpo --set DIR --adapter runs/adapters/demo --world runs/demo/world
       revelator train pretrain --set DIR --set OTHER --out runs/bases/mine
       revelator train reader --rows runs/reading/squad2_dev.jsonl.gz --out runs/readers/mine
-      revelator train demo --set DIR --tracking-uri http://127.0.0.1:5000
+      MLFLOW_TRACKING_URI=http://127.0.0.1:5000 revelator train demo --set DIR
     """
     if find_spec("accelerate") is None:  # training runs in a process of its own, whose error would be a traceback
         raise ModuleNotFoundError(name="accelerate")
     if adapter is not None:
-        changes["adapter"] = find_adapter(adapter, home, tracking_uri)
+        changes["adapter"] = find_adapter(adapter, home)
     settings = _resolve(config, sets, rows, out, home, changes)
     began = time.monotonic()
-    result = _train_in_work_folder(settings, resume, home, tracking_uri)
+    result = _train_in_work_folder(settings, resume, home)
     result |= {"seconds": round(time.monotonic() - began, 1)}
     if as_json:
         click.echo(json.dumps(result))
@@ -128,11 +126,10 @@ def train(
         )
         click.echo(f"next: revelator train demo --base {result['base']} --set {settings.sets[0]}")
     else:
-        store = f" --tracking-uri {tracking_uri}" if tracking_uri else ""
         click.echo(
             f"adapter {result['adapter']}: {result['name']} version {result['version']}, in {result['seconds']:.0f} s"
         )
-        click.echo(f"next: revelator model promote --home {home} --version {result['version']}{store}")
+        click.echo(f"next: revelator model promote --home {home} --version {result['version']}")
 
 
 def _resolve(
@@ -189,7 +186,7 @@ def _check_sets(settings: FineTuneConfig | GrpoConfig | PretrainConfig, path: Pa
         find_base(settings.base)
 
 
-def _train_in_work_folder(settings: AnyConfig, resume: bool, home: Path, tracking_uri: str | None) -> dict:
+def _train_in_work_folder(settings: AnyConfig, resume: bool, home: Path) -> dict:
     """Trains, and removes the work folder unless it holds a run that can go on. Exits as a training that failed."""
     work = settings.work
     made_parent = not work.parent.exists()
@@ -197,7 +194,7 @@ def _train_in_work_folder(settings: AnyConfig, resume: bool, home: Path, trackin
         result: dict = {}
         try:
             _announce_restart(work, resume)
-            result = launch(settings, resume, home, tracking_uri)
+            result = launch(settings, resume, home)
         finally:
             if result.get("exit_status") == 0 or not (work / RUN).exists():
                 shutil.rmtree(work)

@@ -22,7 +22,7 @@ from revelator.artifact import (
 )
 from revelator.errors import ConfigError
 from revelator.files import sha256_file, stage_folder, write_bytes, write_json
-from revelator.options import AS_JSON, FOLDER, HOME, URI
+from revelator.options import AS_JSON, FOLDER, HOME
 from revelator.registry import CHAMPION, NAME
 from training.checkpoints import flatten
 from training.config import AdapterConfig
@@ -79,11 +79,11 @@ def register_version(config: AdapterConfig, manifest: AdapterManifest, figures: 
     )
 
 
-def find_adapter(adapter: str, home: Path, tracking_uri: str | None) -> Path:
+def find_adapter(adapter: str, home: Path) -> Path:
     """Finds what ADAPTER names: a folder, or a registered version, which is downloaded into the home folder."""
     if Path(adapter).is_dir():
         return Path(adapter)
-    registry.connect(tracking_uri, home, must_exist=True)
+    registry.connect(home, must_exist=True)
     return registry.fetch(registry.resolve(NAME, adapter), home)
 
 
@@ -92,9 +92,8 @@ def find_adapter(adapter: str, home: Path, tracking_uri: str | None) -> Path:
 @click.option("--base", help="`mini`, a folder, or a Hub id.  [default: the base that the adapter's manifest names]")
 @click.option("--out", type=FOLDER, required=True, help="Folder of the merged model.")
 @HOME
-@URI
 @AS_JSON
-def merge(adapter: str, base: str | None, out: Path, home: Path, tracking_uri: str | None, as_json: bool) -> None:
+def merge(adapter: str, base: str | None, out: Path, home: Path, as_json: bool) -> None:
     """Write base and adapter as one model in bf16, for engines that load no adapters.
 
     ADAPTER is a folder, a version number, `latest`, or an alias (default: champion). An adapter that was trained on a
@@ -110,7 +109,7 @@ def merge(adapter: str, base: str | None, out: Path, home: Path, tracking_uri: s
         raise ConfigError(
             "something stands there that is no merged model", where=f"--out {out}", hint="name another folder"
         )
-    record = merge_adapter(find_adapter(adapter, home, tracking_uri), base, out)
+    record = merge_adapter(find_adapter(adapter, home), base, out)
     if as_json:
         click.echo(json.dumps({"out": str(out), **record}))
     else:

@@ -38,7 +38,7 @@ STOP_SECONDS = 20  # what an orderly end may take, the MLflow run's included, be
 INTERRUPTED = 130  # the shell's exit status of a command that Ctrl-C ended
 
 
-def launch(settings: AnyConfig, resume: bool, home: Path, tracking_uri: str | None) -> dict:
+def launch(settings: AnyConfig, resume: bool, home: Path) -> dict:
     """Runs the training in its own processes and returns its outcome, which is empty if it ended without one."""
     console = Console(stderr=True)
     resolved = settings.work / "config.yaml"
@@ -46,7 +46,7 @@ def launch(settings: AnyConfig, resume: bool, home: Path, tracking_uri: str | No
     console.print(
         f"[bold]resolved configuration[/] ({resolved})\n{settings.to_yaml()}", highlight=False, soft_wrap=True
     )
-    environment = _make_environment(home, tracking_uri)
+    environment = _make_environment(home)
     command = [sys.executable]
     if settings.processes > 1 or settings.accelerate:
         command += ["-m", "accelerate.commands.launch", *make_launch_arguments(settings)]
@@ -78,10 +78,8 @@ def launch(settings: AnyConfig, resume: bool, home: Path, tracking_uri: str | No
     return outcome
 
 
-def _make_environment(home: Path, tracking_uri: str | None) -> dict[str, str]:
+def _make_environment(home: Path) -> dict[str, str]:
     environment = os.environ | {"REVELATOR_HOME": str(home), "TOKENIZERS_PARALLELISM": "false"}
-    if tracking_uri:
-        environment["MLFLOW_TRACKING_URI"] = tracking_uri
     environment.setdefault("PYTHONWARNINGS", "ignore::FutureWarning,ignore::UserWarning")
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait take cores from others
     # glibc keeps what a tensor leaves for the next one. Given back to the kernel and asked for again page by page, it

@@ -16,8 +16,8 @@ from evaluation.gate.rules import RULES, Verdict, build_verdict_table, judge, re
 from evaluation.gate.scores import Scores, build_score_table, read_pinned_rows, score_adapter
 from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
-from revelator.options import AS_JSON, BASE, FOLDER, HOME, REGISTERED, URI
-from revelator.registry import CHAMPION, Version
+from revelator.options import AS_JSON, BASE, FOLDER, HOME
+from revelator.registry import CHAMPION, NAME, Version
 from revelator.rows import SET
 from serving.models.adapters import find_adapter
 from serving.protocols import DECODINGS, Decoding
@@ -37,9 +37,7 @@ SPLIT = click.option("--split", default="dev", show_default=True, type=click.Cho
 @click.option("--source", help="Only rows of this source of the set.  [default: all]")
 @click.option("--decoding", type=click.Choice(DECODINGS), default="beams", show_default=True, help="Of plans.")
 @BASE
-@REGISTERED
 @HOME
-@URI
 @AS_JSON
 def grade(
     adapter: str,
@@ -49,9 +47,7 @@ def grade(
     source: str | None,
     decoding: Decoding,
     base: str | None,
-    name: str,
     home: Path,
-    tracking_uri: str | None,
     as_json: bool,
 ) -> None:
     """Print an adapter's scores, task by task, with 95 % intervals.
@@ -66,7 +62,7 @@ def grade(
       revelator model grade runs/adapters/mine --set runs/mine/set --limit 0
       revelator model grade base --base mini --set runs/musique/set --source musique --decoding free
     """
-    named = find_adapter(adapter, home, name, tracking_uri)
+    named = find_adapter(adapter, home)
     folders = [_find_set(None, named.tags)] if not set_folders else [_find_set(each, {}) for each in set_folders]
     rows = [row for folder in folders for row in read_pinned_rows(folder, split, limit, source)]
     scores = score_adapter(named, {"": rows}, adapter, home, base, decoding)
@@ -77,7 +73,6 @@ def grade(
 
 
 @click.command()
-@REGISTERED
 @click.option("--version", "number", default="latest", show_default=True, help="The challenger: a number or `latest`.")
 @click.option("--set", "set_folder", type=FOLDER, help=SET_HELP)
 @SPLIT
@@ -92,10 +87,8 @@ def grade(
 @click.option("--dry-run", is_flag=True, help="Score and judge; move nothing.")
 @BASE
 @HOME
-@URI
 @AS_JSON
 def promote(
-    name: str,
     number: str,
     set_folder: Path | None,
     split: str,
@@ -110,7 +103,6 @@ def promote(
     dry_run: bool,
     base: str | None,
     home: Path,
-    tracking_uri: str | None,
     as_json: bool,
 ) -> None:
     """Score a challenger and the champion on the same questions; make the challenger champion if no task falls by more
@@ -139,9 +131,9 @@ def promote(
     )
 
     rule = read_rules(rules, margin)
-    registry.connect(tracking_uri, home, must_exist=True)
-    challenger, seen = registry.resolve(name, number), promotions.read_standing(name)
-    champion = registry.resolve(name, seen.champion) if seen.champion else None
+    registry.connect(home, must_exist=True)
+    challenger, seen = registry.resolve(NAME, number), promotions.read_standing(NAME)
+    champion = registry.resolve(NAME, seen.champion) if seen.champion else None
     if champion and champion.version == challenger.version:
         text = f"version {challenger.version} is the champion already"
         return _print_summary(as_json, text, {"version": champion.version, "moved": False})
@@ -181,23 +173,21 @@ def promote(
     if files:
         registry.tag_version(challenger, TAG, next(iter(files.values())).to_tag())
     try:
-        promotions.move(name, challenger.version, seen)
+        promotions.move(NAME, challenger.version, seen)
     except Conflict as conflict:
         registry.open_client().set_tag(run_id, "outcome", conflict.message)
         if as_json:
             click.echo(json.dumps(summary | {"conflict": conflict.message}))
         raise
     was = f", in place of version {champion.version}" if champion else ""
-    text = f"version {challenger.version} is champion{was}\n{_format_next_command(home, tracking_uri)}"
+    text = f"version {challenger.version} is champion{was}\nnext: revelator model deploy --home {home}"
     _print_summary(as_json, text, summary | {"moved": True})
 
 
 @click.command()
-@REGISTERED
 @HOME
-@URI
 @AS_JSON
-def rollback(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> None:
+def rollback(home: Path, as_json: bool) -> None:
     """Make the previous champion champion again; a second rollback goes one version further back.
 
     Like a promotion, it is recorded in the versions of the registered model NAME-promotions.
@@ -207,20 +197,18 @@ def rollback(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> 
       revelator model rollback
       revelator model rollback --home runs/demo --json
     """
-    registry.connect(tracking_uri, home, must_exist=True)
-    registry.resolve(name, "latest")
-    moved = promotions.roll_back(name)
+    registry.connect(home, must_exist=True)
+    registry.resolve(NAME, "latest")
+    moved = promotions.roll_back(NAME)
     text = f"version {moved.version} is champion again, in place of version {moved.replaced}"
-    text += f"\n{_format_next_command(home, tracking_uri)}"
+    text += f"\nnext: revelator model deploy --home {home}"
     _print_summary(as_json, text, {"version": moved.version, "replaced": moved.replaced, "moved": True})
 
 
 @click.command()
-@REGISTERED
 @HOME
-@URI
 @AS_JSON
-def show_versions(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> None:
+def show_versions(home: Path, as_json: bool) -> None:
     """List the registered versions, the newest first, with their aliases, runs and where they were deployed.
 
     \b
@@ -228,20 +216,16 @@ def show_versions(name: str, home: Path, tracking_uri: str | None, as_json: bool
       revelator model list
       revelator model list --home runs/demo --json
     """
-    registry.connect(tracking_uri, home, must_exist=True)
-    found = registry.list_versions(name)
+    registry.connect(home, must_exist=True)
+    found = registry.list_versions(NAME)
     if as_json:
         rows = [{"version": v.version, "aliases": list(a), "run_id": v.run_id, "tags": v.tags} for v, a in found]
-        return click.echo(json.dumps({"name": name, "versions": rows}))
+        return click.echo(json.dumps({"name": NAME, "versions": rows}))
     table = Table("version", "aliases", "run", "deployed")
     for version, aliases in found:
         deployed = version.tags.get("deployed", "")
         table.add_row(str(version.version), ", ".join(aliases), version.run_id, escape(deployed))
     Console().print(table)
-
-
-def _format_next_command(home: Path, tracking_uri: str | None) -> str:
-    return f"next: revelator model deploy --home {home}{f' --tracking-uri {tracking_uri}' if tracking_uri else ''}"
 
 
 def _print_summary(as_json: bool, text: str, summary: dict[str, Any]) -> None:

@@ -19,8 +19,8 @@ from evaluation.report.runs import LoadedRun, load_run_folders
 from revelator import registry
 from revelator.errors import ConfigError
 from revelator.files import write_bytes
-from revelator.options import AS_JSON, FOLDER, HOME, REGISTERED, URI
-from revelator.registry import DIGEST_TAG, Version
+from revelator.options import AS_JSON, FOLDER, HOME
+from revelator.registry import DIGEST_TAG, NAME, Version
 
 PAGE = "report.html"
 REPORT_TAG = "evaluation_report"  # of a registered version: the MLflow run that holds its latest report
@@ -32,18 +32,14 @@ METRIC_ENDINGS = {"value": "", "low": "_low", "high": "_high", "n": "_n"}
 @click.option("--out", required=True, type=FOLDER, help="Folder of the page.")
 @click.option("--against", help="System that the others are compared with.  [default: the first of each benchmark]")
 @click.option("--mlflow/--no-mlflow", default=True, show_default=True, help="Log runs and page to MLflow.")
-@REGISTERED
 @HOME
-@URI
 @AS_JSON
 def report(
     runs: tuple[Path, ...],
     out: Path,
     against: str | None,
     mlflow: bool,
-    name: str,
     home: Path,
-    tracking_uri: str | None,
     as_json: bool,
 ) -> None:
     """Write one self-contained HTML page of RUNS.
@@ -69,8 +65,8 @@ def report(
     built = write_report(loaded, out, against)
     run_id, versions = "", list[int]()
     if mlflow:
-        registry.connect(tracking_uri, home)
-        run_id, versions = log_report(built, loaded, out, name)
+        registry.connect(home)
+        run_id, versions = log_report(built, loaded, out)
     conclusions = {section.name: section.conclusion for section in built.sections}
     if as_json:
         written = {"page": str(out / PAGE), "run_id": run_id, "versions": versions, "conclusions": conclusions}
@@ -80,7 +76,7 @@ def report(
         click.echo(f"{benchmark}: {conclusion}")
     click.echo(f"page: {out / PAGE}")
     if mlflow:
-        under = ", ".join(f"{name} version {version}" for version in versions) or f"no version of {name}"
+        under = ", ".join(f"{NAME} version {version}" for version in versions) or f"no version of {NAME}"
         click.echo(f"MLflow: run {run_id}, figures under {under}")
 
 
@@ -97,16 +93,16 @@ def write_report(runs: Sequence[LoadedRun], out: Path, against: str | None = Non
     return built
 
 
-def log_report(built: Report, runs: Sequence[LoadedRun], out: Path, name: str) -> tuple[str, list[int]]:
+def log_report(built: Report, runs: Sequence[LoadedRun], out: Path) -> tuple[str, list[int]]:
     """Log the page in `out` and, nested below, each run. What follows from the runs is the description
     of the MLflow run. `registry.connect` comes first.
 
-    Return the id of the MLflow run, and the versions of the registered model `name` that figures were logged under.
+    Return the id of the MLflow run, and the versions of the registered model that figures were logged under.
     """
     import mlflow
     from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
-    versions = registry.search_versions(name)
+    versions = registry.search_versions(NAME)
     with registry.store_errors(), mlflow.start_run(run_name=f"report-{out.name}") as parent:
         mlflow.set_tags({"kind": "report", "command": built.command[:4000]})
         mlflow.set_tag(MLFLOW_RUN_NOTE, "\n\n".join(f"{part.name}: {part.conclusion}" for part in built.sections))

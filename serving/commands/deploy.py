@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from revelator import registry
 from revelator.config import read_config
 from revelator.errors import ConfigError, GateRefused, Unavailable
-from revelator.options import AS_JSON, HOME, REGISTERED, URI
+from revelator.options import AS_JSON, HOME
 
 if TYPE_CHECKING:
     from serving.deploy.deploy import Deployment
@@ -44,7 +44,6 @@ def read_cards(text: str) -> tuple[int, ...]:
 
 @click.command()
 @click.option("--alias", default=registry.CHAMPION, show_default=True, help="Alias or number of the version.")
-@REGISTERED
 @HOME
 @click.option("--engine", type=click.Choice(["own", "vllm"]), help="Who runs it (default: as the release before, own).")
 @click.option("--url", metavar="URL", help="With vllm: a running vLLM server. Without: a folder for Triton's backend.")
@@ -66,11 +65,9 @@ def read_cards(text: str) -> tuple[int, ...]:
 )
 @click.option("--watch", is_flag=True, help="Follow the alias until it is stopped.")
 @click.option("--port", default=0, metavar="PORT", help="Port for /metrics of --watch; 0: any that is free.")
-@URI
 @AS_JSON
 def deploy(
     alias: str,
-    name: str,
     home: Path,
     engine: str | None,
     url: str | None,
@@ -83,7 +80,6 @@ def deploy(
     comparisons: int,
     watch: bool,
     port: int,
-    tracking_uri: str | None,
     as_json: bool,
 ) -> None:
     """Put a registered version into service, while questions are being answered.
@@ -114,7 +110,7 @@ def deploy(
         if gpus is not None or instances:
             said = "--gpus and --instances place our own engine; cards of vLLM are tensor_parallel_size"
             raise click.UsageError(f"{said} in the file of --engine-config")
-        deploy_vllm(home, name, alias, also, engine_config, tracking_uri, as_json)
+        deploy_vllm(home, alias, also, engine_config, as_json)
         return
     if also or engine_config:
         raise click.UsageError("--also and --engine-config are for the folder of --engine vllm without --url")
@@ -127,19 +123,19 @@ def deploy(
     if watch:
         from serving.deploy.watch import Reconciler, follow_until_stopped
 
-        follow_until_stopped(Reconciler(home, name, alias, tracking_uri, vllm), port, click.echo)
+        follow_until_stopped(Reconciler(home, registry.NAME, alias, vllm), port, click.echo)
     elif canary is not None:
-        registry.connect(tracking_uri, home, must_exist=True)
-        _try_canary(home, registry.resolve(name, alias), canary, comparisons, as_json)
+        registry.connect(home, must_exist=True)
+        _try_canary(home, registry.resolve(registry.NAME, alias), canary, comparisons, as_json)
     else:
         from serving.deploy.deploy import deploy as put
 
         with Console(stderr=True).status("ask the registry") as status:
             if rollback:
-                done = _roll_back(home, tracking_uri, status.update)
+                done = _roll_back(home, status.update)
             else:
-                registry.connect(tracking_uri, home, must_exist=True)
-                done = put(home, registry.resolve(name, alias), vllm=vllm, report=status.update)
+                registry.connect(home, must_exist=True)
+                done = put(home, registry.resolve(registry.NAME, alias), vllm=vllm, report=status.update)
         _report(done, home, as_json)
 
 
@@ -161,14 +157,14 @@ def _place(home: Path, gpus: tuple[int, ...] | None, instances: int | None) -> N
     write_placement(home, Placement(before.gpus if gpus is None else gpus, instances or before.instances))
 
 
-def _roll_back(home: Path, tracking_uri: str | None, report: Callable[[str], None]) -> Deployment:
+def _roll_back(home: Path, report: Callable[[str], None]) -> Deployment:
     """Works without the registry, too: it only records the deploy."""
     from serving.deploy.deploy import roll_back
 
     registry.require_existing(home)
     registry_error = None
     try:
-        registry.connect(tracking_uri, home, must_exist=True)
+        registry.connect(home, must_exist=True)
     except (Unavailable, ConfigError) as error:
         registry_error = str(error)
     return roll_back(home, report=report, registry_error=registry_error)
@@ -220,11 +216,9 @@ def _try_canary(home: Path, version: registry.Version, share: float, comparisons
 
 def deploy_vllm(
     home: Path,
-    name: str,
     alias: str,
     also: Sequence[str],
     engine_config: Path | None,
-    tracking_uri: str | None,
     as_json: bool,
 ) -> None:
     """`alias` answers; requests may ask for the versions of `also`."""
@@ -233,8 +227,9 @@ def deploy_vllm(
     from serving.triton.vllm_repository import EngineArguments, lay_out
 
     engine = read_config(engine_config, EngineArguments) if engine_config else None
-    registry.connect(tracking_uri, home, must_exist=True)
-    versions = {version.version: version for version in (registry.resolve(name, each) for each in (alias, *also))}
+    registry.connect(home, must_exist=True)
+    found = [registry.resolve(registry.NAME, each) for each in (alias, *also)]
+    versions = {version.version: version for version in found}
     with deploy_lock(home.resolve()):
         folder = lay_out(home, list(versions.values()), engine)
     names = read_facts(folder / "1").versions
@@ -242,6 +237,6 @@ def deploy_vllm(
         click.echo(json.dumps({"folder": str(folder), "versions": names}))
         return
     for version, adapter in names.items():
-        click.echo(f"version {version} of {name}: adapter {adapter}")
+        click.echo(f"version {version} of {registry.NAME}: adapter {adapter}")
     click.echo(f"laid out in {folder}; a Triton server with the vLLM backend loads it as {folder.name}")
     click.echo(f"the executor plans with it from its next start; without it again: rm -r {folder}")

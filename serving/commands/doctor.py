@@ -25,7 +25,7 @@ from rich.table import Column, Table
 
 from revelator import registry
 from revelator.errors import ConfigError, RevelatorError
-from revelator.options import AS_JSON, HOME, URI
+from revelator.options import AS_JSON, HOME
 from serving.triton.installation import find_installation
 from serving.triton.server import Ports
 
@@ -62,11 +62,10 @@ class Finding:
 
 @click.command()
 @HOME
-@URI
 @click.option("--need", multiple=True, metavar="NAME", help="A part that must be there. Can be given more than once.")
 @click.option("--gpu", is_flag=True, help="Only what a GPU node needs; a card that torch sees must be there.")
 @AS_JSON
-def doctor(home: Path, tracking_uri: str | None, need: tuple[str, ...], gpu: bool, as_json: bool) -> None:
+def doctor(home: Path, need: tuple[str, ...], gpu: bool, as_json: bool) -> None:
     """Look at this machine and installation: what is there, what it is for, how to get what lacks.
 
     \b
@@ -78,7 +77,7 @@ def doctor(home: Path, tracking_uri: str | None, need: tuple[str, ...], gpu: boo
       revelator doctor --need train --need gpu --json
       revelator doctor --gpu
     """
-    findings = [each for each in examine(home, tracking_uri) if not gpu or each.name in ON_A_NODE]
+    findings = [each for each in examine(home) if not gpu or each.name in ON_A_NODE]
     if gpu:  # without a card, torch is not to blame
         need = (*need, "gpus", *("cuda" for each in findings if each.name == "gpus" and each.state == "ok"))
     names = [finding.name for finding in findings]
@@ -94,7 +93,7 @@ def doctor(home: Path, tracking_uri: str | None, need: tuple[str, ...], gpu: boo
     sys.exit(1 if missing else 0)
 
 
-def examine(home: Path, tracking_uri: str | None) -> Iterator[Finding]:
+def examine(home: Path) -> Iterator[Finding]:
     """Examines one part after the other."""
     yield _examine_python()
     yield from _examine_extras()
@@ -104,7 +103,7 @@ def examine(home: Path, tracking_uri: str | None) -> Iterator[Finding]:
     yield _examine_package("vllm", "vllm", "large bases at high throughput, as an endpoint", apart)
     yield from _examine_triton()
     yield _examine_disk(home)
-    yield _examine_tracking(home, tracking_uri)
+    yield _examine_tracking(home)
     yield _examine_ports()
 
 
@@ -225,9 +224,9 @@ def _examine_disk(home: Path) -> Finding:
     return Finding("disk", "ok", found, purpose)
 
 
-def _examine_tracking(home: Path, tracking_uri: str | None) -> Finding:
+def _examine_tracking(home: Path) -> Finding:
     purpose = "runs and the registry of versions"
-    uri = registry.find_store(tracking_uri, home)
+    uri = registry.find_store(home)
     try:
         if uri.startswith(("http://", "https://")):
             registry.check_server(uri)

@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.progress import track
 
 from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.options import AS_JSON, BASE, HOME, REGISTERED, URI
+from revelator.options import AS_JSON, BASE, HOME
 from revelator.plans.art import Art, parse
 from revelator.plans.language import LANGUAGES, PlanLanguage
-from revelator.registry import CHAMPION
+from revelator.registry import CHAMPION, NAME
 from revelator.terminal import mask_controls
 from revelator.trace import Trace
 from serving.commands.planner_options import planner_options, read_planner_options
@@ -41,9 +41,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @BASE
 @click.option("--language", type=click.Choice(list(LANGUAGES)), default="bnf", show_default=True, help="Of the plans.")
 @planner_options("A language model that plans, in place of MODEL: the base URL of an OpenAI-compatible endpoint.")
-@REGISTERED
 @HOME
-@URI
 @AS_JSON
 def make(
     path: Path,
@@ -53,9 +51,7 @@ def make(
     planner: str | None,
     planner_model: str | None,
     planner_prompt: PlannerPrompt | None,
-    name: str,
     home: Path,
-    tracking_uri: str | None,
     as_json: bool,
 ) -> None:
     """Plan questions, without a server: one question a line of FILE, or of standard input (`-`).
@@ -88,7 +84,7 @@ def make(
         from serving.models.local import complete
         from serving.models.planning import plan_questions
 
-        adapter = find_adapter(model, home, name, tracking_uri) if model else _find_champion(home, name, tracking_uri)
+        adapter = find_adapter(model, home) if model else _find_champion(home)
         at_once = partial(complete, open_engine(adapter, base))
         sound = _show(plan_questions(at_once, questions, LANGUAGES[language]), len(questions), as_json)
     sys.exit(0 if sound else 1)
@@ -119,13 +115,13 @@ def _show(planned: Iterable[PlannedQuestion], count: int, as_json: bool) -> bool
     return sound
 
 
-def _find_champion(home: Path, name: str, tracking_uri: str | None) -> Adapter:
+def _find_champion(home: Path) -> Adapter:
     from revelator import registry
     from serving.models.adapters import Adapter, fetch_version
 
     try:
-        registry.connect(tracking_uri, home, must_exist=True)
-        version = registry.resolve(name, CHAMPION)
+        registry.connect(home, must_exist=True)
+        version = registry.resolve(NAME, CHAMPION)
     except (ArtifactError, ConfigError):
         click.echo("no version is champion: the embedded base plans", err=True)
         return Adapter(None)

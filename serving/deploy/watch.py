@@ -36,10 +36,9 @@ PREFIX = "revelator_deploy"
 class Reconciler:
     """Brings the home folder to what `alias` of the registered model `name` says. `vllm` as in `deploy`."""
 
-    def __init__(self, home: Path, name: str, alias: str, tracking_uri: str | None, vllm: str | None = None) -> None:
+    def __init__(self, home: Path, name: str, alias: str, vllm: str | None = None) -> None:
         self.home, self.name, self.alias, self.vllm = home, name, alias, vllm
         self.metrics = Metrics()
-        self._tracking_uri = tracking_uri
         self._connected = False
         self._finished = False  # a deploy by this process: before it, a killed one may have left work undone
 
@@ -47,7 +46,7 @@ class Reconciler:
         """Deploys the version that the alias names, unless it is served already. Returns the new release, or None.
         Raises what registry and deploy raise."""
         if not self._connected:
-            registry.connect(self._tracking_uri, self.home, must_exist=True)
+            registry.connect(self.home, must_exist=True)
             self._connected = True
         desired = registry.resolve(self.name, self.alias)
         self.metrics.desired.set(desired.version)

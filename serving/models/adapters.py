@@ -31,14 +31,14 @@ class Adapter:
         return read_manifest(self.folder).base_name if self.folder else DEFAULT_BASE
 
 
-def find_adapter(adapter: str, home: Path, name: str = NAME, tracking_uri: str | None = None) -> Adapter:
+def find_adapter(adapter: str, home: Path) -> Adapter:
     """Finds what ADAPTER names: a folder, a version number, `latest`, an alias, or `base`."""
     if Path(adapter).is_dir():
         return Adapter(Path(adapter))
     if adapter == "base":
         return Adapter(None)
-    registry.connect(tracking_uri, home, must_exist=True)
-    return fetch_version(registry.resolve(name, adapter), home)
+    registry.connect(home, must_exist=True)
+    return fetch_version(registry.resolve(NAME, adapter), home)
 
 
 def fetch_version(version: Version, home: Path) -> Adapter:

@@ -38,7 +38,8 @@ def begin(number: int, server: str, experiment: str, out: Path) -> int:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     try:
-        registry.connect(server, out.parents[1])
+        os.environ[registry.TRACKING_URI] = server
+        registry.connect(out.parents[1])
         sys.addaudithook(look)
         collect(out, experiment=experiment)
     except BaseException as error:

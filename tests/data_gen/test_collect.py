@@ -58,7 +58,7 @@ def ask(tracking_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def collect(tmp_path: Path, server: str, *more: str, code: int = 0) -> Any:
     command = ["data", "collect", "--out", str(tmp_path / "out"), "--experiment", tmp_path.name]
-    run = CliRunner().invoke(revelator, [*command, "--tracking-uri", server, "--json", *more])
+    run = CliRunner().invoke(revelator, [*command, "--json", *more])
     assert run.exit_code == code, run.output
     return json.loads(run.stdout) if code == 0 else run
 

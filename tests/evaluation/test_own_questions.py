@@ -131,10 +131,7 @@ def test_plain_retrieval_and_plans_are_compared(tmp_path: Path, index: Path) -> 
     assert said["says"] in shown and "plain" in shown and "auto" in shown
 
 
-def test_a_language_model_plans_beside_the_base_on_own_questions(
-    tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # MLflow leaves there what another test connected to
+def test_a_language_model_plans_beside_the_base_on_own_questions(tmp_path: Path, index: Path) -> None:
     call = ["--questions", str(write(tmp_path, "csv")), "--index", str(index), "--home", str(tmp_path / "home")]
     with running() as server:
         Planner(server)
@@ -144,12 +141,9 @@ def test_a_language_model_plans_beside_the_base_on_own_questions(
     assert read_run(tmp_path / "out" / "planner").adapter["planner"].startswith("m at ")
 
 
-def test_a_registry_without_a_champion_leaves_planning_to_the_base(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+def test_a_registry_without_a_champion_leaves_planning_to_the_base(tmp_path: Path) -> None:
     assert not has_champion(tmp_path) and not list(tmp_path.iterdir())
-    registry.connect(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path)
+    registry.connect(tmp_path)
     assert not has_champion(tmp_path)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import mlflow
@@ -45,14 +45,12 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     root = tmp_path_factory.mktemp("promote")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        place = Place(root / "home", write_base(root / "base"), write_set(root / "set", train=1, dev=3))
-        registry.connect(None, place.home)
-        for seed, run_id in ((1, ""), (2, ""), (1, "twin")):  # version 3 answers as version 1 does
-            folder = write_adapter(root / f"adapter-{seed}{run_id}", place.base, seed=seed, run_id=run_id)
-            registry.register_adapter(folder, "revelator", "", {"set_folder": str(place.set_folder)})
-        yield place
+    place = Place(root / "home", write_base(root / "base"), write_set(root / "set", train=1, dev=3))
+    registry.connect(place.home)
+    for seed, run_id in ((1, ""), (2, ""), (1, "twin")):  # version 3 answers as version 1 does
+        folder = write_adapter(root / f"adapter-{seed}{run_id}", place.base, seed=seed, run_id=run_id)
+        registry.register_adapter(folder, "revelator", "", {"set_folder": str(place.set_folder)})
+    return place
 
 
 def test_the_gate_refuses_with_the_table_and_moves_nothing(place: Place) -> None:
@@ -174,36 +172,37 @@ def test_a_set_of_thirty_pairs_is_refused_before_anything_is_scored(tmp_path: Pa
         CliRunner().invoke(build_set, made, standalone_mode=False, catch_exceptions=False)
     CliRunner().invoke(build_set, [*made, "--allow-single"], standalone_mode=False, catch_exceptions=False)
     base = write_base(tmp_path / "base")
-    registry.connect(None, tmp_path)
+    registry.connect(tmp_path)
     for seed in (1, 2):
         folder = write_adapter(tmp_path / f"adapter-{seed}", base, seed=seed)
-        registry.register_adapter(folder, "pairs", "", {"set_folder": str(tmp_path / "set")})
-    asked = ["--name", "pairs", "--home", str(tmp_path)]
+        registry.register_adapter(folder, tags={"set_folder": str(tmp_path / "set")})
+    asked = ["--home", str(tmp_path)]
     with pytest.raises(GateRefused, match=r"\d+ questions of the challenger's set, and 100 are wanted") as refused:
         CliRunner().invoke(promote, asked, standalone_mode=False, catch_exceptions=False)
-    assert "--force" in (refused.value.hint or "") and registry.find_champion("pairs") is None
+    assert "--force" in (refused.value.hint or "") and registry.find_champion() is None
     (tmp_path / "open.yaml").write_text("confidence: 0.9\nmargins: {}\nfloors: {}\n")
     forced = [*asked, "--force", "--rules", str(tmp_path / "open.yaml"), "--json"]
     CliRunner().invoke(promote, forced, standalone_mode=False, catch_exceptions=False)
-    champion = registry.find_champion("pairs")
+    champion = registry.find_champion()
     assert champion is not None and "and 100 are wanted" in champion.tags["forced"]
 
 
 def test_the_champions_questions_are_asked_again_and_one_that_lost_them_is_said(place: Place, tmp_path: Path) -> None:
     other = write_set(tmp_path / "other", train=1, dev=4)
-    registry.connect(None, place.home)
+    place = replace(place, home=tmp_path / "home")
+    registry.connect(place.home)
     for number, folder in enumerate((place.set_folder, other), 1):
         adapter = write_adapter(tmp_path / f"adapter-{number}", place.base, seed=number)
-        registry.register_adapter(adapter, "two", "", {"set_folder": str(folder)})
-    rules = ("--rules", place.rules(OPEN), "--name", "two", "--limit", "3")
+        registry.register_adapter(adapter, tags={"set_folder": str(folder)})
+    rules = ("--rules", place.rules(OPEN), "--limit", "3")
     place.call(promote, "--version", "1", *rules)
     with pytest.raises(GateRefused) as refused:
         place.call(promote, "--version", "2", *rules)
     assert "pinned/translate_bnf" in refused.value.table
     shutil.move(other, tmp_path / "elsewhere")
     third = write_adapter(tmp_path / "adapter-3", place.base, seed=3)
-    registry.register_adapter(third, "two", "", {"set_folder": str(tmp_path / "elsewhere")})
-    promotions.move("two", 2, promotions.read_standing("two"))
+    registry.register_adapter(third, tags={"set_folder": str(tmp_path / "elsewhere")})
+    promotions.move(registry.NAME, 2, promotions.read_standing(registry.NAME))
     with pytest.raises(GateRefused, match="the champion's questions cannot be read"):
         place.call(promote, "--version", "3", *rules)
 
@@ -211,16 +210,17 @@ def test_the_champions_questions_are_asked_again_and_one_that_lost_them_is_said(
 def test_questions_are_asked_end_to_end_and_the_next_challenger_is_asked_them_too(
     place: Place, index: Path, tmp_path: Path
 ) -> None:
-    registry.connect(None, place.home)
+    place = replace(place, home=tmp_path / "home")
+    registry.connect(place.home)
     for seed in (1, 2):
         adapter = write_adapter(tmp_path / f"adapter-{seed}", place.base, seed=seed)
-        registry.register_adapter(adapter, "asked", "", {"set_folder": str(place.set_folder)})
+        registry.register_adapter(adapter, tags={"set_folder": str(place.set_folder)})
     questions = tmp_path / "qa.csv"
     questions.write_text(
         "Frage,answer\nWho directed Lantern Row?,Ines Calloway\nWhere was Ines Calloway born?,Port Velm\n"
         "When was Port Velm founded?,1402\n"
     )
-    rules = ("--rules", place.rules(OPEN), "--name", "asked", "--json")
+    rules = ("--rules", place.rules(OPEN), "--json")
     given = ("--questions", str(questions), "--column", "question=Frage", "--index", str(index))
     with pytest.raises(ConfigError, match="which index is searched"):
         place.call(promote, "--version", "1", *rules, *given[:2])

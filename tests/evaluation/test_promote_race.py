@@ -124,35 +124,48 @@ class Ended:
     stderr: str
 
 
-def run_program(arguments: list[str], folder: Path) -> None:
-    """Runs `revelator` in this process, with its output in files of `folder`."""
+def run_program(arguments: list[str], folder: Path, uri: str) -> None:
+    """Runs `revelator` in this process over the registry at `uri`, with its output in files of `folder`."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(PATIENCE)
+    os.environ.update(MLFLOW_TRACKING_URI=uri, MLFLOW_HTTP_REQUEST_TIMEOUT=str(PATIENCE))
     sys.argv = ["revelator", *arguments]
     main()
 
 
-def promoted(uri: str, home: Path, name: str, version: int) -> Ended:
+def promoted(uri: str, home: Path, version: int) -> Ended:
     """`revelator model promote` of a version, whatever it scores: there are no floors, and the champion is left out."""
     rules = home / "rules.yaml"
     rules.write_text("confidence: 0.9\nminimum: 0\nmargins: {}\nfloors: {}\n")
-    arguments = ["model", "promote", "--name", name, "--version", str(version), "--rules", str(rules), "--floors-only"]
-    arguments += ["--limit", "1", "--home", str(home), "--tracking-uri", uri, "--json"]
-    process = PROCESSES.Process(target=run_program, args=(arguments, home))
+    arguments = ["model", "promote", "--version", str(version), "--rules", str(rules), "--floors-only"]
+    arguments += ["--limit", "1", "--home", str(home), "--json"]
+    process = PROCESSES.Process(target=run_program, args=(arguments, home, uri))
     process.start()
     process.join(PATIENCE)
     return Ended(process.exitcode, (home / "stdout").read_text(), (home / "stderr").read_text())
 
 
+@pytest.fixture
+def empty_registry(tracking_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The registry at the tracking server; what a test registers there leaves with it."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_server)
+    registry.connect(tmp_path)
+    yield
+    for name in (registry.NAME, f"{registry.NAME}-promotions"):
+        registry.open_client().delete_registered_model(name)
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("champion", "late"), [(None, False), (1, True)])
 def test_of_two_promotions_at_once_one_wins_and_the_other_ends_with_a_message_and_status_1(
-    champion: int | None, late: bool, material: tuple[Path, list[Path]], tracking_server: str, tmp_path: Path
+    champion: int | None,
+    late: bool,
+    material: tuple[Path, list[Path]],
+    tracking_server: str,
+    empty_registry: None,
+    tmp_path: Path,
 ) -> None:
-    folder, adapters = material
-    name = "race-late" if late else "race"
-    registry.connect(tracking_server, tmp_path)
+    (folder, adapters), name = material, registry.NAME
     for adapter in adapters:
         registry.register_adapter(adapter, name, "", {"set_folder": str(folder)})
     if champion:
@@ -162,7 +175,7 @@ def test_of_two_promotions_at_once_one_wins_and_the_other_ends_with_a_message_an
         commands: dict[Future[Ended], int] = {}
         for version in (2, 3):
             (tmp_path / str(version)).mkdir()
-            commands[pool.submit(promoted, uri, tmp_path / str(version), name, version)] = version
+            commands[pool.submit(promoted, uri, tmp_path / str(version), version)] = version
         ended, _ = wait(commands, PATIENCE, FIRST_COMPLETED)
         race.end()
         results = {version: command.result(PATIENCE) for command, version in commands.items()}
@@ -188,5 +201,5 @@ def test_of_two_promotions_at_once_one_wins_and_the_other_ends_with_a_message_an
     assert run.data.tags["outcome"] == said
 
     if champion:
-        again = promoted(tracking_server, tmp_path / str(second), name, second)
+        again = promoted(tracking_server, tmp_path / str(second), second)
         assert again.status == 0 and json.loads(again.stdout)["replaced"] == first

@@ -320,14 +320,13 @@ def test_the_cases_are_the_worst_and_the_most_different_each_question_once(runs:
 
 
 def test_runs_tables_and_page_are_under_the_registered_version(
-    runs: list[Path], registered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: list[Path], registered: Path, tmp_path: Path
 ) -> None:
     import mlflow
 
     from evaluation.report.command import REPORT_TAG
     from revelator import registry
 
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # MLflow leaves there what another test connected to
     arguments = [*map(str, runs), "--out", str(tmp_path / "out"), "--home", str(registered), "--json"]
     done = CliRunner().invoke(report, arguments, catch_exceptions=False)
     said = json.loads(done.output.splitlines()[-1])

@@ -30,7 +30,7 @@ def begin(home: Path, work: Callable[[], object]) -> int:
         return child
     status = 1
     try:
-        registry.connect(f"sqlite:///{home / 'mlflow.db'}", home)
+        registry.connect(home)
         work()
         status = 0
     finally:

@@ -16,32 +16,26 @@ from tests.revelator import kill_moves
 PATIENCE = 120  # seconds until a process that does not come fails the test
 
 
-@pytest.fixture(autouse=True)
-def no_server_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
-def registered(uri: str | None, home: Path, name: str, versions: int) -> str:
+def registered(home: Path, name: str, versions: int) -> None:
     """Versions without files, which is all that a promotion looks at."""
-    used = registry.connect(uri, home)
+    registry.connect(home)
     registry.open_client().create_registered_model(name)
     for _ in range(versions):
         registry.open_client().create_model_version(name, source="s3://bucket/adapter")
-    return used
 
 
 def promote(name: str, version: int) -> promotions.Move:
     return promotions.move(name, version, promotions.read_standing(name))
 
 
-def contend(uri: str, home: Path, name: str, version: int, rounds: int, start: Barrier, results: Queue) -> None:
+def contend(home: Path, name: str, version: int, rounds: int, start: Barrier, results: Queue) -> None:
     """One of two processes: promotes `version` again and again, each time at the same moment as the other."""
-    registry.connect(uri, home)
+    registry.connect(home)
     for _ in range(rounds):
         seen = promotions.read_standing(name)
         start.wait(PATIENCE)
@@ -55,14 +49,15 @@ def contend(uri: str, home: Path, name: str, version: int, rounds: int, start: B
 
 @pytest.mark.parametrize(("kind", "rounds"), [("sqlite", 6), ("server", 3)])
 def test_of_two_processes_that_promote_at_once_one_wins_and_the_other_says_so(
-    kind: str, rounds: int, home: Path, request: pytest.FixtureRequest
+    kind: str, rounds: int, home: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uri = request.getfixturevalue("tracking_server") if kind == "server" else None
-    uri = registered(uri, home, f"race-{kind}", 2)
+    if kind == "server":
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("tracking_server"))
+    registered(home, f"race-{kind}", 2)
     context = multiprocessing.get_context("spawn")
     start, results = context.Barrier(3), context.Queue()
     processes = [
-        context.Process(target=contend, daemon=True, args=(uri, home, f"race-{kind}", version, rounds, start, results))
+        context.Process(target=contend, daemon=True, args=(home, f"race-{kind}", version, rounds, start, results))
         for version in (1, 2)
     ]
     for process in processes:
@@ -83,7 +78,7 @@ def test_of_two_processes_that_promote_at_once_one_wins_and_the_other_says_so(
 
 
 def test_a_rollback_returns_to_what_was_replaced_and_a_second_one_goes_further_back(home: Path) -> None:
-    registered(None, home, "back", 3)
+    registered(home, "back", 3)
     for version in (1, 2, 3):
         promote("back", version)
     first, second = promotions.roll_back("back"), promotions.roll_back("back")
@@ -96,7 +91,7 @@ def test_a_rollback_returns_to_what_was_replaced_and_a_second_one_goes_further_b
 
 
 def test_a_rollback_without_a_version_to_return_to_is_refused(home: Path) -> None:
-    registered(None, home, "first", 2)
+    registered(home, "first", 2)
     with pytest.raises(ArtifactError, match="no champion yet"):
         promotions.roll_back("first")
     promote("first", 1)
@@ -109,7 +104,7 @@ def test_a_rollback_without_a_version_to_return_to_is_refused(home: Path) -> Non
 
 
 def test_a_champion_that_was_set_by_hand_is_what_the_next_promotion_replaces(home: Path) -> None:
-    registered(None, home, "hand", 3)
+    registered(home, "hand", 3)
     promote("hand", 1)
     registry.open_client().set_registered_model_alias("hand", "champion", "2")
     with pytest.raises(ArtifactError, match="no version is recorded that champion 2 replaced"):
@@ -119,7 +114,7 @@ def test_a_champion_that_was_set_by_hand_is_what_the_next_promotion_replaces(hom
 
 
 def test_a_move_whose_process_was_killed_before_the_alias_is_finished_by_the_next_look(home: Path) -> None:
-    registered(None, home, "killed", 2)
+    registered(home, "killed", 2)
     promote("killed", 1)
     tags = {"after": "1", "kind": "promotion", "version": "2", "replaced": "1"}
     registry.open_client().create_model_version("killed-promotions", source="models:/killed/2", tags=tags)
@@ -133,8 +128,8 @@ def test_a_move_whose_process_was_killed_before_the_alias_is_finished_by_the_nex
 def test_moves_killed_at_random_moments_leave_one_champion_that_the_record_agrees_with(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
-    registry.connect(f"sqlite:///{own / 'mlflow.db'}", own)
-    registered(None, own, "moved", 2)
+    registry.connect(own)
+    registered(own, "moved", 2)
     promote("moved", 1)
     command = [sys.executable, kill_moves.__file__, str(own), "moved", "10", "5"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
@@ -143,7 +138,7 @@ def test_moves_killed_at_random_moments_leave_one_champion_that_the_record_agree
 
 
 def test_a_promotion_judged_against_an_older_champion_moves_nothing(home: Path) -> None:
-    registered(None, home, "late", 3)
+    registered(home, "late", 3)
     seen = promotions.read_standing("late")
     promote("late", 1)
     promote("late", 2)

@@ -80,7 +80,7 @@ class Home:
 @pytest.fixture(scope="module")
 def attacked(registered: Path, index: Path, endpoint: Endpoint, tmp_path_factory: Any) -> Iterator[Home]:
     home: Path = tmp_path_factory.mktemp("attacked")
-    registry.connect(f"sqlite:///{registered / 'mlflow.db'}", registered)
+    registry.connect(registered)
     deploy(home, registry.resolve(registry.NAME, 1))
     endpoint.knowledge |= {"Where is Sarnath?": ["Orland"], "Who directed Lantern Row?": ["Ines Calloway"]}
     options = ["--index", index, "--generator", endpoint.url, "--generator-model", "m", "--http"]

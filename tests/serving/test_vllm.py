@@ -45,8 +45,7 @@ DOCUMENTS = [RelevanceInput(QUESTION, "Port Velm", f"a harbour town {n}") for n 
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`revelator_vllm` of a home folder of its own, made by the command from versions 1 and 2 over the base `tiny`."""
     home = tmp_path_factory.mktemp("vllm")
-    store = f"sqlite:///{home / 'mlflow.db'}"
-    registry.connect(store, home)
+    registry.connect(home)
     for seed in (1, 2):
         registry.register_adapter(write_adapter(home / "adapters" / str(seed), TINY, seed, share=0.02))
     return lay_out(home)
@@ -56,7 +55,7 @@ def lay_out(home: Path, engine: str = "") -> Path:
     """By the command, for a CPU, with these lines in the engine's configuration."""
     (home / "engine.yaml").write_text(ON_A_CPU + engine)
     asked = ["--engine", "vllm", "--alias", "1", "--also", "2", "--engine-config", str(home / "engine.yaml")]
-    asked += ["--home", str(home), "--tracking-uri", f"sqlite:///{home / 'mlflow.db'}", "--json"]
+    asked += ["--home", str(home), "--json"]
     done = CliRunner().invoke(deploy, asked, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
@@ -138,11 +137,12 @@ def test_engine_arguments_that_vllm_or_a_plan_cannot_live_with_are_refused(
     ],
 )
 def test_engine_arguments_that_the_base_or_the_machine_cannot_meet_are_refused_by_the_command(
-    folder: Path, tmp_path: Path, text: str, says: str
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
 ) -> None:
     (tmp_path / "engine.yaml").write_text(text)
     asked = ["--engine", "vllm", "--alias", "1", "--engine-config", str(tmp_path / "engine.yaml")]
-    asked += ["--home", str(tmp_path), "--tracking-uri", f"sqlite:///{folder.parents[1] / 'mlflow.db'}"]
+    asked += ["--home", str(tmp_path)]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder.parents[1] / 'mlflow.db'}")
     with pytest.raises(ConfigError, match=says):
         CliRunner().invoke(deploy, asked, catch_exceptions=False)
     assert not list(tmp_path.rglob(FACTS_FILE))

@@ -86,7 +86,6 @@ def test_a_base_of_today_loads_and_takes_two_steps(
     path: Path, base: Path, set_folder: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REVELATOR_HOME", str(home))
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     plain = load_config(path)
     assert isinstance(plain, FineTuneConfig)
     random_base, layers = make_random_base(plain.base, base, tmp_path / "base")

@@ -49,7 +49,6 @@ class Trained:
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
@@ -62,7 +61,6 @@ def trained(
     shutil.copy(empty_store, home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REVELATOR_HOME", str(home))
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         before = home / "adapters" / "before"
         sft.train(FineTuneConfig(base=str(base), set_folder=set_folder, out=before, **LEARNT), resume=False)
         config = GrpoConfig(
@@ -86,7 +84,7 @@ def test_the_adapter_is_a_lora_of_the_same_form_with_other_weights_and_a_version
 
 
 def test_the_run_holds_the_curves_of_every_reward_and_of_the_plans_written_for_dev_rows(trained: Trained) -> None:
-    registry.connect(None, trained.home)
+    registry.connect(trained.home)
     run = mlflow.get_run(trained.result["run_id"])
     curve = mlflow.MlflowClient().get_metric_history(run.info.run_id, "rollouts/reward")
     assert [point.step for point in curve] == [1, 2, 3, 4, 5] and curve[-1].value > 0

@@ -52,7 +52,6 @@ def test_lora_by_the_fine_tuning_stage_gives_an_adapter_that_the_engine_serves(
 ) -> None:
     shutil.copy(empty_store, tmp_path)
     monkeypatch.setenv("REVELATOR_HOME", str(tmp_path))
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     base = write_prefix_base(tmp_path / "base")
     config = FineTuneConfig(
         base=str(base),

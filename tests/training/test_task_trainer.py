@@ -74,7 +74,6 @@ def home(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("REVELATOR_HOME", str(home))
 
@@ -180,7 +179,7 @@ def test_two_processes_train_what_one_does_with_twice_the_accumulation(
     )
     one = sft.train(config, resume=False)
     assert one
-    registry.connect(None, home)
+    registry.connect(home)
     for name in ("train/loss", "train/grad_norm", "train/tokens", "dev/loss"):
         curves = [mlflow.MlflowClient().get_metric_history(run["run_id"], name) for run in (one, two)]
         assert [p.value for p in curves[0]] == pytest.approx([p.value for p in curves[1]], rel=1e-5), name

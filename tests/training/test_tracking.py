@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import mlflow
+import pytest
 
 from revelator import registry
 from training.tracking import log_data_set
@@ -14,8 +15,11 @@ from training.tracking import log_data_set
 SETS = 12  # of which MLflow alone refuses one run in a third
 
 
-def test_two_runs_that_log_a_new_data_set_at_once_both_have_it(tracking_server: str, tmp_path: Path) -> None:
-    registry.connect(tracking_server, tmp_path)
+def test_two_runs_that_log_a_new_data_set_at_once_both_have_it(
+    tracking_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_server)
+    registry.connect(tmp_path)
     both = threading.Barrier(2)
 
     def log(digest: str) -> str:

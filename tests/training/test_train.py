@@ -1,6 +1,7 @@
 """Training end to end on a toy: what it leaves in MLflow, resumption after kill -9, and every refusal."""
 
 import json
+import os
 import resource
 import shutil
 import signal
@@ -53,7 +54,6 @@ class Trained:
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
@@ -65,7 +65,6 @@ def trained(
     shutil.copy(empty_store, home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REVELATOR_HOME", str(home))
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         patch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "1")  # the run is shorter than MLflow's own interval
         config = FineTuneConfig(base=str(base), set_folder=set_folder, out=home / "adapters" / "toy", **SETTINGS)
         result = sft.train(config, resume=False)
@@ -83,7 +82,7 @@ def test_the_adapter_is_whole_and_fits_its_base(trained: Trained, base: Path, se
 
 
 def test_the_run_holds_parameters_curves_data_set_system_metrics_and_environment(trained: Trained) -> None:
-    registry.connect(None, trained.home)
+    registry.connect(trained.home)
     run = mlflow.get_run(trained.result["run_id"])
     assert run.info.status == "FINISHED"
     assert run.data.params["learning_rate"] == "0.01" and run.data.params["lora.rank"] == "16"
@@ -101,7 +100,7 @@ def test_the_run_holds_parameters_curves_data_set_system_metrics_and_environment
 
 
 def test_the_version_downloads_as_the_same_adapter(trained: Trained, tmp_path: Path) -> None:
-    registry.connect(None, trained.home)
+    registry.connect(trained.home)
     version = registry.resolve("revelator", trained.result["version"])
     folder = registry.download(version, tmp_path / "got")
     assert sha256_file(folder / WEIGHTS) == sha256_file(Path(trained.result["adapter"]) / WEIGHTS)
@@ -109,7 +108,7 @@ def test_the_version_downloads_as_the_same_adapter(trained: Trained, tmp_path: P
 
 
 def test_mlflow_says_what_experiment_run_and_version_are_and_shows_the_models_figures(trained: Trained) -> None:
-    registry.connect(None, trained.home)
+    registry.connect(trained.home)
     client = mlflow.MlflowClient()
     experiment = client.get_experiment_by_name(registry.EXPERIMENT)
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
@@ -208,7 +207,7 @@ def test_a_training_ends_with_the_command_that_started_it(
         # Standard error has ended: no process that was started holds it any more.
     assert process.returncode == status
     assert find_checkpoint(tmp_path / "a.work")
-    registry.connect(None, tmp_path)
+    registry.connect(tmp_path)
     (run,) = mlflow.search_runs(experiment_names=[registry.EXPERIMENT], output_format="list")
     assert run.info.status == "KILLED"
 
@@ -274,8 +273,9 @@ def test_what_a_started_training_refuses_is_said_once_and_leaves_nothing_behind(
     base: Path, set_folder: Path, tmp_path: Path
 ) -> None:
     command = [str(PROGRAM), "train", str(_config_file(tmp_path)), "--set", str(set_folder), "--base", str(base)]
-    command += ["--home", str(tmp_path), "--tracking-uri", "http://127.0.0.1:1", "--processes", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command += ["--home", str(tmp_path), "--processes", "2"]
+    environment = os.environ | {"MLFLOW_TRACKING_URI": "http://127.0.0.1:1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("error: ")) == (1, "", 1)
     assert "Traceback" not in done.stderr and "--resume" not in done.stderr
     assert not (tmp_path / "adapters").exists()

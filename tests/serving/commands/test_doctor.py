@@ -60,12 +60,13 @@ def test_a_part_that_is_needed_and_absent_is_an_exit_status(tmp_path: Path) -> N
     assert "parts are python" in refused.output
 
 
-def test_a_tracking_server_that_is_gone_is_a_fault(tmp_path: Path) -> None:
+def test_a_tracking_server_that_is_gone_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        found = examine(tmp_path, "--tracking-uri", f"http://127.0.0.1:{free.getsockname()[1]}", code=1)
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free.getsockname()[1]}")
+        found = examine(tmp_path, code=1)
     assert found["tracking"]["state"] == "fault"
-    assert "--tracking-uri" in found["tracking"]["remedy"]
+    assert "MLFLOW_TRACKING_URI" in found["tracking"]["remedy"]
 
 
 def test_a_person_reads_what_a_part_is_for_where_it_lacks(tmp_path: Path) -> None:

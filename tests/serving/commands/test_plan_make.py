@@ -16,12 +16,6 @@ from tests.chat_server import Handler, Server, fails, running
 from tests.planner_server import ASKED, PLAN, TREE, Planner
 
 
-@pytest.fixture(autouse=True)
-def no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """MLflow leaves the address of the last store that a test used in the environment."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-
-
 def make(lines: str, home: Path, *options: str, code: int) -> list[dict]:
     made = CliRunner().invoke(
         revelator, ["plan", "make", "-", "--home", str(home), "--json", *options], input=lines, catch_exceptions=False

@@ -1,6 +1,6 @@
 """Deploys to a running server, to and fro between two versions, killed with -9 at moments that cover a whole deploy.
 
-    python tests/serving/deploy/kill_deploys.py HOME STORE KILLS SEED SECONDS
+    python tests/serving/deploy/kill_deploys.py HOME KILLS SEED SECONDS
 
 After each kill the live repository must hold whole version folders only and the promoted version must be ready; then
 the same deploy is run again and must finish. Prints a line of JSON a kill: moment and duration of a whole deploy in
@@ -34,14 +34,14 @@ from serving.triton.running import find_running_server
 SECONDS = 240  # for a deploy to end by itself
 
 
-def begin(home: Path, store: str, version: int) -> int:
+def begin(home: Path, version: int) -> int:
     """The process id of a deploy that has begun; it notes its steps in `home`/step."""
     child = os.fork()
     if child:
         return child
     status = 1
     try:
-        registry.connect(store, home)
+        registry.connect(home)
         deploy(home, registry.resolve(registry.NAME, version), report=(home / "step").write_text)
         status = 0
     finally:
@@ -59,10 +59,10 @@ def wait(child: int, seconds: float) -> int | None:
     return None
 
 
-def finish(home: Path, store: str, version: int) -> float:
+def finish(home: Path, version: int) -> float:
     """Runs a deploy to its end; the seconds that it took."""
     began = time.monotonic()
-    status = wait(begin(home, store, version), SECONDS)
+    status = wait(begin(home, version), SECONDS)
     assert status == 0, f"the deploy of version {version} ended with {status}"
     promoted = releases.read_release(home)
     assert promoted is not None and promoted.version == version
@@ -87,17 +87,17 @@ def check(home: Path) -> int:
     return promoted.version
 
 
-def main(home: Path, store: str, kills: int, seed: int, seconds: float) -> None:
+def main(home: Path, kills: int, seed: int, seconds: float) -> None:
     """Ends after `kills`, or with the one under way when `seconds` have passed."""
     end = time.monotonic() + seconds
     draw = random.Random(seed)
-    finish(home, store, 1)
-    took = finish(home, store, 2)
+    finish(home, 1)
+    took = finish(home, 2)
     killed, target = 0, 2
     while killed < kills and time.monotonic() < end:
         target = 3 - target
         moment, began = draw.uniform(killed, killed + 1) / kills * took, time.monotonic()
-        child = begin(home, store, target)
+        child = begin(home, target)
         status = wait(child, moment)
         if status is None:
             os.kill(child, signal.SIGKILL)
@@ -109,8 +109,8 @@ def main(home: Path, store: str, kills: int, seed: int, seconds: float) -> None:
         step, version = (home / "step").read_text(), check(home)
         print(json.dumps({"moment": moment, "of": took, "killed": status is None, "step": step, "promoted": version}))
         sys.stdout.flush()
-        finish(home, store, target)
+        finish(home, target)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
+    main(Path(sys.argv[1]).resolve(), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))

@@ -55,7 +55,7 @@ def test_a_share_is_given_in_percent_or_as_a_part_and_modes_exclude_one_another(
 
 @pytest.mark.timeout(900)  # loads of torch; how busy the machine is must not decide
 def test_a_canary_answers_its_share_is_compared_and_then_promoted_or_withdrawn(served):
-    registry.connect(f"sqlite:///{served.home / 'mlflow.db'}", served.home)
+    registry.connect(served.home)
     first, second = (registry.resolve(registry.NAME, n) for n in (1, 2))
     question = "Where is Port Velm?"
     served.endpoint.knowledge[question] = ["Orland"]

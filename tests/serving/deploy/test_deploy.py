@@ -43,7 +43,7 @@ KILLS = 4  # one in each quarter of a deploy
 
 @pytest.fixture
 def versions(registered) -> dict[int, registry.Version]:
-    registry.connect(f"sqlite:///{registered / 'mlflow.db'}", registered)
+    registry.connect(registered)
     return {number: registry.resolve(registry.NAME, number) for number in (1, 2)}
 
 
@@ -82,7 +82,8 @@ def test_a_rollback_returns_to_the_version_before_without_the_registry_and_back_
         roll_back(tmp_path)
     deploy(tmp_path, versions[2])
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    mlflow.set_tracking_uri("http://127.0.0.1:1")  # the next test connects anew
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")  # `set_tracking_uri` would leave it set
+    mlflow.set_tracking_uri("http://127.0.0.1:1")
     done = roll_back(tmp_path)
     assert (done.release.version, done.release.previous) == (1, 2)
     assert done.registry_error is not None and "127.0.0.1:1" in done.registry_error
@@ -93,7 +94,6 @@ def test_a_rollback_returns_to_the_version_before_without_the_registry_and_back_
 def test_the_command_rolls_back_a_home_that_has_no_registry_and_makes_none(versions, tmp_path, monkeypatch):
     for number in (1, 2):
         deploy(tmp_path / "home", versions[number])
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(command, ["--rollback", "--home", "home", "--json"])
     done = json.loads(result.stdout)
@@ -256,7 +256,7 @@ from serving.models import releases
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.deploy.deploy import deploy, release_embedded_base, roll_back
 
-home, store, registered = sys.argv[1:]
+home, registered = sys.argv[1:]
 at = 1
 while True:
     child = os.fork()
@@ -268,7 +268,7 @@ while True:
                 seen += 1
                 if seen == at:
                     os.kill(os.getpid(), signal.SIGKILL)
-        registry.connect(store, Path(registered))
+        registry.connect(Path(registered))
         version = registry.resolve(registry.NAME, 2)
         sys.addaudithook(watch)
         deploy(Path(home), version)
@@ -285,7 +285,7 @@ while True:
 
 
 def test_a_deploy_killed_at_any_moment_leaves_whole_versions_only(registered, tmp_path):
-    arguments = [str(tmp_path), f"sqlite:///{registered / 'mlflow.db'}", str(registered)]
+    arguments = [str(tmp_path), str(registered)]
     result = subprocess.run(
         [sys.executable, "-c", KILLED, *arguments],
         capture_output=True,
@@ -353,8 +353,7 @@ def test_deploys_killed_while_a_server_answers_cost_no_question_and_are_finished
     """`benchmarks/switching.py --kills 50` is the same for longer."""
     question = "Where is Port Velm?"
     served.endpoint.knowledge[question] = ["Orland"]
-    store = f"sqlite:///{served.home / 'mlflow.db'}"
-    command = [sys.executable, kill_deploys.__file__, str(served.home), store, str(KILLS), "5", "1500"]
+    command = [sys.executable, kill_deploys.__file__, str(served.home), str(KILLS), "5", "1500"]
     with Client(served.url, WAIT) as client, asked_all_the_time(client, question) as answers:
         result = subprocess.run(command, capture_output=True, text=True, timeout=1600)
         deploy(served.home, versions[1])
@@ -364,10 +363,10 @@ def test_deploys_killed_while_a_server_answers_cost_no_question_and_are_finished
     assert {answer.trace.versions["revelator"] for answer in answers} == {"1", "2"}
 
 
-def test_a_deploy_says_that_an_endpoint_plans_meanwhile(registered, index, tmp_path):
+def test_a_deploy_says_that_an_endpoint_plans_meanwhile(registered, index, tmp_path, monkeypatch):
     endpoint = PlannerConfig(url="http://127.0.0.1:9/v1", model="m")
     repository.lay_out(tmp_path, Settings(index=index, planner=endpoint))
-    store = f"sqlite:///{registered / 'mlflow.db'}"
-    done = CliRunner().invoke(command, ["--home", str(tmp_path), "--tracking-uri", store], catch_exceptions=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{registered / 'mlflow.db'}")
+    done = CliRunner().invoke(command, ["--home", str(tmp_path)], catch_exceptions=False)
     assert "m at http://127.0.0.1:9/v1, chat prompt plans until" in done.output
     assert choose_models(tmp_path, Settings()).keys() == {"retriever", "generator", "executor", "executor_stream"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -47,26 +48,27 @@ def test_the_page_of_metrics_is_read_and_takes_nothing():
 
 
 @pytest.fixture
-def followed(tracking_server: str, registered: Path, tmp_path: Path) -> Reconciler:
+def followed(tracking_server: str, registered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reconciler:
     """Of a home folder without a server, at a tracking server whose alias `champion` names version 1 of 2."""
-    registry.connect(tracking_server, tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_server)
+    registry.connect(tmp_path)
     for seed in ("1", "2"):
         registry.register_adapter(registered / "adapters" / seed, NAME)
     registry.open_client().set_registered_model_alias(NAME, "champion", "1")
-    return Reconciler(tmp_path, NAME, "champion", tracking_server)
+    return Reconciler(tmp_path, NAME, "champion")
 
 
 def value(reconciler: Reconciler, name: str) -> float | None:
     return reconciler.metrics.registry.get_sample_value(f"revelator_deploy_{name}")
 
 
-def test_a_look_deploys_what_the_alias_names_once_and_finishes_what_a_killed_one_left(followed, tracking_server):
+def test_a_look_deploys_what_the_alias_names_once_and_finishes_what_a_killed_one_left(followed):
     made = followed.reconcile()
     assert made is not None and made.version == 1 and (value(followed, "live_version"), made.previous) == (1, None)
     files = {path: path.stat().st_mtime_ns for path in followed.home.rglob("*")}
     assert followed.reconcile() is None
     assert {path: path.stat().st_mtime_ns for path in followed.home.rglob("*")} == files
-    again = Reconciler(followed.home, NAME, "champion", tracking_server)  # a new process goes through it once more
+    again = Reconciler(followed.home, NAME, "champion")  # a new process goes through it once more
     assert again.reconcile() == made and again.reconcile() is None
     promotions.move(NAME, 2, promotions.read_standing(NAME))
     moved = followed.reconcile()
@@ -95,34 +97,35 @@ def until(is_so) -> None:
 
 
 @contextmanager
-def watching(reconciler: Reconciler, tracking_server: str) -> Iterator[subprocess.Popen[str]]:
+def watching(reconciler: Reconciler) -> Iterator[subprocess.Popen[str]]:
     """`revelator model deploy --watch` as a program of its own, from its first line on; killed when the block ends."""
-    options = {"--name": NAME, "--home": reconciler.home, "--tracking-uri": tracking_server}
     command = [sys.executable, "-u", "-c", "from revelator.cli import main; main()", "model", "deploy", "--watch"]
-    command += [str(part) for option in options.items() for part in option]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command += ["--home", str(reconciler.home)]
+    environment = os.environ | {"REVELATOR_MODEL": NAME}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline().startswith("follows champion")
         yield process
         process.kill()
 
 
-def test_a_watch_that_is_killed_at_any_moment_is_taken_up_by_the_next(followed, tracking_server):
+def test_a_watch_that_is_killed_at_any_moment_is_taken_up_by_the_next(followed):
     moments = random.Random(3)
     for version in ("1", "2"):
         registry.open_client().set_registered_model_alias(NAME, "champion", version)
-        with watching(followed, tracking_server):
+        with watching(followed):
             time.sleep(moments.uniform(0, 0.6))  # into a deploy of half a second
         assert all(is_whole(folder) for folder in (followed.home / "model_repo" / "revelator").glob("[0-9]*"))
-    with watching(followed, tracking_server) as process:
+    with watching(followed) as process:
         assert process.stdout
         assert "version 2 of followed takes the traffic" in process.stdout.readline()
     promoted = releases.read_release(followed.home)
     assert promoted is not None and promoted.version == 2
 
 
-def test_a_registry_that_is_away_is_waited_for_and_shows_in_the_metrics(tmp_path):
-    reconciler = Reconciler(tmp_path, NAME, "champion", "http://127.0.0.1:1")
+def test_a_registry_that_is_away_is_waited_for_and_shows_in_the_metrics(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    reconciler = Reconciler(tmp_path, NAME, "champion")
     with following(reconciler, interval=3600) as said:
         until(lambda: value(reconciler, "consecutive_failures") == 2)
     assert value(reconciler, "in_sync") == 0 and 0 < value(reconciler, "wait_seconds") <= 2

@@ -47,12 +47,11 @@ ROUTE = TASKS["route"].render(QuestionInput(QUESTION))
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A registry with versions 1 and 2 of adapters of the base that vLLM serves. The others are refused: 3 for its
     rank, 4 for its modules, and 5 as it is of another base."""
     home = tmp_path_factory.mktemp("registry")
-    store = f"sqlite:///{home / 'mlflow.db'}"
-    registry.connect(store, home)
+    registry.connect(home)
     other, tiny = write_base(home / "base"), TINY
     for seed, rank, base in ((1, 2, tiny), (2, 2, tiny), (3, 64, tiny), (4, 2, tiny), (5, 2, other)):
         adapter = write_adapter(home / str(seed), base, seed, rank, share=0.02)
@@ -61,12 +60,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
             (adapter / "adapter_config.json").write_text(json.dumps(settings | {"use_dora": True}))
             write_manifest(adapter, base_name=str(TINY), base_digest=digest_base(tiny), data_digest="4", run_id="")
         registry.register_adapter(adapter)
-    return store
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
+        yield
 
 
 @pytest.fixture
-def versions(store: str) -> dict[int, registry.Version]:
-    registry.connect(store)
+def versions(store: None) -> dict[int, registry.Version]:
+    registry.connect()
     return {number: registry.resolve(registry.NAME, number) for number in range(1, 6)}
 
 
@@ -97,10 +98,10 @@ def asked_all_the_time(home: Path, url: str) -> Iterator[list[str]]:
 
 
 def test_the_command_loads_a_version_asks_it_and_names_it_in_the_release(
-    vllm_url: str, store: str, tmp_path: Path
+    vllm_url: str, store: None, tmp_path: Path
 ) -> None:
     asked = ["--engine", "vllm", "--url", vllm_url.removesuffix("/v1"), "--home", str(tmp_path)]
-    done = CliRunner().invoke(command, [*asked, "--alias", "1", "--tracking-uri", store, "--json"])
+    done = CliRunner().invoke(command, [*asked, "--alias", "1", "--json"])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert (told["version"], told["vllm"], told["url"]) == (1, vllm_url, vllm_url)
@@ -134,7 +135,7 @@ def test_a_version_that_vllm_refuses_leaves_the_old_one_answering(
 
 
 def test_a_deploy_killed_at_any_moment_costs_no_question_and_is_finished_by_the_next(
-    vllm_url: str, store: str, versions: dict[int, registry.Version], tmp_path: Path
+    vllm_url: str, store: None, versions: dict[int, registry.Version], tmp_path: Path
 ) -> None:
     deploy(tmp_path, versions[1], vllm=vllm_url)
     began = time.monotonic()
@@ -143,7 +144,7 @@ def test_a_deploy_killed_at_any_moment_costs_no_question_and_is_finished_by_the_
     with asked_all_the_time(tmp_path, vllm_url) as answered:
         for turn in range(KILLS):
             number = 1 + turn % 2
-            child = os.spawnv(os.P_NOWAIT, "/usr/bin/env", ["env", *deploy_command(tmp_path, store, number)])
+            child = os.spawnv(os.P_NOWAIT, "/usr/bin/env", ["env", *deploy_command(tmp_path, number)])
             time.sleep(usual * draw.uniform(0.5, 4))  # anywhere in its imports, its load, its switch
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
@@ -152,8 +153,8 @@ def test_a_deploy_killed_at_any_moment_costs_no_question_and_is_finished_by_the_
     assert set(answered) == {"1", "2"}
 
 
-def deploy_command(home: Path, store: str, number: int) -> list[str]:
-    return ["revelator", "model", "deploy", "--alias", str(number), "--home", str(home), "--tracking-uri", store]
+def deploy_command(home: Path, number: int) -> list[str]:
+    return ["revelator", "model", "deploy", "--alias", str(number), "--home", str(home)]
 
 
 def test_a_canary_answers_its_share_and_takes_over(
@@ -170,10 +171,10 @@ def test_a_canary_answers_its_share_and_takes_over(
 
 
 def test_a_replica_that_follows_an_alias_loads_its_version_again_after_vllm_has_lost_it(
-    vllm_url: str, store: str, versions: dict[int, registry.Version], tmp_path: Path
+    vllm_url: str, store: None, versions: dict[int, registry.Version], tmp_path: Path
 ) -> None:
     registry.open_client().set_registered_model_alias(registry.NAME, "followed", "1")
-    follower = Reconciler(tmp_path, registry.NAME, "followed", store, vllm_url)
+    follower = Reconciler(tmp_path, registry.NAME, "followed", vllm_url)
     server = VllmServer(vllm_url)
     assert (made := follower.reconcile()) and made.version == 1 and server.list_versions() == {1}
     assert follower.reconcile() is None

@@ -58,7 +58,7 @@ def leaf_of(run: dict[str, Any]) -> dict[str, Any]:
 
 def collect(tmp_path: Path, server: str) -> list[AnnotatedQuestion]:
     out = tmp_path / "out"
-    command = ["data", "collect", "--out", str(out), "--experiment", tmp_path.name, "--tracking-uri", server]
+    command = ["data", "collect", "--out", str(out), "--experiment", tmp_path.name]
     ran = CliRunner().invoke(revelator, command)
     assert ran.exit_code == 0, ran.output
     lines = (out / "questions.jsonl").read_text(encoding="utf-8").splitlines()

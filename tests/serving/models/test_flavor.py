@@ -9,16 +9,14 @@ from pathlib import Path
 
 import mlflow
 import pandas as pd
-import pytest
 
 from revelator import promotions, registry
 from revelator.artifact import EMBEDDED_BASE
 from tests.training.toy import write_adapter, write_base
 
 
-def test_mlflow_loads_the_champion_and_it_writes_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    registry.connect(None, tmp_path / "home")
+def test_mlflow_loads_the_champion_and_it_writes_plans(tmp_path: Path) -> None:
+    registry.connect(tmp_path / "home")
     folder = write_adapter(tmp_path / "adapter", write_base(tmp_path / "base"))
     number = registry.register_adapter(folder, "planner")
     promotions.move("planner", number, promotions.read_standing("planner"))
@@ -43,12 +41,9 @@ print(model.predict(pandas.DataFrame({"question": ["When was the director of UHF
 """
 
 
-def test_a_version_on_an_embedded_base_plans_where_this_package_is_not_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_on_an_embedded_base_plans_where_this_package_is_not_installed(tmp_path: Path) -> None:
     """Without `site`, Python does not read the file by which this checkout is installed among the other packages."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    registry.connect(None, tmp_path / "home")
+    registry.connect(tmp_path / "home")
     number = registry.register_adapter(write_adapter(tmp_path / "adapter", EMBEDDED_BASE), "planner")
     source = mlflow.artifacts.download_artifacts(f"models:/planner/{number}", dst_path=str(tmp_path / "elsewhere"))
     command = [sys.executable, "-I", "-S", "-c", PLAIN, sysconfig.get_path("purelib"), source]

@@ -65,7 +65,7 @@ def operated(registered, index, authority, receiver, tmp_path_factory) -> Iterat
     """A running `revelator serve`, for all tests of operations."""
     own, tls, stranger = authority
     home = tmp_path_factory.mktemp("operated")
-    registry.connect(f"sqlite:///{registered / 'mlflow.db'}", registered)
+    registry.connect(registered)
     deploy(home, registry.resolve(registry.NAME, 1))
     command = [Path(sys.executable).parent / "revelator", "serve", "--home", home, "--index", index]
     command += [

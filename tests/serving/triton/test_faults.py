@@ -58,7 +58,7 @@ class Serving:
 @pytest.fixture(scope="module")
 def serving(registered, index, endpoint, tmp_path_factory) -> Iterator[Serving]:
     home = tmp_path_factory.mktemp("faults")
-    registry.connect(f"sqlite:///{registered / 'mlflow.db'}", registered)
+    registry.connect(registered)
     deploy(home, registry.resolve(registry.NAME, 1))
     command = [REVELATOR, "serve", "--home", home, "--index", index, "--generator", endpoint.url]
     process = subprocess.Popen([*map(str, command), "--generator-model", "m"], stdout=subprocess.DEVNULL, text=True)

@@ -27,7 +27,7 @@ WAIT = 150.0  # a start takes 10 s of processor time; how busy the machine is mu
 @pytest.fixture
 def home(registered, tmp_path) -> Path:
     """A home folder with version 1 deployed and no server."""
-    registry.connect(f"sqlite:///{registered / 'mlflow.db'}", registered)
+    registry.connect(registered)
     deploy(tmp_path, registry.resolve(registry.NAME, 1))
     return tmp_path
 
@@ -145,8 +145,7 @@ def test_a_home_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path):
         "model deploy --canary 10%",
     ],
 )
-def test_a_mistyped_home_folder_is_refused_and_nothing_is_made(command, tmp_path, monkeypatch):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+def test_a_mistyped_home_folder_is_refused_and_nothing_is_made(command, tmp_path):
     with pytest.raises(ConfigError, match=r"mistyped.*: nothing stands there") as caught:
         program.main([*command.split(), "--home", str(tmp_path / "mistyped")], standalone_mode=False)
     assert "--home" in str(caught.value) and list(tmp_path.iterdir()) == []
