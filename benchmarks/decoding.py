@@ -1,35 +1,29 @@
-"""Constrained decoding: is every plan valid, and what does the mask cost; label tasks: what do ten documents cost.
+"""Constrained decoding: is every plan valid, and what does the mask cost.
 
-    python benchmarks/decoding.py [--questions 1000] [--base tests/tiny] [--only plans|others|mask|labels]
-                                  [--runtime onnx|transformers] [--url HOST:PORT --home DIR]
+    python benchmarks/decoding.py [--questions 1000] [--base tests/tiny] [--only plans|others|mask]
+                                  [--runtime onnx|transformers]
 
 `plans` asks a randomly initialised model of the base's architecture and the base itself for a plan of each question,
 half greedily and half at temperature 1 (without a grammar the first 128 only), and counts what parses and checks
 (`scoped`). A quarter of the questions each: MuSiQue's own (below REVELATOR_DATA; without it, three others), texts of
 `+ * ( ) { } "` and words, 10 KB, empty. `others` does the same for logical queries and atomic reasoning
 trees, after the prompt for plans. `mask` times the same batches with and without a grammar, greedy (as plans are
-served) and drawn, in turn, and the constraint's own share. `labels` times judging ten documents beside two: in one
-pass (`together`), (`each`) a row a prompt, and (`served`) as the executor asks for them, of the server at `--url`.
+served) and drawn, in turn, and the constraint's own share.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gzip
 import json
 import os
 import random
 import statistics
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
-from inspect import isawaitable
 from itertools import islice, product
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
 
@@ -37,31 +31,16 @@ from revelator.errors import ExpressionError
 from revelator.plans import art, check, logic, parse
 from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
 from revelator.plans.json_decoding import make_art_grammar
-from revelator.registry import find_home
-from revelator.tasks import TASKS, QuestionInput, RelevanceInput
+from revelator.tasks import TASKS, QuestionInput
 from serving.models.decoding import Constraint
 from serving.models.engine import Engine
 from serving.models.local import complete
-from serving.models.triton import RemoteRevelator, TritonModels
 from serving.protocols import Completion
-from serving.triton.access import INNER, read_secret
 from tests.causal import TINY
 
 PIECES = [*'+*(){}"', "×", "\\", "{x}", "{a b}", "(+)", '("', "who", "is", "the", "film", "1997", "é", "电影"]
 BATCH = 32
 TOKENS = 96  # of a plan; gold plans of the public sets have 15 to 80
-DOCUMENTS = [
-    ("Tin Comet", "It is a film."),
-    ("Ada Quill", "She wrote it."),
-    ("Port Velm", "A harbour town."),
-    ("Sarnath", "A city in Orland."),
-    ("Orland", "A country."),
-    ("Lantern Row", "A 1987 film."),
-    ("Quill", "A feather."),
-    ("Tessaly", "A river."),
-    ("Tobias Renn", "He directed it."),
-    ("Harrow", "A company."),
-]
 ASKED = (
     "In which country was the director of the film that the founder of Harrow Pictures produced in 1987 born, and when"
     " did he die?"
@@ -190,42 +169,6 @@ class ConstraintTimer:
         return call
 
 
-async def measure_labels(engine: Engine, url: str | None, home: Path, repeats: int) -> None:
-    labels = TASKS["relevance"].labels or ()
-    ways: dict[str, Callable[[list[str]], Any]] = {
-        "together": lambda prompts: engine.judge_labels(prompts, labels),
-        "each": lambda prompts: [engine.judge_labels([prompt], labels) for prompt in prompts],
-    }
-    async with AsyncExitStack() as stack:
-        if url:
-            served = RemoteRevelator(await stack.enter_async_context(TritonModels(url, read_secret(home, INNER))))
-            ways["served"] = lambda prompts: served.complete("relevance", prompts)
-        for words in (0, 1, 8, 30):
-            await _time_labels(engine, ways, words, repeats)
-
-
-async def _time_labels(engine: Engine, ways: dict[str, Callable[[list[str]], Any]], words: int, repeats: int) -> None:
-    """Documents of a title and `words` times its short sentence."""
-    documents = [(title, " ".join([text] * words)) for title, text in DOCUMENTS]
-    prompts = [TASKS["relevance"].render(RelevanceInput(ASKED, title, text)) for title, text in documents]
-    lengths = engine.count_tokens(prompts)
-    times: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for _, count, (way, judge) in product(range(repeats), (2, 10), ways.items()):
-        start = time.perf_counter()
-        if isawaitable(judged := judge(prompts[:count])):
-            await judged
-        times[way, count].append((time.perf_counter() - start) * 1e3)
-    for way in ways:
-        two, ten = times[way, 2], times[way, 10]
-        print(
-            f"{way:8} prompts of {min(lengths)}-{max(lengths)} tokens: 2 documents {statistics.median(two):6.1f} ms"
-            f"  10 documents {statistics.median(ten):6.1f} ms"
-            f"  ratio {statistics.median(ten) / statistics.median(two):.2f}"
-            f"  (fastest of each: {min(two):.1f} and {min(ten):.1f} ms, ratio {min(ten) / min(two):.2f})",
-            flush=True,
-        )
-
-
 def load_random_base(base: str) -> Engine:
     """The base's architecture and tokenizer with new weights, large ones: its logits are far from even."""
     engine = Engine(base, runtime="transformers")
@@ -241,15 +184,11 @@ def main() -> None:
     options.add_argument("--questions", type=int, default=1000)
     options.add_argument("--base", default=str(TINY))
     options.add_argument("--repeats", type=int, default=15)
-    options.add_argument("--only", choices=["plans", "others", "mask", "labels"])
+    options.add_argument("--only", choices=["plans", "others", "mask"])
     options.add_argument("--runtime", default="auto", choices=["auto", "transformers"])
-    options.add_argument("--url", help="gRPC address of a running server: labels are timed through it, too")
-    options.add_argument("--home", type=Path, default=find_home(), help="that server's home folder, for its secret")
     chosen = options.parse_args()
     engine = Engine(chosen.base, runtime=chosen.runtime)
     Constraint.__call__ = ConstraintTimer()  # type: ignore[assignment, method-assign]
-    if chosen.only in (None, "labels"):
-        asyncio.run(measure_labels(engine, chosen.url, chosen.home, chosen.repeats))
     if chosen.only in (None, "mask"):
         measure_mask(engine, list(islice(read_real_questions(), 32)), chosen.repeats)
     for what, measure in (("plans", measure_plans), ("others", measure_queries_and_trees)):

@@ -1,4 +1,4 @@
-"""Load on a Triton model: clients that ask one question after the other, or questions that come at a fixed rate.
+"""Load on a Triton model: clients that ask one question after the other.
 
 Requests are bytes made once and answers are not read, so that the two cores are the server's as far as can be.
 """
@@ -19,11 +19,10 @@ METHOD = "/inference.GRPCInferenceService/ModelInfer"
 
 @dataclass
 class Load:
-    """Milliseconds of the requests that were answered and that were not, by gRPC code, and when each answer came."""
+    """Milliseconds of the requests that were answered, and that were not, by gRPC code."""
 
     answered: list[float] = field(default_factory=list)
     refused: dict[str, list[float]] = field(default_factory=dict)
-    ends: list[float] = field(default_factory=list)  # of the answered, seconds on `time.perf_counter`
     seconds: float = 0.0
 
     @property
@@ -59,9 +58,7 @@ class Caller:
         except grpc.aio.AioRpcError as error:
             load.refused.setdefault(error.code().name, []).append((time.perf_counter() - began) * 1000)
             return
-        ended = time.perf_counter()
-        load.answered.append((ended - began) * 1000)
-        load.ends.append(ended)
+        load.answered.append((time.perf_counter() - began) * 1000)
 
     async def ask_steadily(self, clients: int, seconds: float) -> Load:
         """`clients` that each ask again as soon as they are answered."""
@@ -73,20 +70,4 @@ class Caller:
 
         await asyncio.gather(*(client() for _ in range(clients)))
         load.seconds = time.perf_counter() - began
-        return load
-
-    async def ask_at_rate(self, rate: float, seconds: float) -> Load:
-        """`rate` questions a second, evenly spaced, whatever becomes of them."""
-        load, began, sent = Load(), time.perf_counter(), 0
-        asked: set[asyncio.Task[None]] = set()
-        while (now := time.perf_counter() - began) < seconds:
-            for _ in range(int(now * rate) - sent):
-                task = asyncio.create_task(self.ask(load))
-                asked.add(task)
-                task.add_done_callback(asked.discard)
-                sent += 1
-            await asyncio.sleep(0.002)
-        load.seconds = time.perf_counter() - began
-        if asked:
-            await asyncio.wait(asked)
         return load

@@ -1,4 +1,4 @@
-"""A Triton server with models of the benchmarks' own, and what its processes hold."""
+"""A Triton server with models of the benchmarks' own."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-import psutil
 
 from serving.triton import control
 from serving.triton.installation import find_installation
@@ -17,7 +15,7 @@ MODELS = Path(__file__).parent / "models"
 CONFIG = """backend: "python"
 input [ {{ name: "{input}" data_type: TYPE_STRING dims: [ 1 ] }} ]
 output [ {{ name: "{output}" data_type: TYPE_STRING dims: [ 1 ] }} ]
-instance_group [ {{ kind: KIND_CPU count: {instances} }} ]
+instance_group [ {{ kind: KIND_CPU count: 1 }} ]
 {batching}
 {parameters}
 """
@@ -30,11 +28,8 @@ BATCHING = {
 
 
 @contextmanager
-def serve_models(
-    models: Mapping[str, tuple[str, Mapping[str, object]]], instances: Mapping[str, int] | None = None
-) -> Iterator[TritonServer]:
-    """A server of `models`: by name, the file of fixed/models and its parameters; one instance of each, or as many as
-    `instances` says."""
+def serve_models(models: Mapping[str, tuple[str, Mapping[str, object]]]) -> Iterator[TritonServer]:
+    """A server of `models`: by name, the file of fixed/models and its parameters; one instance of each."""
     with TemporaryDirectory() as folder:
         work = Path(folder)
         for name, (code, chosen) in models.items():
@@ -45,7 +40,6 @@ def serve_models(
             config = CONFIG.format(
                 input=source,
                 output=target,
-                instances=(instances or {}).get(name, 1),
                 batching=BATCHING[code],
                 parameters="\n".join(lines),
             )
@@ -55,20 +49,3 @@ def serve_models(
             for name in models:
                 control.load(work, server.url, name, 1)
             yield server
-
-
-def find_processes(pid: int) -> dict[str, psutil.Process]:
-    """The server with process id `pid`, and the process of each model."""
-    server = psutil.Process(pid)
-    found = {"server": server}
-    for child in server.children():
-        code = next((Path(argument) for argument in child.cmdline() if argument.endswith("/model.py")), None)
-        if code:
-            found[code.parent.parent.name] = child
-    return found
-
-
-def measure_memory(process: psutil.Process) -> float:
-    """Megabytes of its own: files and memory that it shares with others are not counted."""
-    info = process.memory_info()
-    return (info.rss - info.shared) / 2**20
