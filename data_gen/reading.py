@@ -103,7 +103,7 @@ class Bm25:
 
 def _read_rows(source: ReadingSource, corpus: Bm25 | None, dropped: Counter[str]) -> Iterator[ReadingRow]:
     if source.format == "reading":
-        yield from _read_articles(load_rows(Path(source.path))[: source.limit])
+        yield from _read_articles(load_rows(source.path)[: source.limit])
         return
     # triples ask one lead for birth and for death, and a reader that learnt them did worse (training/readers/README.md)
     read = _read_two_wiki_whole if source.format == "2wiki" else READERS[source.format]

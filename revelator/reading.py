@@ -7,7 +7,6 @@ training and serving; only the network behind `Forward` differs. Offsets are cha
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from tokenizers import Tokenizer
 from revelator.errors import ArtifactError, DataError
 from revelator.folders import FolderKind
 from revelator.minilm import DIGESTS, WEIGHTS
+from revelator.row_files import read_objects
 from revelator.sentences import find_ends
 
 KINDS = ("span", "list", "yes", "no", "none")
@@ -75,24 +75,16 @@ class ReadingRow:
         return json.dumps(value | {name: given for name, given in extra.items() if given}, ensure_ascii=False)
 
 
-def load_rows(path: Path) -> list[ReadingRow]:
-    """The rows of a file of JSON lines, gzipped or not. Raises DataError with the line that holds none."""
-    rows = []
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    rows.append(_parse_row(line, f"{path}, line {number}"))
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DataError(f"the rows cannot be read: {error}", where=str(path), hint="give JSON lines") from error
+def load_rows(path: Path | str) -> list[ReadingRow]:
+    """The rows of a file or an address (`revelator.row_files`). Raises DataError with the line that holds none."""
+    rows = [_make_row(value, f"{path}, line {number}") for number, value in read_objects(str(path))]
     if not rows:
         raise DataError("there is no row in this file", where=str(path), hint="give JSON lines")
     return rows
 
 
-def _parse_row(line: str, where: str) -> ReadingRow:
+def _make_row(value: dict[str, Any], where: str) -> ReadingRow:
     try:
-        value = json.loads(line)
         answers = tuple(Answer(answer["text"], answer["start"]) for answer in value["answers"])
         row = ReadingRow(
             id=str(value.get("id", "")),
@@ -108,7 +100,7 @@ def _parse_row(line: str, where: str) -> ReadingRow:
         ]
         if not all(isinstance(text, str) for text in (row.question, row.passage, row.title)):
             raise TypeError("question, passage and title must be text")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (KeyError, TypeError) as error:
         hint = "a row has question, passage and answers, each answer with text and start"
         raise DataError(f"not a row for reading: {error!r}", where=where, hint=hint) from error
     if wrong or row.verdict not in ("", "yes", "no"):

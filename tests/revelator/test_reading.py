@@ -205,7 +205,7 @@ def test_a_row_survives_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "not a row for reading"),
+        ("{", "not JSON"),
         ('{"question": "Q", "passage": "P"}', "'answers'"),
         ('{"question": "Q", "passage": 3, "answers": []}', "must be text"),
         ('{"question": "Q", "passage": "abc", "answers": [{"text": "b", "start": 2}]}', "does not say 'b'"),
