@@ -1,8 +1,8 @@
 """Which token comes next: the best or a draw, the beams of a search, and what a grammar allows.
 
 A constrained row has a matcher of llguidance, which gives the mask of its next token: whatever the model prefers, only
-tokens that the grammar allows are left. A row that has not ended when its budget is spent is cut off: its text is not
-to be used.
+tokens that the grammar allows are left, and the end: a model that would end too early would only ramble on. Whether a
+text is whole is seen from the text (`serving.models.local`).
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Vocabulary:
 
 
 class Constraint(LogitsProcessor):
-    """Holds each row of one `generate` call to its grammar.
+    """Holds each row of one `generate` call to its grammar, until the model ends it.
 
     Above temperature 0 noise is added first, so that the best token of what is returned is a draw (`add_noise`). A
     row whose best token the grammar allows is left as it is: asking for one token takes 2 µs, a mask 36.
@@ -154,7 +154,7 @@ class Constraint(LogitsProcessor):
         masked = [
             (row, matcher)
             for row, (matcher, token) in enumerate(zip(self.matchers, tokens, strict=True))
-            if matcher and matcher.validate_tokens([token]) != 1
+            if matcher and token != self._vocabulary.end and matcher.validate_tokens([token]) != 1
         ]
         if not masked:
             return scores

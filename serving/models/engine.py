@@ -41,8 +41,8 @@ Runtime = Literal["auto", "transformers"]
 
 
 class GeneratedText(NamedTuple):
-    """A generated text, its number of tokens (the end token counts), and whether it was to be held to a grammar and was
-    cut off by its budget."""
+    """A generated text, its number of tokens (the end token counts), and whether it was to be held to a grammar and its
+    budget cut it off."""
 
     text: str
     tokens: int
@@ -132,8 +132,9 @@ class Engine:
         """For each prompt, the text that follows it up to the end token.
 
         Greedy at temperature 0, so the same batch gives the same texts; above it, samples from the softmax at that
-        temperature. With `grammars`, one a prompt, each text is complete by its grammar, or `degraded`: a prompt that
-        leaves no room to write is, too. Without, that raises InvalidRequest. Word pieces are held to no grammar.
+        temperature. With `grammars`, one a prompt, each text begins one that its grammar allows, and is whole where the
+        model ended it in time and in its place; a prompt that leaves no room to write is `degraded`. Without, that
+        raises InvalidRequest. Word pieces are held to no grammar.
         """
         answers = [GeneratedText("", 0, degraded=True) for _ in prompts]
         rows = self._tokenize(prompts, reserve=1 if grammars is None else None)

@@ -45,18 +45,21 @@ def vocabulary() -> Vocabulary:
 
 
 def write(vocabulary: Vocabulary, grammar: Grammar, seed: int, signs: Sequence[str], ends: Sequence[str]) -> str | None:
-    """What a model with random logits writes, as `generate` would call the constraint: it prefers the signs, and after
-    a while the ends. None where it does not end."""
+    """What a model with random logits writes, as `generate` would call the constraint: it prefers the signs, after a
+    while the ends, and then ends as soon as the grammar lets it. None where that is never."""
     draw = torch.Generator().manual_seed(seed)
-    constraint = Constraint(vocabulary, [grammar])
+    constraint, matcher = Constraint(vocabulary, [grammar]), vocabulary.make_matcher(grammar)
     early, late = ([t for sign in some for t in vocabulary.tokens.tokenize_str(sign)] for some in (signs, ends))
     ids = torch.zeros((1, 1), dtype=torch.long)
     for number in range(160):
+        is_late = number >= 8 * (seed % 5)
         logits = torch.randn((1, vocabulary.size), generator=draw) * 2
-        logits[0, early if number < 8 * (seed % 5) else [*late, vocabulary.end]] += 9.0
+        logits[0, late if is_late else early] += 9.0
+        logits[0, vocabulary.end] = -9.0
         token = constraint(ids, logits).argmax(-1, keepdim=True)
-        if token.item() == vocabulary.end:
+        if token.item() == vocabulary.end or (is_late and matcher.is_accepting()):
             return vocabulary.tokens.decode_str(ids[0, 1:].tolist())
+        matcher.consume_token(token.item())
         ids = torch.cat([ids, token], dim=1)
     return None
 
@@ -84,6 +87,7 @@ def test_the_best_token_that_fits_is_taken(vocabulary: Vocabulary, seed: int, bi
     for _ in range(96):
         logits = torch.randn((1, vocabulary.size), generator=draw)
         logits[0, tokens] += bias
+        logits[0, vocabulary.end] = -9.0
         token = pick_best_tokens(constraint(ids, logits))
         allowed = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
         places = np.flatnonzero(allowed[: vocabulary.size])
@@ -96,11 +100,11 @@ def test_the_best_token_that_fits_is_taken(vocabulary: Vocabulary, seed: int, bi
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_a_draw_is_one_of_the_softmax_over_what_the_grammar_allows(vocabulary: Vocabulary, temperature: float) -> None:
-    """Inside a placeholder two tokens fit; the end, which the model likes nearly as much, does not, nor a quote."""
+    """Inside a placeholder two tokens fit; a quote, which the model likes nearly as much, does not."""
     torch.manual_seed(0)
     rows = 4000
     fitting = [vocabulary.tokens.tokenize_str(piece)[0] for piece in ("x", "y")]
-    other = [vocabulary.end, vocabulary.tokens.tokenize_str('"')[0]]
+    other = vocabulary.tokens.tokenize_str('"')[0]
     logits = torch.full((1, vocabulary.size), -20.0)
     logits[0, fitting[0]], logits[0, fitting[1]], logits[0, other] = 2.0, 1.5, 1.9
     constraint = Constraint(vocabulary, [make_plan_grammar()] * rows, temperature)
@@ -110,6 +114,13 @@ def test_a_draw_is_one_of_the_softmax_over_what_the_grammar_allows(vocabulary: V
     share = (logits[0, fitting] / temperature).softmax(0)[0]
     assert set(chosen.tolist()) == set(fitting)
     assert abs((chosen == fitting[0]).float().mean() - share) < 0.035  # four standard deviations
+
+
+def test_a_model_that_would_end_too_early_ends(vocabulary: Vocabulary) -> None:
+    logits = torch.zeros((1, vocabulary.size))
+    logits[0, vocabulary.end] = 9.0
+    constraint = Constraint(vocabulary, [make_plan_grammar()])
+    assert pick_best_tokens(constraint(torch.zeros((1, 1), dtype=torch.long), logits)).item() == vocabulary.end
 
 
 def test_a_free_draw_is_one_of_the_softmax() -> None:
