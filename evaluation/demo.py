@@ -26,7 +26,7 @@ from rich.table import Table
 
 import data_gen
 from data_gen.questions import AnnotatedQuestion
-from evaluation.harness.formats import FORMATS, KINDS, BenchmarkQuestion
+from evaluation.harness.formats import FORMATS, PLAN_KINDS, BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers
 from revelator.artifact import DEFAULT_BASE
 from revelator.client import Client
@@ -166,9 +166,9 @@ def choose_one_of_each_kind(questions: Iterable[BenchmarkQuestion]) -> dict[str,
     missing kind."""
     ordered = sorted((q for q in questions if q.gold.split == "test"), key=lambda q: sha256_text(q.id))
     first = {question.kind: question.gold for question in reversed(ordered)}
-    if missing := [kind for kind in KINDS if kind not in first]:
+    if missing := [kind for kind in PLAN_KINDS if kind not in first]:
         raise DataError(f"no {missing[0]} question in the test split", hint="make a larger world: --size")
-    return {kind: first[kind] for kind in KINDS}
+    return {kind: first[kind] for kind in PLAN_KINDS}
 
 
 def ask_questions(

@@ -1,7 +1,7 @@
 """Reading: rows of question, passage and answers; passages as windows of tokens; a model's scores as answers.
 
 A reader gives each token of a window five scores (it starts the answer, it ends it, and the tags O, B and I of one of
-several answers) and each window one score for each of `KINDS`. Windows, decoding and calibration are the same in
+several answers) and each window one score for each of `ANSWER_KINDS`. Windows, decoding and calibration are the same in
 training and serving; only the network behind `Forward` differs. Offsets are characters of the passage as it was given.
 """
 
@@ -23,8 +23,8 @@ from revelator.minilm import DIGESTS, WEIGHTS
 from revelator.row_files import read_objects
 from revelator.sentences import find_ends
 
-KINDS = ("span", "list", "yes", "no", "none")
-SPAN, LIST, YES, NO, NONE = range(len(KINDS))
+ANSWER_KINDS = ("span", "list", "yes", "no", "none")
+SPAN, LIST, YES, NO, NONE = range(len(ANSWER_KINDS))
 START, END, OUTSIDE, BEGIN, INSIDE = range(5)  # columns of a token's scores
 CLS, SEP, PAD = 101, 102, 0
 WINDOW_TOKENS = 384
@@ -304,7 +304,7 @@ def decode_window(
     sentences = np.searchsorted(find_ends(text, begin, stop), window.offsets[:, 0], side="right")
     margin = float(np.logaddexp.reduce(kinds[:NONE].astype(np.float64)) - kinds[NONE])
     spans = [_find_best_span(starts, ends, sentences)]
-    kind = KINDS[int(np.argmax(kinds[:NONE]))]
+    kind = ANSWER_KINDS[int(np.argmax(kinds[:NONE]))]
     if kind == "list":
         words = np.flatnonzero(~window.continues)
         lasts = np.append(words[1:], count) - 1

@@ -47,7 +47,7 @@ DIGEST_TAG = "manifest_sha256"
 LOADER = "serving.models.flavor"
 PACKAGES = Path(__file__).resolve().parents[1]  # beside this package lie the others
 REACH_SECONDS = 5.0
-NOTHING: Mapping[str, Any] = {}
+NO_VALUES: Mapping[str, Any] = {}
 _SQLITE = "sqlite:///"
 # Where the environment says nothing else. MLflow would retry 7 times with backoff, about four minutes, before it says
 # that a server is gone; and it would print the addresses of runs before a command's JSON.
@@ -181,11 +181,11 @@ def register_adapter(
     folder: Path,
     name: str = NAME,
     run_id: str = "",
-    tags: Mapping[str, str] = NOTHING,
+    tags: Mapping[str, str] = NO_VALUES,
     *,
     description: str = "",
-    params: Mapping[str, str] = NOTHING,
-    metrics: Mapping[str, float] = NOTHING,
+    params: Mapping[str, str] = NO_VALUES,
+    metrics: Mapping[str, float] = NO_VALUES,
 ) -> int:
     """Registers an adapter folder as the next version of `name`, with `params` and `metrics` on MLflow's model of it.
     An adapter that is registered keeps its version.

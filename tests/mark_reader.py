@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from revelator.minilm import TOKENIZER, fetch_minilm
-from revelator.reading import KINDS, NONE, Calibration, Reader, ReadingTokenizer
+from revelator.reading import ANSWER_KINDS, NONE, Calibration, Reader, ReadingTokenizer
 
 TOKENS = ReadingTokenizer(fetch_minilm() / TOKENIZER, size=128, stride=20)
 
@@ -15,7 +15,7 @@ def read_mark(mark: str, kind: str = "span", tokenizer: ReadingTokenizer = TOKEN
     wanted = TOKENS.encode(mark)[0]
 
     def forward(ids: np.ndarray, mask: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        scores, kinds = np.full((*ids.shape, 5), -4.0), np.full((len(ids), len(KINDS)), -4.0)
+        scores, kinds = np.full((*ids.shape, 5), -4.0), np.full((len(ids), len(ANSWER_KINDS)), -4.0)
         scores[..., 2] = 0.0
         for row in range(len(ids)):
             kinds[row, NONE] = 4.0
@@ -25,7 +25,7 @@ def read_mark(mark: str, kind: str = "span", tokenizer: ReadingTokenizer = TOKEN
                     scores[row, place, 3] = 9.0
                     scores[row, place + 1 : place + len(wanted), 4] = 9.0
                     kinds[row] = -4.0
-                    kinds[row, KINDS.index(kind)], kinds[row, NONE] = 8.0, -8.0
+                    kinds[row, ANSWER_KINDS.index(kind)], kinds[row, NONE] = 8.0, -8.0
         return scores, kinds
 
     return Reader(tokenizer, forward, Calibration())

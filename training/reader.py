@@ -41,10 +41,10 @@ from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, stage_folder, write_bytes, write_json
 from revelator.minilm import DIGESTS, HUB_ID, REVISION, TOKENIZER, WEIGHTS, fetch_minilm
 from revelator.reading import (
+    ANSWER_KINDS,
     BEGIN,
     END,
     INSIDE,
-    KINDS,
     LIST,
     OUTSIDE,
     READER,
@@ -89,7 +89,7 @@ class ReaderModel(torch.nn.Module):
         self.encoder.embeddings.requires_grad_(False)
         width = encoder.config.hidden_size
         self.tokens = torch.nn.Linear(width, INSIDE + 1)
-        self.kinds = torch.nn.Linear(width, len(KINDS))
+        self.kinds = torch.nn.Linear(width, len(ANSWER_KINDS))
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Scores of tokens (windows, tokens, 5) and of kinds (windows, 5), in fp32."""

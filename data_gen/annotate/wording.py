@@ -24,7 +24,7 @@ DOERS: dict[str, str] = WORDS["doers"]
 
 
 NO_NAMES = STOP_WORDS | {"after", "now", "today", "currently"}
-ANSWER_KINDS = (
+KIND_PATTERNS = (
     (r"\bhow much .*\bweigh\b|\bhow heavy\b", ("weight",)),
     (r"\bhow much .*\bcost\b|\bhow expensive\b", ("price",)),
     (r"\bhow (?:many|much)\b", ("number",)),
@@ -113,7 +113,7 @@ def name_answer(question: str) -> tuple[str, ...]:
     """Names for the answer of a question in free words: its head noun ("which river" → river), then its kind."""
     text = re.sub(r"\{[^{}]*\}|#\d+", " x ", question.casefold())
     found = [name for name in (_find_asked_noun(text), _find_doer(text), _find_role(text)) if name]
-    asked = [(match.start(), names) for pattern, names in ANSWER_KINDS if (match := re.search(pattern, text))]
+    asked = [(match.start(), names) for pattern, names in KIND_PATTERNS if (match := re.search(pattern, text))]
     return tuple(dict.fromkeys([*found, *min(asked, default=(0, ("answer", "result")))[1]]))
 
 

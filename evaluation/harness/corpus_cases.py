@@ -25,7 +25,7 @@ from data_gen.sources.logic_questions import Truth, draw_combinations, fill_temp
 from data_gen.sources.logic_topics import read_topics
 from evaluation.baselines.steps import fill_prompt
 from evaluation.harness.folder import Cost
-from evaluation.harness.ranking import Case, LabelledCases, say_query
+from evaluation.harness.ranking import Case, LabelledCases, write_query
 from revelator.errors import DataError, InvalidRequest
 from revelator.files import sha256_file
 from revelator.plans.logic import Query, Term, holds, list_terms
@@ -82,7 +82,7 @@ def _make_corpus_cases(path: Path, digest: str, per_template: int, seed: int, si
             texts += [documents[place] for place in matches]
             relevant = frozenset(place for place, is_match in zip(pool, matches.values(), strict=True) if is_match)
             id, kind = f"corpus:{number}:{len(cases)}", f"template {number}"
-            cases.append(Case(id, query, say_query(query), kind, relevant, pool))
+            cases.append(Case(id, query, write_query(query), kind, relevant, pool))
     if not cases:
         raise DataError("no document is about several topics", where=str(path), hint="give a larger corpus")
     return LabelledCases(cases, texts)
@@ -121,10 +121,10 @@ def _find_topics(path: Path, documents: Sequence[str]) -> tuple[dict[str, set[in
 
 def _read_documents(path: Path) -> list[str]:
     """Title and text of each row, a line each."""
-    return [_say_document(row, f"{path}, line {line}") for line, row in read_rows(str(path))]
+    return [_write_document(row, f"{path}, line {line}") for line, row in read_rows(str(path))]
 
 
-def _say_document(row: Any, where: str) -> str:
+def _write_document(row: Any, where: str) -> str:
     """Title and text; SciFact's documents have their sentences in `abstract`."""
     given = row if isinstance(row, dict) else {}
     title, text = given.get("title") or "", given.get("text") or given.get("abstract") or ""
@@ -140,7 +140,7 @@ def read_beir_cases(folder: Path, split: str) -> LabelledCases:
     document is ranked for each query that has a relevant one. Raises DataError."""
     documents = list(_read_identified(folder / "corpus.jsonl"))
     places = {id: place for place, (id, _, _) in enumerate(documents)}
-    texts = [_say_document(row, where) for _, row, where in documents]
+    texts = [_write_document(row, where) for _, row, where in documents]
     queries = {id: str(row.get("text", "")).strip() for id, row, _ in _read_identified(folder / "queries.jsonl")}
     relevant: dict[str, set[int]] = defaultdict(set)
     for query, document, score, where in _read_judgements(folder / "qrels" / f"{split}.tsv"):

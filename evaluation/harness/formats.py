@@ -167,7 +167,7 @@ def _annotate_metaqa(row: dict[str, Any], file: str) -> BenchmarkQuestion:
     return _make_question({**row, "question": asked}, "metaqa", answers, kind=file.partition("_")[0])
 
 
-KINDS = ("single", "compound", "complex", "comparison", "parentheses", "fan-out")  # of a world's questions
+PLAN_KINDS = ("single", "compound", "complex", "comparison", "parentheses", "fan-out")  # of a world's questions
 
 
 def has_parentheses(question: AnnotatedQuestion) -> bool:
@@ -181,7 +181,7 @@ def fans_out(question: AnnotatedQuestion) -> bool:
 
 
 def name_kind(question: AnnotatedQuestion) -> str:
-    """Returns the one of `KINDS` that the shape of the gold plan says. A "comparison" asks for the
+    """Returns the one of `PLAN_KINDS` that the shape of the gold plan says. A "comparison" asks for the
     one of several things, found apart, whose date or number is the least or the greatest."""
     if fans_out(question):
         return "fan-out"

@@ -39,17 +39,17 @@ class Case:
     cost: Cost = NO_COST
 
 
-def say_query(query: Query) -> str:
+def write_query(query: Query) -> str:
     """Spells a query of a template as a person would ask it: `documents about A and not about B, or about C`."""
-    return f"documents {_say(query)}"
+    return f"documents {_write_part(query)}"
 
 
-def _say(query: Query) -> str:
+def _write_part(query: Query) -> str:
     if isinstance(query, Term):
         return f"about {query.text}"
     if isinstance(query, Not):
-        return f"not {_say(query.operand)}"
-    return (" and " if isinstance(query, And) else ", or ").join(map(_say, query.operands))
+        return f"not {_write_part(query.operand)}"
+    return (" and " if isinstance(query, And) else ", or ").join(map(_write_part, query.operands))
 
 
 @dataclass(frozen=True)

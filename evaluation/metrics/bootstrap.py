@@ -30,7 +30,7 @@ class Interval:
         return {"n": self.n, "value": self.mean, "low": self.low, "high": self.high}
 
 
-NOTHING = Interval(np.nan, np.nan, np.nan, 0)
+NO_INTERVAL = Interval(np.nan, np.nan, np.nan, 0)
 
 
 def bootstrap(
@@ -47,7 +47,7 @@ def bootstrap(
     if len(member) != len(rows):
         raise ValueError(f"{len(rows)} values and {len(member)} groups")
     if not len(rows):
-        return NOTHING
+        return NO_INTERVAL
     if (rows == rows[0]).all():  # no draw can differ
         return Interval(float(rows[0]), float(rows[0]), float(rows[0]), len(rows))
     means = _draw_means(np.bincount(member, rows)[:, None], np.bincount(member)[:, None], resamples, seed)

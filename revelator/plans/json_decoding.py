@@ -69,7 +69,7 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-KINDS = 10  # the tenth child of the root and those after it are of one kind, and may name [1] to [9]
+CHILD_KINDS = 10  # the tenth child of the root and those after it are of one kind, and may name [1] to [9]
 DEEPEST = 4  # nodes from the root to a leaf, as the paper's trees have
 REFERRED = re.compile(r'"#/\$defs/(\w+)"')
 
@@ -89,7 +89,7 @@ def make_art_grammar() -> Grammar:
     down cannot be named; a flat tree, in which what is needed again is a child of the root, can name all of them.
     """
     definitions = _make_definitions(0, 1)
-    for kind in range(1, KINDS + 1):
+    for kind in range(1, CHILD_KINDS + 1):
         for level in range(2, DEEPEST + 1):
             definitions |= _make_definitions(kind, level)
     return make_json_grammar({"$ref": "#/$defs/node_0_1", "$defs": definitions}, _list_texts())
@@ -107,7 +107,7 @@ def _make_definitions(kind: int, level: int) -> dict[str, Any]:
     named = REFERRED.sub(rf'"#/$defs/\1_{kind}_{level}"', json.dumps(written))
     definitions = {f"{name}_{kind}_{level}": value for name, value in json.loads(named).items() if name not in barred}
     if "parent" not in barred:
-        below = [kind] if kind else list(range(1, KINDS + 1))
+        below = [kind] if kind else list(range(1, CHILD_KINDS + 1))
         nodes = [{"$ref": f"#/$defs/node_{k}_{level + 1}"} for k in below]
         definitions[f"parent_{kind}_{level}"]["properties"]["children"] |= {"prefixItems": nodes, "items": nodes[-1]}
     return definitions
@@ -116,7 +116,7 @@ def _make_definitions(kind: int, level: int) -> dict[str, Any]:
 def _list_texts() -> Iterator[tuple[str, str]]:
     """Of each kind the texts on one line with something in them to see, and those with a reference in them."""
     letter, seen = (rf'/[^\[\]"\\{CONTROLS}{barred}]/ | {ESCAPE}' for barred in ("", character_class(r"\s")))
-    for kind in range(KINDS + 1):
+    for kind in range(CHILD_KINDS + 1):
         reference = f'"[" /[1-{kind - 1}]/ "]"'
         either, some = (f"({sign} | {reference})" if kind > 1 else f"({sign})" for sign in (letter, seen))
         yield f"TEXT_{kind}", f"{QUOTE} {either}* {some} {either}* {QUOTE}"

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 
 from revelator.errors import ArtifactError
 from revelator.minilm import TOKENIZER, WEIGHTS, fetch_minilm
-from revelator.reading import INSIDE, KINDS, READER_WEIGHTS, Reader, ReadingTokenizer, open_folder
+from revelator.reading import ANSWER_KINDS, INSIDE, READER_WEIGHTS, Reader, ReadingTokenizer, open_folder
 from serving.models.graph import ENCODER, MICROSOFT, PLACES, SEGMENTS, WORDS, OnnxGraph, make_value_info, open_session
 
 EMBEDDINGS = f"{ENCODER}.embeddings"
@@ -44,7 +44,7 @@ def read_weights(trained: Path, minilm: Path) -> dict[str, np.ndarray]:
         inside = {name: own for name, own in names.items() if name.startswith(layers)}
         shapes = {name: tuple(published.get_slice(own).get_shape()) for name, own in inside.items()}
     width = len(embeddings[f"{EMBEDDINGS}.LayerNorm.bias"])
-    for head, columns in (("tokens", INSIDE + 1), ("kinds", len(KINDS))):
+    for head, columns in (("tokens", INSIDE + 1), ("kinds", len(ANSWER_KINDS))):
         shapes |= {f"{head}.weight": (columns, width), f"{head}.bias": (columns,)}
     own = load_file(trained)
     found = {name: value.shape for name, value in own.items()}

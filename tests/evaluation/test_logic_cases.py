@@ -17,7 +17,7 @@ from data_gen.sources.logic_questions import (
 )
 from evaluation.harness.corpus_cases import make_corpus_cases, read_beir_cases
 from evaluation.harness.folder import read_metrics, read_questions, read_run
-from evaluation.harness.ranking import say_query
+from evaluation.harness.ranking import write_query
 from evaluation.run import evaluate
 from revelator.errors import DataError
 from revelator.files import write_json
@@ -36,7 +36,7 @@ def test_there_are_32_templates_by_number_of_negations_4_12_12_4() -> None:
 
 def test_a_query_is_asked_in_words() -> None:
     query = fill_template("{0} AND NOT {1} OR {2}", ("rain", "snow", "hail"))
-    assert say_query(query) == "documents about rain and not about snow, or about hail"
+    assert write_query(query) == "documents about rain and not about snow, or about hail"
 
 
 def write_corpus(folder: Path) -> Path:

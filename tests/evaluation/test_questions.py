@@ -6,7 +6,7 @@ import pytest
 
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from evaluation.demo import choose_one_of_each_kind
-from evaluation.harness.formats import KINDS, BenchmarkQuestion, name_kind
+from evaluation.harness.formats import PLAN_KINDS, BenchmarkQuestion, name_kind
 from revelator.errors import DataError
 from revelator.files import sha256_text
 
@@ -39,7 +39,7 @@ def with_kinds(questions: list[AnnotatedQuestion]) -> list[BenchmarkQuestion]:
 def test_each_kind_gives_its_first_question_by_id_hash_of_the_split() -> None:
     questions = [q for start in range(0, 60, 6) for q in one_of_each(start)] + one_of_each(100, "train")
     chosen = choose_one_of_each_kind(with_kinds(questions))
-    assert list(chosen) == list(KINDS) and len({picked.id for picked in chosen.values()}) == len(KINDS)
+    assert list(chosen) == list(PLAN_KINDS) and len({picked.id for picked in chosen.values()}) == len(PLAN_KINDS)
     assert choose_one_of_each_kind(with_kinds(questions[::-1])) == chosen
     for kind, picked in chosen.items():
         fits = [q for q in questions if q.split == "test" and name_kind(q) == kind]
@@ -47,7 +47,7 @@ def test_each_kind_gives_its_first_question_by_id_hash_of_the_split() -> None:
 
 
 def test_the_kind_is_told_from_expression_steps_and_operation() -> None:
-    assert {name_kind(q) for q in one_of_each(0)} == {*KINDS}
+    assert {name_kind(q) for q in one_of_each(0)} == {*PLAN_KINDS}
     assert [name_kind(q) for q in one_of_each(0)[3:]] == ["complex", "parentheses", "fan-out"]
     both = question(9, "complex", "(Which rivers pass Arno? + Who drew Belt?) * Where does {river} end?", 4)
     assert name_kind(both) == "fan-out"
