@@ -14,7 +14,7 @@ from revelator.plans.bnf import (
     render,
     substitute,
 )
-from revelator.plans.checking import check, find_lone_braces
+from revelator.plans.checking import check
 from revelator.plans.drawing import draw_tree, make_letters_key, to_json, to_letters
 from revelator.plans.faults import Diagnostic
 
@@ -29,7 +29,6 @@ __all__ = [
     "bind",
     "check",
     "draw_tree",
-    "find_lone_braces",
     "list_leaves",
     "list_placeholders",
     "make_letters_key",

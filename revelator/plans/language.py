@@ -44,6 +44,7 @@ class PlanLanguage:
     token_limit: int  # that a plan takes, decoded token by token
     beam_token_limit: int  # that each beam of a search may take: one that rambles costs all rows of its batch
     spell: Callable[[Any], str]
+    refuse: Callable[[Any], tuple[Diagnostic, ...]] = lambda plan: ()  # of a plan that checks, when a caller gives it
     letters: Callable[[Any], str | None] = lambda plan: None  # the shape as people spell it, where they do
     adapt_to_question: Callable[[Any, str], Any] = lambda plan, question: plan  # what is run of a plan of the model's
     json_schema: Callable[[], dict[str, Any]] | None = None  # of a language that is JSON
@@ -60,7 +61,7 @@ class PlanLanguage:
         return find_words(self.leaf_text(plan))
 
     def diagnose(self, text: str) -> dict[str, Any]:
-        """Parses and checks a text, and returns plain values: `valid` (it parses and can be executed), its `canonical`
+        """Parses and checks a text, and returns plain values: `valid` (a caller's plan would be run), its `canonical`
         text, `letters` and number of `leaves`, and the `diagnostics` with offsets in it.
         """
         try:
@@ -70,7 +71,7 @@ class PlanLanguage:
             canonical = letters = None
             leaves = 0
         else:
-            diagnostics = list(self.check(plan))
+            diagnostics = list(self.check(plan) or self.refuse(plan))
             canonical, letters, leaves = self.render(plan), self.letters(plan), self.count_leaves(plan)
         return {
             "expression": text,
@@ -123,6 +124,7 @@ BNF = PlanLanguage(
     token_limit=256,
     beam_token_limit=128,  # the longest gold plan of MuSiQue has 80
     spell=bnf.render,
+    refuse=checking.find_lone_braces,
     letters=drawing.to_letters,
     adapt_to_question=_keep_words,
     counts_in_merge=True,

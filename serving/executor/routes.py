@@ -20,7 +20,6 @@ from revelator.plans import (
     Diagnostic,
     Expression,
     check,
-    find_lone_braces,
     list_leaves,
     logic,
     parse,
@@ -258,7 +257,7 @@ async def read_plan(text: str, limits: Limits) -> Expression:
     def read() -> Expression:
         expression = parse(text)
         require_valid(expression, limits)
-        _refuse(find_lone_braces(expression))
+        _refuse(BNF.refuse(expression))
         return expression
 
     return await offload(len(text), read)

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from revelator.plans import Atomic, Dependent, check, find_lone_braces, parse
+from revelator.plans import Atomic, Dependent, check, parse
+from revelator.plans.checking import find_lone_braces
 
 
 def codes(text, rules="scoped"):

@@ -36,7 +36,8 @@ def test_parse_refuses_with_a_caret_and_status_1():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status"), [(["A"], 0), (["A * B"], 1), (["A ) B"], 1), (["--language", "no", "A"], 2)]
+    ("arguments", "status"),
+    [(["A"], 0), (["A * B"], 1), (["A ) B"], 1), (["Who is {a?"], 1), (["--language", "no", "A"], 2)],
 )
 def test_check_tells_by_its_exit_status(arguments, status):
     assert run("plan", "check", *arguments).exit_code == status
