@@ -140,22 +140,20 @@ class Sources:
     async def _await_all(
         self, chosen: Sequence[Source], asked: Sequence[Coroutine[Any, Any, Asked]], query: Query
     ) -> list[Asked]:
+        """All of them, or with `evidence: first` the graphs, where one of these decides the query."""
         tasks = [asyncio.create_task(one) for one in asked]
+        graphs = [task for source, task in zip(chosen, tasks, strict=True) if source.kind == "graph"]
+        enough = graphs if self.settings.evidence == "first" else []
         try:
-            await self._until_enough(chosen, tasks)
+            if enough:
+                await asyncio.wait(enough)
+            if not any(_is_decisive(task.result()[0]) for task in enough):
+                await asyncio.wait(tasks)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         return [_read_outcome(source, task, query) for source, task in zip(chosen, tasks, strict=True)]
-
-    async def _until_enough(self, chosen: Sequence[Source], tasks: Sequence[asyncio.Task[Asked]]) -> None:
-        graphs = [task for source, task in zip(chosen, tasks, strict=True) if source.kind == "graph"]
-        if graphs and self.settings.evidence == "first":
-            await asyncio.wait(graphs)
-            if any(_is_decisive(task.result()[0]) for task in graphs):
-                return
-        await asyncio.wait(tasks)
 
 
 async def _ask(source: Source, breaker: CircuitBreaker, query: Query, k: int) -> Asked:
