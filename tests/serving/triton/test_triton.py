@@ -295,7 +295,7 @@ def test_a_model_that_does_not_load_says_why_in_one_line(world):
     finally:
         repository.lay_out(world.home, Settings(index=world.index))
         control.load(world.home, world.url, "retriever", 1)
-    assert "manifest.json is missing" in refused.value.message
+    assert "no manifest.json" in refused.value.message
     assert "Traceback" not in str(refused.value) and "At:" not in str(refused.value)
 
 
