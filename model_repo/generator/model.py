@@ -2,7 +2,7 @@
 
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import SecretCheck, make_response, make_strings, read_parameters, read_text
-from serving.triton.inside.generator import READING_BYTES, open_generator, read_request
+from serving.triton.inside.generator import open_generator, read_request
 from serving.triton.inside.request_loop import RequestLoop
 from serving.triton.inside.telemetry import Telemetry
 
@@ -22,7 +22,7 @@ class TritonPythonModel:
 
     def begin(self, request):
         self.inner.check(request)
-        return self.answer(read_text(request, "request", READING_BYTES))
+        return self.answer(read_text(request, "request"))
 
     async def answer(self, body):
         reading = await self.generator.answer(read_request(body))

@@ -16,7 +16,7 @@ from serving.triton.inside.backend import (
     read_parameters,
     read_texts,
 )
-from serving.triton.inside.retriever import QUERY_BYTES, Search, search
+from serving.triton.inside.retriever import Search, search
 from serving.triton.repository import LOGIC
 
 
@@ -34,8 +34,7 @@ class TritonPythonModel:
         )
 
     def read(self, request):
-        queries, sizes = read_texts(request, "query", QUERY_BYTES), read_array(request, "k").ravel().tolist()
-        return list(map(Search, queries, sizes))
+        return list(map(Search, read_texts(request, "query"), read_array(request, "k").ravel().tolist()))
 
     def reply(self, outcomes):
         rows = [json.dumps([asdict(passage) for passage in found], ensure_ascii=False) for found in outcomes]

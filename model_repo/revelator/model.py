@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from revelator.errors import Cancelled, InvalidRequest
+from revelator.errors import Cancelled
 from serving import latency
 from serving.triton.inside.backend import (
     SecretCheck,
@@ -15,7 +15,7 @@ from serving.triton.inside.backend import (
     read_parameters,
     read_texts,
 )
-from serving.triton.inside.revelator import PROMPT_BYTES, PROMPTS_BYTES, Client, CompletionService, Row
+from serving.triton.inside.revelator import Client, CompletionService, Row
 
 
 class TritonPythonModel:
@@ -33,10 +33,7 @@ class TritonPythonModel:
         if client.has_left():
             raise Cancelled("the client went away while the request waited")
         temperatures = read_array(request, "temperature").ravel().tolist()
-        prompts = read_texts(request, "prompt", PROMPT_BYTES)
-        if (size := sum(len(prompt.encode()) for prompt in prompts)) > PROMPTS_BYTES:
-            raise InvalidRequest(f"the prompts have {size} bytes; at most {PROMPTS_BYTES} are taken at once")
-        cells = zip(read_texts(request, "task", PROMPT_BYTES), prompts, temperatures, strict=True)
+        cells = zip(read_texts(request, "task"), read_texts(request, "prompt"), temperatures, strict=True)
         return [Row(*cell, client.has_left) for cell in cells]
 
     def reply(self, outcomes):

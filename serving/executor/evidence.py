@@ -12,13 +12,13 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from revelator import spans
-from revelator.errors import ServingError
+from revelator.errors import InvalidRequest, ServingError
 from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
 from revelator.minilm import read_vocabulary
 from revelator.plans.names import find_name_words, find_words, read_function_words
@@ -33,6 +33,8 @@ from serving.retrieval.snippets import choose_sentences
 
 Report = Callable[[EventKind, Node], None]
 VERDICTS = ("yes", "no")
+PROMPTS_CHARACTERS = 500_000  # of one call, all prompts together: 1 MB takes a tokenizer 1.5 s
+PASSAGE_CHARACTERS = 100_000  # of each passage that is read
 INITIALS = 5  # letters of USA, NATO or UNHCR
 PLACEHOLDER = re.compile(r"\{[^{}]*\}|\[\d+\]")  # of a plan, and of a tree
 
@@ -47,7 +49,9 @@ class Models:
 
     async def generate(self, node: Node, request: GenerateRequest, floor: float = 0.0) -> Reading:
         """Writes the generator's reading into `node`, and returns it. Without answers, or with a probability below
-        `floor`, the node is left unanswered, with the reason."""
+        `floor`, the node is left unanswered, with the reason. Of a passage the first `PASSAGE_CHARACTERS` are read."""
+        cut = [replace(passage, text=passage.text[:PASSAGE_CHARACTERS]) for passage in request.passages]
+        request = replace(request, passages=tuple(cut))
         with record_call(node, request.mode) as call:
             call["passages"] = len(request.passages)
             reading = await self.reading_breaker.call(
@@ -80,8 +84,11 @@ class Models:
         return reading
 
     async def complete(self, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0) -> list[str]:
-        """Returns the outputs of one batched call; `node.detail` gets a label task's probabilities, a dict a prompt."""
+        """Returns the outputs of one batched call; `node.detail` gets a label task's probabilities, a dict a prompt.
+        Raises InvalidRequest for prompts that are too long."""
         prompts = [TASKS[task].render(value) for value in inputs]
+        if (size := sum(map(len, prompts))) > PROMPTS_CHARACTERS:
+            raise InvalidRequest(f"the prompts have {size} characters; at most {PROMPTS_CHARACTERS} are read at once")
         with record_call(node, task, len(prompts)) as call:
             completions = await self.revelator.complete(task, prompts, temperature=temperature)
             tokens_in, tokens_out = sum(c.tokens_in for c in completions), sum(c.tokens_out for c in completions)

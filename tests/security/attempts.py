@@ -207,38 +207,11 @@ def _inference(rnd: Random, model: str, world: World) -> Any:
     """A request to a model: hostile texts in sound tensors, of which up to three things are then made unsound."""
     known = rnd.choice(QUESTIONS) if rnd.random() < 0.6 else hostile.text(rnd)
     request = _question(hostile.encoded(known), hostile.options(rnd, dict(world.trace)))
-    if model in ("revelator", "retriever", "generator"):
-        request = _inner(rnd, model)
-        request.parameters["inner"].string_param = rnd.choice([world.secret, world.secret, "guessed"])
     request.model_name = model
     if rnd.random() < 0.3:
         request.parameters["deadline_ms"].int64_param = rnd.choice([1, 20, 300, 5_000, 2**62])
     for _ in range(rnd.choice([0, 0, 1, 1, 2, 3])):
         rnd.choice(TWISTS)(rnd, request)
-    return request
-
-
-def _inner(rnd: Random, model: str) -> Any:
-    request = service_pb2.ModelInferRequest()
-    said = hostile.encoded(hostile.text(rnd))
-    if model == "revelator":
-        _tensor("task", rnd.choice([b"end", b"route", b"refine", b"translate_bnf", b"", said]), request, shape=(1, 1))
-        _tensor("prompt", said, request, shape=(1, 1))
-        heat = rnd.choice([b"\0\0\0\0", b"\0\0\xc0\x7f", b"\0\0\x80\x7f", b"\0\0\x80\xbf", rnd.randbytes(4)])
-        _tensor("temperature", heat, request, "FP32", (1, 1))
-    elif model == "retriever":
-        _tensor("query", said, request, shape=(1, 1))
-        _tensor(
-            "k",
-            rnd.choice([b"\1\0\0\0", b"\0\0\0\0", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f"]),
-            request,
-            "INT32",
-            (1, 1),
-        )
-    else:
-        wanted = {"mode": rnd.choice(["read", "merge", "write"]), "question": "Who?", "passages": [], "answers": []}
-        found = hostile.changed(rnd, wanted) if rnd.random() < 0.8 else wanted
-        _tensor("request", hostile.encoded(hostile.written(found)), request)
     return request
 
 

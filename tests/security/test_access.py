@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,9 +21,6 @@ from revelator.errors import ConfigError
 from serving.models.triton import SECRET_PARAMETER
 from serving.triton import control
 from serving.triton.access import CONTROL, INNER, read_control_token, read_secret
-from serving.triton.inside.generator import READING_BYTES
-from serving.triton.inside.retriever import QUERY_BYTES
-from serving.triton.inside.revelator import PROMPT_BYTES, PROMPTS_BYTES
 
 CODE = "import pathlib\npathlib.Path({mark!r}).touch()\nclass TritonPythonModel:\n    def execute(self, r): return []\n"
 FAST = "Where is Sarnath?"
@@ -162,45 +158,6 @@ def test_an_inner_model_answers_nobody_who_does_not_know_the_secret(served, mode
     with grpc_client.InferenceServerClient(served.url) as client, raises as refused:
         client.infer(model, inputs(model, "Is it known?"), parameters=sent)
     assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"
-
-
-@pytest.mark.parametrize(
-    ("model", "bound"), [("revelator", PROMPT_BYTES), ("retriever", QUERY_BYTES), ("generator", READING_BYTES)]
-)
-def test_a_text_without_bound_is_refused_before_it_is_looked_at_and_others_are_answered(served, model, bound) -> None:
-    known = {SECRET_PARAMETER: read_secret(served.home, INNER)}
-    client, asking, thread = (
-        grpc_client.InferenceServerClient(served.url),
-        Client(served.url, 30),
-        ThreadPoolExecutor(1),
-    )
-    with client, asking, thread:
-        for text in ("word " * (10_000_000 // 5), "x" * (bound + 1)):
-            other = thread.submit(asking.ask, FAST, strategy="single")
-            began = time.monotonic()
-            with pytest.raises(InferenceServerException, match="at most"):
-                client.infer(model, inputs(model, text), parameters=known)
-            assert time.monotonic() - began < 8  # it was 15 s of the only instance
-            assert other.result(30).trace.nodes
-
-
-def test_many_prompts_passages_or_a_long_query_in_one_request_are_refused_as_one_long_text_is(served) -> None:
-    rows = PROMPTS_BYTES // PROMPT_BYTES + 1
-    texts = np.array([["é" * (PROMPT_BYTES // 2)]] * rows, dtype=np.object_)  # as characters they would be half as many
-    prompts = [grpc_client.InferInput(name, [rows, 1], "BYTES") for name in ("task", "prompt")]
-    prompts[0].set_data_from_numpy(np.array([["end"]] * rows, dtype=np.object_))
-    prompts[1].set_data_from_numpy(np.char.encode(texts.astype(str)).astype(np.object_))
-    cold = grpc_client.InferInput("temperature", [rows, 1], "FP32").set_data_from_numpy(np.zeros((rows, 1), np.float32))
-    many = grpc_client.InferInput("k", [1, 1], "INT32").set_data_from_numpy(np.array([[2**31 - 1]], dtype=np.int32))
-    wrong = {
-        "the prompts have": ("revelator", [*prompts, cold]),
-        "k must be": ("retriever", [strings("query", "Sarnath"), many]),
-        "the input query": ("retriever", inputs("retriever", "w" * (QUERY_BYTES + 1))),
-    }
-    with grpc_client.InferenceServerClient(served.url) as client:
-        for says, (model, given) in wrong.items():
-            with pytest.raises(InferenceServerException, match=says):
-                client.infer(model, given, parameters={SECRET_PARAMETER: read_secret(served.home, INNER)})
 
 
 def test_the_secrets_stand_in_no_log_no_metric_and_no_answer(served) -> None:

@@ -8,8 +8,6 @@ import pytest
 import tritonclient.grpc as grpc_client
 
 from revelator.client import Client
-from serving.models.triton import SECRET_PARAMETER
-from serving.triton.access import INNER, read_secret
 
 FAST = "Where is Sarnath?"
 WAIT = 30.0
@@ -34,12 +32,6 @@ def world(served):
 def client(world) -> Iterator[Client]:
     with Client(world.url, timeout=WAIT) as client:
         yield client
-
-
-@pytest.fixture
-def inner(world) -> dict[str, str]:
-    """Parameters that a request to an inner model must carry."""
-    return {SECRET_PARAMETER: read_secret(world.home, INNER)}
 
 
 @pytest.fixture

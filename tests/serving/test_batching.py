@@ -15,6 +15,8 @@ from serving.retrieval.logical_search import LogicalSettings, search_logical
 from serving.triton.inside.retriever import Search, search
 from tests.serving.retrieval.toy_encoder import write_encoder
 
+MANY = " AND ".join(f'"{n}"' for n in range(65))  # conditions: more than a query may have
+
 
 class Model:
     """What a batcher runs: it keeps each batch; held by `gate`, it runs one after the other."""
@@ -151,9 +153,9 @@ def test_searches_that_a_server_hands_over_together_have_an_outcome_each(vectors
 
 
 def test_words_and_logical_queries_of_one_batch_find_what_each_would_alone(vectors: Index) -> None:
-    logical, many = '"cat" AND NOT "dog"', " AND ".join(f'"{n}"' for n in range(65))
+    logical = '"cat" AND NOT "dog"'
     words, conditions, refused, quoted = search(
-        vectors, LogicalSettings(), [Search(text, 2) for text in ("cat", logical, many, '"cat"')]
+        vectors, LogicalSettings(), [Search(text, 2) for text in ("cat", logical, MANY, '"cat"')]
     )
     assert [(p.id, p.score) for p in words] == said(vectors.search("cat", 2))
     assert [(p.id, p.score) for p in quoted] == said(vectors.search('"cat"', 2))
@@ -165,9 +167,9 @@ def test_a_search_that_fails_unexpectedly_is_logged_and_fails_alone(
     vectors: Index, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(vectors, "search_many", None)
-    wrong, refused = search(vectors, LogicalSettings(), [Search("cat", 2), Search("cat", 1_001)])
+    wrong, refused = search(vectors, LogicalSettings(), [Search("cat", 2), Search(MANY, 1)])
     assert isinstance(wrong, ServingError) and "TypeError" in wrong.message and wrong.__traceback__ is None
-    assert isinstance(refused, InvalidRequest) and caplog.text.count("Traceback") == 1
+    assert isinstance(refused, ExpressionError) and caplog.text.count("Traceback") == 1
 
 
 class Failing(Model):

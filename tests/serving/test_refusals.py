@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -90,14 +90,6 @@ def tensor(name: str, values: list, shape: list[int]) -> grpc_client.InferInput:
     return grpc_client.InferInput(name, shape, np_to_triton_dtype(array.dtype)).set_data_from_numpy(array)
 
 
-def prompt(text: bytes, task: bytes = b"end", temperature: float = 0.0) -> list[grpc_client.InferInput]:
-    return [
-        tensor("task", [task], [1, 1]),
-        tensor("prompt", [text], [1, 1]),
-        tensor("temperature", [np.float32(temperature)], [1, 1]),
-    ]
-
-
 @pytest.mark.parametrize(
     ("model", "inputs", "message"),
     [
@@ -107,39 +99,13 @@ def prompt(text: bytes, task: bytes = b"end", temperature: float = 0.0) -> list[
         ("executor", [tensor("question", [b"q"], [1])], "missing required input"),
         ("executor", [tensor("question", [b"q", b"q"], [2]), tensor("options", [b""], [1])], "unexpected shape"),
         ("executor", [tensor("question", [7], [1]), tensor("options", [b""], [1])], "data-type"),
-        ("retriever", [tensor("query", [BAD], [1, 1]), tensor("k", [np.int32(1)], [1, 1])], "query is not UTF-8"),
-        ("generator", [tensor("request", [BAD], [1])], "request is not UTF-8"),
-        ("generator", [tensor("request", [b"[" * 100_000], [1])], "no generator request"),
-        ("generator", [tensor("request", [b'{"mode":"read","question":5}'], [1])], "a text is needed"),
-        ("generator", [tensor("request", [b'{"mode":"guess","question":"q"}'], [1])], "'compose' or 'write'"),
-        ("revelator", prompt(BAD), "prompt is not UTF-8"),
-        ("revelator", prompt(b""), "prompt is empty"),
-        ("revelator", prompt(b"q", b"refine", -1.0), "temperature"),
-        ("revelator", prompt(b"q", b"refine", float("nan")), "temperature"),
-        ("revelator", prompt(b"q", b"refine", 1e-30), "temperature"),
     ],
 )
-def test_tensors_that_are_wrong_are_an_invalid_argument_of_one_line(triton, inner, model, inputs, message):
+def test_tensors_that_are_wrong_are_an_invalid_argument_of_one_line(triton, model, inputs, message):
     with pytest.raises(InferenceServerException, match=message) as refused:
-        triton.infer(model, inputs, parameters=inner)
+        triton.infer(model, inputs)
     assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"
     assert "At:" not in refused.value.message()
-
-
-def test_a_prompt_that_is_no_text_leaves_those_of_its_batch_alone(triton, inner):
-    """Requests that wait while one is at work are one batch; most of these do."""
-    outcomes: list[Future] = [Future() for _ in range(24)]
-
-    def asked(outcome: Future):
-        return lambda result, error: outcome.set_result(error or result)
-
-    for number, outcome in enumerate(outcomes):
-        triton.async_infer(
-            "revelator", prompt(BAD if number % 3 == 1 else b"is it known?"), asked(outcome), parameters=inner
-        )
-    for number, outcome in enumerate(outcomes):
-        refused = isinstance(outcome.result(WAIT), InferenceServerException)
-        assert refused == (number % 3 == 1)
 
 
 def test_one_question_too_many_is_refused_at_once_as_unavailable(client, world, triton):
@@ -166,11 +132,3 @@ def test_a_traceparent_that_is_a_number_takes_no_place(client, world, triton):
     for _ in range(MAX_IN_FLIGHT + 1):
         assert infer(triton, FAST, {"strategy": "single"}, traceparent=1).as_numpy("answer")[0] == b"Orland"
     assert client.ask(FAST, strategy="single").answers == ("Orland",)
-
-
-def test_a_generator_request_that_is_no_request_is_refused(triton, inner):
-    tensor = grpc_client.InferInput("request", [1], "BYTES")
-    tensor.set_data_from_numpy(np.array([b'{"mode": "read"}'], dtype=np.object_))
-    with pytest.raises(InferenceServerException) as refused:
-        triton.infer("generator", [tensor], parameters=inner)
-    assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"

@@ -43,21 +43,18 @@ def read_array(request: Any, name: str) -> np.ndarray:
     return pb_utils.get_input_tensor_by_name(request, name).as_numpy().copy()
 
 
-def read_texts(request: Any, name: str, most: int | None = None) -> list[str]:
-    """The strings of an input. Raises InvalidRequest for bytes that are not UTF-8, and for more than `most` of one."""
-    values = read_array(request, name).ravel()
-    if most is not None and (size := max(map(len, values), default=0)) > most:
-        raise InvalidRequest(f"the input {name} has {size} bytes; at most {most} are taken")
+def read_texts(request: Any, name: str) -> list[str]:
+    """The strings of an input. Raises InvalidRequest for bytes that are not UTF-8."""
     try:
-        return [value.decode() for value in values]
+        return [value.decode() for value in read_array(request, name).ravel()]
     except UnicodeDecodeError as error:
         fault = f"the input {name} is not UTF-8: {error.reason} at byte {error.start}"
     raise InvalidRequest(fault)  # not from the error, whose frames hold the request
 
 
-def read_text(request: Any, name: str, most: int | None = None) -> str:
+def read_text(request: Any, name: str) -> str:
     """The one string of an input STRING[1]. Raises InvalidRequest as `read_texts` does."""
-    return read_texts(request, name, most)[0]
+    return read_texts(request, name)[0]
 
 
 def read_parameter(request: Any, name: str) -> object:

@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 
 def run_groups(
     rows: Sequence[Row],
-    choose_group: Callable[[Row], tuple[Hashable, ...] | RevelatorError],
+    choose_group: Callable[[Row], tuple[Hashable, ...]],
     work: Callable[..., Sequence[Result]],
 ) -> list[Result | RevelatorError]:
-    """Returns a result or an error for each row, in order. `choose_group` gives the row's group, or the error that it
-    alone is answered with; `work(*group, rows)` a result for each row of a group.
+    """Returns a result or an error for each row, in order. `choose_group` gives the row's group; `work(*group, rows)` a
+    result for each row of a group.
 
     If `work` fails, it is run on each row alone, so that a row that is wrong fails by itself. Cancelled ends all rows
     of a group at once; an error that is not ours is logged and becomes ServingError. Errors lose their tracebacks,
@@ -29,11 +29,7 @@ def run_groups(
     outcomes: dict[int, Result | RevelatorError] = {}
     groups: dict[tuple[Any, ...], list[int]] = {}
     for i, row in enumerate(rows):
-        group = choose_group(row)
-        if isinstance(group, RevelatorError):
-            outcomes[i] = group
-        else:
-            groups.setdefault(group, []).append(i)
+        groups.setdefault(choose_group(row), []).append(i)
     for group, members in groups.items():
         found = _run_together([rows[i] for i in members], partial(work, *group), str(group[0]))
         outcomes.update(zip(members, found, strict=True))

@@ -13,7 +13,6 @@ from serving.models.generators import EndpointGenerator
 from serving.protocols import GenerateRequest, Generator
 from serving.triton.repository import EMBEDDED
 
-READING_BYTES = 8_388_608  # question and passages
 _REQUEST = TypeAdapter(GenerateRequest)
 
 

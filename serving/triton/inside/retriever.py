@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from revelator.errors import InvalidRequest, RevelatorError
+from revelator.errors import RevelatorError
 from revelator.trace import Passage
 from serving.retrieval import Index
 from serving.retrieval.logical_search import LogicalSettings
 from serving.retrieval.retriever import search_all
 from serving.triton.inside.batches import run_groups
-
-QUERY_BYTES = 131_072  # a logical query of 20,000 characters in any script
-MOST_PASSAGES = 1_000  # of one search
 
 
 class Search(NamedTuple):
@@ -25,13 +22,7 @@ class Search(NamedTuple):
 def search(index: Index, logic: LogicalSettings, searches: Sequence[Search]) -> list[list[Passage] | RevelatorError]:
     """One outcome a search, in order: at most `k` passages, or the error that it alone meets. `logic`: how logical
     queries are run."""
-    return run_groups(searches, _choose_group, partial(_search_together, index, logic))
-
-
-def _choose_group(one: Search) -> tuple[int] | RevelatorError:
-    if one.k > MOST_PASSAGES:
-        return InvalidRequest(f"k must be {MOST_PASSAGES} at most, not {one.k}")
-    return (one.k,)
+    return run_groups(searches, lambda one: (one.k,), partial(_search_together, index, logic))
 
 
 def _search_together(

@@ -8,16 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from revelator.errors import InvalidRequest, RevelatorError
-from revelator.tasks import TASKS
+from revelator.errors import RevelatorError
 from serving.models.engine import Engine, never_cancelled
 from serving.models.local import complete
 from serving.protocols import Completion, Decoding
 from serving.triton.inside.batches import run_groups
 from serving.triton.repository import ADAPTER, CONTENTS_FILE
 
-PROMPT_BYTES, PROMPTS_BYTES = 131_072, 524_288  # each prompt, and all of one request; 1 MB takes a tokenizer 1.5 s
-TEMPERATURES = (0.01, 10.0)  # below, 32-bit softmax overflows; above, all tokens are nearly as likely
 LOOK_SECONDS = 0.02
 
 
@@ -46,17 +43,6 @@ class Row:
     temperature: float = 0.0
     cancelled: Callable[[], bool] = never_cancelled
 
-    def find_refusal(self) -> InvalidRequest | None:
-        """Why no model can complete this."""
-        if self.task not in TASKS:
-            return InvalidRequest(f"there is no task {self.task!r}", hint=f"tasks are {', '.join(TASKS)}")
-        if not self.prompt:
-            return InvalidRequest("the prompt is empty")
-        low, high = TEMPERATURES
-        if self.temperature != 0 and not low <= self.temperature <= high:
-            return InvalidRequest(f"the temperature must be 0, or {low:g} to {high:g}, not {self.temperature:g}")
-        return None
-
 
 class CompletionService:
     """The base and the adapter of a version folder, on a card (`cuda:1`) if one is named. Raises ArtifactError when
@@ -71,7 +57,7 @@ class CompletionService:
     def complete(self, rows: Sequence[Row]) -> list[Completion | RevelatorError]:
         """One outcome a row, in order; what goes wrong with one task's rows leaves the others alone. Work that no row's
         client waits for any more ends as Cancelled."""
-        return run_groups(rows, lambda row: row.find_refusal() or (row.task, row.temperature), self._complete_group)
+        return run_groups(rows, lambda row: (row.task, row.temperature), self._complete_group)
 
     def _complete_group(self, task: str, temperature: float, rows: Sequence[Row]) -> Sequence[Completion]:
         return complete(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +17,7 @@ from revelator.plans.art import Art
 from revelator.plans.art import render as render_tree
 from revelator.plans.operators import Relate
 from revelator.trace import Passage
-from serving.executor.evidence import find_missing_name, find_namesakes
+from serving.executor.evidence import PASSAGE_CHARACTERS, find_missing_name, find_namesakes
 from serving.executor.executor import Executor
 from serving.knowledge.sources import Sources, TextSource
 from serving.models.embedded import EmbeddedGenerator
@@ -26,6 +26,7 @@ from tests.mark_reader import read_mark
 from tests.serving.executor.test_plan_laws import plans
 from tests.serving.executor.world import Toy
 
+MEGABYTE = "word " * 200_000
 WORDS = ("amber", "birch", "cedar", "delta")
 RIVERS = "Do the Lucero River and the River Lunsurova rise in the same country?"
 OUTPUTS = {
@@ -238,3 +239,28 @@ async def test_a_trace_says_which_of_two_towns_was_read() -> None:
     world.search, world.answer = search, answer  # type: ignore[method-assign, assignment]
     trace = await world.executor().run("Who founded Springfield?", strategy="single")
     assert trace.list_notes() == ["Springfield, Ohio was read; others have the name: Springfield, Iowa"]
+
+
+@dataclass
+class Long(Toy):
+    """One passage, with this title and text."""
+
+    title: str = "t"
+    text: str = "t"
+
+    async def search(self, query, k):
+        return [Passage("1", self.title, f"{query} {self.text}")]
+
+
+async def test_of_a_passage_of_a_megabyte_the_beginning_is_read():
+    toy = Long({"Where is Sarnath?": ["Orland"]}, text=MEGABYTE)
+    trace = await toy.executor().run("Where is Sarnath?", strategy="single")
+    assert trace.answers == ["Orland"]
+    assert [len(passage.text) for passage in toy.requests[0].passages] == [PASSAGE_CHARACTERS]
+
+
+async def test_a_prompt_of_a_megabyte_is_put_to_no_model():
+    toy = Long(title=MEGABYTE)
+    trace = await toy.executor().run("Where is Sarnath?", strategy="single")
+    assert trace.outcome == "failed" and "at most 500000 are read" in trace.reason
+    assert not toy.calls

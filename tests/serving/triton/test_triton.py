@@ -24,7 +24,7 @@ from revelator.errors import (
 from revelator.plans import logic
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Passage, Trace
-from serving.models.triton import SECRET_PARAMETER, RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
+from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import GenerateRequest
 from serving.triton import control, repository
 from serving.triton.access import INNER, read_secret
@@ -255,14 +255,6 @@ def test_the_model_writes_the_logical_query_where_none_is_given(world):
 async def test_searches_of_one_moment_may_be_one_batch_and_have_an_outcome_each(world, triton):
     config = triton.get_model_config("retriever").config
     assert config.HasField("dynamic_batching") and config.max_batch_size > 1
-    query, k = grpc_client.InferInput("query", [3, 1], "BYTES"), grpc_client.InferInput("k", [3, 1], "INT32")
-    query.set_data_from_numpy(np.array([[b"Sarnath"], [b"Lantern Row"], [b"Sarnath"]], dtype=np.object_))
-    k.set_data_from_numpy(np.array([[2], [1], [1]], dtype=np.int32))
-    rows = triton.infer(
-        "retriever", [query, k], parameters={SECRET_PARAMETER: read_secret(world.home, INNER)}
-    ).as_numpy("passages")
-    titles = [[passage["title"] for passage in json.loads(row)] for [row] in rows]
-    assert titles == [["Sarnath", "Tobias Renn"], ["Lantern Row"], ["Sarnath"]]
     async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
         searches = [RemoteRetriever(models).search("Sarnath", n % 3) for n in range(24)]
         found = await asyncio.gather(*searches, return_exceptions=True)
