@@ -35,7 +35,7 @@ import grpc
 from fixed.load import METHOD, quantile
 from tritonclient.grpc import service_pb2
 
-from serving.triton.repository import Settings
+from serving.triton.repository import configure
 from serving.triton.serve import serve_home
 from serving.triton.server import read_ports
 from tests.causal import TINY
@@ -251,7 +251,7 @@ def main() -> None:
         asked = [row["question"] for row in rows if row["split"] == "test"]
         machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
         print(f"{machine}, deadline {given.deadline_ms} ms, {given.seconds:g} s each, seed {given.seed}", flush=True)
-        with serve_home(home, read_ports("auto"), Settings()) as (_, running):
+        with serve_home(home, read_ports("auto"), configure(home)) as (_, running):
             met = asyncio.run(measure(running.grpc, asked, given))
     sys.exit(0 if met else 1)
 

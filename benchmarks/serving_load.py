@@ -2,10 +2,8 @@
 
 Requests of five calls, one after the other, of a leaf of 5 ms; the leaf is called over loopback gRPC (as the
 executor does), by BLS with a pool of 256 threads, or is a sleep in the model's own process. Calls that wait for the
-leaf are one batch, as they are for `retriever` and `revelator`; a last table has a leaf that answers each by itself,
-as `generator` does.
-Clients, server and stubs share the machine's cores. `benchmarks/overload.py` measures more questions than a server can
-answer.
+leaf are one batch, as they are for the inner models. Clients, server and stubs share the machine's cores.
+`benchmarks/overload.py` measures more questions than a server can answer.
 """
 
 from __future__ import annotations
@@ -49,9 +47,6 @@ def main() -> None:
     ways = {way: ("calls", {"way": way, "calls": CALLS, "seconds": 0.005, "max_in_flight": 4096}) for way in WAYS}
     with serve_models({"leaf": ("leaf", {"seconds": 0.005}), **ways}) as server:
         asyncio.run(compare_ways(server.url, WAYS, given.seconds))
-    with serve_models({"leaf": ("single_leaf", {"seconds": 0.005}), "grpc": ways["grpc"]}) as server:
-        print("\nthe leaf answers each call by itself")
-        asyncio.run(compare_ways(server.url, {"grpc": WAYS["grpc"]}, given.seconds))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from revelator.client import AsyncClient
 from revelator.errors import RevelatorError
 from serving.deploy.deploy import deploy
 from serving.retrieval import build_index
-from serving.triton.repository import Settings
+from serving.triton.repository import configure
 from serving.triton.serve import serve_home
 from serving.triton.server import read_ports
 from tests.causal import TINY
@@ -215,8 +215,8 @@ def main(switches: int, rate: float, rest: float, kills: int, seed: int, seconds
     with tempfile.TemporaryDirectory(prefix="switching-") as temporary:
         home = (home or Path(temporary)).resolve()
         make_home(home)
-        settings = Settings(index=home / "indexes" / "bm25", generator="embedded")
-        with serve_home(home, read_ports("auto"), settings) as (_, running):
+        config = configure(home, index=home / "indexes" / "bm25", generator="embedded")
+        with serve_home(home, read_ports("auto"), config) as (_, running):
             good = asyncio.run(measure(home, running.grpc, switches, rate, rest, kills, seed, seconds))
     sys.exit(not good)
 

@@ -36,7 +36,7 @@ from revelator.options import FOLDER
 from revelator.plans import parse, to_letters
 from revelator.trace import Trace, join_answers
 from revelator.trace_view import print_trace
-from serving.triton.repository import Settings
+from serving.triton.repository import configure
 from serving.triton.serve import serve_home
 from serving.triton.server import read_ports
 
@@ -264,7 +264,8 @@ def demo(home: Path, base: str, size: int) -> None:
     show_heading(console, len(todo) + 1, len(todo) + 2, "start the Triton server")
     show_command(console, format_command(("serve", "--home", str(home), "--ports", "auto")))
     os.environ |= PASSIVE_WAIT
-    with serve_home(home, read_ports("auto"), Settings(home / "indexes" / "world", remember=True)) as (_, running):
+    config = configure(home, index=home / "indexes" / "world", remember=True)
+    with serve_home(home, read_ports("auto"), config) as (_, running):
         console.print(f"[green]ready[/] at {running.grpc}", highlight=False)
         title = "ask six questions: of each kind the first by hash of its id"
         show_heading(console, len(todo) + 2, len(todo) + 2, title)

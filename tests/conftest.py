@@ -210,12 +210,13 @@ def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served
     endpoint reads and merges nothing, so that a test can count what it was asked."""
     from revelator import registry
     from serving.deploy.deploy import deploy
-    from serving.triton.repository import Settings
+    from serving.triton.repository import configure
     from serving.triton.serve import serve_home
     from serving.triton.server import read_ports
 
     registry.connect(registered)
     deploy(registered, registry.resolve(registry.NAME, registry.CHAMPION))
-    settings = Settings(index, endpoint.url, "m", max_in_flight=MAX_IN_FLIGHT, merge="code")
-    with serve_home(registered, read_ports("auto"), settings, http=True) as (server, running):
+    reader = {"generator": endpoint.url, "generator_model": "m"}
+    config = configure(registered, index=index, **reader, max_in_flight=MAX_IN_FLIGHT, merge="code")
+    with serve_home(registered, read_ports("auto"), config, http=True) as (server, running):
         yield Served(registered, running.grpc, running.metrics, server.pid, endpoint, index)

@@ -19,10 +19,9 @@ instance_group [ {{ kind: KIND_CPU count: 1 }} ]
 {batching}
 {parameters}
 """
-TENSORS = {"leaf": ("query", "found"), "single_leaf": ("query", "found"), "calls": ("question", "answer")}
+TENSORS = {"leaf": ("query", "found"), "calls": ("question", "answer")}
 BATCHING = {
-    "leaf": "max_batch_size: 64\ndynamic_batching { }",  # what waits in the queue is one batch, as of the revelator
-    "single_leaf": "max_batch_size: 1",  # each by itself, any number at a time, as of the generator
+    "leaf": "max_batch_size: 64\ndynamic_batching { }",  # what waits in the queue is one batch, as of every inner model
     "calls": "max_batch_size: 0",
 }
 

@@ -42,10 +42,13 @@ from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.index_folder import INDEX
 from serving.retrieval.logical_search import LogicalSettings
 from serving.triton.access import INNER, read_secret
+from serving.triton.config import ServingConfig
 from serving.triton.control import open_control
-from serving.triton.repository import read_planner
+from serving.triton.repository import SERVING
 
 if TYPE_CHECKING:
+    from tritonclient.grpc import InferenceServerClient
+
     from serving.models.engine import Engine
 
 Ask = Callable[[str], Awaitable[Trace]]
@@ -147,18 +150,19 @@ def _describe_index(folder: Path) -> dict[str, Any]:
 def _describe_served(config: RunConfig) -> dict[str, Any]:
     """Asks the server about its models; reads its index if that is on this machine."""
     with open_control(config.url) as client:
-        parameters: dict[str, str] = {}
-        for model in ("retriever", "generator", "executor"):
-            found = client.get_model_config(model, as_json=True)["config"].get("parameters", {})
-            parameters |= {name: value.get("string_value", "") for name, value in found.items()}  # JSON leaves out ""
-        if planner := read_planner(parameters):
-            adapter = {"planner": str(planner)}
+        served = _read_served_config(client)
+        if served.planner:
+            adapter = {"planner": str(served.planner)}
         else:
             adapter = {"version": ", ".join(client.get_model_metadata("revelator", as_json=True).get("versions", []))}
-    folder = Path(parameters.get("index", ""))
+    folder = served.index or Path()
     index = _describe_index(folder) if (folder / "manifest.json").is_file() else {"folder": str(folder)}
-    generator = " at ".join(filter(None, [parameters.get("model", ""), parameters.get("endpoint", "")]))
-    return {"adapter": adapter, "index": index, "generator": generator}
+    return {"adapter": adapter, "index": index, "generator": served.reader}
+
+
+def _read_served_config(client: InferenceServerClient) -> ServingConfig:
+    parameters = client.get_model_config("executor", as_json=True)["config"]["parameters"]
+    return ServingConfig.model_validate_json(parameters[SERVING]["string_value"])
 
 
 class SharedModels:
@@ -188,8 +192,7 @@ async def open_system(
             yield await _open_client(config, stack)
             return
         if config.url:
-            served = await stack.enter_async_context(TritonModels(config.url, read_secret(Path(config.home), INNER)))
-            services: Services = RemoteRevelator(served), RemoteRetriever(served), RemoteGenerator(served)
+            services: Services = await _open_served_models(config.url, Path(config.home), stack)
         else:
             services = _open_services(config, stack, shared, known)
         revelator, retriever, generator = services
@@ -210,6 +213,18 @@ async def open_system(
                 yield lambda question: answer_by_gold_plan(executor, known[question])
             else:
                 yield lambda question: executor.run(question, strategy=strategy)
+
+
+async def _open_served_models(url: str, home: Path, stack: AsyncExitStack) -> Services:
+    """The models of a running server, and the endpoint that its executor reads with."""
+    with open_control(url) as client:
+        served = _read_served_config(client)
+    models = await stack.enter_async_context(TritonModels(url, read_secret(home, INNER)))
+    generator: Generator = RemoteGenerator(models)
+    if served.reads_at_endpoint:
+        generator = EndpointGenerator(served.generator, served.generator_model)
+        stack.push_async_callback(generator.close)
+    return RemoteRevelator(models), RemoteRetriever(models), generator
 
 
 def _count_documents_read(folder: str | None, golds: Mapping[str, AnnotatedQuestion]) -> dict[str, int]:

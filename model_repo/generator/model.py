@@ -1,32 +1,28 @@
-"""Triton model `generator`: answers from passages, from earlier answers, or from the question alone."""
+"""Triton model `generator`: the embedded reader, which answers from passages, a batch at a time."""
 
-from serving.triton.inside.admission import Admission
-from serving.triton.inside.backend import SecretCheck, make_response, make_strings, read_parameters, read_text
-from serving.triton.inside.generator import open_generator, read_request
-from serving.triton.inside.request_loop import RequestLoop
-from serving.triton.inside.telemetry import Telemetry
+from pydantic import TypeAdapter
+
+from serving.models.embedded import EmbeddedGenerator
+from serving.protocols import GenerateRequest
+from serving.triton.inside.backend import SecretCheck, answer_together, make_response, make_strings, read_texts
+from serving.triton.inside.batches import run_groups
+
+REQUEST = TypeAdapter(GenerateRequest)
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        self.parameters = read_parameters(args)
         self.inner = SecretCheck(args)
-        admission = Admission(int(self.parameters["max_in_flight"]))
-        self.loop = RequestLoop(self.open, admission, Telemetry(args["model_name"]))
-
-    async def open(self, stack):
-        self.generator = open_generator(self.parameters["endpoint"], self.parameters["model"], stack)
+        self.generator = EmbeddedGenerator()
 
     def execute(self, requests):
-        return [self.loop.accept(request, self.begin) for request in requests]
+        return answer_together(requests, self.inner, self.read, self.answer, self.reply)
 
-    def begin(self, request):
-        self.inner.check(request)
-        return self.answer(read_text(request, "request"))
+    def read(self, request):
+        return list(map(REQUEST.validate_json, read_texts(request, "request")))
 
-    async def answer(self, body):
-        reading = await self.generator.answer(read_request(body))
-        return make_response(reading=make_strings(reading.to_json()))
+    def answer(self, rows):
+        return run_groups(rows, lambda row: (row.mode,), self.generator.answer_together)
 
-    def finalize(self):
-        self.loop.close()
+    def reply(self, readings):
+        return make_response(reading=make_strings(*(reading.to_json() for reading in readings)).reshape(-1, 1))

@@ -2,10 +2,8 @@
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 from serving.retrieval import Index
-from serving.retrieval.logical_search import LogicalSettings
 from serving.triton.inside.backend import (
     SecretCheck,
     answer_together,
@@ -13,19 +11,18 @@ from serving.triton.inside.backend import (
     make_strings,
     read_array,
     read_device,
-    read_parameters,
+    read_serving_config,
     read_texts,
 )
 from serving.triton.inside.retriever import Search, search
-from serving.triton.repository import LOGIC
 
 
 class TritonPythonModel:
     def initialize(self, args):
         self.inner = SecretCheck(args)
-        parameters = read_parameters(args)
-        self.index = Index.open(Path(parameters["index"]), read_device(args))
-        self.logic = LogicalSettings.model_validate_json(parameters.get(LOGIC, "{}")).resolve()
+        config = read_serving_config(args)
+        self.index = Index.open(config.index, read_device(args))
+        self.logic = config.logic.resolve()
         self.index.search("ready", 1)  # an embedding model loads now, not on the first request
 
     def execute(self, requests):

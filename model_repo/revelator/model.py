@@ -12,7 +12,7 @@ from serving.triton.inside.backend import (
     make_response,
     read_array,
     read_device,
-    read_parameters,
+    read_serving_config,
     read_texts,
 )
 from serving.triton.inside.revelator import Client, CompletionService, Row
@@ -22,7 +22,7 @@ class TritonPythonModel:
     def initialize(self, args):
         self.inner = SecretCheck(args)
         folder = Path(args["model_repository"]) / args["model_version"]
-        self.completions = CompletionService(folder, read_parameters(args)["decoding"], read_device(args))
+        self.completions = CompletionService(folder, read_serving_config(args).decoding, read_device(args))
         latency.keep_trimming_memory()
 
     def execute(self, requests):

@@ -143,7 +143,7 @@ def _place(home: Path, gpus: tuple[int, ...] | None, instances: int | None) -> N
     """Raises ConfigError for a card that is not there, and while a server runs, which takes its cards at its start."""
     import torch
 
-    from serving.triton.repository import Placement, read_placement, write_placement
+    from serving.triton.config import read_serving, write_serving
     from serving.triton.running import find_running_server
 
     there = torch.cuda.device_count()
@@ -153,8 +153,9 @@ def _place(home: Path, gpus: tuple[int, ...] | None, instances: int | None) -> N
     if find_running_server(home):
         hint = f"stop it, and start it again afterwards: revelator serve --home {home}"
         raise ConfigError("a server takes its cards when it starts, and one runs", where=str(home), hint=hint)
-    before = read_placement(home)
-    write_placement(home, Placement(before.gpus if gpus is None else gpus, instances or before.instances))
+    given = {"gpus": gpus, "instances": instances}
+    changes = {name: value for name, value in given.items() if value is not None}
+    write_serving(home, read_serving(home).model_copy(update=changes))
 
 
 def _roll_back(home: Path, report: Callable[[str], None]) -> Deployment:
@@ -171,7 +172,7 @@ def _roll_back(home: Path, report: Callable[[str], None]) -> Deployment:
 
 
 def _report(done: Deployment, home: Path, as_json: bool) -> None:
-    from serving.triton.repository import read_parameters, read_planner
+    from serving.triton.config import read_serving
 
     release = done.release
     if as_json:
@@ -184,7 +185,7 @@ def _report(done: Deployment, home: Path, as_json: bool) -> None:
         click.echo(f"removed, as too many were kept: {', '.join(map(str, done.removed))}")
     if done.registry_error:
         click.echo(f"warning: the registry does not record it: {done.registry_error}", err=True)
-    if planner := read_planner(read_parameters(home, "executor")):
+    if planner := read_serving(home).planner:
         click.echo(f"{planner} plans until the next revelator serve --planner deployed --home {home}")
     elif done.url:
         click.echo(f"in service at {'vLLM ' if release.vllm else ''}{done.url}")

@@ -22,7 +22,7 @@ from serving.protocols import DECODINGS, MERGE_POLICIES, PlannerPrompt
 if TYPE_CHECKING:
     from serving.models.endpoint_revelator import PlannerConfig
     from serving.triton.access import Exposure
-    from serving.triton.repository import Settings
+    from serving.triton.config import ServingConfig
 
 MAX_IN_FLIGHT = (
     "Questions in flight in each of executor and executor_stream (default: as recorded, else 64); a question over the"
@@ -140,17 +140,18 @@ def serve(
         from serving.retrieval.logical_search import read_logical_options
         from serving.triton.access import Exposure, choose_tls
         from serving.triton.inside import telemetry
-        from serving.triton.repository import Settings
+        from serving.triton.repository import configure
 
         os.environ.setdefault(telemetry.EVENTS_VARIABLE, str(home.resolve() / "logs" / "events.jsonl"))
         if log_questions:
             os.environ[spans.QUESTIONS_VARIABLE] = "1"
         how = read_logical_options(logic)
-        settings = Settings(**chosen, planner=plans, logic=how, limits=dict(map(_read_limit, limits)) or None)
+        lower = dict(map(_read_limit, limits)) or None
+        config = configure(home, **chosen, planner=plans, logic=how, limits=lower)  # or nothing is left behind
         exposure = Exposure(host, choose_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
         if exposure.tls:  # for the calls of this process and of the models that it starts
             os.environ.update(exposure.tls.to_environment())
-        _serve(home, ports, settings, exposure, http, hosts)
+        _serve(home, ports, config, exposure, http, hosts)
     except KeyboardInterrupt:
         click.echo("stopped")
 
@@ -183,17 +184,16 @@ def _stop(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http: bool, hosts: tuple[str, ...]) -> None:
+def _serve(
+    home: Path, ports: str, config: ServingConfig, exposure: Exposure, http: bool, hosts: tuple[str, ...]
+) -> None:
     from serving.deploy.deploy import release_embedded_base
     from serving.models.releases import EMBEDDED_VERSION, read_release
-    from serving.triton.repository import choose_parameters, read_planner
     from serving.triton.serve import Watchdog, serve_home
     from serving.triton.server import read_ports
 
-    parameters = choose_parameters(home, settings)  # what cannot be served leaves no release behind
-    planner = read_planner(parameters["executor"])
-    if planner:
-        asyncio.run(_check_planner(planner))
+    if config.planner:
+        asyncio.run(_check_planner(config.planner))
     elif read_release(home) is None:
         release_embedded_base(home)
         click.echo(f"nothing is deployed: the embedded base plans. A champion: revelator model deploy --home {home}")
@@ -203,18 +203,16 @@ def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http:
         def report(model: str) -> None:
             status.update(f"{model} is ready, waiting for the others")
 
-        with serve_home(home, read_ports(ports), settings, report, exposure, http, hosts) as (server, running):
+        with serve_home(home, read_ports(ports), config, report, exposure, http, hosts) as (server, running):
             status.stop()
             for name, version in running.models.items():
                 which = "release 0, the embedded base" if version == EMBEDDED_VERSION else f"version {version}"
                 click.echo(f"{name} {which}: ready")
-            if planner:
-                click.echo(f"planner {planner} (release 0: no adapter is loaded)")
+            if config.planner:
+                click.echo(f"planner {config.planner} (release 0: no adapter is loaded)")
             elif release and release.vllm:
                 click.echo(f"revelator version {release.version}, at vLLM {release.vllm}")
-            generator = parameters["generator"]
-            click.echo(f"index   {parameters['retriever']['index']}")
-            click.echo(f"reader  {generator['endpoint']} {generator['model']}".rstrip())
+            click.echo(f"index   {config.index}\nreader  {config.reader}")
             click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http or 'off (--http)'}\nmetrics {running.metrics}")
             click.echo(f'log     {running.log}\nask: revelator ask "…" --home {home}   stop: Ctrl-C')
             watchdog = Watchdog(home, server.pid, server.url, running.models, click.echo)

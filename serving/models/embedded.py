@@ -38,15 +38,19 @@ class EmbeddedGenerator:
 
     def __init__(self, reader: Reader | None = None) -> None:
         self._reader = reader or load_reader(EMBEDDED_READER)
-        self._batcher: Batcher[None, GenerateRequest, Reading] = Batcher(self._read, REQUESTS)
+        self._batcher: Batcher[str, GenerateRequest, Reading] = Batcher(self._answer_in_thread, REQUESTS)
 
     async def answer(self, request: GenerateRequest) -> Reading:
-        if request.mode != "read":
-            return Reading("", (), method=METHOD, reason=NO_LANGUAGE_MODEL)
-        return await self._batcher.submit(None, request)
+        return await self._batcher.submit(request.mode, request)
 
-    async def _read(self, _: None, requests: Sequence[GenerateRequest]) -> list[Reading]:
-        return await asyncio.to_thread(self._read_with_sentences, requests)
+    async def _answer_in_thread(self, mode: str, requests: Sequence[GenerateRequest]) -> list[Reading]:
+        return await asyncio.to_thread(self.answer_together, mode, requests)
+
+    def answer_together(self, mode: str, requests: Sequence[GenerateRequest]) -> list[Reading]:
+        """A reading of each request, all of one mode."""
+        if mode != "read":
+            return [Reading("", (), method=METHOD, reason=NO_LANGUAGE_MODEL)] * len(requests)
+        return self._read_with_sentences(requests)
 
     def _read_with_sentences(self, requests: Sequence[GenerateRequest]) -> list[Reading]:
         """Reads the whole passages, and then the sentence of each that the question is most likely about. A sentence

@@ -14,6 +14,7 @@ from string import Template
 
 from revelator.language_model import Endpoint, RefusedError
 from revelator.tasks.chat_prompts import Message, quote_data
+from serving.latency import offload
 from serving.protocols import GenerateRequest, Reading
 
 PASSAGE_CHARACTERS = 4000  # about 900 words a passage
@@ -42,7 +43,7 @@ class EndpointGenerator:
                 raise
             reply = await ask()  # some models give no log probabilities
         read = take_text if request.mode in ("compose", "write") else read_reply
-        sentence, answers, method = read(reply.text)
+        sentence, answers, method = await offload(len(reply.text), partial(read, reply.text))
         name = reply.model or self._model
         cost = reply.tokens_in, reply.tokens_out
         return Reading(sentence, answers, *cost, method=method, tokens=reply.tokens, model=name)

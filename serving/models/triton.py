@@ -7,8 +7,7 @@ in a queue. Prompts of one task travel together in the batch dimension, so ten r
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -28,7 +27,6 @@ from serving.protocols import Completion, GenerateRequest, Reading, SearchResult
 
 _NOT_LOADED = "Request for unknown model"  # Triton's word for a model or a version that is not there, or not any more
 SECRET_PARAMETER = "inner"  # of a request to an inner model
-Guard = Callable[[], AbstractAsyncContextManager[None]]
 MAX_BATCH = 64  # max_batch_size of model_repo/revelator/config.pbtxt
 
 
@@ -158,17 +156,12 @@ class RemoteRetriever:
 
 
 class RemoteGenerator:
-    """`serving.protocols.Generator` over the Triton model `generator`.
+    """`serving.protocols.Generator` over the Triton model `generator`, the embedded reader."""
 
-    `guard` is entered around each call; it may end the call when the generator's process has died.
-    """
-
-    def __init__(self, models: TritonModels, guard: Guard = nullcontext) -> None:
+    def __init__(self, models: TritonModels) -> None:
         self._models = models
-        self._guard = guard
 
     async def answer(self, request: GenerateRequest) -> Reading:
         text = json.dumps(asdict(request), ensure_ascii=False)
-        async with self._guard():
-            result = await self._models.infer("generator", request=make_strings([text]))
-        return Reading.from_json(result.as_numpy("reading")[0])
+        result = await self._models.infer("generator", request=make_strings([text], 1, 1))
+        return Reading.from_json(result.as_numpy("reading")[0, 0])

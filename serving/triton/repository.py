@@ -1,18 +1,16 @@
 """The live model repository of a home folder: the packaged models laid out with version folders.
 
-`config.pbtxt` says what is loaded: its version policy names the version (and a canary beside it), its parameters the
-index, the generator, an endpoint that plans and the admission limit. Every file is replaced as a whole, so a server
-that starts at any moment finds one state or the next.
+`config.pbtxt` says what is loaded: its version policy names the version (and a canary beside it), its parameter
+`serving` what the home folder serves. Every file is replaced as a whole, so a server that starts at any moment finds
+one state or the next.
 """
 
 from __future__ import annotations
 
-import json
 import py_compile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from google.protobuf import json_format, text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -20,72 +18,20 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 import serving
 from revelator import files
 from revelator.artifact import DEFAULT_BASE, find_base, require_task
-from revelator.endpoints import check_url
-from revelator.errors import ArtifactError, ConfigError, InvalidRequest
-from revelator.limits import Limits
-from serving.models.endpoint_revelator import PlannerConfig
+from revelator.errors import ArtifactError, ConfigError
 from serving.models.releases import VersionContents, read_release
 from serving.models.vllm import FACTS_FILE
 from serving.models.vllm import MODEL as VLLM
-from serving.protocols import MergePolicy, Writing
-from serving.retrieval.logical_search import LogicalSettings
+from serving.triton.config import DEPLOYED, ServingConfig, read_serving, write_serving
 
 EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
 MODELS = (*PLAIN_MODELS, "revelator")
-EMBEDDED = "embedded"
-DEPLOYED: Literal["deployed"] = "deployed"
-PLANNER = "planner"  # parameter of the executors: the endpoint that plans, as JSON; without it the release does
-WRITING = "writing"  # there too: `serving.protocols.Writing` as JSON
 REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
-LOGIC = "logic"  # there: how logical queries are run, as JSON
-REMEMBERED = "remembered"  # parameter of the retriever: the index of runs that name none
 CONTENTS_FILE = "version.json"  # there too: what the folder consists of
 PLACED = (REVELATOR, "retriever")  # models that use a card; the others wait, or run on a CPU alone
-PLACEMENT = "placement.json"  # of a home folder: the cards
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where the models of `PLACED` run: `instances` processes on each card of `gpus`, or on the CPU without any."""
-
-    gpus: tuple[int, ...] = ()
-    instances: int = 1
-
-
-def read_placement(home: Path) -> Placement:
-    path = home / PLACEMENT
-    if not path.is_file():
-        return Placement()
-    value = json.loads(path.read_text(encoding="utf-8"))
-    return Placement(tuple(value["gpus"]), value["instances"])
-
-
-def write_placement(home: Path, placement: Placement) -> None:
-    """Records it, and rewrites what is laid out; a server takes it when it starts."""
-    files.write_json(home / PLACEMENT, asdict(placement))
-    for name in PLACED:
-        if served := read_served_versions(home, name):
-            write_config(home, name, served)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a deployment chooses; None keeps what is recorded, or the default."""
-
-    index: Path | None = None
-    generator: str | None = None  # `embedded` or the base URL of an OpenAI-compatible endpoint
-    generator_model: str | None = None
-    planner: PlannerConfig | Literal["deployed"] | None = None  # an endpoint, or the release
-    max_in_flight: int | None = None
-    decoding: str | None = None  # how the revelator writes plans: beams, grammar or free
-    logic: LogicalSettings | None = None  # how logical queries are run
-    sources: Path | None = None  # file that names the knowledge sources; None: the index alone
-    limits: Mapping[str, float] | None = None  # of revelator.limits.Limits: lower ones than its defaults
-    merge: MergePolicy | None = None  # who makes the answer of the answers of parts
-    own_knowledge: bool | None = None  # whether a language model answers what no document does
-    remember: bool = False  # `index` is that of later runs, too
+SERVING = "serving"  # parameter of each model: `ServingConfig` as JSON
 
 
 def find_templates() -> Path:
@@ -106,50 +52,59 @@ def version_folder(home: Path, version: int) -> Path:
     return repository_folder(home) / REVELATOR / str(version)
 
 
-def choose_parameters(home: Path, settings: Settings) -> dict[str, dict[str, str]]:
-    """The parameters of each plain model: what was given, else what is recorded, else the default. Writes nothing.
+def configure(home: Path, *, remember: bool = False, **given: Any) -> ServingConfig:
+    """What is recorded, with the fields that are `given` in its place; None keeps a field. Writes nothing.
 
-    Raises ConfigError for settings that cannot work.
+    An index that is given is searched by later starts, too, if it is to be remembered. Raises ConfigError for what
+    cannot work, ArtifactError for a release that cannot do what is asked of it.
     """
-    reader, asker = read_parameters(home, "generator"), read_parameters(home, "executor")
-    endpoint = settings.generator or reader.get("endpoint", EMBEDDED)
-    model = settings.generator_model or ("" if settings.generator else reader.get("model", ""))
-    _check_generator(endpoint, model)
-    planner = choose_planner(home, settings)
-    if sources := settings.sources or asker.get("sources"):
-        _check_selection(home, Path(sources), endpoint, planner)
-    facts = repository_folder(home) / VLLM / "1" / FACTS_FILE  # where `deploy --engine vllm` laid it out
-    asking: dict[str, object] = {
-        "max_in_flight": settings.max_in_flight or asker.get("max_in_flight"),
-        "sources": Path(sources).resolve() if sources else None,
-        "limits": asker.get("limits") if settings.limits is None else _write_limits(settings.limits),
-        "vllm": facts.parent.resolve() if facts.is_file() else None,
-        PLANNER: planner.model_dump_json() if planner else None,
-        WRITING: json.dumps(asdict(_choose_writing(settings, asker, endpoint))),
-    }
-    chosen: dict[str, dict[str, object]] = {
-        "retriever": _choose_index(home, settings),
-        "generator": {"endpoint": endpoint, "model": model},
-        "executor": asking,
-        "executor_stream": asking,
-    }
-    return {
-        name: {key: str(value) for key, value in parameters.items() if value is not None}
-        for name, parameters in chosen.items()
-    }
+    recorded = read_serving(home)
+    changes = {name: value for name, value in given.items() if value is not None}
+    changes["index"] = _choose_index(home, changes.get("index"), recorded.remembered)
+    if remember:
+        changes["remembered"] = changes["index"]
+    if changes.get("planner") == DEPLOYED:
+        changes["planner"] = None
+    if "generator" in changes:
+        changes.setdefault("generator_model", "")
+    if "sources" in changes:
+        changes["sources"] = changes["sources"].resolve()
+    config = ServingConfig(**{**dict(recorded), **changes})
+    asked = {"--merge generator": changes.get("merge") == "generator", "--own-knowledge": changes.get("own_knowledge")}
+    if not config.reads_at_endpoint and (wrong := [option for option, is_asked in asked.items() if is_asked]):
+        hint = "give a language model with --generator URL"
+        raise ConfigError("the embedded reader writes no answers", where=wrong[0], hint=hint)
+    if config.sources:
+        _check_selection(home, config, config.sources)
+    return config
 
 
-def _check_selection(home: Path, sources: Path, endpoint: str, planner: PlannerConfig | None) -> None:
+def _choose_index(home: Path, given: Path | None, remembered: Path | None) -> Path:
+    """The index that is given, else the remembered one, else the only one below the home folder."""
+    below = sorted(path.parent for path in (home / "indexes").glob("*/manifest.json"))
+    folder = given or remembered or (below[0] if len(below) == 1 else None)
+    if folder is None:
+        found = f"there {f'are {len(below)}' if below else 'is none'} below {home / 'indexes'}"
+        hint = f"give one as --index DIR: {', '.join(map(str, below[:5]))}"
+        if not below:
+            hint = "build one with `revelator index build FILES --out DIR` and give it as --index DIR"
+        raise ConfigError(f"which index is to be searched? {found}", where="--index", hint=hint)
+    if not (folder / "manifest.json").is_file():
+        hint = "give another with --index DIR" + ("" if given else "; this one was remembered (--remember)")
+        raise ConfigError("not an index: it has no manifest.json", where=str(folder), hint=hint)
+    return folder.resolve()
+
+
+def _check_selection(home: Path, config: ServingConfig, sources: Path) -> None:
     """Raises ConfigError or ArtifactError where the model that is to select the sources cannot."""
     from serving.knowledge.config import read_sources
 
-    select, where = read_sources(sources).select, f"{sources}: select"
-    if select == "model" and endpoint == EMBEDDED:
+    select = read_sources(sources).select
+    if select == "model" and not config.reads_at_endpoint:
         hint = "give a language model with --generator URL, or take select: all or rules"
-        raise ConfigError("the embedded reader selects no sources", where=where, hint=hint)
-    if select == "revelator" and planner is None:
-        release = read_release(home)
-        if release:
+        raise ConfigError("the embedded reader selects no sources", where=f"{sources}: select", hint=hint)
+    if select == "revelator" and not config.planner:
+        if release := read_release(home):
             _require_selecting(home, release)
         else:
             require_task("select", find_base(DEFAULT_BASE))
@@ -159,8 +114,8 @@ def check_version(home: Path, contents: VersionContents) -> None:
     """Raises ArtifactError for a version that has not learned to select sources, where the release is to do so."""
     from serving.knowledge.config import read_sources
 
-    asker = read_parameters(home, "executor")
-    if "sources" in asker and PLANNER not in asker and read_sources(Path(asker["sources"])).select == "revelator":
+    config = read_serving(home)
+    if config.sources and not config.planner and read_sources(config.sources).select == "revelator":
         _require_selecting(home, contents)
 
 
@@ -169,88 +124,14 @@ def _require_selecting(home: Path, contents: VersionContents) -> None:
     require_task("select", Path(contents.base["folder"]), adapter)
 
 
-def _choose_writing(settings: Settings, recorded: Mapping[str, str], endpoint: str) -> Writing:
-    """What the language model writes. The embedded reader writes nothing, and the choice is kept for the next language
-    model; raises ConfigError where the embedded reader is asked to write."""
-    chosen = read_writing(recorded)
-    merge = settings.merge or chosen.merge
-    own = chosen.own_knowledge if settings.own_knowledge is None else settings.own_knowledge
-    if endpoint == EMBEDDED:
-        asked = [("--merge generator", settings.merge == "generator"), ("--own-knowledge", settings.own_knowledge)]
-        if wrong := [option for option, is_asked in asked if is_asked]:
-            hint = "give a language model with --generator URL"
-            raise ConfigError("the embedded reader writes no answers", where=wrong[0], hint=hint)
-    return Writing(merge, endpoint != EMBEDDED and merge != "code", own)
-
-
-def read_writing(parameters: Mapping[str, str]) -> Writing:
-    """What the language model writes, by the parameters of an executor."""
-    return Writing(**json.loads(parameters.get(WRITING, "{}")))
-
-
-def choose_planner(home: Path, settings: Settings) -> PlannerConfig | None:
-    """The endpoint that plans: the one given, else the recorded one; None where the release does."""
-    if settings.planner is None:
-        return read_planner(read_parameters(home, "executor"))
-    return settings.planner if isinstance(settings.planner, PlannerConfig) else None
-
-
-def read_planner(parameters: Mapping[str, str]) -> PlannerConfig | None:
-    """The endpoint that plans, by the parameters of an executor; None where the release does."""
-    return PlannerConfig.model_validate_json(parameters[PLANNER]) if PLANNER in parameters else None
-
-
-def _choose_index(home: Path, settings: Settings) -> dict[str, object]:
-    """The parameters of the retriever: the index that was given is searched, else the remembered one, else the only
-    one below the home folder."""
-    before = read_parameters(home, "retriever")
-    recorded = before.get(REMEMBERED)
-    below = sorted(path.parent for path in (home / "indexes").glob("*/manifest.json"))
-    folder = settings.index or (Path(recorded) if recorded else None)
-    if folder is None and len(below) == 1:
-        folder = below[0]
-    if folder is None:
-        found = f"there {f'are {len(below)}' if below else 'is none'} below {home / 'indexes'}"
-        hint = f"give one as --index DIR: {', '.join(map(str, below[:5]))}"
-        if not below:
-            hint = "build one with `revelator index build FILES --out DIR` and give it as --index DIR"
-        raise ConfigError(f"which index is to be searched? {found}", where="--index", hint=hint)
-    if not (folder / "manifest.json").is_file():
-        hint = "give another with --index DIR" + ("" if settings.index else "; this one was remembered (--remember)")
-        raise ConfigError("not an index: it has no manifest.json", where=str(folder), hint=hint)
-    return {
-        "index": folder.resolve(),
-        REMEMBERED: folder.resolve() if settings.remember else recorded,
-        LOGIC: settings.logic.model_dump_json() if settings.logic else before.get(LOGIC),
-    }
-
-
-def _check_generator(endpoint: str, model: str) -> None:
-    if endpoint == EMBEDDED:
-        return
-    if not endpoint.startswith(("http://", "https://")):
-        raise ConfigError("neither `embedded` nor a URL", where="--generator")
-    if not model:
-        raise ConfigError("an endpoint needs the name of a model", where="--generator-model")
-    check_url(endpoint)
-
-
-def _write_limits(limits: Mapping[str, float]) -> str:
-    try:
-        Limits.of_deployment(limits)
-    except InvalidRequest as error:
-        raise ConfigError(error.message, where="--limit", hint=error.hint) from error
-    return json.dumps(dict(limits))
-
-
-def lay_out(home: Path, settings: Settings) -> None:
-    """Writes the models that have no versions of their own, and the revelator's parameters. Raises ConfigError."""
-    for name, parameters in choose_parameters(home, settings).items():
+def lay_out(home: Path, config: ServingConfig) -> None:
+    """Records the configuration, and writes the models that have no versions of their own."""
+    write_serving(home, config)
+    facts = repository_folder(home) / VLLM / "1" / FACTS_FILE  # where `deploy --engine vllm` laid it out
+    vllm = {VLLM: str(facts.parent.resolve())} if facts.is_file() else {}
+    for name in PLAIN_MODELS:
         write_code(name, repository_folder(home) / name / "1")
-        write_config(home, name, [1], parameters)
-    if served := read_served_versions(home, REVELATOR):
-        chosen = {"decoding": settings.decoding} if settings.decoding else {}
-        write_config(home, REVELATOR, served, read_parameters(home, REVELATOR) | chosen)
+        write_config(home, name, [1], vllm if name in EXECUTORS else {})
 
 
 def read_code(name: str) -> bytes:
@@ -270,20 +151,19 @@ def write_code(name: str, folder: Path) -> None:
 
 
 def write_config(home: Path, name: str, versions: Sequence[int], parameters: Mapping[str, str] | None = None) -> None:
-    """Writes the packaged config.pbtxt with the version to serve, a canary behind it, and the parameters; None keeps
-    those that are recorded."""
-    parameters = read_parameters(home, name) if parameters is None else parameters
+    """Writes the packaged config.pbtxt with the version to serve, a canary behind it, what is recorded in
+    `serving.json`, and the parameters."""
+    serving_config = read_serving(home)
     config = text_format.Parse((find_templates() / name / "config.pbtxt").read_text(encoding="utf-8"), ModelConfig())
     config.name = name
     config.version_policy.specific.versions[:] = versions
-    for key, value in parameters.items():
+    for key, value in {SERVING: serving_config.model_dump_json(), **(parameters or {})}.items():
         config.parameters[key].string_value = value
     if name in PLACED:
         [group] = config.instance_group
-        placement = read_placement(home)
-        group.count = placement.instances
-        group.kind = group.KIND_GPU if placement.gpus else group.KIND_CPU
-        group.gpus[:] = placement.gpus
+        group.count = serving_config.instances
+        group.kind = group.KIND_GPU if serving_config.gpus else group.KIND_CPU
+        group.gpus[:] = serving_config.gpus
     files.write_bytes(
         repository_folder(home) / name / "config.pbtxt", text_format.MessageToString(config, as_utf8=True).encode()
     )
@@ -300,12 +180,6 @@ def make_load_config(home: Path, name: str, *versions: int) -> str:
 def _read_config(home: Path, name: str) -> ModelConfig | None:
     path = repository_folder(home) / name / "config.pbtxt"
     return text_format.Parse(path.read_text(encoding="utf-8"), ModelConfig()) if path.exists() else None
-
-
-def read_parameters(home: Path, name: str) -> dict[str, str]:
-    """The parameters in the live config.pbtxt of a model; {} when nothing is laid out."""
-    config = _read_config(home, name)
-    return {key: value.string_value for key, value in config.parameters.items()} if config else {}
 
 
 def read_served_versions(home: Path, name: str) -> list[int]:

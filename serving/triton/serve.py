@@ -27,9 +27,10 @@ from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
 from serving.models.releases import read_release
 from serving.triton import control, repository
 from serving.triton.access import CLOSED, Exposure
+from serving.triton.config import ServingConfig
 from serving.triton.control import find_served_models
 from serving.triton.installation import find_installation
-from serving.triton.repository import EXECUTORS, PLAIN_MODELS, REVELATOR, Settings
+from serving.triton.repository import EXECUTORS, PLAIN_MODELS, REVELATOR
 from serving.triton.running import LOCK, SERVE_JSON, RunningServer
 from serving.triton.server import LOOPBACK, Ports, TritonServer
 
@@ -37,26 +38,27 @@ GATEWAY_SECONDS = 120.0  # that a question over HTTP is waited for; its own dead
 PORTS_HINT = "name other ports with --ports"
 
 
-def choose_models(home: Path, settings: Settings) -> dict[str, int]:
-    """The version to serve of each model; none of the revelator while an endpoint plans, or vLLM runs the release.
-    Raises ArtifactError when no version of the revelator was deployed."""
+def choose_models(home: Path, config: ServingConfig) -> dict[str, int]:
+    """The version to serve of each model; none of the generator while an endpoint reads, none of the revelator while an
+    endpoint plans or vLLM runs the release. Raises ArtifactError when no version of the revelator was deployed."""
     promoted = read_release(home)
-    if repository.choose_planner(home, settings) or (promoted and promoted.vllm):
-        return dict.fromkeys(PLAIN_MODELS, 1)
+    plain = {name: 1 for name in PLAIN_MODELS if name != "generator" or not config.reads_at_endpoint}
+    if config.planner or (promoted and promoted.vllm):
+        return plain
     version = promoted.version if promoted else None
     if version is None or version not in repository.list_versions(home, REVELATOR):
         where = str(repository.repository_folder(home) / REVELATOR)
         hint = f"put the registry's champion there: revelator model deploy --home {home}"
         raise ArtifactError("no version of the revelator is deployed", where=where, hint=hint)
     vllm = {repository.VLLM: 1} if repository.read_served_versions(home, repository.VLLM) else {}
-    return {**dict.fromkeys(PLAIN_MODELS, 1), **vllm, REVELATOR: version}
+    return {**plain, **vllm, REVELATOR: version}
 
 
 @contextmanager
 def serve_home(
     home: Path,
     ports: Ports,
-    settings: Settings,
+    config: ServingConfig,
     report: Callable[[str], None] = lambda _: None,
     exposure: Exposure = CLOSED,
     http: bool = False,
@@ -66,15 +68,15 @@ def serve_home(
 
     `http`: the executor over HTTP, too; `hosts` are further names by which that and the page of metrics may be called.
     `report` is called with the name of each model as it gets ready. ConfigError when this home folder is being served
-    already or does not exist, when no server is installed or no index named; ArtifactError when a model does not load.
+    already or does not exist, or when no server is installed; ArtifactError when a model does not load.
     """
     home = require_existing(home).resolve()
     with try_lock(home / LOCK) as mine:
         if not mine:
             raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON))
         (home / SERVE_JSON).unlink(missing_ok=True)
-        models = choose_models(home, settings)
-        repository.lay_out(home, settings)
+        models = choose_models(home, config)
+        repository.lay_out(home, config)
         if version := models.get(REVELATOR):
             repository.write_code(REVELATOR, repository.version_folder(home, version))
             # the promoted version alone: one that does not load would keep the others from loading

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -144,8 +145,15 @@ def inputs(model: str, text: str) -> list[grpc_client.InferInput]:
     if model == "retriever":
         k = grpc_client.InferInput("k", [1, 1], "INT32").set_data_from_numpy(np.array([[3]], dtype=np.int32))
         return [strings("query", text), k]
-    tensor = grpc_client.InferInput("request", [1], "BYTES")
-    return [tensor.set_data_from_numpy(np.array([text.encode()], dtype=np.object_))]
+    return [strings("request", text)]
+
+
+@pytest.fixture(scope="module")
+def inner(served) -> Iterator[str]:
+    """The address of a server with all inner models: an endpoint reads in this one."""
+    control.load(served.home, served.url, "generator", 1)
+    yield served.url
+    control.unload(served.home, served.url, "generator")
 
 
 @pytest.mark.parametrize("model", ["revelator", "retriever", "generator"])
@@ -153,9 +161,9 @@ def inputs(model: str, text: str) -> list[grpc_client.InferInput]:
     "sent",
     [None, {SECRET_PARAMETER: "guessed" * 9}, {SECRET_PARAMETER: 1}, {SECRET_PARAMETER: True}, {SECRET_PARAMETER: ""}],
 )
-def test_an_inner_model_answers_nobody_who_does_not_know_the_secret(served, model: str, sent: dict | None) -> None:
+def test_an_inner_model_answers_nobody_who_does_not_know_the_secret(inner, model: str, sent: dict | None) -> None:
     raises = pytest.raises(InferenceServerException, match="answers the executor alone")
-    with grpc_client.InferenceServerClient(served.url) as client, raises as refused:
+    with grpc_client.InferenceServerClient(inner) as client, raises as refused:
         client.infer(model, inputs(model, "Is it known?"), parameters=sent)
     assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"
 

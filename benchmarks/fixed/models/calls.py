@@ -5,6 +5,7 @@ thread pool), or `process` (a sleep as long as the leaf's).
 """
 
 import asyncio
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -24,7 +25,8 @@ class TritonPythonModel:
         chosen = read_parameters(args)
         self.count, self.seconds = int(chosen["calls"]), float(chosen["seconds"])
         self.call = getattr(self, chosen["way"])
-        self.loop = RequestLoop(self.open, Admission(int(chosen["max_in_flight"])), Telemetry(args["model_name"]))
+        admission, telemetry = Admission(int(chosen["max_in_flight"])), Telemetry(args["model_name"])
+        self.loop = RequestLoop(self.open, admission, telemetry, lambda request: math.inf, self.reply)
 
     async def open(self, stack):
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
@@ -39,7 +41,10 @@ class TritonPythonModel:
     async def answer(self, question):
         for _ in range(self.count):
             await self.call(question)
-        return make_response(answer=make_strings(question))
+        return self.reply(question)
+
+    def reply(self, text):
+        return make_response(answer=make_strings(text))
 
     async def grpc(self, question):
         result = await self.models.infer("leaf", query=make_strings(question).reshape(1, 1))

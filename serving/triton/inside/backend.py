@@ -19,7 +19,9 @@ from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.wire import choose_grpc_code, write_error
 from serving.models.triton import SECRET_PARAMETER
 from serving.triton.access import INNER, read_secret
+from serving.triton.config import ServingConfig
 from serving.triton.inside.processes import start_heartbeat
+from serving.triton.repository import SERVING
 
 log = logging.getLogger(__name__)
 start_heartbeat()
@@ -29,6 +31,11 @@ def read_parameters(args: dict[str, str]) -> dict[str, str]:
     """Reads the parameters of config.pbtxt from the arguments of `initialize`."""
     config = json.loads(args["model_config"])
     return {name: value["string_value"] for name, value in config["parameters"].items()}
+
+
+def read_serving_config(args: dict[str, str]) -> ServingConfig:
+    """Reads what the home folder serves from the arguments of `initialize`."""
+    return ServingConfig.model_validate_json(read_parameters(args)[SERVING])
 
 
 def read_device(args: dict[str, str]) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
 from collections.abc import AsyncGenerator, Sequence
@@ -23,11 +22,13 @@ from serving.knowledge.sources import Sources
 from serving.latency import offload, write_json
 from serving.models.comparisons import CanaryRevelator
 from serving.models.endpoint_revelator import EndpointRevelator
+from serving.models.generators import EndpointGenerator
 from serving.models.releases import Traffic, VersionChoice, current_choice, read_release, use_choice
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
+from serving.models.vllm import MODEL as VLLM
 from serving.models.vllm import VllmRevelator, read_facts
 from serving.models.vllm_server import ReleasedAdapter
-from serving.protocols import Revelator
+from serving.protocols import Generator, Revelator
 from serving.triton.access import INNER, read_secret
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import (
@@ -35,34 +36,31 @@ from serving.triton.inside.backend import (
     make_strings,
     read_parameter,
     read_parameters,
+    read_serving_config,
     read_text,
     send_last,
 )
 from serving.triton.inside.options import read_history, read_options, read_trace
-from serving.triton.inside.processes import ProcessGuard
 from serving.triton.inside.request_loop import Answer, RequestLoop
 from serving.triton.inside.telemetry import Telemetry
-from serving.triton.repository import read_planner, read_writing
 
 
 class TritonPythonModel:
-    """Answers questions with the three other models of the server.
+    """Answers questions with the other models of the server, and with the endpoints that `ServingConfig` names.
 
-    The release of the home folder answers (`serving.models.releases`). Of the parameters of config.pbtxt, `sources`
-    names the knowledge sources, without which the served retriever alone is searched; `vllm` the version folder of the
-    model `revelator_vllm`, and `planner` (JSON) an endpoint, which then plans in place of `revelator`; `limits` is
-    JSON that lowers the executor's own, `writing` JSON that says what a language model writes.
+    The release of the home folder answers (`serving.models.releases`). The parameter `revelator_vllm` of config.pbtxt
+    names the version folder of that model, which then plans in place of `revelator`.
     """
 
     def initialize(self, args: dict[str, str]) -> None:
-        self._parameters = read_parameters(args)
+        self._config = read_serving_config(args)
+        self._vllm = read_parameters(args).get(VLLM)
         self._home = Path(args["model_repository"]).parents[1]
         self._streams = args["model_name"] == "executor_stream"
-        self._planner = read_planner(self._parameters)
-        self._limits = Limits.of_deployment(json.loads(self._parameters.get("limits", "{}")))
+        self._limits = Limits.of_deployment(self._config.limits)
         self._traffic = Traffic(self._home)
         self._telemetry = Telemetry(args["model_name"])
-        self._admission = Admission(int(self._parameters["max_in_flight"]))
+        self._admission = Admission(self._config.max_in_flight)
         self._loop = RequestLoop(
             self._open, self._admission, self._telemetry, self._seconds_allowed, self._reply_to_probe
         )
@@ -84,9 +82,13 @@ class TritonPythonModel:
         url = os.environ["REVELATOR_GRPC"]
         models = await stack.enter_async_context(TritonModels(url, read_secret(self._home, INNER)))
         planner = self._open_planner(models, stack)
-        retriever, generator = RemoteRetriever(models), RemoteGenerator(models, ProcessGuard("generator").call)
-        path = self._parameters.get("sources")
-        sources = open_sources(Path(path), retriever, generator, planner) if path else Sources.of_index(retriever)
+        retriever = RemoteRetriever(models)
+        generator: Generator = RemoteGenerator(models)
+        if self._config.reads_at_endpoint:
+            generator = EndpointGenerator(self._config.generator, self._config.generator_model)
+            stack.push_async_callback(generator.close)
+        path = self._config.sources
+        sources = open_sources(path, retriever, generator, planner) if path else Sources.of_index(retriever)
         stack.push_async_callback(sources.close)
         stack.callback(asyncio.create_task(self._admission.watch_cores()).cancel)
         self._executor = Executor(
@@ -94,18 +96,18 @@ class TritonPythonModel:
             sources,
             generator,
             self._limits,
-            writing=read_writing(self._parameters),
+            writing=self._config.writing,
             on_finish=self._record_finish,
             turn=self._admission.turn,
         )
 
     def _open_planner(self, models: TritonModels, stack: AsyncExitStack) -> Revelator:
         """The engine of the release is read once: a deploy changes it only while no server runs."""
-        if not self._planner and (folder := self._parameters.get("vllm")):
-            return VllmRevelator(models, read_facts(Path(folder)))
+        if not self._config.planner and self._vllm:
+            return VllmRevelator(models, read_facts(Path(self._vllm)))
         planner: EndpointRevelator | CanaryRevelator
-        if self._planner:
-            planner = EndpointRevelator(self._planner)
+        if self._config.planner:
+            planner = EndpointRevelator(self._config.planner)
         else:
             release = read_release(self._home)
             released: Revelator = RemoteRevelator(models)
@@ -150,7 +152,9 @@ class TritonPythonModel:
 
     def _choose_version(self, request: str) -> AbstractContextManager[VersionChoice]:
         """The release's version, or that of an endpoint, "": only its replies tell what it is."""
-        return use_choice(VersionChoice(request=request)) if self._planner else self._traffic.choose_version(request)
+        if self._config.planner:
+            return use_choice(VersionChoice(request=request))
+        return self._traffic.choose_version(request)
 
     async def _read_options(self, question: str, options: str, deadline_ms: float | None) -> dict[str, Any]:
         """What the options say; a trace of 4 MB takes 50 ms to read. Raises DeadlineExceeded and InvalidRequest,

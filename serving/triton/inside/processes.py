@@ -1,8 +1,7 @@
-"""Model processes that die: calls to them end, and a process that can run no Python ends itself.
+"""Model processes that die: clients of the executor learn of it, and a process that can run no Python ends itself.
 
-Triton 2.51 never answers a request that was inside a process which died, if the process answers through senders, as
-the generator does: the call would wait until the question's deadline. So the executor watches the server's child
-processes while its calls wait. A client of the executor cannot see them; it sends probes (`revelator.calls`).
+Triton 2.51 never answers a request that was inside a process which died, if the process answers through senders, as the
+executor does. A client cannot see the server's processes, so it sends probes (`revelator.calls`).
 
 If the server ends while the stub of Triton 2.51 loads its model, the stub waits for the server forever and holds the
 interpreter's lock, so that its own check of its parent waits too. The kernel's alarm needs no lock.
@@ -10,62 +9,17 @@ interpreter's lock, so that its own check of its parent waits too. The kernel's 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 
 import psutil
 
-from revelator.errors import Unavailable
-
-LOOK_SECONDS = 1.0
 MOST_CALLS = 10_000  # calls, each for longer than a client waits before it sends a probe
-
-
-class ProcessGuard:
-    """Watches the processes of `model`, another model of the same server, while calls to it wait."""
-
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._server = psutil.Process(os.getppid())
-        self._waiting: set[asyncio.Timeout] = set()
-        self._watching: asyncio.Task[None] | None = None
-
-    @asynccontextmanager
-    async def call(self) -> AsyncIterator[None]:
-        """Around one call: raises Unavailable when a process that might have been at work on it is gone."""
-        try:
-            async with asyncio.timeout(None) as scope:
-                self._waiting.add(scope)
-                if self._watching is None or self._watching.done():
-                    self._watching = asyncio.create_task(self._watch_while_calls_wait())
-                try:
-                    yield
-                finally:
-                    self._waiting.discard(scope)
-        except TimeoutError as error:
-            if not scope.expired():
-                raise
-            raise Unavailable("its process died while it was asked", where=f"model {self._model}") from error
-
-    async def _watch_while_calls_wait(self) -> None:
-        before = await asyncio.to_thread(self._find_processes)
-        while self._waiting:
-            await asyncio.sleep(LOOK_SECONDS)
-            calls = list(self._waiting)
-            alive = await asyncio.to_thread(self._find_processes)
-            if before - alive:
-                for scope in self._waiting.intersection(calls):
-                    scope.reschedule(0.0)
-            before = alive
-
-    def _find_processes(self) -> set[int]:
-        return find_processes(self._server, self._model)
 
 
 class SeenCalls:

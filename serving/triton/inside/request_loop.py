@@ -7,15 +7,13 @@ answered and its slot is released, whatever raises.
 
 A second thread, the courier, exchanges messages with Triton. To send a response, or to ask whether the client is still
 there, takes 0.15 ms, and many times that while the server is flooded: a loop that did it itself would stand still, and
-every other question with it. The courier notices within 20 ms that a client went away, so a question and the reading
-that it waits for, one loop behind the other, end within 50 ms.
+every other question with it. The courier notices within 20 ms that a client went away.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import threading
 import time
 from collections import OrderedDict
@@ -49,7 +47,7 @@ class RequestLoop:
 
     `open` is awaited once in the loop, with the stack of what `close` must release. `telemetry` records admission and
     errors. `seconds_allowed` is the time until a request's deadline. `reply_to_probe` makes the response to a probe
-    (`revelator.calls`), for models whose clients send probes.
+    (`revelator.calls`).
     """
 
     def __init__(
@@ -57,8 +55,8 @@ class RequestLoop:
         open: Open,
         admission: Admission,
         telemetry: Telemetry,
-        seconds_allowed: SecondsAllowed = lambda request: math.inf,
-        reply_to_probe: ReplyToProbe | None = None,
+        seconds_allowed: SecondsAllowed,
+        reply_to_probe: ReplyToProbe,
     ) -> None:
         self._telemetry = telemetry
         self._seconds_allowed = seconds_allowed
@@ -89,8 +87,8 @@ class RequestLoop:
         try:
             arrival = Arrival.read(request)
             context.run(CURRENT.set, arrival)
-            if self._reply_to_probe and arrival.probe is not None:
-                reply = self._answer_probe(self._reply_to_probe, request.get_response_sender(), arrival.probe)
+            if arrival.probe is not None:
+                reply = self._answer_probe(request.get_response_sender(), arrival.probe)
                 asyncio.run_coroutine_threadsafe(reply, self._loop)
                 return None
             self._seen.add(arrival.call)
@@ -106,10 +104,10 @@ class RequestLoop:
         self._telemetry.report_in_flight(self._admission.in_flight, self._admission.limit)
         return None
 
-    async def _answer_probe(self, reply_to_probe: ReplyToProbe, sender: Any, calls: Sequence[str]) -> None:
+    async def _answer_probe(self, sender: Any, calls: Sequence[str]) -> None:
         """Answers a probe, beside admission, so that a full server answers it too."""
         try:
-            reply = reply_to_probe(await asyncio.to_thread(self._seen.describe, calls))
+            reply = self._reply_to_probe(await asyncio.to_thread(self._seen.describe, calls))
         except Exception as error:
             reply = self._make_failure(error)
         self._courier.send_last(sender, reply)

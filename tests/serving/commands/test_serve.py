@@ -23,7 +23,8 @@ from serving.commands.serve import serve
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import EMBEDDED_VERSION, read_release
 from serving.retrieval import build_index
-from serving.triton.repository import Settings, lay_out, read_parameters, read_planner
+from serving.triton.config import read_serving
+from serving.triton.repository import configure, lay_out
 from serving.triton.running import find_running_server
 from tests.chat_server import Reply, cuts, fails, running
 from tests.planner_server import ASKED, PLAN, Planner
@@ -119,6 +120,7 @@ def test_a_language_model_plans_on_the_server_and_no_adapter_is_loaded(
     assert "Traceback" not in logs and '"revelator": "m"' in (tmp_path / "events.jsonl").read_text()
     assert KEY not in logs + json.dumps(trace.to_json())
     assert KEY not in (home / "model_repo" / "executor" / "config.pbtxt").read_text()
+    assert KEY not in (home / "serving.json").read_text()
 
 
 @pytest.mark.parametrize(
@@ -142,8 +144,8 @@ def test_a_planner_that_cannot_answer_ends_the_start(
 
 def test_the_release_plans_again_when_it_is_asked_for(tmp_path: Path, index: Path) -> None:
     endpoint = PlannerConfig(url="http://127.0.0.1:9/v1", model="m")
-    lay_out(tmp_path, Settings(index=index, planner=endpoint))
-    lay_out(tmp_path, Settings(index=index))
-    assert read_planner(read_parameters(tmp_path, "executor_stream")) == endpoint
-    lay_out(tmp_path, Settings(index=index, planner="deployed"))
-    assert read_planner(read_parameters(tmp_path, "executor")) is None
+    lay_out(tmp_path, configure(tmp_path, index=index, planner=endpoint))
+    lay_out(tmp_path, configure(tmp_path, index=index))
+    assert read_serving(tmp_path).planner == endpoint
+    lay_out(tmp_path, configure(tmp_path, index=index, planner="deployed"))
+    assert read_serving(tmp_path).planner is None

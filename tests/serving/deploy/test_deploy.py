@@ -31,7 +31,8 @@ from serving.models import releases
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import read_release
 from serving.triton import repository
-from serving.triton.repository import Settings
+from serving.triton.config import ServingConfig, read_serving
+from serving.triton.repository import configure
 from serving.triton.serve import choose_models, serve_home
 from serving.triton.server import Ports
 from tests.serving.deploy import kill_deploys
@@ -147,7 +148,7 @@ def test_a_version_that_cannot_select_sources_is_refused_where_the_release_selec
     deploy(tmp_path, versions[1])
     sources = tmp_path / "sources.yaml"
     sources.write_text("sources: [{kind: text}]")
-    repository.lay_out(tmp_path, Settings(index=index, sources=sources))
+    repository.lay_out(tmp_path, configure(tmp_path, index=index, sources=sources))
     sources.write_text("select: revelator\nsources: [{kind: text}]")
     with pytest.raises(ArtifactError, match="has not learned the task select"):
         deploy(tmp_path, versions[2])
@@ -177,37 +178,38 @@ def test_two_deploys_at_once_are_not_allowed(versions, tmp_path):
         deploy(tmp_path, versions[1])
 
 
-def test_serving_before_any_deploy_says_what_to_do(tmp_path):
-    with pytest.raises(ArtifactError, match="no version") as refused, serve_home(tmp_path, Ports(), Settings()):
+def test_serving_before_any_deploy_says_what_to_do(index, tmp_path):
+    config = configure(tmp_path, index=index)
+    with pytest.raises(ArtifactError, match="no version") as refused, serve_home(tmp_path, Ports(), config):
         pass
     assert "revelator model deploy" in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("given", "message"),
     [
-        (Settings(), "which index"),
-        (Settings(index=Path("/nowhere")), "not an index"),
-        (Settings(generator="llama"), "neither `embedded` nor a URL"),
-        (Settings(generator="http://127.0.0.1:1/v1"), "name of a model"),
-        (Settings(generator="http://user:pa55@127.0.0.1:1/v1", generator_model="m"), "no user, query"),
+        ({"index": None}, "which index"),
+        ({"index": Path("/nowhere")}, "not an index"),
+        ({"generator": "llama"}, "neither `embedded` nor a URL"),
+        ({"generator": "http://127.0.0.1:1/v1"}, "name of a model"),
+        ({"generator": "http://user:pa55@127.0.0.1:1/v1", "generator_model": "m"}, "no user, query"),
+        ({"limits": {"leafs": 8}}, "there is no limit 'leafs'"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(settings, message, index, tmp_path):
-    if settings.generator:
-        settings = Settings(index, settings.generator, settings.generator_model)
-    with pytest.raises((ConfigError, ArtifactError), match=message) as refused:
-        repository.lay_out(tmp_path, settings)
-    assert "pa55" not in str(refused.value)
+def test_what_cannot_work_is_refused_and_leaves_nothing_behind(given, message, index, tmp_path):
+    with pytest.raises(ConfigError, match=message) as refused:
+        configure(tmp_path, **{"index": index, **given})
+    assert "pa55" not in str(refused.value) and not list(tmp_path.iterdir())
 
 
 def test_an_index_is_that_of_one_run_unless_it_is_to_be_remembered(index, tmp_path):
     shutil.copytree(index, tmp_path / "indexes" / "only")
     shutil.copytree(index, tmp_path / "other")
     searched = []
-    for settings in (Settings(tmp_path / "other"), Settings(), Settings(tmp_path / "other", remember=True), Settings()):
-        repository.lay_out(tmp_path, settings)
-        searched.append(Path(repository.read_parameters(tmp_path, "retriever")["index"]).name)
+    other = {"index": tmp_path / "other"}
+    for given in (other, {}, other | {"remember": True}, {}):
+        repository.lay_out(tmp_path, configure(tmp_path, **given))
+        searched.append(read_serving(tmp_path).index.name)
     assert searched == ["other", "only", "other", "other"]
 
 
@@ -225,24 +227,27 @@ def test_the_embedded_base_is_released_once_and_a_deploy_takes_its_place(version
 
 def test_choices_are_remembered_and_the_only_index_is_found(index, tmp_path):
     shutil.copytree(index, tmp_path / "indexes" / "only")
-    repository.lay_out(tmp_path, Settings(generator="http://127.0.0.1:1/v1", generator_model="m", max_in_flight=7))
-    repository.lay_out(tmp_path, Settings())
-    assert repository.read_parameters(tmp_path, "retriever") == {"index": str(tmp_path / "indexes" / "only")}
-    assert repository.read_parameters(tmp_path, "generator") == {
-        "endpoint": "http://127.0.0.1:1/v1",
-        "model": "m",
-        "max_in_flight": "64",
-    }
-    writing = json.dumps({"merge": "auto", "text": True, "own_knowledge": False})
-    assert repository.read_parameters(tmp_path, "executor") == {"max_in_flight": "7", "writing": writing}
+    endpoint = {"generator": "http://127.0.0.1:1/v1", "generator_model": "m"}
+    repository.lay_out(tmp_path, configure(tmp_path, **endpoint, max_in_flight=7, decoding="grammar"))
+    config = configure(tmp_path)
+    assert config == read_serving(tmp_path)
+    assert (config.index, config.max_in_flight) == (tmp_path / "indexes" / "only", 7)
+    assert (config.reader, config.decoding) == ("m at http://127.0.0.1:1/v1", "grammar")
+    with pytest.raises(ConfigError, match="name of a model"):
+        configure(tmp_path, generator="http://127.0.0.1:2/v1")
+    (tmp_path / "serving.json").write_text('{"max_in_flight": 0}')
+    with pytest.raises(ConfigError, match="max_in_flight = 0"):
+        configure(tmp_path)
 
 
-def test_the_way_of_decoding_is_remembered_for_the_version_that_is_served(index, tmp_path):
+def test_each_model_is_told_what_is_served(index, tmp_path):
+    repository.lay_out(tmp_path, configure(tmp_path, index=index, decoding="free"))
     repository.write_config(tmp_path, "revelator", [3])
-    for given, kept in ((None, "beams"), ("grammar", "grammar"), (None, "grammar"), ("free", "free")):
-        repository.lay_out(tmp_path, Settings(index=index, decoding=given))
-        assert repository.read_parameters(tmp_path, "revelator") == {"decoding": kept}
-        assert repository.read_served_versions(tmp_path, "revelator") == [3]
+    for name in repository.MODELS:
+        config = json.loads(repository.make_load_config(tmp_path, name, 3))
+        said = config["parameters"][repository.SERVING]["string_value"]
+        assert ServingConfig.model_validate_json(said) == read_serving(tmp_path)
+    assert repository.read_served_versions(tmp_path, "revelator") == [3]
 
 
 # A child that kills itself with -9 at the n-th file operation below its home folder, for n = 1, 8, 15, …
@@ -365,8 +370,9 @@ def test_deploys_killed_while_a_server_answers_cost_no_question_and_are_finished
 
 def test_a_deploy_says_that_an_endpoint_plans_meanwhile(registered, index, tmp_path, monkeypatch):
     endpoint = PlannerConfig(url="http://127.0.0.1:9/v1", model="m")
-    repository.lay_out(tmp_path, Settings(index=index, planner=endpoint))
+    config = configure(tmp_path, index=index, planner=endpoint)
+    repository.lay_out(tmp_path, config)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{registered / 'mlflow.db'}")
     done = CliRunner().invoke(command, ["--home", str(tmp_path)], catch_exceptions=False)
     assert "m at http://127.0.0.1:9/v1, chat prompt plans until" in done.output
-    assert choose_models(tmp_path, Settings()).keys() == {"retriever", "generator", "executor", "executor_stream"}
+    assert choose_models(tmp_path, config).keys() == {"retriever", "generator", "executor", "executor_stream"}

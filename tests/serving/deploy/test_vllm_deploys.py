@@ -32,7 +32,7 @@ from serving.deploy.watch import Reconciler
 from serving.models.comparisons import CanaryRevelator
 from serving.models.releases import Traffic, read_release
 from serving.models.vllm_server import ReleasedAdapter, VllmServer
-from serving.triton.repository import Settings
+from serving.triton.repository import configure
 from serving.triton.serve import serve_home
 from serving.triton.server import read_ports
 from tests.causal import TINY
@@ -188,8 +188,8 @@ def test_a_server_of_ours_plans_at_vllm_with_the_version_of_the_release(
     vllm_url: str, versions: dict[int, registry.Version], index: Path, tmp_path: Path
 ) -> None:
     deploy(tmp_path, versions[1], vllm=vllm_url)
-    settings = Settings(index=index)
-    with serve_home(tmp_path, read_ports("auto"), settings) as (_, running), Client(running.grpc) as client:
+    config = configure(tmp_path, index=index)
+    with serve_home(tmp_path, read_ports("auto"), config) as (_, running), Client(running.grpc) as client:
         assert "revelator" not in running.models
         answers = [client.ask(QUESTION)]
         with pytest.raises(ConfigError, match=f"asks vLLM at {vllm_url}"):

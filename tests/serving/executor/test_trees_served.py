@@ -14,7 +14,8 @@ from revelator.trace import replay
 from serving.executor.executor import Executor
 from serving.executor.trees import NoModel
 from serving.knowledge.sources import Sources
-from serving.triton.repository import Settings, lay_out, read_parameters
+from serving.triton.config import read_serving
+from serving.triton.repository import configure, lay_out
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 
 TREE = Art(
@@ -60,9 +61,9 @@ def test_a_tree_is_asked_over_the_wire(served) -> None:
 
 def test_a_deployment_keeps_its_sources_and_refuses_a_file_that_is_wrong(tmp_path: Path, index: Path) -> None:
     (tmp_path / "sources.yaml").write_text("sources: [{kind: text}]")
-    lay_out(tmp_path, Settings(index=index, remember=True, sources=tmp_path / "sources.yaml"))
-    lay_out(tmp_path, Settings())
-    assert read_parameters(tmp_path, "executor")["sources"] == str((tmp_path / "sources.yaml").resolve())
+    lay_out(tmp_path, configure(tmp_path, index=index, remember=True, sources=tmp_path / "sources.yaml"))
+    lay_out(tmp_path, configure(tmp_path))
+    assert read_serving(tmp_path).sources == (tmp_path / "sources.yaml").resolve()
     (tmp_path / "wrong.yaml").write_text("sources: []")
     with pytest.raises(ConfigError, match="sources"):
-        lay_out(tmp_path, Settings(sources=tmp_path / "wrong.yaml"))
+        configure(tmp_path, sources=tmp_path / "wrong.yaml")

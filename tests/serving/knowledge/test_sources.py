@@ -25,7 +25,7 @@ from serving.models.generators import EndpointGenerator
 from serving.protocols import Completion
 from serving.retrieval import LocalRetriever
 from serving.retrieval.logical_search import LogicalSettings, read_logical_options
-from serving.triton.repository import Settings, choose_parameters, lay_out
+from serving.triton.repository import configure, lay_out
 from tests.conftest import Endpoint
 from tests.serving.executor.world import Toy
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
@@ -201,9 +201,9 @@ def test_sources_that_a_language_model_selects_need_one(tmp_path: Path, index: P
     path = tmp_path / "sources.yaml"
     path.write_text("select: model\nsources: [{kind: text}]")
     with pytest.raises(ConfigError, match="the embedded reader selects no sources"):
-        choose_parameters(tmp_path, Settings(index=index, sources=path))
+        configure(tmp_path, index=index, sources=path)
     endpoint = {"generator": "http://127.0.0.1:9/v1", "generator_model": "m"}
-    assert choose_parameters(tmp_path, Settings(index=index, sources=path, **endpoint))
+    assert configure(tmp_path, index=index, sources=path, **endpoint)
     path.write_text("select: model\nsources: [{kind: sparql}]")
     with pytest.raises(ConfigError, match="none is served"):
         open_sources(path)
@@ -256,9 +256,9 @@ def test_a_model_that_has_not_learned_to_select_is_refused_before_it_serves(tmp_
     path = tmp_path / "sources.yaml"
     path.write_text("select: revelator\nsources: [{kind: text}]")
     with pytest.raises(ArtifactError, match="has not learned the task select"):
-        choose_parameters(tmp_path, Settings(index=index, sources=path))
+        configure(tmp_path, index=index, sources=path)
     planner = PlannerConfig(url="http://127.0.0.1:9/v1", model="m")
-    assert choose_parameters(tmp_path, Settings(index=index, sources=path, planner=planner))
+    assert configure(tmp_path, index=index, sources=path, planner=planner)
     with pytest.raises(ConfigError, match="the revelator is to select the sources, and none is here"):
         open_sources(path, Toy())
 
@@ -282,9 +282,8 @@ def test_a_text_source_runs_logical_queries_with_operators_and_calibration_of_it
 def test_the_served_index_runs_logical_queries_as_the_deployment_says(tmp_path: Path, index: Path) -> None:
     """What is recorded holds until it is said anew."""
     how = read_logical_options(["negation=reciprocal", "calibration=self"])
-    lay_out(tmp_path, Settings(index=index, logic=how))
-    recorded = choose_parameters(tmp_path, Settings(index=index))["retriever"]["logic"]
-    assert LogicalSettings.model_validate_json(recorded).negation == "reciprocal"
+    lay_out(tmp_path, configure(tmp_path, index=index, logic=how))
+    assert configure(tmp_path, index=index).logic == LogicalSettings(negation="reciprocal", calibration="self")
     with pytest.raises(ConfigError, match="negation"):
         read_logical_options(["negation=never"])
     with pytest.raises(ConfigError, match="not NAME=VALUE"):

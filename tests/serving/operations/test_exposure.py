@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from ipaddress import ip_address
 
 import psutil
@@ -15,6 +14,7 @@ from revelator.endpoints import Tls, make_channel_arguments
 from revelator.errors import ConfigError, InvalidRequest, PlanError, RevelatorError, Unavailable
 from serving.triton import control
 from serving.triton.access import Exposure, read_control_token
+from serving.triton.config import read_serving
 from tests.serving.operations.conftest import TOKEN, Operated
 
 QUESTION = "When was Sarnath founded?"
@@ -85,8 +85,8 @@ def test_what_is_too_long_or_too_large_is_refused_by_name(
 
 
 def test_a_deployment_s_limits_are_recorded_and_a_request_cannot_raise_them(operated: Operated):
-    config = (operated.home / "model_repo" / "executor" / "config.pbtxt").read_text()
-    assert json.dumps(json.dumps({"question_characters": 200, "leaves": 2, "options_bytes": 100_000})) in config
+    recorded = {"question_characters": 200, "leaves": 2, "options_bytes": 100_000}
+    assert read_serving(operated.home).limits == recorded
     with Client(operated.running.grpc, 30, tls=operated.tls) as client, pytest.raises(PlanError, match="leaves is 2"):
         client.ask(QUESTION, plan="Who is A? + Who is B? + Who is C?", limits={"leaves": 30})
 

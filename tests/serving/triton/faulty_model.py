@@ -1,6 +1,7 @@
 """Triton model whose questions fail in the way that each names; `together` is answered once every place is taken."""
 
 import asyncio
+import math
 
 from revelator.errors import ServingError
 from serving.triton.inside.admission import Admission
@@ -20,7 +21,8 @@ class TritonPythonModel:
     def initialize(self, args):
         self.limit = int(read_parameters(args)["max_in_flight"])
         self.streams = args["model_name"] == "streaming"
-        self.loop = RequestLoop(self.open, Admission(self.limit), Telemetry(args["model_name"]))
+        admission, telemetry = Admission(self.limit), Telemetry(args["model_name"])
+        self.loop = RequestLoop(self.open, admission, telemetry, lambda request: math.inf, self.reply)
 
     async def open(self, stack):
         self.barrier = asyncio.Barrier(self.limit)
@@ -61,12 +63,12 @@ class TritonPythonModel:
             return object()
         if question == "together":
             await self.barrier.wait()
-        outputs = (
-            {"event": make_strings("last")}
-            if self.streams
-            else {"answer": make_strings("fine"), "trace": make_strings("{}")}
-        )
-        return make_response(**outputs)
+        return self.reply("last" if self.streams else "fine")
+
+    def reply(self, text):
+        if self.streams:
+            return make_response(event=make_strings(text))
+        return make_response(answer=make_strings(text), trace=make_strings("{}"))
 
     def finalize(self):
         self.loop.close()

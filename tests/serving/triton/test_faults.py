@@ -104,7 +104,7 @@ def answers(client: Client, question: str, **options) -> tuple[str, ...] | None:
         return None
 
 
-@pytest.mark.parametrize("model", ["retriever", "revelator", "generator"])
+@pytest.mark.parametrize("model", ["retriever", "revelator"])
 def test_a_model_killed_at_work_fails_what_needs_it_and_comes_back_by_itself(world, model):
     """Of a question in flight one part is answered, one is being read; another question comes meanwhile. (What is read
     depends on what is answered: a process that is killed while it hands over an answer takes Triton 2.51 with it.)"""

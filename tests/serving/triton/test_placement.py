@@ -15,7 +15,8 @@ from revelator.errors import ConfigError
 from serving.commands.deploy import deploy
 from serving.retrieval.dense import VECTORS, Vectors
 from serving.triton import repository
-from serving.triton.repository import Placement, Settings
+from serving.triton.config import read_serving, write_serving
+from serving.triton.repository import configure
 
 
 def read_group(home: Path, name: str) -> ModelInstanceGroup:
@@ -25,26 +26,23 @@ def read_group(home: Path, name: str) -> ModelInstanceGroup:
 
 
 def test_models_that_use_cards_have_instances_on_each_and_keep_them(index: Path, tmp_path: Path) -> None:
-    repository.lay_out(tmp_path, Settings(index=index))
-    repository.write_config(tmp_path, "revelator", [1, 2])
-    repository.write_placement(tmp_path, Placement((0, 1), 2))
-    for _ in range(2):
+    place(tmp_path, (0, 1), 2)
+    for _ in range(2):  # as the next start of a server does
+        repository.lay_out(tmp_path, configure(tmp_path, index=index))
+        repository.write_config(tmp_path, "revelator", [3])
         for name in repository.PLACED:
             group = read_group(tmp_path, name)
             assert (group.kind, group.count, list(group.gpus)) == (ModelInstanceGroup.KIND_GPU, 2, [0, 1])
         for name in (*repository.EXECUTORS, "generator"):
             assert read_group(tmp_path, name).kind == ModelInstanceGroup.KIND_CPU
-        repository.lay_out(tmp_path, Settings(index=index))  # as the next start of a server does
-        repository.write_config(tmp_path, "revelator", [3])
-    assert repository.read_served_versions(tmp_path, "revelator") == [3]
-
-
-def test_back_on_the_cpu_no_card_is_named(index: Path, tmp_path: Path) -> None:
-    repository.write_placement(tmp_path, Placement((1,), 1))
-    repository.lay_out(tmp_path, Settings(index=index))
-    repository.write_placement(tmp_path, Placement((), 3))
+    place(tmp_path, (), 3)
+    repository.lay_out(tmp_path, configure(tmp_path, index=index))
     group = read_group(tmp_path, "retriever")
     assert (group.kind, group.count, list(group.gpus)) == (ModelInstanceGroup.KIND_CPU, 3, [])
+
+
+def place(home: Path, gpus: tuple[int, ...], instances: int) -> None:
+    write_serving(home, read_serving(home).model_copy(update={"gpus": gpus, "instances": instances}))
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,8 @@ def server(tmp_path_factory) -> Iterator[Server]:
     for model, like in MODELS.items():
         (version := work / "models" / model / "1").mkdir(parents=True)
         (version / "model.py").write_bytes(CODE.read_bytes())
-        config = (find_templates() / like / "config.pbtxt").read_text().replace('"64"', f'"{LIMIT}"')
+        limit = f'parameters: {{ key: "max_in_flight" value: {{ string_value: "{LIMIT}" }} }}\n'
+        config = (find_templates() / like / "config.pbtxt").read_text() + limit
         (version.parent / "config.pbtxt").write_text(config)
     log = work / "logs" / "events.jsonl"
     log.parent.mkdir()

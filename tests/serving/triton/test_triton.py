@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from ipaddress import ip_address
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -28,16 +29,17 @@ from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevela
 from serving.protocols import GenerateRequest
 from serving.triton import control, repository
 from serving.triton.access import INNER, read_secret
-from serving.triton.repository import Settings
+from serving.triton.config import read_serving
 from serving.triton.serve import Watchdog
 from tests.serving.conftest import FAST, WAIT
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
 QUESTION = "Where was the director of Lantern Row born?"
+MERGE = GenerateRequest("merge", QUESTION)
 
 
 def test_every_model_version_that_was_meant_is_ready_and_no_other(triton):
-    assert all(triton.is_model_ready(name, "1") for name in repository.MODELS)
+    assert all(triton.is_model_ready(name, "1") for name in repository.MODELS if name != "generator")
     assert not triton.is_model_ready("revelator", "2")
 
 
@@ -53,7 +55,7 @@ def test_a_plan_is_run_and_its_answer_comes_back_typed_with_its_trace(client):
     leaves = [node for node in answer.trace.nodes if node.kind == "atomic"]
     assert [node.asked for node in leaves] == ["Who directed Lantern Row?", "Where was Ines Calloway born?"]
     assert leaves[0].documents[0].title == "Lantern Row"
-    assert answer.trace.versions.items() >= {"revelator": "1", "retriever": "1", "generator": "1"}.items()
+    assert answer.trace.versions.items() >= {"revelator": "1", "retriever": "1"}.items()
 
 
 async def test_an_edited_plan_takes_what_did_not_change_from_the_earlier_trace(world, client):
@@ -105,12 +107,11 @@ async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, 
 async def test_a_row_that_cannot_be_judged_fails_alone(world):
     async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
         revelator = RemoteRevelator(models)
-        calls = [("end", "is it known?"), ("end", "word " * 4000), ("no such task", "x"), ("refine", "what next?")]
+        calls = [("end", "is it known?"), ("end", "word " * 4000), ("refine", "what next?")]
         outcomes = await asyncio.gather(*(revelator.complete(t, [p]) for t, p in calls), return_exceptions=True)
-    good, too_long, unknown, generated = outcomes
+    good, too_long, generated = outcomes
     assert good[0].text in TASKS["end"].labels
     assert isinstance(too_long, InvalidRequest) and "tokens" in too_long.message
-    assert isinstance(unknown, InvalidRequest) and "no such task" in unknown.message
     assert generated[0].tokens_out > 0 and generated[0].probabilities == {}
 
 
@@ -262,30 +263,31 @@ async def test_searches_of_one_moment_may_be_one_batch_and_have_an_outcome_each(
         assert isinstance(passages, InvalidRequest) if n % 3 == 0 else len(passages) == n % 3
 
 
-async def test_the_generator_can_be_exchanged_for_the_embedded_reader_while_serving(world):
-    request = GenerateRequest(
-        "read", "Who directed Lantern Row?", (Passage("1", "Lantern Row", "It was directed by Ines Calloway."),)
-    )
-    repository.lay_out(world.home, Settings(index=world.index, generator="embedded"))
+async def test_the_embedded_reader_answers_requests_of_one_moment_each_for_itself(world):
+    passages = (Passage("1", "Lantern Row", "It was directed by Ines Calloway."),)
+    asked = GenerateRequest("read", "Who directed Lantern Row?", passages)
+    control.load(world.home, world.url, "generator", 1)
     try:
-        control.load(world.home, world.url, "generator", 1)
         async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
-            reading = await RemoteGenerator(models).answer(request)
+            generator = RemoteGenerator(models)
+            readings = await asyncio.gather(*[generator.answer(asked) for _ in range(9)], generator.answer(MERGE))
     finally:
-        repository.lay_out(world.home, Settings(index=world.index, generator=world.endpoint.url, generator_model="m"))
-        control.load(world.home, world.url, "generator", 1)
-    assert (reading.answers, reading.method) == (("Ines Calloway",), "reader")
-    assert reading.document == "1" and 0 < reading.probability <= 1
-    assert reading.sentence == "It was directed by Ines Calloway."
+        control.unload(world.home, world.url, "generator")
+    for reading in readings[:9]:
+        assert (reading.answers, reading.method) == (("Ines Calloway",), "reader")
+        assert reading.document == "1" and 0 < reading.probability <= 1
+        assert reading.sentence == "It was directed by Ines Calloway."
+    assert (readings[9].answers, readings[9].reason) == ((), "no language model is configured")
 
 
 def test_a_model_that_does_not_load_says_why_in_one_line(world):
-    repository.write_config(world.home, "retriever", [1], {"index": "/nowhere"})
+    config = read_serving(world.home)
+    repository.lay_out(world.home, config.model_copy(update={"index": Path("/nowhere")}))
     try:
         with pytest.raises(ArtifactError) as refused:
             control.load(world.home, world.url, "retriever", 1)
     finally:
-        repository.lay_out(world.home, Settings(index=world.index))
+        repository.lay_out(world.home, config)
         control.load(world.home, world.url, "retriever", 1)
     assert "no manifest.json" in refused.value.message
     assert "Traceback" not in str(refused.value) and "At:" not in str(refused.value)

@@ -8,24 +8,24 @@ from revelator.client import Client
 from revelator.errors import ConfigError
 from serving.protocols import Writing
 from serving.triton import control, repository
-from serving.triton.repository import Settings, choose_parameters, read_writing
+from serving.triton.repository import configure
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
 QUESTION = "Where was the director of Lantern Row born?"
 
 
 def chosen(home, **settings) -> Writing:
-    return read_writing(choose_parameters(home, Settings(**settings))["executor"])
+    return configure(home, **settings).writing
 
 
 def test_what_was_chosen_is_kept_until_something_else_is(served, tmp_path):
     url = {"index": served.index, "generator": "http://127.0.0.1:9/v1", "generator_model": "m"}
     assert chosen(tmp_path, index=served.index) == Writing()
     assert chosen(tmp_path, **url) == Writing("auto", text=True)
-    repository.lay_out(tmp_path, Settings(**url, merge="generator", own_knowledge=True))
+    repository.lay_out(tmp_path, configure(tmp_path, **url, merge="generator", own_knowledge=True))
     assert chosen(tmp_path, index=served.index) == Writing("generator", text=True, own_knowledge=True)
     assert chosen(tmp_path, index=served.index, merge="code", own_knowledge=False) == Writing("code")
-    repository.lay_out(tmp_path, Settings(index=served.index, generator="embedded"))
+    repository.lay_out(tmp_path, configure(tmp_path, index=served.index, generator="embedded"))
     assert chosen(tmp_path, index=served.index) == Writing("generator", text=False, own_knowledge=True)
     assert chosen(tmp_path, **url) == Writing("generator", text=True, own_knowledge=True)
 
@@ -33,17 +33,17 @@ def test_what_was_chosen_is_kept_until_something_else_is(served, tmp_path):
 @pytest.mark.parametrize(("wrong", "option"), [({"merge": "generator"}, "--merge"), ({"own_knowledge": True}, "--own")])
 def test_the_embedded_reader_writes_nothing_and_nobody_may_wait_for_it(served, tmp_path, wrong, option):
     with pytest.raises(ConfigError, match="writes no answers") as refused:
-        choose_parameters(tmp_path, Settings(index=served.index, generator="embedded", **wrong))
+        configure(tmp_path, index=served.index, generator="embedded", **wrong)
     assert refused.value.where.startswith(option) and "--generator URL" in refused.value.hint
 
 
 @pytest.fixture
 def writing(served):
     """The served executor with a language model that writes."""
-    repository.lay_out(served.home, Settings(index=served.index, merge="auto"))
+    repository.lay_out(served.home, configure(served.home, index=served.index, merge="auto"))
     control.load(served.home, served.url, "executor", 1)
     yield served
-    repository.lay_out(served.home, Settings(index=served.index, merge="code"))
+    repository.lay_out(served.home, configure(served.home, index=served.index, merge="code"))
     control.load(served.home, served.url, "executor", 1)
 
 

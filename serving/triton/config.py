@@ -1,0 +1,78 @@
+"""What a home folder serves: `serving.json`, which `revelator serve` writes and options of its next start change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from revelator import files
+from revelator.config import Strict, read_config
+from revelator.endpoints import check_url
+from revelator.errors import ConfigError, InvalidRequest
+from revelator.limits import Limits
+from serving.models.endpoint_revelator import PlannerConfig
+from serving.protocols import Decoding, MergePolicy, Writing
+from serving.retrieval.logical_search import LogicalSettings
+
+SERVING_FILE = "serving.json"
+EMBEDDED = "embedded"
+DEPLOYED = "deployed"  # in place of a planner: the release plans again
+
+
+class ServingConfig(Strict):
+    """What `revelator serve` serves. It writes the file itself; the options of a start change it."""
+
+    index: Path | None = None  # searched since the last start
+    remembered: Path | None = None  # searched when a start names no index
+    generator: str = EMBEDDED  # who reads passages: `embedded`, or the base URL of an OpenAI-compatible endpoint
+    generator_model: str = ""  # the endpoint's model
+    planner: PlannerConfig | None = None  # an endpoint that plans in place of the release
+    merge: MergePolicy = "auto"  # who makes the answer of the answers of parts
+    own_knowledge: bool = False  # whether the language model answers what no document does
+    sources: Path | None = None  # file that names the knowledge sources; without one the index alone is searched
+    limits: dict[str, int | float] = Field(default_factory=dict)  # lower ones than the executor's own
+    logic: LogicalSettings = LogicalSettings()  # how logical queries are run
+    decoding: Decoding = "beams"  # how plans are written
+    max_in_flight: Annotated[int, Field(ge=1)] = 64  # questions in each of `executor` and `executor_stream`
+    gpus: tuple[int, ...] = ()  # cards for plans and vectors; none: the CPU
+    instances: Annotated[int, Field(ge=1)] = 1  # processes of each model on each card
+
+    @model_validator(mode="after")
+    def _check(self) -> ServingConfig:
+        if self.reads_at_endpoint:
+            if not self.generator.startswith(("http://", "https://")):
+                raise ConfigError("neither `embedded` nor a URL", where="--generator")
+            if not self.generator_model:
+                raise ConfigError("an endpoint needs the name of a model", where="--generator-model")
+            check_url(self.generator)
+        try:
+            Limits.of_deployment(self.limits)
+        except InvalidRequest as error:
+            raise ConfigError(error.message, where="--limit", hint=error.hint) from error
+        return self
+
+    @property
+    def reads_at_endpoint(self) -> bool:
+        return self.generator != EMBEDDED
+
+    @property
+    def reader(self) -> str:
+        """What people call who reads passages."""
+        return f"{self.generator_model} at {self.generator}" if self.reads_at_endpoint else EMBEDDED
+
+    @property
+    def writing(self) -> Writing:
+        """What the language model writes. The embedded reader writes nothing."""
+        return Writing(self.merge, self.reads_at_endpoint and self.merge != "code", self.own_knowledge)
+
+
+def read_serving(home: Path) -> ServingConfig:
+    """What is recorded, or the defaults. Raises ConfigError for a file that is wrong."""
+    path = home / SERVING_FILE
+    return read_config(path, ServingConfig) if path.is_file() else ServingConfig()
+
+
+def write_serving(home: Path, config: ServingConfig) -> None:
+    files.write_json(home / SERVING_FILE, config.model_dump(mode="json"))
