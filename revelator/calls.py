@@ -6,10 +6,9 @@ again, or after a deadline. It waits as long as the server asked for, or `FIRST_
 and up to as much again, so that many clients that were refused do not return at once.
 
 Probes. Triton 2.51 never answers a request that was inside a process which died. So a client that has waited for a
-second sends a probe every half second: a tiny request for all its calls together, which the executor answers at once
-and beside its admission. A call has an id (parameter `call`); the answer to a probe that names ids (parameter
-`in_flight`) says which of them the process has seen, and which processes of its model are alive. A server that knows no
-probes takes one for an empty question; then the client sends no more.
+second sends a probe every half second: an empty question with the parameter `probe`, which the executor answers at once
+and beside its admission, with the age of its model's oldest process. A call that began before that process is lost. A
+server that knows no probes takes one for an empty question; then the client sends no more.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from __future__ import annotations
 import json
 import random
 import time
-import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,9 +26,7 @@ from revelator.errors import InvalidRequest, Overloaded, RevelatorError, Unavail
 from revelator.wire import make_text_input, read_error
 
 FIRST_PAUSE = 0.1  # seconds
-CALL = "call"  # parameters of a request
-PROBE = "in_flight"
-MOST_CALLS = 200  # that one probe names, the oldest: a server reads 8,192 characters of it
+PROBE = "probe"  # parameter of a request
 PROBE_AFTER = 1.0  # seconds of a call before the first probe
 PROBE_EVERY = 0.5
 PROBE_TIMEOUT = 3.0  # a model whose process is dead refuses after one
@@ -76,14 +72,12 @@ class Attempts:
 
 @dataclass(eq=False)
 class Call:
-    """A call in flight. `cancel` ends the wait when its process has `died`; `holder` is that process, if known."""
+    """A call in flight. `cancel` ends the wait when its process has `died`."""
 
     model: str
     cancel: Callable[[], object]
-    id: str = field(default_factory=lambda: uuid.uuid4().hex)
     began: float = field(default_factory=time.monotonic)
     died: bool = False
-    holder: int | None = None
 
 
 class OpenCalls:
@@ -108,30 +102,20 @@ class OpenCalls:
         """Finds the calls to probe for, by model."""
         found: dict[str, list[Call]] = {}
         before = time.monotonic() - PROBE_AFTER
-        for call in sorted(self._calls, key=lambda call: call.began):
-            calls = found.setdefault(call.model, [])
-            if call.began <= before and call.model not in self._unprobed and len(calls) < MOST_CALLS:
-                calls.append(call)
-        return {model: calls for model, calls in found.items() if calls}
+        for call in self._calls:
+            if call.began <= before and call.model not in self._unprobed:
+                found.setdefault(call.model, []).append(call)
+        return found
 
-    def handle_reply(self, calls: Iterable[Call], text: str) -> None:
-        """Ends the calls that are lost, according to a probe's reply: the process that gave it (`pid`), its `age` in
-        seconds, the calls that it has seen (`known`), and all live processes of its model (`alive`).
-
-        A call is lost when the process that holds it is dead. If no process is known to hold it, it is lost only if the
-        model has one process and that is younger than the call: after a reload, an older process may still answer."""
+    def handle_reply(self, calls: Iterable[Call], text: str, sent: float) -> None:
+        """Ends the calls that are lost, according to the reply to a probe that was `sent` (time.monotonic): the age in
+        seconds of the oldest live process of their model. After a reload, an older process may still answer."""
         try:
-            value = json.loads(text)
-            pid, age, known, alive = value["pid"], value["age"], set(value["known"]), set(value["alive"])
+            oldest = sent - float(json.loads(text)["age"])
         except (ValueError, KeyError, TypeError):
             self._unprobed.update(call.model for call in calls)
             return
-        now = time.monotonic()
-        for call in calls:
-            if call.id in known:
-                call.holder = pid
-            elif (call.holder not in alive) if call.holder else (alive == {pid} and age < now - call.began):
-                self._end([call])
+        self._end(call for call in calls if call.began < oldest)
 
     def handle_missing_reply(self, calls: Iterable[Call], error: InferenceServerException) -> None:
         """Ends the calls if the failed probe shows that their process is dead, and stops probing a server that knows no
@@ -150,15 +134,10 @@ class OpenCalls:
                 call.cancel()
 
 
-def add_call_id(request: Mapping[str, Any], call: Call) -> dict[str, Any]:
-    """Adds the call's id to the arguments of `infer`."""
-    return {**request, "model_name": call.model, "parameters": {**request.get("parameters", {}), CALL: call.id}}
-
-
-def build_probe(model: str, calls: Iterable[Call]) -> dict[str, Any]:
+def build_probe(model: str) -> dict[str, Any]:
     """Builds the arguments of `infer` for a probe."""
     inputs = [make_text_input(name, "") for name in ("question", "options")]
-    return {"model_name": model, "inputs": inputs, "parameters": {PROBE: ",".join(call.id for call in calls)}}
+    return {"model_name": model, "inputs": inputs, "parameters": {PROBE: True}}
 
 
 def make_death_error(url: str) -> Unavailable:

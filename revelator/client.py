@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
 from concurrent.futures import CancelledError, Future
 from contextlib import aclosing, suppress
@@ -34,7 +35,6 @@ from revelator.calls import (
     Attempts,
     Call,
     OpenCalls,
-    add_call_id,
     build_probe,
     make_death_error,
 )
@@ -126,7 +126,7 @@ class AsyncClient:
             async with asyncio.timeout(None) as scope:
                 call = self._start_call(MODEL, lambda: scope.reschedule(0.0))
                 try:
-                    return await self._client.infer(**add_call_id(request, call))
+                    return await self._client.infer(**request)
                 finally:
                     self._calls.finish(call)
         except TimeoutError:
@@ -144,14 +144,15 @@ class AsyncClient:
         while self._calls:
             await asyncio.sleep(PROBE_EVERY)
             for model, calls in self._calls.find_due().items():
+                sent = time.monotonic()
                 try:
-                    self._calls.handle_reply(calls, await self._probe(model, calls))
+                    self._calls.handle_reply(calls, await self._probe(model), sent)
                 except InferenceServerException as error:
                     self._calls.handle_missing_reply(calls, error)
 
-    async def _probe(self, model: str, calls: list[Call]) -> str:
+    async def _probe(self, model: str) -> str:
         """Returns the probe's JSON reply."""
-        probe = build_probe(model, calls)
+        probe = build_probe(model)
         if model == MODEL:
             return (await self._client.infer(**probe, client_timeout=PROBE_TIMEOUT)).as_numpy("answer")[0].decode()
         answers = self._client.stream_infer(_once(probe), stream_timeout=PROBE_TIMEOUT)
@@ -194,8 +195,9 @@ class AsyncClient:
     async def _events(self, request: dict[str, Any]) -> AsyncGenerator[Event, None]:
         timeout = request["client_timeout"]
         asked = {name: value for name, value in request.items() if name != "client_timeout"}
+        asked["model_name"] = STREAM_MODEL
         call = self._start_call(STREAM_MODEL, lambda: answers.cancel())
-        answers = self._client.stream_infer(_once(add_call_id(asked, call)), stream_timeout=timeout)
+        answers = self._client.stream_infer(_once(asked), stream_timeout=timeout)
         ended = False
         try:
             async for result, error in answers:

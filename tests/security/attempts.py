@@ -22,8 +22,7 @@ MODELS = ["executor", "executor_stream", "revelator", "retriever", "generator"]
 QUESTIONS = ["Where is Sarnath?", "Who directed Lantern Row?", "Where was the director of Lantern Row born?"]
 PARAMETERS = [
     "deadline_ms",
-    "call",
-    "in_flight",
+    "probe",
     "traceparent",
     "tracestate",
     "inner",

@@ -14,43 +14,24 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 
 import psutil
 
-MOST_CALLS = 10_000  # calls, each for longer than a client waits before it sends a probe
+
+def describe_age(model: str) -> str:
+    """The reply to a probe (`revelator.calls`): the age in seconds of the oldest live process of the model."""
+    ages = [time.time() - process.create_time() for process in find_processes(psutil.Process(os.getppid()), model)]
+    return json.dumps({"age": max(ages)})
 
 
-class SeenCalls:
-    """The calls that this process of `model` has seen, by the clients' own names for them."""
-
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._began = time.monotonic()
-        self._calls: dict[str, None] = {}  # the earliest first
-
-    def add(self, call: str | None) -> None:
-        if call:
-            self._calls[call] = None
-            if len(self._calls) > MOST_CALLS:
-                del self._calls[next(iter(self._calls))]
-
-    def describe(self, calls: Sequence[str]) -> str:
-        """The answer to a probe for these calls (`revelator.calls.OpenCalls.handle_reply`)."""
-        known = [call for call in calls if call in self._calls]
-        process = {"pid": os.getpid(), "age": time.monotonic() - self._began, "known": known}
-        alive = find_processes(psutil.Process(os.getppid()), self._model) if len(known) < len(calls) else ()
-        return json.dumps({**process, "alive": [*alive]})
-
-
-def find_processes(server: psutil.Process, model: str) -> set[int]:
-    """The process ids of a model; a process that has died and is still listed has no command line."""
-    found = set()
+def find_processes(server: psutil.Process, model: str) -> list[psutil.Process]:
+    """The processes of a model; one that has died and is still listed has no command line."""
+    found = []
     for child in server.children():
         with suppress(psutil.Error):
             if any(f"/{model}/" in argument for argument in child.cmdline()):
-                found.add(child.pid)
+                found.append(child)
     return found
 
 

@@ -17,7 +17,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack, aclosing
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
@@ -28,7 +28,7 @@ from revelator.errors import Cancelled, ServingError
 from serving import latency
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import make_failure, send_last
-from serving.triton.inside.processes import SeenCalls
+from serving.triton.inside.processes import describe_age
 from serving.triton.inside.telemetry import CURRENT, Arrival, Telemetry
 
 DRAIN_SECONDS = 25.0  # the backend ends a process that takes 30 s
@@ -61,7 +61,6 @@ class RequestLoop:
         self._telemetry = telemetry
         self._seconds_allowed = seconds_allowed
         self._reply_to_probe = reply_to_probe
-        self._seen = SeenCalls(telemetry.model)
         self._loop = asyncio.new_event_loop()
         self._admission = admission  # from `accept`, in Triton's thread, to the response
         self._tasks: set[asyncio.Task[None]] = set()
@@ -87,11 +86,10 @@ class RequestLoop:
         try:
             arrival = Arrival.read(request)
             context.run(CURRENT.set, arrival)
-            if arrival.probe is not None:
-                reply = self._answer_probe(request.get_response_sender(), arrival.probe)
+            if arrival.is_probe:
+                reply = self._answer_probe(request.get_response_sender())
                 asyncio.run_coroutine_threadsafe(reply, self._loop)
                 return None
-            self._seen.add(arrival.call)
             self._admission.admit(slot, self._seconds_allowed(request))
             try:
                 answer, sender = begin(request), request.get_response_sender()
@@ -104,10 +102,10 @@ class RequestLoop:
         self._telemetry.report_in_flight(self._admission.in_flight, self._admission.limit)
         return None
 
-    async def _answer_probe(self, sender: Any, calls: Sequence[str]) -> None:
+    async def _answer_probe(self, sender: Any) -> None:
         """Answers a probe, beside admission, so that a full server answers it too."""
         try:
-            reply = self._reply_to_probe(await asyncio.to_thread(self._seen.describe, calls))
+            reply = self._reply_to_probe(await asyncio.to_thread(describe_age, self._telemetry.model))
         except Exception as error:
             reply = self._make_failure(error)
         self._courier.send_last(sender, reply)

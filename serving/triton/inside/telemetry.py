@@ -25,14 +25,13 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from revelator import spans
-from revelator.calls import CALL, PROBE
+from revelator.calls import PROBE
 from revelator.errors import RevelatorError
 from revelator.trace import Trace
 from revelator.wire import choose_grpc_code
 from serving.triton.inside.metrics import ERRORS, IN_FLIGHT, IN_FLIGHT_LIMIT, count_trace
 
-ID_CHARACTERS = 128  # of a client's request id or call; the rest is dropped
-PROBE_CHARACTERS = 8_192  # of a probe: the ids of 248 calls, and our clients name no more
+ID_CHARACTERS = 128  # of a client's request id; the rest is dropped
 log = logging.getLogger(__name__)
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C Trace Context, section 3.2
 Parameters = ParamSpec("Parameters")
@@ -64,13 +63,12 @@ def _read_object(read: Callable[[], Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request as it arrived. `traceparent` names the trace that it belongs to, if the client sent one; `call` is the
-    client's own name for it, `probe` names the calls that the client asks about (`revelator.calls`)."""
+    """A request as it arrived. `traceparent` names the trace that it belongs to, if the client sent one. A probe is no
+    question (`revelator.calls`)."""
 
     id: str
     traceparent: str | None = None
-    call: str | None = None
-    probe: tuple[str, ...] | None = None
+    is_probe: bool = False
     began: float = field(default_factory=time.perf_counter)
 
     @classmethod
@@ -79,15 +77,12 @@ class Arrival:
         there is one, else the client's. What is not well-formed is dropped."""
         parameters = _read_object(request.parameters)
         span = _read_object(lambda: request.trace().get_context()) if spans.are_on() else {}
-        sent, call, probe = (parameters.get(name) for name in (spans.HEADER, CALL, PROBE))
-        sent = span.get(spans.HEADER, sent)
-        named = probe[:PROBE_CHARACTERS].split(",") if isinstance(probe, str) else None
+        sent = span.get(spans.HEADER, parameters.get(spans.HEADER))
         known = isinstance(sent, str) and _TRACEPARENT.fullmatch(sent)
         return cls(
             request.request_id()[:ID_CHARACTERS] or uuid.uuid4().hex,
             sent if known else None,
-            call[:ID_CHARACTERS] if isinstance(call, str) else None,
-            tuple(name[:ID_CHARACTERS] for name in named) if named is not None else None,
+            parameters.get(PROBE) is True,
         )
 
     @property

@@ -160,10 +160,10 @@ class Request:
         return self._context
 
 
-@pytest.mark.parametrize("parameters", ["", "{", "[1]", '{"traceparent": 7, "call": {}, "in_flight": 1}'])
+@pytest.mark.parametrize("parameters", ["", "{", "[1]", '{"traceparent": 7, "probe": 1}'])
 def test_a_request_with_malformed_parameters_is_read_all_the_same(parameters: str):
     arrival = Arrival.read(Request(parameters))
-    assert (arrival.id, arrival.traceparent, arrival.call, arrival.probe) == ("q-1", None, None, None)
+    assert (arrival.id, arrival.traceparent, arrival.is_probe) == ("q-1", None, False)
 
 
 @pytest.mark.parametrize("context", ["{", "[]", "{}", {"other": "x"}, RuntimeError("no trace"), None])
