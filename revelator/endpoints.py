@@ -6,9 +6,6 @@ A server that speaks TLS is reached with files named in the environment, or with
     REVELATOR_TLS_CERT   this side's own certificate and
     REVELATOR_TLS_KEY    its key, where the server wants to know its clients (mutual TLS)
     REVELATOR_TLS_NAME   the name in the server's certificate, where the address is another
-
-`REVELATOR_CONTROL_TOKEN` is the token without which a server loads and unloads no model; where the environment has
-none, the server's home folder holds it.
 """
 
 from __future__ import annotations
@@ -29,7 +26,6 @@ from revelator.errors import ConfigError
 _LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\]):")
 _FILES = {"ca": "REVELATOR_TLS_CA", "cert": "REVELATOR_TLS_CERT", "key": "REVELATOR_TLS_KEY"}
 _NAME = "REVELATOR_TLS_NAME"
-TOKEN = "REVELATOR_CONTROL_TOKEN"
 TOKEN_HEADER = "authorization"
 
 

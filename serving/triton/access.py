@@ -6,8 +6,7 @@ clear) and, on request, HTTP (`serving.http.gateway`).
     .control-token   loads and unloads models, registers shared memory, sets traces and logs: `model deploy`, `serve`
     .inner-token     asks `revelator`, `retriever` and `generator`: the executor, and the smoke questions of a deploy
 
-Each secret is drawn when it is first needed, into a file that only its owner may read. `REVELATOR_CONTROL_TOKEN` in
-the environment replaces the first where a deploy runs on another machine than the server.
+Each secret is drawn when it is first needed, into a file that only its owner may read.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Literal
 
-from revelator.endpoints import TOKEN, TOKEN_HEADER, Tls, check_key
+from revelator.endpoints import TOKEN_HEADER, Tls
 from revelator.errors import ConfigError
 from revelator.files import sync_folder
 
@@ -75,12 +74,6 @@ CLOSED = Exposure()
 Name = Literal[".control-token", ".inner-token"]
 CONTROL: Name = ".control-token"
 INNER: Name = ".inner-token"
-
-
-def read_control_token(home: Path) -> str:
-    """The control token: the environment's, or the one of the home folder."""
-    token = os.environ.get(TOKEN)
-    return check_key(token, TOKEN) if token else read_secret(home, CONTROL)
 
 
 def read_secret(home: Path, name: Name) -> str:

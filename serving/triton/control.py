@@ -16,11 +16,11 @@ import tritonclient.grpc as grpc_client
 import tritonclient.grpc.aio as async_grpc_client
 from tritonclient.utils import InferenceServerException
 
-from revelator.endpoints import TOKEN, ControlToken, make_channel_arguments
+from revelator.endpoints import ControlToken, make_channel_arguments
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.wire import read_error
 from serving.models.releases import name_version
-from serving.triton.access import read_control_token
+from serving.triton.access import CONTROL, read_secret
 from serving.triton.server import wait_until
 
 READY_SECONDS = 30.0
@@ -39,12 +39,12 @@ def open_control(url: str, home: Path | None = None) -> Iterator[grpc_client.Inf
     answer, and ConfigError for one that wants another token."""
     client = grpc_client.InferenceServerClient(**make_channel_arguments(url))
     if home:
-        client.register_plugin(ControlToken(read_control_token(home)))
+        client.register_plugin(ControlToken(read_secret(home, CONTROL)))
     try:
         yield client
     except InferenceServerException as error:
         if error.message().startswith(_RESTRICTED):
-            hint = f"export the {TOKEN} that it was started with; without one, start `revelator serve` again"
+            hint = "the server took the one in the file when it started: start `revelator serve` again"
             raise ConfigError("the server wants another control token", where=url, hint=hint) from error
         raise Unavailable(f"the Triton server says: {error.message()}", where=url) from error
     finally:

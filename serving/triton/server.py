@@ -25,10 +25,10 @@ import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
 from revelator import spans
-from revelator.endpoints import TOKEN, make_channel_arguments
+from revelator.endpoints import make_channel_arguments
 from revelator.errors import ConfigError, Unavailable
 from revelator.files import sha256_text
-from serving.triton.access import CLOSED, LOOPBACK, Exposure, read_control_token
+from serving.triton.access import CLOSED, CONTROL, LOOPBACK, Exposure, read_secret
 from serving.triton.installation import Installation
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -117,7 +117,7 @@ class TritonServer:
         self._exposure = exposure
         self.metrics_folder = repository.parent / "triton" / "metrics"  # of `serving.triton.inside.metrics`
         self._metrics = _choose_hidden_address()
-        self._token = read_control_token(repository.parent)
+        self._token = read_secret(repository.parent, CONTROL)
         self._installation = installation
         self._process: subprocess.Popen[bytes] | None = None
         # shared memory by the repository's name: what a killed server left can be told from what others use
@@ -158,7 +158,6 @@ class TritonServer:
         shutil.rmtree(self.metrics_folder, ignore_errors=True)
         self.metrics_folder.mkdir(parents=True)
         environment = self._installation.make_environment(os.environ)
-        environment.pop(TOKEN, None)  # no model's process needs it
         environment |= {"REVELATOR_GRPC": self.url, "PROMETHEUS_MULTIPROC_DIR": str(self.metrics_folder)}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(

@@ -150,7 +150,7 @@ def test_a_pod_of_a_gpu_node_asks_for_its_card_and_may_no_more_than_one_without(
         assert closed["readOnlyRootFilesystem"] and not closed["allowPrivilegeEscalation"]
         assert closed["capabilities"] == {"drop": ["ALL"]} and "env" not in box  # secrets come by reference alone
         assert box["image"] == "revelator:0.1.0-gpu" and box["resources"]["limits"]["memory"]
-    assert {"secretRef": {"name": "revelator"}} in boxes["triton"]["envFrom"]
+    assert {"secretRef": {"name": "revelator", "optional": True}} in boxes["triton"]["envFrom"]
 
 
 @kubectl

@@ -23,7 +23,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.utils import InferenceServerException
 
 from revelator.endpoints import ControlToken
-from serving.triton.access import read_control_token
+from serving.triton.access import CONTROL, read_secret
 from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer, read_ports
 
@@ -67,7 +67,7 @@ class Probe:
     def __init__(self, home: Path, url: str) -> None:
         self.home, self.folder, self.url = home, home / "model_repo" / "probe", url
         self.client = grpc_client.InferenceServerClient(url)
-        self.client.register_plugin(ControlToken(read_control_token(home)))
+        self.client.register_plugin(ControlToken(read_secret(home, CONTROL)))
 
     def add(self, version: int) -> None:
         aside = self.folder / f".{version}"

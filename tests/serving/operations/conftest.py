@@ -20,7 +20,6 @@ from serving.deploy.deploy import deploy
 from serving.triton.running import RunningServer, find_running_server
 from tests.serving.operations.receiver import Receiver, receiving
 
-TOKEN = "a-token-of-the-tests"
 START_SECONDS = 240.0
 
 
@@ -82,7 +81,7 @@ def operated(registered, index, authority, receiver, tmp_path_factory) -> Iterat
     command += ["--limit", "question_characters=200", "--limit", "leaves=2", "--limit", "options_bytes=100000"]
     log = (home / "serve.log").open("wb")
     tracing = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "200"}
-    environment = {**os.environ, **tracing, "REVELATOR_CONTROL_TOKEN": TOKEN}
+    environment = {**os.environ, **tracing}
     process = subprocess.Popen(list(map(str, command)), env=environment, stdout=log, stderr=subprocess.STDOUT)
     try:
         end = time.monotonic() + START_SECONDS

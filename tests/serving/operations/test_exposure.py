@@ -13,9 +13,9 @@ from revelator.client import AsyncClient, Client
 from revelator.endpoints import Tls, make_channel_arguments
 from revelator.errors import ConfigError, InvalidRequest, PlanError, RevelatorError, Unavailable
 from serving.triton import control
-from serving.triton.access import Exposure, read_control_token
+from serving.triton.access import Exposure
 from serving.triton.config import read_serving
-from tests.serving.operations.conftest import TOKEN, Operated
+from tests.serving.operations.conftest import Operated
 
 QUESTION = "When was Sarnath founded?"
 
@@ -52,20 +52,16 @@ def test_model_control_wants_the_token(operated: Operated, monkeypatch):
             with pytest.raises(InferenceServerException, match="authorization"):
                 client.get_cuda_shared_memory_status(headers=headers)
     assert control.is_ready(operated.running.grpc, "retriever", 1)
-    monkeypatch.setenv("REVELATOR_CONTROL_TOKEN", TOKEN)
     control.load(operated.home, operated.running.grpc, "retriever", 1)
 
 
-def test_it_listens_on_loopback_unless_another_address_is_named(operated: Operated, monkeypatch, tmp_path):
+def test_it_listens_on_loopback_unless_another_address_is_named(operated: Operated):
     sockets = psutil.Process(operated.running.server_pid).net_connections()
     sockets += psutil.Process(operated.running.pid).net_connections()
     listening = {s.laddr.ip.removeprefix("::ffff:") for s in sockets if s.status == psutil.CONN_LISTEN}
     assert listening and all(ip_address(ip).is_loopback for ip in listening)
-    shown = Exposure("0.0.0.0", operated.own, mutual=True).build_options(TOKEN)
+    shown = Exposure("0.0.0.0", operated.own, mutual=True).build_options("token")
     assert shown["grpc-address"] == "0.0.0.0" and "http-address" not in shown
-    monkeypatch.setenv("REVELATOR_CONTROL_TOKEN", "line\nbreak")
-    with pytest.raises(ConfigError, match="REVELATOR_CONTROL_TOKEN"):
-        read_control_token(tmp_path)
 
 
 @pytest.mark.parametrize(
