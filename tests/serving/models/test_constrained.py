@@ -35,7 +35,7 @@ SIGNS = {  # what a language is made of, and what ends its texts
     "logic": ([*'"()_\\', " AND", " OR", " (", "NOT", "NOT (", ' "'], ["x", '"', ")"]),
     "art": ([*'"[]{}123\\', " ", '"children": [', '"direct"', "[1]", "[2]", "é"], ["x", '"', '"}', "}", "]", "true"]),
 }
-held = settings(suppress_health_check=list(HealthCheck), max_examples=30, derandomize=True)
+held = settings(suppress_health_check=list(HealthCheck), max_examples=10, derandomize=True)
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +68,9 @@ def write(vocabulary: Vocabulary, grammar: Grammar, seed: int, signs: Sequence[s
 def test_what_any_logits_write_to_its_end_parses_and_checks(vocabulary: Vocabulary, name: str) -> None:
     """Whether all or no documents match a logical query, no grammar can tell."""
     language = LANGUAGES[name]
-    texts = [write(vocabulary, language.grammar(), seed, *SIGNS[name]) for seed in range(40)]
+    texts = [write(vocabulary, language.grammar(), seed, *SIGNS[name]) for seed in range(15)]
     ended = [text for text in texts if text is not None]
-    assert len(ended) > 10
+    assert len(ended) > 5
     for text in ended:
         assert text[0] == " "
         assert {fault.code for fault in language.check(language.parse(text))} <= {"contradiction", "tautology"}
