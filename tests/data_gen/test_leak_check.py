@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from data_gen.leakage import hash_question
 from data_gen.world.generate import generate
 from revelator.cli import revelator
-from revelator.errors import DataError
+from revelator.errors import ArtifactError, DataError
 from training.rewards import read_answers
 
 
@@ -126,5 +126,5 @@ def test_what_cannot_be_looked_through_is_named_and_never_passes(tmp_path: Path)
     with pytest.raises(DataError, match="no such file"):
         leaks(["Where?"], tmp_path, tmp_path / "none.jsonl")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"neither manifest\.json of a set nor questions\.jsonl"):
+    with pytest.raises(ArtifactError, match="not an instruction set"):
         leaks(["Where?"], tmp_path, tmp_path / "empty")
