@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.gate.scores import Scores, grade_rows, read_pinned_rows, score_tasks
+from evaluation.gate.scores import Scores, grade_rows, read_pinned_rows, score_row, score_tasks
 from evaluation.metrics.plans import PLAN_SCORES
 from revelator.rows import Row, read_split
 from revelator.tasks import TASKS, QuestionInput
@@ -87,8 +87,7 @@ def test_plans_are_scored_by_shape_apart_from_arguments_names_and_words() -> Non
         "Who leads Obra Vale? + Where is it?": (1, 0, 1, 0, 0, 1),
         "Who leads it? * Where is it?": (0, 1, 1, 0, 0, 0),
     }.items():
-        scores = score(Recited({prompt: text}), [row])["translate_bnf"].scores
-        assert scores == dict(zip(PLAN_SCORES, expected, strict=True))
+        assert score_row(row, text) == dict(zip(PLAN_SCORES, expected, strict=True))
 
 
 def test_queries_are_scored_by_their_truth_table_over_normalised_terms() -> None:
@@ -103,7 +102,7 @@ def test_queries_are_scored_by_their_truth_table_over_normalised_terms() -> None
         '"the River Orn" AND NOT "the River Orn"': {"valid": 0, "truth": 0, "exact": 0},
         '"the River Orn" AND': {"valid": 0, "truth": 0, "exact": 0},
     }.items():
-        assert score(Recited({prompt: text}), [row])["translate_logic"].scores == expected, text
+        assert score_row(row, text) == expected, text
 
 
 def test_parts_count_in_any_order_and_without_regard_to_case_and_articles(rows: list[Row]) -> None:
