@@ -30,7 +30,7 @@ from revelator.rows import Row, read_split, sample_rows, verify_set
 from revelator.scores import normalise, roc_auc
 from revelator.tasks import TASKS, Task
 from serving.models.adapters import Adapter, open_engine
-from serving.protocols import Decoding
+from serving.protocols import Completion, Decoding
 
 if TYPE_CHECKING:
     from serving.models.engine import Engine
@@ -187,7 +187,7 @@ def grade_rows(
         for start in range(0, len(todo), BATCH):
             batch = todo[start : start + BATCH]
             completions = complete(engine, task, [row.prompt for row in batch], decoding=decoding)
-            new = [_grade_row(row, done.text, done.probabilities) for row, done in zip(batch, completions, strict=True)]
+            new = [_grade_row(row, done) for row, done in zip(batch, completions, strict=True)]
             if grades:
                 grades.keep({_identify(row): one for row, one in zip(batch, new, strict=True)})
             graded |= {row.id: row for row in new}
@@ -196,10 +196,13 @@ def grade_rows(
     return [graded[row.id] for row in rows]
 
 
-def _grade_row(row: Row, output: str, probabilities: dict[str, float]) -> GradedRow:
-    scores = {name: float(value) for name, value in score_row(row, output).items()}
-    first = probabilities[(TASKS[row.task].labels or ("",))[0]] if row.label else None
-    return GradedRow(row.id, row.task, row.label or row.gold, output, scores, first)
+def _grade_row(row: Row, done: Completion) -> GradedRow:
+    """Scores a completion as it is served; the fallback that stands in for a plan is not `valid`."""
+    scores = {name: float(value) for name, value in score_row(row, done.text).items()}
+    if done.degraded:
+        scores["valid"] = 0.0
+    first = done.probabilities[(TASKS[row.task].labels or ("",))[0]] if row.label else None
+    return GradedRow(row.id, row.task, row.label or row.gold, done.text, scores, first)
 
 
 def score_tasks(rows: Iterable[GradedRow]) -> Scores:

@@ -88,6 +88,8 @@ def test_plans_are_scored_by_shape_apart_from_arguments_names_and_words() -> Non
         "Who leads it? * Where is it?": (0, 1, 1, 0, 0, 0),
     }.items():
         assert score_row(row, text) == dict(zip(PLAN_SCORES, expected, strict=True))
+    served = score(Recited({prompt: "Who leads it? * Where is it?"}), [row])["translate_bnf"].scores
+    assert served["valid"] == 0, "the question stands in for a plan that cannot run, and is no plan of the model's"
 
 
 def test_queries_are_scored_by_their_truth_table_over_normalised_terms() -> None:
