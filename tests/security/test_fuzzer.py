@@ -45,7 +45,7 @@ GONE = re.compile(r"failed to connect|Socket closed|Connection reset|recvmsg")  
 PLAIN = re.compile(rb"(Invalid HTTP request received\.|Not Found|Method Not Allowed|Unsupported upgrade request\.)?")
 PARTS = 4  # of the attack: memory is read after each
 GROWTH, NOISE = 1.1, 4 << 20  # of a process' memory: a tenth of the first half's most, or what an allocator rounds to
-SLACK = 32 << 20  # of tritonserver, whose allocator keeps the peak that large requests have reached
+SLACK = 64 << 20  # of tritonserver, whose allocator keeps the peak that six large requests at a time have reached
 STATES = "revelator_in_flight"
 
 
