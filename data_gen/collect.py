@@ -36,7 +36,7 @@ from revelator.config import read_config
 from revelator.errors import ArtifactError, DataError, ExpressionError
 from revelator.files import stage_folder
 from revelator.folders import FolderKind
-from revelator.options import AS_JSON, FOLDER, HOME
+from revelator.options import AS_JSON, HOME, PATH
 from revelator.plans import Atomic, check, list_leaves, parse, render
 from revelator.registry import EXPERIMENT, connect, open_client, store_errors
 from revelator.spans import PLAN, READER, ROUTE, VERSION
@@ -218,13 +218,13 @@ def _annotate(trace: Any, served: Any, plan: str, steps: Sequence[AnnotatedStep]
 
 
 @click.command("collect")
-@click.option("--out", required=True, type=FOLDER, help="Folder of the questions; replaced.")
+@click.option("--out", required=True, type=PATH, help="Folder of the questions; replaced.")
 @click.option("--since", type=click.DateTime(), help="Only what was asked since then (UTC).")
 @click.option("--feedback", type=click.Choice(["good", "corrected"]), help=FEEDBACK)
 @click.option(
     "--redact",
     "rules",
-    type=FOLDER,
+    type=PATH,
     is_flag=False,
     flag_value=RULES,
     help="Rules for personal data.  [default: keep it]",

@@ -38,14 +38,14 @@ from data_gen.world.questions import ROUTES
 from data_gen.world.sources import blend as divide
 from revelator.config import check_config, read_config, read_yaml
 from revelator.errors import ArtifactError, DataError
-from revelator.options import AS_JSON, FOLDER
+from revelator.options import AS_JSON, PATH
 from revelator.rows import SET
 from revelator.terminal import mask_controls
 
 
 @click.command()
-@click.argument("config", type=FOLDER)
-@click.option("--out", required=True, type=FOLDER, help="Folder of the set; replaces a set there.")
+@click.argument("config", type=PATH)
+@click.option("--out", required=True, type=PATH, help="Folder of the set; replaces a set there.")
 @click.option(
     "--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where it runs."
 )
@@ -88,7 +88,7 @@ def build(config: Path, out: Path, engine: str, allow_single: bool, as_json: boo
 
 
 @click.command()
-@click.argument("folder", type=FOLDER)
+@click.argument("folder", type=PATH)
 @click.option("--split", type=click.Choice(["train", "dev", "test"]), default="train", show_default=True)
 @AS_JSON
 def inspect(folder: Path, split: str, as_json: bool) -> None:
@@ -112,8 +112,8 @@ def inspect(folder: Path, split: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("old", type=FOLDER)
-@click.argument("new", type=FOLDER)
+@click.argument("old", type=PATH)
+@click.argument("new", type=PATH)
 @AS_JSON
 def diff(old: Path, new: Path, as_json: bool) -> None:
     """Say what changed from the set OLD to the set NEW.
@@ -142,12 +142,12 @@ def diff(old: Path, new: Path, as_json: bool) -> None:
 @click.command()
 @click.option("--size", required=True, type=int, help="Number of questions, at least 20.")
 @click.option("--seed", default=0, show_default=True, type=int, help="The same size and seed give the same bytes.")
-@click.option("--out", required=True, type=FOLDER, help="Folder of the world; replaced as a whole.")
+@click.option("--out", required=True, type=PATH, help="Folder of the world; replaced as a whole.")
 @click.option("--dev", type=click.IntRange(0), help="Questions in the split dev.  [default: a tenth]")
 @click.option("--test", type=click.IntRange(0), help="Questions in the split test.  [default: a tenth]")
 @click.option("--route", "routes", multiple=True, type=click.Choice(ROUTES), help="Only these kinds.  [default: all]")
 @click.option("--operators", is_flag=True, help="Complex questions whose trees have each operator.")
-@click.option("--blend", type=FOLDER, help="Also divide it among text, web and graph, in this folder.")
+@click.option("--blend", type=PATH, help="Also divide it among text, web and graph, in this folder.")
 @AS_JSON
 def world(
     size: int,
@@ -198,8 +198,8 @@ def world(
 
 
 @click.command()
-@click.argument("places", metavar="SET|WORLD|FILE...", nargs=-1, required=True, type=FOLDER)
-@click.option("--held-out", required=True, type=FOLDER, help="Hashes of the held-out questions.")
+@click.argument("places", metavar="SET|WORLD|FILE...", nargs=-1, required=True, type=PATH)
+@click.option("--held-out", required=True, type=PATH, help="Hashes of the held-out questions.")
 @AS_JSON
 def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
     """Look for held-out questions in what training reads: instruction sets, worlds, files of rows.
@@ -235,8 +235,8 @@ def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("config", type=FOLDER)
-@click.option("--out", required=True, type=FOLDER, help="Folder of the questions; replaced.")
+@click.argument("config", type=PATH)
+@click.option("--out", required=True, type=PATH, help="Folder of the questions; replaced.")
 @AS_JSON
 def compose(config: Path, out: Path, as_json: bool) -> None:
     """Compose questions with several hops, and their plans, of published single ones.
@@ -264,8 +264,8 @@ def compose(config: Path, out: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("config", type=FOLDER)
-@click.option("--out", required=True, type=FOLDER, help="Folder to work in; goes on there.")
+@click.argument("config", type=PATH)
+@click.option("--out", required=True, type=PATH, help="Folder to work in; goes on there.")
 @AS_JSON
 def teach(config: Path, out: Path, as_json: bool) -> None:
     """Let a language model behind an OpenAI-compatible endpoint annotate or write questions, and build a set of them.

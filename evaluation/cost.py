@@ -18,7 +18,7 @@ from rich.table import Table
 
 from evaluation.harness.folder import read_metrics, read_run
 from revelator.errors import DataError
-from revelator.options import AS_JSON, FOLDER
+from revelator.options import AS_JSON, PATH
 
 MONTH_HOURS = 730
 FEWEST = 2  # servers of a service, so that one may fail
@@ -89,7 +89,7 @@ def size_deployment(
 
 
 @click.command()
-@click.argument("run_folder", metavar="RUN", type=FOLDER)
+@click.argument("run_folder", metavar="RUN", type=PATH)
 @click.option("--rate", "rates", multiple=True, default=(1.0,), show_default=True,
               type=click.FloatRange(0, min_open=True), help="Questions a second; may be given again.")  # fmt: skip
 @click.option("--busy", default=0.6, show_default=True, type=click.FloatRange(0, 1, min_open=True),

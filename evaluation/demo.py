@@ -32,7 +32,7 @@ from revelator.artifact import DEFAULT_BASE
 from revelator.client import Client
 from revelator.errors import DataError, RevelatorError
 from revelator.files import sha256_text, write_bytes, write_json
-from revelator.options import FOLDER
+from revelator.options import PATH
 from revelator.plans import parse, to_letters
 from revelator.trace import Trace, join_answers
 from revelator.trace_view import print_trace
@@ -237,7 +237,7 @@ def write_next(home: Path, asked: list[AnsweredQuestion]) -> Path:
 
 
 @click.command()
-@click.option("--home", default="runs/demo", show_default=True, type=FOLDER, help="Where all goes.")
+@click.option("--home", default="runs/demo", show_default=True, type=PATH, help="Where all goes.")
 @click.option("--base", default=DEFAULT_BASE, show_default=True, help="Base model: `mini`, a folder, or a Hub id.")
 @click.option(
     "--size",

@@ -19,7 +19,7 @@ from evaluation.rows import progress_bar
 from revelator import registry
 from revelator.config import check_config
 from revelator.errors import ConfigError
-from revelator.options import FOLDER
+from revelator.options import PATH
 from serving.commands.planner_options import planner_options, read_planner_options
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import PlannerPrompt
@@ -34,11 +34,11 @@ ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the
 
 
 @click.command()
-@click.argument("config", type=FOLDER, required=False)
-@click.option("--questions", type=FOLDER, metavar="FILE", help="Own questions and answers, in place of CONFIG.")
-@click.option("--index", type=FOLDER, help="The index that --questions are asked over.")
+@click.argument("config", type=PATH, required=False)
+@click.option("--questions", type=PATH, metavar="FILE", help="Own questions and answers, in place of CONFIG.")
+@click.option("--index", type=PATH, help="The index that --questions are asked over.")
 @click.option("--column", "columns", multiple=True, metavar="FIELD=NAME", help="FILE's name of a column; repeatable.")
-@click.option("--out", type=FOLDER, help=OUT_HELP)
+@click.option("--out", type=PATH, help=OUT_HELP)
 @click.option("--run", "names", multiple=True, help="Of several runs this one; can be given more than once.")
 @click.option("--url", help="Ask the running Triton at this gRPC address instead of this process.")
 @click.option("--sample", type=click.IntRange(1), help="Only the first so many questions by the sha256 of their id.")
@@ -46,7 +46,7 @@ ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the
 @click.option("--adapter", help=ADAPTER_HELP)
 @planner_options("An OpenAI-compatible endpoint that plans: in CONFIG's planner's place, or beside base and champion.")
 @click.option("--seed", type=int, help="Of what is sampled.")
-@click.option("--home", type=FOLDER, default=registry.find_home, help=HOME_HELP)
+@click.option("--home", type=PATH, default=registry.find_home, help=HOME_HELP)
 @click.option(
     "--check", is_flag=True, help="Check everything that is needed, build a missing closed index; ask nothing."
 )

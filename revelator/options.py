@@ -8,11 +8,11 @@ import click
 
 from revelator.registry import find_home
 
-FOLDER = click.Path(path_type=Path)
+PATH = click.Path(path_type=Path)
 BASE = click.option("--base", help="Overrides the base that the adapter's manifest names.")
 HOME = click.option(
     "--home",
-    type=FOLDER,
+    type=PATH,
     default=find_home,
     help="Home folder, with the registry unless MLFLOW_TRACKING_URI names one.  [env: REVELATOR_HOME; default: runs]",
 )

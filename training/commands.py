@@ -16,7 +16,7 @@ import click
 from revelator.artifact import ADAPTER, BASE, explain_full_disk, find_base
 from revelator.errors import ConfigError, RevelatorError
 from revelator.minilm import fetch_minilm
-from revelator.options import AS_JSON, FOLDER, HOME
+from revelator.options import AS_JSON, HOME, PATH
 from revelator.reading import READER
 from revelator.rows import find_plan_fault, verify_set
 from training.checkpoints import RUN, find_checkpoint, lock_work
@@ -43,22 +43,20 @@ MADE = {  # by stage: what it makes, and the folder of the home in which it lies
 @click.command()
 @click.argument("config", metavar="CONFIG.yaml")
 @click.option(
-    "--set", "sets", type=FOLDER, multiple=True, help="Instruction set (pretrain: several); overrides the file's."
+    "--set", "sets", type=PATH, multiple=True, help="Instruction set (pretrain: several); overrides the file's."
 )
-@click.option(
-    "--rows", type=FOLDER, multiple=True, help="stage: reader: files of rows for reading; override the file's."
-)
+@click.option("--rows", type=PATH, multiple=True, help="stage: reader: files of rows for reading; override the file's.")
 @click.option("--base", help="`mini`, a folder, or a Hub id; overrides the file's.")
 @click.option(
     "--adapter",
     help="Begin with this adapter: a folder, a version number, `latest`, or an alias such as `champion`; overrides the "
     "file's.",
 )
-@click.option("--world", type=FOLDER, help="stage: grpo: the world whose answers reward plans; overrides the file's.")
+@click.option("--world", type=PATH, help="stage: grpo: the world whose answers reward plans; overrides the file's.")
 @click.option("--seed", type=int, help="Overrides the file's.")
 @click.option(
     "--out",
-    type=FOLDER,
+    type=PATH,
     help="Folder of what is trained.  [default: HOME/adapters/CONFIG, HOME/bases/CONFIG or HOME/readers/CONFIG]",
 )
 @click.option("--steps", type=click.IntRange(1), help="Overrides the file's.")

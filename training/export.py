@@ -22,7 +22,7 @@ from revelator.artifact import (
 )
 from revelator.errors import ConfigError
 from revelator.files import sha256_file, stage_folder, write_bytes, write_json
-from revelator.options import AS_JSON, FOLDER, HOME
+from revelator.options import AS_JSON, HOME, PATH
 from revelator.registry import CHAMPION, NAME
 from training.checkpoints import flatten
 from training.config import AdapterConfig
@@ -90,7 +90,7 @@ def find_adapter(adapter: str, home: Path) -> Path:
 @click.command()
 @click.argument("adapter", default=CHAMPION)
 @click.option("--base", help="`mini`, a folder, or a Hub id.  [default: the base that the adapter's manifest names]")
-@click.option("--out", type=FOLDER, required=True, help="Folder of the merged model.")
+@click.option("--out", type=PATH, required=True, help="Folder of the merged model.")
 @HOME
 @AS_JSON
 def merge(adapter: str, base: str | None, out: Path, home: Path, as_json: bool) -> None:

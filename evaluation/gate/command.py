@@ -16,7 +16,7 @@ from evaluation.gate.rules import RULES, Verdict, build_verdict_table, judge, re
 from evaluation.gate.scores import Scores, build_score_table, read_pinned_rows, score_adapter
 from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
-from revelator.options import AS_JSON, BASE, FOLDER, HOME
+from revelator.options import AS_JSON, BASE, HOME, PATH
 from revelator.registry import CHAMPION, NAME, Version
 from revelator.rows import SET
 from serving.models.adapters import find_adapter
@@ -31,7 +31,7 @@ SPLIT = click.option("--split", default="dev", show_default=True, type=click.Cho
 
 @click.command()
 @click.argument("adapter", default=CHAMPION)
-@click.option("--set", "set_folders", type=FOLDER, multiple=True, help=f"{SET_HELP}  Can be given more than once.")
+@click.option("--set", "set_folders", type=PATH, multiple=True, help=f"{SET_HELP}  Can be given more than once.")
 @SPLIT
 @click.option("--limit", default=400, show_default=True, type=click.IntRange(0), help="Rows a task and set; 0: all.")
 @click.option("--source", help="Only rows of this source of the set.  [default: all]")
@@ -74,13 +74,13 @@ def grade(
 
 @click.command()
 @click.option("--version", "number", default="latest", show_default=True, help="The challenger: a number or `latest`.")
-@click.option("--set", "set_folder", type=FOLDER, help=SET_HELP)
+@click.option("--set", "set_folder", type=PATH, help=SET_HELP)
 @SPLIT
 @click.option("--limit", default=400, show_default=True, type=click.IntRange(1), help="Rows a task.")
 @click.option("--margin", type=click.FloatRange(0, 1), help="How far any task may fall; overrides those of --rules.")
-@click.option("--rules", type=FOLDER, default=RULES, help="Margins and floors.  [default: evaluation/gate/gate.yaml]")
-@click.option("--questions", type=FOLDER, metavar="FILE", help="Ask both versions these, too, end to end.")
-@click.option("--index", type=FOLDER, help="The index that --questions are asked over.")
+@click.option("--rules", type=PATH, default=RULES, help="Margins and floors.  [default: evaluation/gate/gate.yaml]")
+@click.option("--questions", type=PATH, metavar="FILE", help="Ask both versions these, too, end to end.")
+@click.option("--index", type=PATH, help="The index that --questions are asked over.")
 @click.option("--column", "columns", multiple=True, metavar="FIELD=NAME", help="FILE's name of a column; repeatable.")
 @click.option("--floors-only", is_flag=True, help="Leave the champion out, for one that cannot be loaded any more.")
 @click.option("--force", is_flag=True, help="Judge on too few questions all the same; it is recorded.")

@@ -19,7 +19,7 @@ from evaluation.report.runs import LoadedRun, load_run_folders
 from revelator import registry
 from revelator.errors import ConfigError
 from revelator.files import write_bytes
-from revelator.options import AS_JSON, FOLDER, HOME
+from revelator.options import AS_JSON, HOME, PATH
 from revelator.registry import DIGEST_TAG, NAME, Version
 
 PAGE = "report.html"
@@ -28,8 +28,8 @@ METRIC_ENDINGS = {"value": "", "low": "_low", "high": "_high", "n": "_n"}
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=FOLDER)
-@click.option("--out", required=True, type=FOLDER, help="Folder of the page.")
+@click.argument("runs", nargs=-1, required=True, type=PATH)
+@click.option("--out", required=True, type=PATH, help="Folder of the page.")
 @click.option("--against", help="System that the others are compared with.  [default: the first of each benchmark]")
 @click.option("--mlflow/--no-mlflow", default=True, show_default=True, help="Log runs and page to MLflow.")
 @HOME

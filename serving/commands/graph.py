@@ -11,7 +11,7 @@ from typing import Any
 import click
 from pyoxigraph import NamedNode
 
-from revelator.options import AS_JSON, FOLDER
+from revelator.options import AS_JSON, PATH
 from revelator.plans.art import Art
 from revelator.plans.operators import Call, Relate, Search
 from revelator.terminal import mask_controls
@@ -25,7 +25,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 @click.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE)
-@click.option("--out", required=True, type=FOLDER, help="Folder of the graph; one that stands there is replaced.")
+@click.option("--out", required=True, type=PATH, help="Folder of the graph; one that stands there is replaced.")
 @click.option("--label", default=RDFS_LABEL.value, show_default=True, help="IRI of the predicate that names nodes.")
 @click.option(
     "--language", default="", help="Language of the labels that count, such as en; labels without one always do."
@@ -54,7 +54,7 @@ def load(files: tuple[Path, ...], out: Path, label: str, language: str, as_json:
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.argument("folder", metavar="DIR", type=PATH)
 @click.argument("name")
 @click.argument("relation", required=False)
 @AS_JSON
@@ -85,7 +85,7 @@ def search(folder: Path, name: str, relation: str | None, as_json: bool) -> None
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.argument("folder", metavar="DIR", type=PATH)
 @AS_JSON
 def info(folder: Path, as_json: bool) -> None:
     """Say what a graph holds and which relations it knows, and compare every file with its digest.

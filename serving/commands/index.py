@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from revelator.options import AS_JSON, FOLDER
+from revelator.options import AS_JSON, PATH
 from revelator.plans import logic as language
 from revelator.terminal import mask_controls
 from revelator.trace import Passage
@@ -40,8 +40,8 @@ def make_choice(literal: Any) -> click.Choice:
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=FOLDER)
-@click.option("--out", required=True, type=FOLDER, help="Folder of the index; one that stands there is replaced.")
+@click.argument("files", nargs=-1, required=True, type=PATH)
+@click.option("--out", required=True, type=PATH, help="Folder of the index; one that stands there is replaced.")
 @click.option("--kind", default="bm25", show_default=True, type=make_choice(Kind), help="Scores the index holds.")
 @click.option("--model", default="", help="sentence-transformers model: `minilm`, a folder or a Hub id.")
 @click.option("--embeddings", default="", metavar="URL", help="OpenAI-compatible endpoint that serves --model.")
@@ -80,8 +80,8 @@ def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) ->
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=FOLDER)
-@click.argument("files", nargs=-1, required=True, type=FOLDER)
+@click.argument("folder", metavar="DIR", type=PATH)
+@click.argument("files", nargs=-1, required=True, type=PATH)
 @AS_JSON
 def add(folder: Path, files: tuple[Path, ...], as_json: bool) -> None:
     """Add files and folders to the index DIR; those in it that have changed are read anew.
@@ -105,7 +105,7 @@ def _list_names(manifest: dict[str, Any]) -> set[str]:
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.argument("folder", metavar="DIR", type=PATH)
 @click.argument("names", nargs=-1, required=True)
 @AS_JSON
 def remove(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
@@ -139,7 +139,7 @@ def _make(out: Path, as_json: bool, make: Callable[[Progress], dict[str, Any]]) 
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.argument("folder", metavar="DIR", type=PATH)
 @AS_JSON
 def info(folder: Path, as_json: bool) -> None:
     """Say what an index holds and how it was built, and compare every file with its digest.
@@ -174,7 +174,7 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.argument("folder", metavar="DIR", type=PATH)
 @click.argument("query")
 @click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many passages.")
 @click.option("--logic", is_flag=True, help='QUERY is logical: "a" AND ("b" OR NOT "c").')
@@ -243,9 +243,9 @@ def _fit_line(text: str) -> str:
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=FOLDER)
-@click.argument("labels", metavar="LABELS", type=FOLDER)
-@click.option("--out", required=True, type=FOLDER, help="File of the calibrations.")
+@click.argument("folder", metavar="DIR", type=PATH)
+@click.argument("labels", metavar="LABELS", type=PATH)
+@click.option("--out", required=True, type=PATH, help="File of the calibrations.")
 @click.option("--source", type=make_choice(Source), help="Scores to calibrate.  [default: dense if the index has it]")
 @AS_JSON
 def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_json: bool) -> None:

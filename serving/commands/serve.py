@@ -14,7 +14,7 @@ from rich.console import Console
 
 from revelator import spans
 from revelator.errors import ConfigError, RevelatorError
-from revelator.options import FOLDER, HOME
+from revelator.options import HOME, PATH
 from revelator.registry import require_existing
 from serving.commands.planner_options import planner_options, read_planner_options
 from serving.protocols import DECODINGS, MERGE_POLICIES, PlannerPrompt
@@ -37,7 +37,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 @click.option(
     "--ports", default="auto", show_default=True, help="HTTP,gRPC,metrics; auto: 8000,8001,8002 if free, else others."
 )
-@click.option("--index", type=FOLDER, help="Index to search (default: as remembered, else the only one below --home).")
+@click.option("--index", type=PATH, help="Index to search (default: as remembered, else the only one below --home).")
 @click.option("--remember", is_flag=True, help="Search --index in later runs, too, unless they name another.")
 @click.option("--generator", metavar="embedded|URL", help="Who reads passages (default: as recorded, else embedded).")
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model; its key is read from OPENAI_API_KEY.")
@@ -53,7 +53,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
     help="Let the language model answer from what it knows where no document does; such an answer is marked.",
 )
 @planner_options("Who plans: the release, or a language model (default: as recorded).", "deployed|URL")
-@click.option("--sources", type=FOLDER, help="YAML file of knowledge sources: indexes, graphs, web.")
+@click.option("--sources", type=PATH, help="YAML file of knowledge sources: indexes, graphs, web.")
 @click.option("--max-in-flight", type=click.IntRange(1), help=MAX_IN_FLIGHT)
 @click.option(
     "--decoding",
