@@ -210,14 +210,10 @@ def test_half_a_million_chunks_are_refused_and_cost_nothing(http: httpx.Client, 
 
 def test_a_body_that_is_compressed_or_too_large_is_refused_unread(http: httpx.Client) -> None:
     assert post(http, gzip.compress(json.dumps(body()).encode()), **{"Content-Encoding": "gzip"}).status_code == 415
-    assert post(http, b"x" * (BODY_BYTES + 1)).status_code == 413
-    for length in ("-1", "1e9", "9" * 40, "²"):
-        assert (
-            talk(
-                str(http.base_url), head("POST", INFER, str(http.base_url), f"Content-Length: {length}")[:-2] + b"\r\n"
-            )[9:10]
-            == b"4"
-        )
+    url = str(http.base_url)
+    for length, refusal in {f"{BODY_BYTES + 1}": b"413", "-1": b"4", "1e9": b"4", "9" * 40: b"4", "²": b"4"}.items():
+        said = talk(url, head("POST", INFER, url, f"Content-Length: {length}"))
+        assert said.split(b" ")[1].startswith(refusal), length
     assert still_answers(http)
 
 
