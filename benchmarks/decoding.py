@@ -1,13 +1,13 @@
 """Constrained decoding: is every plan valid, and what does the mask cost.
 
-    python benchmarks/decoding.py [--questions 1000] [--base tests/tiny] [--only plans|others|mask]
+    python benchmarks/decoding.py [--questions 1000] [--base tests/tiny] [--only plans|mask]
                                   [--runtime onnx|transformers]
 
-`plans` asks a randomly initialised model of the base's architecture and the base itself for a plan of each question,
-half greedily and half at temperature 1 (without a grammar the first 128 only), and counts what parses and checks
-(`scoped`). A quarter of the questions each: MuSiQue's own (below REVELATOR_DATA; without it, three others), texts of
-`+ * ( ) { } "` and words, 10 KB, empty. `others` does the same for logical queries and atomic reasoning
-trees, after the prompt for plans. `mask` times the same batches with and without a grammar, greedy (as plans are
+`plans` asks a randomly initialised model of the base's architecture and the base itself for a plan of each question in
+each language, half greedily and half at temperature 1 (without a grammar the first 128 only). It counts the plans that
+are sound and the fallbacks (`degraded`): with a grammar each is one or the other. A quarter of the questions each:
+MuSiQue's own (below REVELATOR_DATA; without it, three others), texts of `+ * ( ) { } "` and words, 10 KB, empty.
+`mask` times the same batches with and without a grammar, greedy (as plans are
 served) and drawn, in turn, and the constraint's own share.
 """
 
@@ -23,23 +23,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, product
 from pathlib import Path
-from types import ModuleType
 
 import torch
 
-from revelator.errors import ExpressionError
-from revelator.plans import art, check, logic, parse
-from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
-from revelator.plans.json_decoding import make_art_grammar
+from revelator.plans.decoding import make_plan_grammar
 from revelator.tasks import TASKS, QuestionInput
 from serving.models.decoding import Constraint
 from serving.models.engine import Engine
 from serving.models.local import complete
-from serving.protocols import Completion
+from serving.protocols import Completion, Decoding
 from tests.causal import TINY
 
 PIECES = [*'+*(){}"', "×", "\\", "{x}", "{a b}", "(+)", '("', "who", "is", "the", "film", "1997", "é", "电影"]
 BATCH = 32
+PLANNING = ("translate_bnf", "translate_logic", "translate_art")
+DECODINGS: tuple[Decoding, ...] = ("grammar", "free")
 TOKENS = 96  # of a plan; gold plans of the public sets have 15 to 80
 ASKED = (
     "In which country was the director of the film that the founder of Harrow Pictures produced in 1987 born, and when"
@@ -74,58 +72,32 @@ def read_real_questions() -> Iterator[str]:
         yield from (ASKED, "Who founded the company that distributed UHF?", "Is Aruba larger than Prazeres?")
 
 
-def is_valid(completion: Completion) -> bool:
-    try:
-        return not check(parse(completion.text))
-    except ExpressionError:
-        return False
+def is_sound(task: str, completion: Completion) -> bool:
+    """Whether the model itself wrote a plan that parses and checks."""
+    return not completion.degraded and TASKS[task].parse_sound(completion.text) is not None
 
 
 def split_batches(prompts: Sequence[str]) -> Iterator[tuple[float, Sequence[str]]]:
     """Temperatures and prompts: of each 32 one half greedily, the other half sampled."""
     for at in range(0, len(prompts), BATCH):
-        yield 0.0, prompts[at : at + BATCH : 2]
-        yield 1.0, prompts[at + 1 : at + BATCH : 2]
+        yield 0.0, prompts[at : at + BATCH // 2]
+        yield 1.0, prompts[at + BATCH // 2 : at + BATCH]
 
 
 def measure_plans(name: str, engine: Engine, asked: Sequence[str]) -> None:
-    prompts = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in asked]
-    for decoding in ("grammar", "free"):
-        start, done = time.perf_counter(), []
+    for task, decoding in product(PLANNING, DECODINGS):
+        prompts = [TASKS[task].render(QuestionInput(question)) for question in asked]
+        start = time.perf_counter()
+        done: dict[float, list[Completion]] = {0.0: [], 1.0: []}
         for temperature, own in split_batches(prompts if decoding == "grammar" else prompts[:128]):
             fitting = own if decoding == "grammar" else [p for p in own if len(p) < 4000]  # free refuses the others
-            done += complete(engine, "translate_bnf", fitting, temperature, TOKENS, decoding)
-        good, degraded = sum(map(is_valid, done)), sum(c.degraded for c in done)
-        tokens = sum(c.tokens_out for c in done) / len(done)
-        print(
-            f"{name:16} {decoding:8} n={len(done):5}  parse and check {good / len(done):7.2%}  degraded {degraded:4}"
-            f"  tokens {tokens:5.1f}  {time.perf_counter() - start:6.0f} s",
-            flush=True,
+            done[temperature] += complete(engine, task, fitting, temperature, TOKENS, decoding)
+        shares = "  ".join(
+            f"{way} n={len(rows):4} sound {sum(is_sound(task, row) for row in rows):4}"
+            f" degraded {sum(row.degraded for row in rows):4}"
+            for way, rows in zip(("greedy", "drawn"), done.values(), strict=True)
         )
-
-
-def measure_queries_and_trees(name: str, engine: Engine, asked: Sequence[str]) -> None:
-    """What is degraded has no text; of the others it is counted whether they parse and check."""
-    prompts = [TASKS["translate_bnf"].render(QuestionInput(question)) for question in asked]
-    for language, module, grammar in (("logic", logic, make_logic_grammar()), ("art", art, make_art_grammar())):
-        start, done = time.perf_counter(), []
-        for temperature, own in split_batches(prompts):
-            done += engine.generate(own, temperature, TOKENS, [grammar] * len(own))
-        closed = [row.text for row in done if not row.degraded]
-        faults = [fault for text in closed for fault in _find_faults(module, text)]
-        print(
-            f"{name:16} {language:8} n={len(done):5}  degraded {len(done) - len(closed):4}  of the {len(closed)} others"
-            f" {len(faults)} do not parse and check {sorted(set(faults))}  {time.perf_counter() - start:6.0f} s",
-            flush=True,
-        )
-
-
-def _find_faults(module: ModuleType, text: str) -> list[str]:
-    """The code of the first fault, none or one."""
-    try:
-        return [fault.code for fault in module.check(module.parse(text))][:1]
-    except ExpressionError as error:
-        return [error.code]
+        print(f"{name:14} {task:15} {decoding:7} {shares}  {time.perf_counter() - start:5.0f} s", flush=True)
 
 
 def measure_mask(engine: Engine, asked: Sequence[str], repeats: int) -> None:
@@ -184,18 +156,17 @@ def main() -> None:
     options.add_argument("--questions", type=int, default=1000)
     options.add_argument("--base", default=str(TINY))
     options.add_argument("--repeats", type=int, default=15)
-    options.add_argument("--only", choices=["plans", "others", "mask"])
+    options.add_argument("--only", choices=["plans", "mask"])
     options.add_argument("--runtime", default="auto", choices=["auto", "transformers"])
     chosen = options.parse_args()
     engine = Engine(chosen.base, runtime=chosen.runtime)
     Constraint.__call__ = ConstraintTimer()  # type: ignore[assignment, method-assign]
     if chosen.only in (None, "mask"):
         measure_mask(engine, list(islice(read_real_questions(), 32)), chosen.repeats)
-    for what, measure in (("plans", measure_plans), ("others", measure_queries_and_trees)):
-        if chosen.only in (None, what):
-            asked = list(make_questions(chosen.questions))
-            measure("random weights", load_random_base(chosen.base), asked)
-            measure("tiny", engine, asked)
+    if chosen.only in (None, "plans"):
+        asked = list(make_questions(chosen.questions))
+        measure_plans("random weights", load_random_base(chosen.base), asked)
+        measure_plans("the base", engine, asked)
 
 
 if __name__ == "__main__":
