@@ -1,14 +1,15 @@
 """Constrained decoding: is every plan valid, and what does the mask cost.
 
-    python benchmarks/decoding.py [--questions 1000] [--base tests/tiny] [--only plans|mask]
-                                  [--runtime onnx|transformers]
+    python benchmarks/decoding.py [--questions 256] [--base tests/tiny] [--only plans|mask]
+                                  [--runtime auto|transformers]
 
 `plans` asks a randomly initialised model of the base's architecture and the base itself for a plan of each question in
-each language, half greedily and half at temperature 1 (without a grammar the first 128 only). It counts the plans that
-are sound and the fallbacks (`degraded`): with a grammar each is one or the other. A quarter of the questions each:
-MuSiQue's own (below REVELATOR_DATA; without it, three others), texts of `+ * ( ) { } "` and words, 10 KB, empty.
-`mask` times the same batches with and without a grammar, greedy (as plans are
-served) and drawn, in turn, and the constraint's own share.
+each language, half greedily and half at temperature 1 (without a grammar the first 128 only), within the language's
+token limit. It counts the plans that are sound and the fallbacks (`degraded`): with a grammar each is one or the other.
+A quarter of the questions each: MuSiQue's own (below REVELATOR_DATA; without it, three others), texts of
+`+ * ( ) { } "` and words, 10 KB, empty.
+
+`mask` times the same batches with and without a grammar, greedy and drawn, in turn, and the constraint's own share.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ PIECES = [*'+*(){}"', "×", "\\", "{x}", "{a b}", "(+)", '("', "who", "is", "the
 BATCH = 32
 PLANNING = ("translate_bnf", "translate_logic", "translate_art")
 DECODINGS: tuple[Decoding, ...] = ("grammar", "free")
-TOKENS = 96  # of a plan; gold plans of the public sets have 15 to 80
+TOKENS = 96  # that a timed plan takes at most; gold plans of the public sets have 15 to 80
 ASKED = (
     "In which country was the director of the film that the founder of Harrow Pictures produced in 1987 born, and when"
     " did he die?"
@@ -91,7 +92,7 @@ def measure_plans(name: str, engine: Engine, asked: Sequence[str]) -> None:
         done: dict[float, list[Completion]] = {0.0: [], 1.0: []}
         for temperature, own in split_batches(prompts if decoding == "grammar" else prompts[:128]):
             fitting = own if decoding == "grammar" else [p for p in own if len(p) < 4000]  # free refuses the others
-            done[temperature] += complete(engine, task, fitting, temperature, TOKENS, decoding)
+            done[temperature] += complete(engine, task, fitting, temperature, decoding=decoding)
         shares = "  ".join(
             f"{way} n={len(rows):4} sound {sum(is_sound(task, row) for row in rows):4}"
             f" degraded {sum(row.degraded for row in rows):4}"
@@ -153,7 +154,7 @@ def load_random_base(base: str) -> Engine:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--questions", type=int, default=1000)
+    options.add_argument("--questions", type=int, default=256)
     options.add_argument("--base", default=str(TINY))
     options.add_argument("--repeats", type=int, default=15)
     options.add_argument("--only", choices=["plans", "mask"])
