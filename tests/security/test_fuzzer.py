@@ -43,9 +43,12 @@ WORKERS = 6
 SECONDS = 60.0  # without an answer a request hangs
 FAULT = re.compile(r"ServingError|Traceback|Failed to process the request|\bAt:\n")
 GONE = re.compile(r"failed to connect|Socket closed|Connection reset|recvmsg")  # gRPC's words for a server that died
-PLAIN = re.compile(rb"(Invalid HTTP request received\.|Not Found|Method Not Allowed|Unsupported upgrade request\.)?")
+PLAIN = re.compile(  # whole, or as one chunk
+    rb"([0-9a-f]+\r\n)?(Invalid HTTP request received\.|Not Found|Method Not Allowed|Unsupported upgrade request\.)?"
+    rb"(\r\n0\r\n\r\n)?"
+)
 PARTS = 4  # of the attack: memory is read after each
-NOISE = 4 << 20  # bytes that an allocator rounds to
+NOISE = 8 << 20  # bytes that an allocator may keep of a part
 STATES = "revelator_in_flight"
 
 
