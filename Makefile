@@ -69,8 +69,8 @@ audit: install ## which of the locked versions have known vulnerabilities (asks 
 demo: install ## the whole way on a generated world: data, training, gate, Triton, six questions
 	HF_HUB_OFFLINE=1 $(BIN)/revelator demo --home $(DEMO_HOME) $(OPTIONS)
 
-test: install ## all tests, with real servers on loopback
-	HF_HUB_OFFLINE=1 REVELATOR_DATA=$(REVELATOR_DATA) \
+test: install ## all tests, with real servers on loopback; a process computes with one thread, as others run beside it
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 REVELATOR_DATA=$(REVELATOR_DATA) \
 	  $(BIN)/python -m pytest -q -rs -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: install ## ruff: rules and format

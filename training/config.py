@@ -65,7 +65,7 @@ class Settings(Strict):
     steps: int = Field(ge=1)
     processes: int = Field(1, ge=1)
     accelerate: str | None = None  # a file of `accelerate config`, or the name of one that ships
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1)  # of a process; else OMP_NUM_THREADS, else its share of the cores
 
     @field_validator("accelerate")
     @classmethod

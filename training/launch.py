@@ -51,7 +51,7 @@ def launch(settings: AnyConfig, resume: bool, home: Path) -> dict:
     if settings.processes > 1 or settings.accelerate:
         command += ["-m", "accelerate.commands.launch", *make_launch_arguments(settings)]
     else:
-        environment["OMP_NUM_THREADS"] = str(_count_threads(settings))
+        environment["OMP_NUM_THREADS"] = _count_threads(settings)
     command += ["-m", "training.launch", str(resolved), *["--resume"] * resume]
     process = subprocess.Popen(
         command,
@@ -109,16 +109,18 @@ def _end_process(process: subprocess.Popen[str], seconds: float) -> None:
 def make_launch_arguments(settings: AnyConfig) -> list[str]:
     """Makes the arguments of `accelerate launch` for processes, threads and machines."""
     counted = ["--num_processes", str(settings.processes)]
-    counted += ["--num_cpu_threads_per_process", str(_count_threads(settings))]
+    counted += ["--num_cpu_threads_per_process", _count_threads(settings)]
     if settings.accelerate:
         return ["--config_file", str(resolve_accelerate_file(settings.accelerate)), *counted]
     # on a machine without a GPU: gloo on its CPU
     return [*counted, "--num_machines", "1", "--multi_gpu", "--mixed_precision", "no", "--dynamo_backend", "no"]
 
 
-def _count_threads(settings: AnyConfig) -> int:
-    """Threads of a process: as many as are asked for, else its share of the cores."""
-    return settings.threads or max(1, len(os.sched_getaffinity(0)) // settings.processes)
+def _count_threads(settings: AnyConfig) -> str:
+    """Threads of a process: as many as are asked for, by the configuration or else by OMP_NUM_THREADS, else its share
+    of the cores."""
+    share = max(1, len(os.sched_getaffinity(0)) // settings.processes)
+    return str(settings.threads or os.environ.get("OMP_NUM_THREADS") or share)
 
 
 def watch_starter() -> None:

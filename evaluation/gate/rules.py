@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field, field_validator
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from evaluation.gate.scores import DECIDING, PINNED, Scores, TaskScore
 from evaluation.metrics.bootstrap import Interval, paired_bootstrap
@@ -142,7 +142,7 @@ def _format_change(change: Interval) -> str:
 
 
 def build_verdict_table(verdict: Verdict, challenger: str, champion: str | None) -> Table:
-    table = Table("task", "score", "n", challenger, title="Promotion gate")
+    table = Table(Column("task", overflow="fold"), "score", "n", challenger, title="Promotion gate")
     for name in (champion, "change", "may fall", "") if champion else ("floor", ""):
         table.add_column(name)
     for c in verdict.comparisons:

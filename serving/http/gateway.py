@@ -22,6 +22,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import h11
 import httpx
 import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
@@ -216,7 +217,7 @@ async def _error_response(request: Request, error: Exception) -> Response:
     return JSONResponse(body, status, make_retry_headers(described))
 
 
-ARRIVAL_SECONDS = 15.0  # from the connection, or from the last reply, to a whole request
+ARRIVAL_SECONDS = 15.0  # from the connection, or from a later request's first byte, to a whole request
 CONNECTIONS = 256  # at a time; the next is refused with 503
 HEADER_BYTES = 16_384
 
@@ -224,19 +225,28 @@ HEADER_BYTES = 16_384
 class ArrivalTimeout(H11Protocol):
     """Ends a connection whose request does not arrive: a client that sends a byte now and then holds no place."""
 
+    arrival: asyncio.TimerHandle | None = None
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._await_request()
 
+    def data_received(self, data: bytes) -> None:
+        if self.arrival is None:
+            self._await_request()
+        super().data_received(data)
+
     def on_response_complete(self) -> None:
+        if self.arrival:
+            self.arrival.cancel()  # else it would end a later request, whose body is on its way
+        self.arrival = None  # until bytes come, uvicorn's limit of idle connections holds
         super().on_response_complete()
-        self._await_request()
 
     def _await_request(self) -> None:
-        self.loop.call_later(ARRIVAL_SECONDS, self._look, self.cycle)
+        self.arrival = self.loop.call_later(ARRIVAL_SECONDS, self._look)
 
-    def _look(self, before: object) -> None:
-        if not self.transport.is_closing() and (self.cycle is before or self.cycle.more_body):
+    def _look(self) -> None:
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing():
             self.transport.close()
 
 

@@ -1,6 +1,7 @@
 """Configurations: each that ships loads; a wrong one is refused with field, value and reason."""
 
 import itertools
+import os
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,17 @@ def test_accelerate_launches_a_training_on_any_number_of_cards(processes: int, a
     if accelerate == "fsdp":
         started = prepare_multi_gpu_env(arguments)
         assert (started["FSDP_VERSION"], started["FSDP_AUTO_WRAP_POLICY"]) == ("2", "TRANSFORMER_BASED_WRAP")
+
+
+def test_threads_are_those_of_the_configuration_or_else_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def count(**changes: int) -> str:
+        arguments = make_launch_arguments(load_config(CONFIGS / "demo.yaml", processes=2, **changes))
+        return arguments[arguments.index("--num_cpu_threads_per_process") + 1]
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert (count(threads=3), count()) == ("3", "7")
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert int(count()) == max(1, len(os.sched_getaffinity(0)) // 2)
 
 
 @pytest.mark.parametrize(("processes", "accumulation"), [(1, 8), (2, 4), (3, 3), (8, 1), (16, 1)])

@@ -59,13 +59,17 @@ def test_the_entry_points_run_one_after_another_in_the_environment_of_mlflow(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     monkeypatch.chdir(ROOT)
     mlflow.set_tracking_uri(store)
+    mlflow.create_experiment("project", artifact_location=(tmp_path / "artifacts").as_uri())
     (tmp_path / "two.yaml").write_text(
         "steps: 2\nbatch_size: 2\nlearning_rate: 1.0e-4\ntasks: {route: 1}\nevaluation: {every: 2, rows_per_task: 2}\n"
     )
 
     def run(entry: str, **given: object) -> None:
         parameters = {name: str(value) for name, value in given.items()}
-        mlflow.projects.run(str(ROOT / "mlflow"), entry, parameters=parameters, env_manager="local")
+        # an experiment by its name: MLflow remembers the number of another test's, of another store
+        mlflow.projects.run(
+            str(ROOT / "mlflow"), entry, parameters=parameters, experiment_name="project", env_manager="local"
+        )
 
     run("world", size=60, seed=3, out=tmp_path / "world")
     assert json.loads((tmp_path / "world" / "manifest.json").read_text())["seed"] == 3

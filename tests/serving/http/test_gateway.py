@@ -7,7 +7,8 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -233,6 +234,23 @@ def test_a_request_that_does_not_arrive_is_ended_and_others_are_answered(
             pass
         connection.close()
     assert time.monotonic() - began < 25
+
+
+def test_a_connection_that_asks_again_and_again_is_kept_however_long_ago_it_began(url: str, monkeypatch) -> None:
+    """Each request comes in two parts, soon after the other: when its time would have been over, a later one comes."""
+    monkeypatch.setattr(gateway, "ARRIVAL_SECONDS", 1.0)
+    with closing(HTTPConnection(urlsplit(url).netloc, timeout=30)) as connection:
+        connection.connect()
+        connection.auto_open = 0
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            connection.putrequest("POST", INFER)
+            connection.putheader("Content-Length", "2")
+            connection.endheaders()
+            time.sleep(0.02)
+            connection.send(b"{}")
+            with connection.getresponse() as response:
+                assert response.status == 400 and b"inputs" in response.read()
 
 
 def test_large_bodies_that_do_not_arrive_leave_room_for_small_ones(http: httpx.Client, url: str) -> None:
