@@ -34,7 +34,7 @@ from data_gen.questions import (
 from data_gen.redact import RULES, RedactRules, redact
 from revelator.config import read_config
 from revelator.errors import ArtifactError, DataError, ExpressionError
-from revelator.files import stage_folder
+from revelator.files import sha256_text, stage_folder
 from revelator.folders import FolderKind
 from revelator.options import AS_JSON, HOME, PATH
 from revelator.plans import Atomic, check, list_leaves, parse, render
@@ -79,9 +79,12 @@ def collect(
         if wanted and wanted != ("corrected" if made.teacher.startswith(PERSON) else "good"):
             left[f"not {wanted}"] += 1
             continue
-        earlier = found.pop(normalise(made.question), None)
+        text = normalise(made.question)
+        earlier = found.pop(text, None)
         left["asked again later"] += earlier is not None
-        found[normalise(made.question)] = _join(earlier, made) if earlier else made
+        # not of the trace: a question that is asked and collected again stays in the split it was in
+        id = f"collected:{sha256_text(text)[:16]}"
+        found[text] = replace(_join(earlier, made) if earlier else made, id=id)
     if not found:
         reasons = ", ".join(f"{reason}: {n:,}" for reason, n in left.items()) or "there is no trace"
         raise DataError(f"nothing to collect; {reasons}", where=experiment, hint="judge traces on MLflow's page Traces")
