@@ -42,7 +42,7 @@ from serving.triton.server import read_ports
 
 WORLD_CONFIG = Path(data_gen.__file__).parent / "configs" / "world.yaml"
 SEED = "7"
-ROWS = "60"  # a task, for the gate: about a minute on two cores
+ROWS = "40"  # a task, for the gate: about forty seconds on two cores
 ASK_SECONDS = 60.0
 STOP_SECONDS = 20  # what a command may take to stop before it is killed
 # Threads that spin while they wait take the cores from the others: on two cores that something else uses too, writing

@@ -5,10 +5,12 @@ server was full, restarting or not there), unless the error is `final`; never af
 again, or after a deadline. It waits as long as the server asked for, or `FIRST_PAUSE` and then twice as long each time,
 and up to as much again, so that many clients that were refused do not return at once.
 
-Probes. Triton 2.51 never answers a request that was inside a process which died. So a client that has waited for a
-second sends a probe every half second: an empty question with the parameter `probe`, which the executor answers at once
-and beside its admission, with the age of its model's oldest process. A call that began before that process is lost. A
-server that knows no probes takes one for an empty question; then the client sends no more.
+Probes. Triton 2.51 never answers a request that was inside a process which died, and of those that it hands to the dead
+process, until another takes its place, it refuses one a second. So a client that has waited for a second sends a probe
+every half second: an empty question with the parameter `probe`, which the executor answers at once and beside its
+admission, with the seconds for which processes have taken requests, and the calls that it holds (their parameter
+`call`). A call that began before that, and that it does not hold, is lost. A server that knows no probes takes one for
+an empty question; then the client sends no more.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import json
 import random
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,10 +29,10 @@ from revelator.errors import InvalidRequest, Overloaded, RevelatorError, Unavail
 from revelator.wire import make_text_input, read_error
 
 FIRST_PAUSE = 0.1  # seconds
-PROBE = "probe"  # parameter of a request
+PROBE, CALL = "probe", "call"  # parameters of a request
 PROBE_AFTER = 1.0  # seconds of a call before the first probe
 PROBE_EVERY = 0.5
-PROBE_TIMEOUT = 3.0  # a model whose process is dead refuses after one
+PROBE_TIMEOUT = 1.5  # a model whose process is dead refuses the first request after one
 
 
 class Attempts:
@@ -77,7 +80,12 @@ class Call:
     model: str
     cancel: Callable[[], object]
     began: float = field(default_factory=time.monotonic)
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
     died: bool = False
+
+    def mark(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of `infer`, with this call's id."""
+        return {**request, "parameters": {**request.get("parameters", {}), CALL: self.id}}
 
 
 class OpenCalls:
@@ -108,14 +116,15 @@ class OpenCalls:
         return found
 
     def handle_reply(self, calls: Iterable[Call], text: str, sent: float) -> None:
-        """Ends the calls that are lost, according to the reply to a probe that was `sent` (time.monotonic): the age in
-        seconds of the oldest live process of their model. After a reload, an older process may still answer."""
+        """Ends the calls that are lost, according to the reply to a probe that was `sent` (time.monotonic). After a
+        reload, an older process may still answer."""
         try:
-            oldest = sent - float(json.loads(text)["age"])
+            reply = json.loads(text)
+            oldest, held = sent - float(reply["age"]), set(reply["held"])
         except (ValueError, KeyError, TypeError):
             self._unprobed.update(call.model for call in calls)
             return
-        self._end(call for call in calls if call.began < oldest)
+        self._end(call for call in calls if call.began < oldest and call.id not in held)
 
     def handle_missing_reply(self, calls: Iterable[Call], error: InferenceServerException) -> None:
         """Ends the calls if the failed probe shows that their process is dead, and stops probing a server that knows no

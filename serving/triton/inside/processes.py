@@ -18,11 +18,18 @@ from contextlib import suppress
 
 import psutil
 
+TRAVEL_SECONDS = 0.5  # from a client's clock, as a call begins, to the process
 
-def describe_age(model: str) -> str:
-    """The reply to a probe (`revelator.calls`): the age in seconds of the oldest live process of the model."""
-    ages = [time.time() - process.create_time() for process in find_processes(psutil.Process(os.getppid()), model)]
-    return json.dumps({"age": max(ages)})
+
+def reply_to_probe(model: str, served: float, held: list[str]) -> str:
+    """The reply to a probe (`revelator.calls`). `served` are the seconds since this process got its first request,
+    `held` the calls that it is at work on. Of another process of the model, which may still answer, the age counts.
+
+    The age of this process would not do: what came between its start and its first request went to the dead one.
+    """
+    others = [p for p in find_processes(psutil.Process(os.getppid()), model) if p.pid != os.getpid()]
+    ages = [time.time() - process.create_time() for process in others]
+    return json.dumps({"age": max([served - TRAVEL_SECONDS, *ages]), "held": held})
 
 
 def find_processes(server: psutil.Process, model: str) -> list[psutil.Process]:

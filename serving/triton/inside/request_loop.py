@@ -28,7 +28,7 @@ from revelator.errors import Cancelled, ServingError
 from serving import latency
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import make_failure, send_last
-from serving.triton.inside.processes import describe_age
+from serving.triton.inside.processes import reply_to_probe
 from serving.triton.inside.telemetry import CURRENT, Arrival, Telemetry
 
 DRAIN_SECONDS = 25.0  # the backend ends a process that takes 30 s
@@ -63,6 +63,8 @@ class RequestLoop:
         self._reply_to_probe = reply_to_probe
         self._loop = asyncio.new_event_loop()
         self._admission = admission  # from `accept`, in Triton's thread, to the response
+        self._held: dict[object, str] = {}  # the clients' names of calls, by slot
+        self._first_arrival: float | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
         self._courier = Courier()
@@ -85,12 +87,14 @@ class RequestLoop:
         slot = object()
         try:
             arrival = Arrival.read(request)
+            self._first_arrival = self._first_arrival or time.monotonic()
             context.run(CURRENT.set, arrival)
             if arrival.is_probe:
                 reply = self._answer_probe(request.get_response_sender())
                 asyncio.run_coroutine_threadsafe(reply, self._loop)
                 return None
             self._admission.admit(slot, self._seconds_allowed(request))
+            self._held[slot] = arrival.call
             try:
                 answer, sender = begin(request), request.get_response_sender()
                 self._loop.call_soon_threadsafe(self._start, slot, sender, answer, context=context)
@@ -105,7 +109,9 @@ class RequestLoop:
     async def _answer_probe(self, sender: Any) -> None:
         """Answers a probe, beside admission, so that a full server answers it too."""
         try:
-            reply = self._reply_to_probe(await asyncio.to_thread(describe_age, self._telemetry.model))
+            served, held = time.monotonic() - (self._first_arrival or 0.0), list(self._held.values())
+            text = await asyncio.to_thread(reply_to_probe, self._telemetry.model, served, held)
+            reply = self._reply_to_probe(text)
         except Exception as error:
             reply = self._make_failure(error)
         self._courier.send_last(sender, reply)
@@ -120,6 +126,7 @@ class RequestLoop:
 
     def _release(self, slot: object) -> None:
         self._admission.end(slot)
+        self._held.pop(slot, None)
         self._telemetry.report_in_flight(self._admission.in_flight, self._admission.limit)
 
     def _start(self, slot: object, sender: Any, answer: Answer) -> None:

@@ -25,7 +25,7 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from revelator import spans
-from revelator.calls import PROBE
+from revelator.calls import CALL, PROBE
 from revelator.errors import RevelatorError
 from revelator.trace import Trace
 from revelator.wire import choose_grpc_code
@@ -69,6 +69,7 @@ class Arrival:
     id: str
     traceparent: str | None = None
     is_probe: bool = False
+    call: str = ""  # the client's name of it
     began: float = field(default_factory=time.perf_counter)
 
     @classmethod
@@ -83,6 +84,7 @@ class Arrival:
             request.request_id()[:ID_CHARACTERS] or uuid.uuid4().hex,
             sent if known else None,
             parameters.get(PROBE) is True,
+            str(parameters.get(CALL, ""))[:ID_CHARACTERS],
         )
 
     @property

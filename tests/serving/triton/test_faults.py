@@ -198,6 +198,21 @@ def test_questions_of_a_blocking_client_fail_soon_and_later_ones_are_answered(se
         wait_until(lambda: in_flight(serving, "executor") == 0)
 
 
+async def test_questions_that_come_while_a_dead_process_is_replaced_are_not_lost(serving):
+    """Triton 2.51 hands them to the dead process, which refuses one a second: the last would wait for minutes."""
+    serving.endpoint.knowledge |= {FAST: ["Orland"]}
+    async with AsyncClient(serving.url, timeout=30) as client:
+        kill(serving, "executor")
+        asked = [asyncio.create_task(client.ask(FAST, strategy="single"))]
+        while not any(task.done() and not task.exception() for task in asked):
+            await asyncio.sleep(0.02)
+            asked.append(asyncio.create_task(client.ask(FAST, strategy="single")))
+        ends = await asyncio.gather(*asked, return_exceptions=True)
+    lost = [end for end in ends if isinstance(end, BaseException)]
+    assert len(lost) > 10 and all(isinstance(error, Unavailable) for error in lost)
+    assert all(end.answers == ("Orland",) for end in ends if end not in lost)
+
+
 async def test_questions_and_streams_of_an_asyncio_client_fail_soon_and_retries_are_answered(serving, held):
     async with AsyncClient(serving.url, timeout=WAIT) as client, AsyncClient(serving.url, WAIT, 20) as patient:
 
