@@ -36,7 +36,7 @@ install: $(INSTALLED) ## create .venv and install everything into it (about 3 mi
 
 # torch goes by version: the plain name may bring several gigabytes of CUDA packages. The others are those of
 # requirements.lock, which `make lock` writes from the ranges of pyproject.toml; so everyone has what was tested. Both
-# are installed at the same time, which halves the wait: they share no package.
+# are installed at the same time, which saves a third of the wait: they share no package.
 # pip compiles modules one by one, `compileall` on all cores; a few files are for other versions of Python and fail.
 # Packages' own tests and most of transformers' models are never imported here, and are a quarter of all modules.
 $(INSTALLED): pyproject.toml requirements.lock
