@@ -13,7 +13,7 @@ INSTALLED := $(VENV)/.installed
 SUPPORTED := import sys; v = "%d.%d" % sys.version_info[:2]; v in ("3.11", "3.12") or sys.exit("error: Revelator needs \
 Python 3.11 or 3.12, and this is " + v + "; name one: make install PYTHON=/path/to/python3.12")
 TORCH := torch==2.13.0
-SETUPTOOLS := 'setuptools>=77.0.3' # torch asks for it
+SETUPTOOLS := setuptools==84.2.1 # torch asks for it
 AUDIT := pip-audit==2.10.1
 QUIET := $(if $(MAKE_TERMOUT),,-q)
 DEMO_HOME ?= runs/demo

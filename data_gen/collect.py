@@ -82,7 +82,7 @@ def collect(
         text = normalise(made.question)
         earlier = found.pop(text, None)
         left["asked again later"] += earlier is not None
-        # not of the trace: a question that is asked and collected again stays in the split it was in
+        # the question's id, not the trace's: what is collected again stays in its split
         id = f"collected:{sha256_text(text)[:16]}"
         found[text] = replace(_join(earlier, made) if earlier else made, id=id)
     if not found:

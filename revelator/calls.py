@@ -83,8 +83,8 @@ class Call:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     died: bool = False
 
-    def mark(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of `infer`, with this call's id."""
+    def add_id(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Adds this call's id to the arguments of `infer`."""
         return {**request, "parameters": {**request.get("parameters", {}), CALL: self.id}}
 
 

@@ -126,7 +126,7 @@ class AsyncClient:
             async with asyncio.timeout(None) as scope:
                 call = self._start_call(MODEL, lambda: scope.reschedule(0.0))
                 try:
-                    return await self._client.infer(**call.mark(request))
+                    return await self._client.infer(**call.add_id(request))
                 finally:
                     self._calls.finish(call)
         except TimeoutError:
@@ -197,7 +197,7 @@ class AsyncClient:
         asked = {name: value for name, value in request.items() if name != "client_timeout"}
         asked["model_name"] = STREAM_MODEL
         call = self._start_call(STREAM_MODEL, lambda: answers.cancel())
-        answers = self._client.stream_infer(_once(call.mark(asked)), stream_timeout=timeout)
+        answers = self._client.stream_infer(_once(call.add_id(asked)), stream_timeout=timeout)
         ended = False
         try:
             async for result, error in answers:

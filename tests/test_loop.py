@@ -49,6 +49,7 @@ def test_forty_corrected_questions_of_a_new_wording_make_a_version_that_plans_it
     home = tmp_path / "home"
     mlflow_port, page_port = str(find_port()), str(find_port())
     environment = os.environ | {"REVELATOR_HOME": str(home), "REVELATOR_WORLD": str(home / "world")}
+    # a margin that 60 rows and as many steps keep: the example's is for more of both
     environment |= {"MLFLOW_PORT": mlflow_port, "PAGE_PORT": page_port, "LIMIT": "60", "MARGIN": "0.2", "STEPS": "60"}
     environment |= {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "OMP_WAIT_POLICY": "PASSIVE"}
     serve_a_champion(home, environment)

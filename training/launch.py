@@ -147,7 +147,7 @@ def main(config: Path, resume: bool) -> None:
     try:
         settings = load_config(config)
         if getattr(settings, "quantization", "none") == "none":
-            # peft imports it where it is installed, and torch's compiler with it: a seventh of the time to start
+            # peft imports it where it is installed, and torch's compiler with it: an eighth of the time to start
             sys.modules["bitsandbytes"] = None  # type: ignore[assignment]
         stage = importlib.import_module(f"training.{settings.stage}")
         result = stage.train(settings, resume=resume)

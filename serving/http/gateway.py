@@ -243,9 +243,9 @@ class ArrivalTimeout(H11Protocol):
         super().on_response_complete()
 
     def _await_request(self) -> None:
-        self.arrival = self.loop.call_later(ARRIVAL_SECONDS, self._look)
+        self.arrival = self.loop.call_later(ARRIVAL_SECONDS, self._close_if_incomplete)
 
-    def _look(self) -> None:
+    def _close_if_incomplete(self) -> None:
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing():
             self.transport.close()
 

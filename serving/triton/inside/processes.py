@@ -21,7 +21,7 @@ import psutil
 TRAVEL_SECONDS = 0.5  # from a client's clock, as a call begins, to the process
 
 
-def reply_to_probe(model: str, served: float, held: list[str]) -> str:
+def describe_calls(model: str, served: float, held: list[str]) -> str:
     """The reply to a probe (`revelator.calls`). `served` are the seconds since this process got its first request,
     `held` the calls that it is at work on. Of another process of the model, which may still answer, the age counts.
 

@@ -28,7 +28,7 @@ from revelator.errors import Cancelled, ServingError
 from serving import latency
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import make_failure, send_last
-from serving.triton.inside.processes import reply_to_probe
+from serving.triton.inside.processes import describe_calls
 from serving.triton.inside.telemetry import CURRENT, Arrival, Telemetry
 
 DRAIN_SECONDS = 25.0  # the backend ends a process that takes 30 s
@@ -110,7 +110,7 @@ class RequestLoop:
         """Answers a probe, beside admission, so that a full server answers it too."""
         try:
             served, held = time.monotonic() - (self._first_arrival or 0.0), list(self._held.values())
-            text = await asyncio.to_thread(reply_to_probe, self._telemetry.model, served, held)
+            text = await asyncio.to_thread(describe_calls, self._telemetry.model, served, held)
             reply = self._reply_to_probe(text)
         except Exception as error:
             reply = self._make_failure(error)
