@@ -28,6 +28,7 @@ export DO_NOT_TRACK := 1
 export RAY_USAGE_STATS_ENABLED := 0
 export OMP_WAIT_POLICY ?= PASSIVE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+unexport PYTHONDONTWRITEBYTECODE # else each of the hundreds of processes of `make test` compiles our modules anew
 
 help: ## list these commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
