@@ -37,7 +37,8 @@ install: $(INSTALLED) ## create .venv and install everything into it (about 3 mi
 
 # torch goes by version: the plain name may bring several gigabytes of CUDA packages. The others are those of
 # requirements.lock, which `make lock` writes from the ranges of pyproject.toml; so everyone has what was tested. Both
-# are installed at the same time, which saves a third of the wait: they share no package.
+# are installed at the same time, which saves a third of the wait, and then what torch alone needs: setuptools, and with
+# the build for GPUs, which PyPI has for Linux, CUDA's packages.
 # pip compiles modules one by one, `compileall` on all cores; a few files are for other versions of Python and fail.
 # Packages' own tests and most of transformers' models are never imported here, and are a quarter of all modules.
 $(INSTALLED): pyproject.toml requirements.lock
@@ -46,8 +47,9 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { echo "error: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3.11-venv" >&2; exit 1; }
 	@$(BIN)/python -c '$(SUPPORTED)' || { echo "       remove the environment first: rm -rf $(VENV)" >&2; exit 1; }
-	$(BIN)/pip install -q --no-compile --no-deps $(TORCH) $(SETUPTOOLS) & torch=$$!; \
+	$(BIN)/pip install -q --no-compile --no-deps $(TORCH) & torch=$$!; \
 	  $(BIN)/pip install $(QUIET) --no-compile --no-deps -r requirements.lock || { kill $$torch; exit 1; }; wait $$torch
+	$(BIN)/pip install $(QUIET) --no-compile $(TORCH) $(SETUPTOOLS)
 	$(BIN)/pip install $(QUIET) --no-deps -e .
 	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|/transformers/models/(?!auto|bert)' $(VENV)/lib || true
 	@touch $@
