@@ -33,13 +33,15 @@ from data_gen.questions import (
 )
 from data_gen.redact import RULES, RedactRules, redact
 from revelator.config import read_config
-from revelator.errors import ArtifactError, DataError, ExpressionError
+from revelator.errors import ArtifactError, DataError
 from revelator.files import sha256_text, stage_folder
 from revelator.folders import FolderKind
 from revelator.options import AS_JSON, HOME, PATH
-from revelator.plans import Atomic, check, list_leaves, parse, render
+from revelator.plans import Atomic, Expression, list_leaves, parse, render
+from revelator.plans.language import BNF, LANGUAGES
 from revelator.registry import EXPERIMENT, connect, open_client, store_errors
-from revelator.spans import PLAN, READER, ROUTE, VERSION
+from revelator.spans import PLAN, PLAN_LANGUAGE, READER, ROUTE, VERSION
+from revelator.tasks import translate_task
 from revelator.terminal import mask_controls
 
 COLLECTED = FolderKind("a folder of collected questions", "revelator-collected-1", "revelator data collect --out DIR")
@@ -47,6 +49,7 @@ PAGE = 100  # traces in one request
 RIGHT = ("yes", "true", "good", "correct", "right")  # what a person's feedback says of a right trace
 WRONG = ("no", "false", "bad", "incorrect", "wrong")
 PERSON = "person:"  # before the version that a person corrected, in the teacher of a row
+RELEVANCE_ALONE = ("relevance",)  # what a question teaches of which a person judged documents, and nothing else
 Wanted = Literal["good", "corrected"]
 FEEDBACK = "Keep only answers marked right (good), or only corrected ones.  [default: both]"
 
@@ -125,34 +128,37 @@ def _read_traces(experiment: str, since: datetime | None) -> Iterator[Any]:
 def read_judged(trace: Any) -> AnnotatedQuestion:
     """The question of one of MLflow's traces. Raises DroppedError with the reason why nothing can be learnt from it.
 
-    The latest word of a person counts; feedback of models does not. Steps are the answered leaves of a plan that is
-    right; those of a corrected one are not known. A corrected plan of one leaf makes the question a single one; another
-    one leaves the route as it was, if that has plans, for `A + B` may be two questions or a comparison. Where documents
-    alone were judged, relevance alone is taught.
+    The latest word of a person counts; feedback of models does not. A corrected plan is in the language of the one that
+    it corrects. A logical query or a tree teaches its own translation alone, and relevance. Of a bnf plan that is right
+    the answered leaves are the steps; those of a corrected one are not known. A corrected one of one leaf makes the
+    question a single one; another one leaves the route as it was, if that has plans, for `A + B` may be two questions
+    or a comparison. Where documents alone were judged, relevance alone is taught.
     """
     spans = sorted(trace.data.spans, key=lambda span: span.start_time_ns)
     served = next((span for span in spans if ROUTE in span.attributes), None)
     if served is None or not served.inputs:
         raise DroppedError("without texts: serve with --log-questions")
-    words = sorted(trace.info.assessments, key=lambda word: word.create_time_ms or 0)
-    said = [word for word in words if word.source.source_type == "HUMAN"]
-    corrected = [word.value for word in said if word.expectation and word.name == "plan"]
+    assessments = sorted(trace.info.assessments, key=lambda assessment: assessment.create_time_ms or 0)
+    judged = [assessment for assessment in assessments if assessment.source.source_type == "HUMAN"]
+    expected = [(assessment.name, assessment.value) for assessment in judged if assessment.expectation]
+    corrected = [value for name, value in expected if name == "plan"]
     if corrected and not (isinstance(corrected[-1], str) and corrected[-1].strip()):
         raise DroppedError(f"the expectation `plan` of {trace.info.trace_id} is no text")
-    verdicts = [right for word in said if word.feedback and (right := _read_verdict(word.value)) is not None]
+    feedback = [_read_verdict(assessment.value) for assessment in judged if assessment.feedback]
+    verdicts = [right for right in feedback if right is not None]
     try:
-        passages = _read_passages([word.value for word in said if word.expectation and word.name == "relevance"])
+        passages = _read_passages([value for name, value in expected if name == "relevance"])
     except (TypeError, KeyError, ValueError):
         raise DroppedError(f"an expectation `relevance` of {trace.info.trace_id} has another form") from None
     version, plan = served.attributes.get(VERSION, ""), served.attributes.get(PLAN) or ""
     if corrected:
         made = _annotate(trace, served, corrected[-1], (), f"{PERSON}{version}")
     elif verdicts and verdicts[-1]:
-        steps = [span for span in spans if span.name == "atomic" and span.inputs and span.outputs]
-        known = dict.fromkeys(AnnotatedStep(span.inputs, tuple(span.outputs)) for span in steps)  # some are sent twice
-        made = _annotate(trace, served, plan, tuple(known), f"served:{version}")
+        leaves = [span for span in spans if span.name == "atomic" and span.inputs and span.outputs]
+        steps = dict.fromkeys(AnnotatedStep(span.inputs, tuple(span.outputs)) for span in leaves)  # some are sent twice
+        made = _annotate(trace, served, plan, tuple(steps), f"served:{version}")
     elif passages:
-        made = replace(_annotate(trace, served, plan, (), f"{PERSON}{version}"), tasks=("relevance",))
+        made = replace(_annotate(trace, served, plan, (), f"{PERSON}{version}"), tasks=RELEVANCE_ALONE)
     else:
         raise DroppedError("judged wrong, and not corrected" if verdicts else "not judged by a person")
     return replace(made, passages=passages)
@@ -160,19 +166,19 @@ def read_judged(trace: Any) -> AnnotatedQuestion:
 
 def _read_verdict(value: Any) -> bool | None:
     """Whether feedback says right or wrong; a rating or a tone says neither, None."""
-    said = str(value).lower()
-    return said in RIGHT if said in RIGHT + WRONG else None
+    text = str(value).lower()
+    return text in RIGHT if text in RIGHT + WRONG else None
 
 
 def _read_passages(judged: Sequence[Any]) -> tuple[AnnotatedPassage, ...]:
-    """The documents that a person judged, each once for a question, with what was said last. Raises KeyError, TypeError
+    """The documents that a person judged, each once for a question, with the last judgement. Raises KeyError, TypeError
     or ValueError for what has another form."""
-    said = {(one["question"], one["document"]): one for one in judged}
+    latest = {(one["question"], one["document"]): one for one in judged}
     return tuple(
         _PASSAGE.validate_python(
             {"title": one["title"], "text": one["text"], "relevant": one["relevant"], "id": document, "asked": asked}
         )
-        for (asked, document), one in said.items()
+        for (asked, document), one in latest.items()
     )
 
 
@@ -184,40 +190,53 @@ def _join(earlier: AnnotatedQuestion, later: AnnotatedQuestion) -> AnnotatedQues
     documents of both."""
     again = {(passage.asked, passage.id) for passage in later.passages}
     passages = [passage for passage in earlier.passages if (passage.asked, passage.id) not in again]
-    kept = earlier if later.tasks else later
-    return replace(kept, passages=(*passages, *later.passages))
+    planned = earlier if later.tasks == RELEVANCE_ALONE else later
+    return replace(planned, passages=(*passages, *later.passages))
 
 
 def _annotate(trace: Any, served: Any, plan: str, steps: Sequence[AnnotatedStep], teacher: str) -> AnnotatedQuestion:
-    try:
-        expression = parse(plan) if plan else None
-    except ExpressionError:
-        raise DroppedError(f"the plan of {trace.info.trace_id} does not parse") from None
-    if expression is not None and check(expression):
-        raise DroppedError(f"the plan of {trace.info.trace_id} cannot be run")
-    route = served.attributes[ROUTE]
+    """The question with a plan in the language that the span names: of bnf, where it names none."""
+    name = served.attributes.get(PLAN_LANGUAGE, BNF.name)
+    if (language := LANGUAGES.get(name)) is None:
+        raise DroppedError(f"the plan of {trace.info.trace_id} is in {name}, which this release does not read")
+    verdict = language.diagnose(plan) if plan else None
+    if verdict and not verdict["valid"]:
+        code = verdict["diagnostics"][0]["code"]  # not its message, which may quote personal data
+        raise DroppedError(f"the plan of {trace.info.trace_id} cannot be run ({code})")
+    question = AnnotatedQuestion(
+        id=f"collected:{trace.info.trace_id}",
+        source="collected",
+        licence="own",
+        split="",
+        question=served.inputs,
+        route=served.attributes[ROUTE],
+        answers=() if teacher.startswith(PERSON) else tuple(served.outputs or ()),
+        teacher=teacher,
+        reader=served.attributes.get(READER, ""),
+    )
+    if verdict is None or language is BNF:
+        made = _add_expression(question, parse(plan) if plan else None, steps)
+    else:  # it says nothing of the route, nor of the steps that a loop would take
+        planned = replace(question, route=question.route or "complex").replace_plan(language, language.parse(plan))
+        made = replace(planned, tasks=("relevance", translate_task(language.name).name))
+    return AnnotatedQuestion.from_json(made)
+
+
+def _add_expression(
+    question: AnnotatedQuestion, expression: Expression | None, steps: Sequence[AnnotatedStep]
+) -> AnnotatedQuestion:
+    """The question with its plan, None where it was answered without one, and the route that the plan makes sure."""
+    route = question.route
     if isinstance(expression, Atomic):
         route = "single"
     elif expression is not None and route not in ("compound", "complex"):
         route = "complex"
     elif not route:
         raise DroppedError("asked without a route, and without a plan")
-    return AnnotatedQuestion.from_json(
-        AnnotatedQuestion(
-            id=f"collected:{trace.info.trace_id}",
-            source="collected",
-            licence="own",
-            split="",
-            question=served.inputs,
-            route=route,
-            expression=render(expression) if expression is not None else served.inputs if route == "single" else "",
-            parts=tuple(leaf.text for leaf in list_leaves(expression)) if expression and route == "compound" else (),
-            steps=tuple(steps),
-            answers=() if teacher.startswith(PERSON) else tuple(served.outputs or ()),
-            teacher=teacher,
-            reader=served.attributes.get(READER, ""),
-        )
-    )
+    asked = question.question if route == "single" else ""
+    parts = tuple(leaf.text for leaf in list_leaves(expression)) if expression and route == "compound" else ()
+    text = asked if expression is None else render(expression)
+    return replace(question, route=route, expression=text, parts=parts, steps=tuple(steps))
 
 
 @click.command("collect")

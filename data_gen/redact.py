@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from data_gen.questions import AnnotatedQuestion, DroppedError
 from revelator.config import Strict
-from revelator.errors import ExpressionError
-from revelator.plans import check, parse, render
+from revelator.plans.language import LANGUAGES
 
 if TYPE_CHECKING:
     from presidio_analyzer import EntityRecognizer
@@ -76,11 +75,10 @@ def _rewrite_texts(value: Any, rewrite: Callable[[str], str]) -> Any:
 
 
 def _can_be_run(question: AnnotatedQuestion) -> bool:
-    try:
-        plan = parse(question.expression) if question.expression else None
-    except ExpressionError:
-        return False
-    return plan is None or (not check(plan) and render(plan) == question.expression)
+    """Whether its plans, in each language that it has one in, are valid, and still written as their language writes."""
+    texts = {language: question.plan_text(language) for language in LANGUAGES.values()}
+    verdicts = [language.diagnose(text) for language, text in texts.items() if text]
+    return all(said["valid"] and said["canonical"] == said["expression"] for said in verdicts)
 
 
 @cache

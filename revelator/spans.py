@@ -10,6 +10,7 @@ questions and answers only where REVELATOR_LOG_QUESTIONS=1 says so.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,6 +26,7 @@ HEADER = "traceparent"
 QUESTIONS_VARIABLE = "REVELATOR_LOG_QUESTIONS"  # whether spans and logs hold questions, plans and answers
 SPAN_TYPE, INPUTS, OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
 PLAN, ROUTE, VERSION = "revelator.plan", "revelator.route", "revelator.version"  # of the span of a served question
+PLAN_LANGUAGE = "revelator.plan_language"  # of the same span, where the question has a plan
 READER = "revelator.reader"  # of the same span: the language models that read documents, as their endpoints named them
 MODEL_ID = "mlflow.modelId"  # of the same span: MLflow's model of the version; of a trace, what MLflow finds it by
 TAG = "mlflow.traceTag."  # before the name of a tag of the whole trace, an attribute of its first span
@@ -69,6 +71,7 @@ def start(service: str, tracer: Tracer | None = None) -> None:
 
 
 def are_on() -> bool:
+    """Whether this process sends spans."""
     return _tracer is not None
 
 
@@ -84,11 +87,12 @@ def describe_root(trace: Trace, span: Any = None) -> None:
 
 
 def describe_served(trace: Trace) -> None:
-    """Describes the span of a served question, by which `revelator data collect` knows it: the route, what planned and
-    what read, and MLflow's model of the version, to which the trace is linked."""
+    """Describes the span of a served question, by which `revelator data collect` knows it: the route, the plan and its
+    language, what planned and what read, and MLflow's model of the version, to which the trace is linked."""
     about = {
         ROUTE: trace.route or "",
         VERSION: trace.versions.get("revelator", ""),
+        PLAN_LANGUAGE: trace.plan_language if trace.plan else "",
         READER: ", ".join(trace.list_language_models()),
         MODEL_ID: trace.versions.get(MODEL_ID, ""),
     }
@@ -112,7 +116,9 @@ def describe(
     span = span or get_current_span()
     span.set_attributes(dict(attributes))
     if may_hold_texts():
-        span.set_attributes({INPUTS: asked, OUTPUTS: list(answers), PLAN: plan})
+        span.set_attributes({INPUTS: asked, OUTPUTS: list(answers)})
+        if plan:  # MLflow reads a text that is JSON, as a tree is, as its value: of a JSON string it keeps the text
+            span.set_attribute(PLAN, json.dumps(plan, ensure_ascii=False))
 
 
 def open_span(

@@ -48,7 +48,7 @@ def judge(run: StoredRun, said: Judgement, tracking_uri: str | None) -> None:
     relevance = list(_list_relevance(run, said))
     if said.right is None and said.plan is None and not relevance:
         raise InvalidRequest("the judgement says nothing", hint='give "right", "plan" or "relevant"')
-    if said.plan is not None and not LANGUAGES["bnf"].diagnose(said.plan)["valid"]:
+    if said.plan is not None and not LANGUAGES[run.trace.plan_language].diagnose(said.plan)["valid"]:
         raise InvalidRequest("the plan cannot be run", where="plan", hint="check it first: POST /api/check")
     if relevance and not spans.may_hold_texts():
         hint = "start the server and `revelator inspect` with REVELATOR_LOG_QUESTIONS=1"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from data_gen.questions import AnnotatedQuestion
 from data_gen.redact import RULES
 from revelator import spans
 from revelator.cli import revelator
+from revelator.plans.language import LANGUAGES, LanguageName
 from revelator.rows import Row, read_split
 from revelator.trace import Node, Trace
 from tests.tracking_server import telling_spans
@@ -39,7 +41,14 @@ def ask(tracking_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(spans.QUESTIONS_VARIABLE, "1")
     with telling_spans(tracking_server, tmp_path, monkeypatch) as number:
 
-        def tell(question: str, plan: str = PLAN, route: str = "complex", version: str = "7", reader: str = "") -> str:
+        def tell(
+            question: str,
+            plan: str = PLAN,
+            route: str = "complex",
+            version: str = "7",
+            reader: str = "",
+            language: LanguageName = "bnf",
+        ) -> str:
             before = {trace.info.trace_id for trace in mlflow.MlflowClient().search_traces([number])}
             with spans.open_span("executor", "server"):
                 for asked, answer in (("Who directed A?", "Ada Quill"), ("Where was Ada Quill born?", "Ayr")):
@@ -47,9 +56,8 @@ def ask(tracking_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
                         spans.describe(asked, [answer])
                 read = Node("1", "atomic", question, detail={"reader": reader} if reader else {})
                 versions = {"revelator": version}
-                spans.describe_served(
-                    Trace(question, "auto", route, plan=plan, answers=["Ayr"], nodes=[read], versions=versions)
-                )
+                trace = Trace(question, "auto", route, plan=plan, plan_language=language, answers=["Ayr"])
+                spans.describe_served(replace(trace, nodes=[read], versions=versions))
             [made] = {trace.info.trace_id for trace in mlflow.MlflowClient().search_traces([number])} - before
             return made
 
@@ -119,11 +127,42 @@ def test_a_corrected_plan_corrects_the_route(
     assert (row.route, row.parts, row.expression) == (route, parts, plan)
 
 
+TREE = '{"question": "Where was Ada Quill born?", "search": {"name": "Ada Quill"}}'
+OTHER_LANGUAGES = [("logic", '"ferry"', '"ferry" AND NOT "bridge"'), ("art", TREE, TREE.replace("Ada", "Eva"))]
+
+
+@pytest.mark.parametrize("corrected", [False, True])
+@pytest.mark.parametrize(("name", "plan", "correction"), OTHER_LANGUAGES)
+def test_a_judged_plan_teaches_the_translation_into_its_own_language_and_nothing_of_another(
+    ask: Ask, tmp_path: Path, tracking_server: str, name: LanguageName, plan: str, correction: str, corrected: bool
+) -> None:
+    language = LANGUAGES[name]
+    trace = ask("Which ferry has no bridge?", language.render(language.parse(plan)), route="", language=name)
+    if corrected:
+        mlflow.log_expectation(trace_id=trace, name="plan", value=correction, source=PERSON)
+    else:
+        mlflow.log_feedback(trace_id=trace, name="correct", value=True, source=PERSON)
+    collect(tmp_path, tracking_server, "--redact")
+    [row] = build_rows(tmp_path)
+    gold = language.parse(correction if corrected else plan)
+    assert row.task == f"translate_{name}" and language.parse(row.completion) == gold
+
+
+def test_a_correction_is_in_the_language_of_the_plan_that_it_corrects(
+    ask: Ask, tmp_path: Path, tracking_server: str
+) -> None:
+    trace = ask("A question?", TREE, language="art")
+    mlflow.log_expectation(trace_id=trace, name="plan", value=PLAN, source=PERSON)
+    refused = collect(tmp_path, tracking_server, code=1).exception
+    assert f"the plan of {trace} cannot be run" in str(refused)
+
+
 def test_a_correction_that_cannot_be_run_is_named_and_left_out(ask: Ask, tmp_path: Path, tracking_server: str) -> None:
     trace = ask("A question?")
     mlflow.log_expectation(trace_id=trace, name="plan", value="Where was {director} born?", source=PERSON)
     refused = collect(tmp_path, tracking_server, code=1).exception
-    assert f"the plan of {trace} cannot be run: 1" in str(refused) and not (tmp_path / "out").exists()
+    assert f"the plan of {trace} cannot be run (erroneous-dependency): 1" in str(refused)
+    assert not (tmp_path / "out").exists()
 
 
 DOCUMENT = {"question": "Who?", "document": "d", "title": "A"}

@@ -16,7 +16,6 @@ export class Editor {
   // `run(plan, language, reuse)` runs the text; `reuse` says whether what has not changed is to be taken over.
   // `keep(plan)` keeps the text as the right plan of the run that is shown.
   constructor(run, keep) {
-    this.language = "bnf";
     this.text = h("textarea", { id: "plan-text", rows: "1", maxlength: "8000", spellcheck: "false", autocomplete: "off", autocapitalize: "off",
       "aria-label": "Plan", "aria-describedby": "faults",
       placeholder: "For example: Who directed UHF? * When was {director} born?",
@@ -34,14 +33,15 @@ export class Editor {
       h("h2", {}, "Plan"),
       h("div", { class: "editor" }, this.underlay, this.text),
       h("div", { class: "verdict" }, this.faults, h("div", { class: "buttons" }, this.changes, this.anew, this.right, this.undo)));
-    this.show("", "bnf", false);
+    this.show("", undefined, false);
   }
 
   get edited() {
     return this.text.value !== this.#original;
   }
 
-  // A plan that has run (or is being written by the model). `note` is said while there is none.
+  // A plan that has run (or is being written by the model); without a language, the server takes its own default.
+  // `note` is said while there is none.
   show(plan, language, hasRun, note = "") {
     this.note.textContent = note || "The plan will stand here. You can also write one.";
     this.#original = this.text.value = plan;
@@ -92,7 +92,7 @@ export class Editor {
     this.text.setAttribute("aria-invalid", String(this.#faults.length > 0));
     this.changes.hidden = empty || !this.#hasRun;
     this.anew.hidden = empty;
-    this.right.hidden = empty || this.#judged === null || this.language !== "bnf";
+    this.right.hidden = empty || this.#judged === null;
     this.right.setAttribute("aria-pressed", String(text === this.#judged));
     this.changes.className = this.edited ? "primary" : "";
     this.changes.disabled = this.anew.disabled = this.right.disabled = empty || this.#faults.length > 0;

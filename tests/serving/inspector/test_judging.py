@@ -90,6 +90,20 @@ def test_a_right_plan_alone_is_a_judgement_and_the_list_of_runs_goes_on(judged: 
     assert status == 200 and [one["id"] for one in listed] == [run["id"]]
 
 
+def test_a_query_is_corrected_in_its_own_language_and_collected_in_it(
+    judged: str, tmp_path: Path, tracking_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(spans.QUESTIONS_VARIABLE, "1")
+    _, events = send(f"{judged}/api/runs", {"question": QUESTION, "plan": '"UHF"', "language": "logic"})
+    run = send(f"{judged}/api/runs/{events[-1]['run']}")[1][0]
+    assert (run["trace"]["strategy"], run["trace"]["plan_language"]) == ("logic", "logic")
+    say = f"{judged}/api/runs/{run['id']}/judgement"
+    assert send(say, {"plan": PLAN})[0] == 400, "this is no logical query"
+    assert send(say, {"plan": '"director" AND "UHF"'})[0] == 200
+    [row] = collect(tmp_path, tracking_server)
+    assert (row.query, row.expression, row.tasks) == ('"director" AND "UHF"', "", ("relevance", "translate_logic"))
+
+
 def test_a_judgement_that_cannot_be_kept_is_refused_and_nothing_is(judged: str) -> None:
     refusals: list[tuple[dict[str, Any], str]] = [
         ({}, "says nothing"),
