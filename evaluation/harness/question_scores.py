@@ -155,9 +155,9 @@ def count_cost(trace: Trace, *, sequential: bool = False, switched_off: Collecti
 
 def count_rounds(trace: Trace, *, sequential: bool = False) -> int:
     """Counts sequential rounds of retrieval and generation: the longest chain of leaves that searched or, without a
-    plan, with a logic plan or if `sequential`, every search, but those of one `round` of a baseline once."""
+    plan or if `sequential`, every search, but those of one `round` of a baseline once."""
     searched = [node for node in trace.nodes if node.usage.retrievals]
-    if sequential or not trace.plan or trace.plan_language == "logic":
+    if sequential or not trace.plan:
         return len({node.detail.get("round", node.id) for node in searched})
     by_id = {node.id: node for node in trace.nodes}
     members: dict[str, list[str]] = {}

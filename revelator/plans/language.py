@@ -1,6 +1,7 @@
 """The three languages of plans as values of one class: whoever reads, writes, decodes or compares plans takes these.
 
-A further language is a module with these functions and a value here, with a task that translates into it.
+A further language is a module with these functions, a value here and a task that translates into it; it is run by a
+strategy of the executor, scored by a measure, and kept in a field of the annotated question.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class PlanLanguage:
     """
 
     name: LanguageName
+    strategy: str  # of `revelator.limits`, by which a question is answered with its plans
     file: str  # of this package, which defines the language to a decoder
     parse: Callable[[str], Any]
     render: Callable[[Any], str]
@@ -112,6 +114,7 @@ def _search_for(question: str) -> art.Art:
 
 BNF = PlanLanguage(
     name="bnf",
+    strategy="compile",
     file="bnf.lark",
     parse=bnf.parse,
     render=bnf.render,
@@ -131,6 +134,7 @@ BNF = PlanLanguage(
 )
 LOGIC = PlanLanguage(
     name="logic",
+    strategy="logic",
     file="logic.lark",
     parse=logic.parse,
     render=logic.render,
@@ -146,6 +150,7 @@ LOGIC = PlanLanguage(
 )
 ART = PlanLanguage(
     name="art",
+    strategy="atomic",
     file="art.schema.json",
     parse=art.parse,
     render=art.render,
@@ -162,6 +167,11 @@ ART = PlanLanguage(
 )
 
 LANGUAGES: dict[str, PlanLanguage] = {language.name: language for language in (BNF, LOGIC, ART)}
+
+
+def find_language(strategy: str) -> PlanLanguage:
+    """The language of the plans that a strategy runs: bnf for those that have none of their own."""
+    return next((language for language in LANGUAGES.values() if language.strategy == strategy), BNF)
 
 
 def grammar_hash() -> str:

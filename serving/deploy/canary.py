@@ -136,7 +136,7 @@ class CanaryPlan:
             if not under_way or (under_way.version, under_way.share) != (number, self.share):
                 find_comparisons_file(home, number).unlink(missing_ok=True)
                 under_way = Canary(number, self.share, format_now(), contents.model_id)
-            try_version(engine, number, release.version)
+            try_version(engine, contents, release.version)
             begun = replace(release, canary=under_way)
             switch_release(home, begun, engine)
         return begun

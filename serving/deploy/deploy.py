@@ -14,7 +14,7 @@ import asyncio
 import json
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from revelator.artifact import (
     digest_base,
     explain_full_disk,
     find_base,
+    list_learned_tasks,
     read_manifest,
     verify_adapter,
 )
@@ -97,7 +98,7 @@ def deploy(
         else:
             if engine:
                 report("load, wait until it is ready, ask smoke questions")
-                try_version(engine, version.version, before.version if before else None)
+                try_version(engine, contents, before.version if before else None)
             previous = before.version if before and before.version != EMBEDDED_VERSION else None
             if before and before.version == version.version:
                 previous = before.previous
@@ -159,12 +160,14 @@ def deploy_lock(home: Path) -> Iterator[None]:
             yield
 
 
-def try_version(engine: Engine, version: int, live: int | None) -> None:
-    """Loads `version` beside the live one and asks it smoke questions. One that fails is unloaded again."""
+def try_version(engine: Engine, contents: VersionContents, live: int | None) -> None:
+    """Loads a version beside the live one and asks it smoke questions. One that fails is unloaded again."""
+    version = contents.version
     try:
         engine.load_beside(version, live)
         if live is not None or isinstance(engine, VllmEngine):
-            asyncio.run(smoke_test(engine, version))
+            adapter = version_folder(engine.home, version) / ADAPTER
+            asyncio.run(smoke_test(engine, version, list_learned_tasks(Path(contents.base["folder"]), adapter)))
     except BaseException:
         with suppress(RevelatorError):  # the first error says more
             engine.unload(version, live)
@@ -180,12 +183,13 @@ def switch_release(home: Path, release: Release, engine: Engine | None) -> None:
         write_config(home, release)
 
 
-async def smoke_test(engine: Engine, version: int) -> None:
-    """A question through the tasks of each kind. ArtifactError when another version answers, or not as the task
-    promises."""
+async def smoke_test(engine: Engine, version: int, learned: Collection[str]) -> None:
+    """One question for the route and the relevance of a document, and one for a plan in each language that the version
+    has learned. ArtifactError when another version answers, or not as the task promises."""
     question = QuestionInput(SMOKE_QUESTION)
     relevance = RelevanceInput(question=SMOKE_QUESTION, title="Little Quay", text="A ferry crosses it every hour.")
-    inputs = {"route": question, "relevance": relevance, "translate_bnf": question}
+    plans = {task.name: question for task in TASKS.values() if task.language and task.name in learned}
+    inputs = {"route": question, "relevance": relevance, **plans}
     with use_choice(VersionChoice(str(version))) as choice:
         async with engine.open_revelator() as revelator:
             for task, given in inputs.items():

@@ -29,6 +29,10 @@ DRAIN_SECONDS = 35.0  # a question may take 30 (revelator.limits.Limits); one th
 
 class Engine(Protocol):
     @property
+    def home(self) -> Path:
+        """The folder of its versions."""
+
+    @property
     def url(self) -> str:
         """Its address."""
 

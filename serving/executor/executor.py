@@ -9,6 +9,7 @@ from typing import Any
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.limits import STRATEGIES, Limits, Strategy
+from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage, find_language
 from revelator.tasks import Step
 from revelator.trace import Event, Trace
 from serving.executor import routes, trees
@@ -16,6 +17,7 @@ from serving.executor.evidence import Models, find_reusable_nodes
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun, merge_at_deadline, write_text
 from serving.knowledge.sources import Sources
+from serving.latency import offload
 from serving.protocols import Generator, Revelator, Writing
 
 ROUTES: dict[str, Callable[[QuestionRun], Awaitable[None]]] = {
@@ -28,6 +30,14 @@ ROUTES: dict[str, Callable[[QuestionRun], Awaitable[None]]] = {
     "atomic": trees.answer_by_tree,
     "logic": routes.answer_by_query,
     "iterate": routes.answer_by_loop,
+}
+
+
+# by language: raises PlanError for a plan that cannot be run within limits
+REQUIREMENTS: dict[str, Callable[[Any, Limits], None]] = {
+    BNF.name: routes.require_valid,
+    LOGIC.name: routes.require_answerable,
+    ART.name: trees.require_valid_tree,
 }
 
 
@@ -71,8 +81,8 @@ class Executor:
     ) -> Trace:
         """Answers one question and returns its trace.
 
-        `plan`: an expression to run instead of the model's own, for "atomic" a tree as JSON, for "logic" a logical
-        query. `strategy`: "auto" asks the revelator for the route. `deadline_ms` bounds the question end to end, up to
+        `plan`: one to run instead of the model's own, in the language of the strategy (`find_language`). `strategy`:
+        "auto" asks the revelator for the route. `deadline_ms` bounds the question end to end, up to
         the limit of the same name. `limits` replace the executor's own. `reuse`: an earlier trace; a leaf that asks,
         after substitution, what a leaf there was asked and answered takes over its documents and answers. `history`:
         what was asked and answered before in the conversation, the earliest first. `listener` gets each event as it
@@ -87,20 +97,19 @@ class Executor:
         limits.check_question(question)
         limits.check_size(plan)
         self._check_options(strategy, deadline_ms)
-        run, expression = None, None
+        run, given = None, None
         deadline = min(deadline_ms or limits.deadline_ms, limits.deadline_ms)
         try:
             async with asyncio.timeout(deadline / 1000) as scope:
-                if plan is not None and strategy not in ("atomic", "logic"):
-                    expression = await routes.read_plan(plan, limits)
+                if plan is not None:
+                    given = await _read_plan(plan, find_language(strategy), limits)
                 run = QuestionRun(
                     question,
                     self.models,
                     self.sources,
                     limits,
                     Recorder(question, strategy, listener),
-                    given_plan=plan,
-                    expression=expression,
+                    given_plan=given,
                     earlier_nodes=find_reusable_nodes(reuse) if reuse else {},
                     writing=self.writing,
                 )
@@ -145,9 +154,23 @@ class Executor:
             raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r:.60}")
 
 
+async def _read_plan(text: str, language: PlanLanguage, limits: Limits) -> Any:
+    """Reads a caller's plan. Raises ExpressionError (syntax) or PlanError (diagnostics, or a limit that it exceeds)."""
+
+    def read() -> Any:
+        plan = language.parse(text)
+        REQUIREMENTS[language.name](plan, limits)
+        routes.refuse(language.refuse(plan))
+        return plan
+
+    return await offload(len(text), read)
+
+
 async def _take_route(run: QuestionRun, strategy: str) -> None:
     if run.expression is not None:
-        await routes.run_plan(run, run.expression, "model" if run.given_plan is None else "given")
+        await routes.run_plan(run, run.expression, "model")
+    elif run.given_plan is not None:
+        await ROUTES[find_language(strategy).strategy](run)
     else:
         is_auto = strategy == "auto"
         run.route = await routes.choose_route(run, run.limits.plan_threshold) if is_auto else strategy

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
@@ -22,12 +21,11 @@ from revelator.plans import (
     check,
     list_leaves,
     logic,
-    parse,
     render,
 )
 from revelator.plans import Sequence as ListOf
 from revelator.plans.bnf import blank_placeholders
-from revelator.plans.language import BNF
+from revelator.plans.language import BNF, LOGIC
 from revelator.plans.names import find_name_words, find_words
 from revelator.tasks import (
     TASKS,
@@ -41,7 +39,6 @@ from revelator.tasks import (
 from revelator.trace import Node, PlanSource
 from serving.executor.run import QuestionRun, merge_plan, merge_steps
 from serving.executor.scheduler import PlanRun
-from serving.latency import offload
 from serving.protocols import GenerateRequest
 
 log = logging.getLogger(__name__)
@@ -187,6 +184,10 @@ async def answer_compound(run: QuestionRun) -> None:
 
 
 async def answer_by_plan(run: QuestionRun) -> None:
+    """Answers by a plan, the caller's or the model's own; where the model writes none, by the loop."""
+    if run.given_plan is not None:
+        await run_plan(run, run.given_plan, "given")
+        return
     expression = await translate(run, TRANSLATE_BNF, lambda plan: require_valid(plan, run.limits))
     if expression is None:
         run.degrade(
@@ -198,19 +199,18 @@ async def answer_by_plan(run: QuestionRun) -> None:
 
 
 async def answer_by_query(run: QuestionRun) -> None:
-    """Answers by one step whose documents a logical query finds (ITLR): the caller's, which must be valid, or the
-    model's; else the words of the question find them."""
-    if run.given_plan is not None:
-        query = await offload(len(run.given_plan), partial(_read_query, run.given_plan))
-    else:
-        query = await translate(run, TRANSLATE_LOGIC, _require_answerable)
+    """Answers by one step whose documents a logical query finds (ITLR): the caller's or the model's; else the words of
+    the question find them."""
+    query = run.given_plan
+    if query is None:
+        query = await translate(run, TRANSLATE_LOGIC, lambda query: require_answerable(query, run.limits))
     if query is None:
         fault = find_last_fault(run)
         run.degrade(f"no query that the model wrote could be run ({fault}): the question's words found the documents")
         await answer_single(run)
         return
     trace = run.recorder.trace
-    trace.plan, trace.plan_language = logic.render(query), "logic"
+    trace.plan, trace.plan_language = logic.render(query), LOGIC.name
     trace.plan_source = "model" if run.given_plan is None else "given"
     run.recorder.report("planned", trace)
     node = await _answer_step(run, run.question, trace.plan)
@@ -248,25 +248,6 @@ async def run_plan(run: QuestionRun, expression: Expression, source: PlanSource)
         raise error
     run.last_nodes = (run.plan.root.id,)
     await merge_plan(run, run.plan)
-
-
-async def read_plan(text: str, limits: Limits) -> Expression:
-    """Reads a caller's plan. Raises ExpressionError (syntax) or PlanError (diagnostics, a brace without a partner, or a
-    limit that it exceeds)."""
-
-    def read() -> Expression:
-        expression = parse(text)
-        require_valid(expression, limits)
-        _refuse(BNF.refuse(expression))
-        return expression
-
-    return await offload(len(text), read)
-
-
-def _read_query(text: str) -> logic.Query:
-    query = logic.parse(text)
-    _require_answerable(query)
-    return query
 
 
 async def _answer_step(run: QuestionRun, question: str, query: str | None = None) -> Node:
@@ -344,14 +325,15 @@ def _join_parts(questions: Sequence[str]) -> Expression:
 
 def require_valid(expression: Expression, limits: Limits) -> None:
     limits.check_plan(expression)
-    _refuse(check(expression))
+    refuse(check(expression))
 
 
-def _require_answerable(query: logic.Query) -> None:
-    _refuse(logic.check(query))
+def require_answerable(query: logic.Query, limits: Limits) -> None:
+    """Raises PlanError for a query that no document can be ranked by; its own bounds hold whatever the limits are."""
+    refuse(logic.check(query))
 
 
-def _refuse(diagnostics: Sequence[Diagnostic]) -> None:
+def refuse(diagnostics: Sequence[Diagnostic]) -> None:
     """Raises PlanError for a plan with faults."""
     if diagnostics:
         first = diagnostics[0]

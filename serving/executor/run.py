@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from revelator.limits import Limits
 from revelator.plans import Expression
@@ -48,8 +49,8 @@ class QuestionRun:
     last_nodes: tuple[str, ...] = ()  # ids of the nodes that the next one comes after
     plan: PlanRun | None = None
     steps: list[Step] = field(default_factory=list)
-    given_plan: str | None = None  # the caller's own plan
-    expression: Expression | None = None  # the caller's plan, or that of a question read with the one before it
+    given_plan: Any = None  # the caller's own, in the language of its strategy
+    expression: Expression | None = None  # of a question that was read with the one before it
     earlier_nodes: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
     writing: Writing = field(default_factory=Writing)
 

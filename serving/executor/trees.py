@@ -14,7 +14,8 @@ from functools import partial
 
 from revelator.errors import PlanError, Unavailable
 from revelator.limits import NODE_CHARACTERS, Limits
-from revelator.plans.art import Art, Numbered, check, escape, number_nodes, parse, render, substitute, substituted_size
+from revelator.plans.art import Art, Numbered, check, escape, number_nodes, render, substitute, substituted_size
+from revelator.plans.language import ART, BNF
 from revelator.plans.operators import spell_call
 from revelator.tasks import TRANSLATE_ART
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
@@ -50,19 +51,16 @@ def require_valid_tree(art: Art, limits: Limits) -> None:
 
 
 async def answer_by_tree(run: QuestionRun) -> None:
-    """Answers by a tree, the caller's as JSON or the model's own; where the model writes none, by a plan.
-
-    Raises ExpressionError and PlanError, before any source is asked, for a caller's tree that cannot be run.
-    """
+    """Answers by a tree, the caller's or the model's own; where the model writes none, by a plan."""
     if run.given_plan is not None:
-        await run_tree(run, await offload(len(run.given_plan), partial(parse, run.given_plan)))
+        await run_tree(run, run.given_plan)
         return
-    run.recorder.trace.plan_language = "art"
+    run.recorder.trace.plan_language = ART.name
     tree: Art | None = await routes.translate(run, TRANSLATE_ART, lambda art: require_valid_tree(art, run.limits))
     if tree is not None:
         await run_tree(run, replace(tree, question=escape(run.question)), "model")
         return
-    run.recorder.trace.plan_language = "bnf"
+    run.recorder.trace.plan_language = BNF.name
     run.degrade(f"no tree that the model wrote could be run ({routes.find_last_fault(run)}): it wrote a plan instead")
     await routes.answer_by_plan(run)
 
@@ -75,7 +73,7 @@ async def run_tree(run: QuestionRun, art: Art, plan_source: PlanSource = "given"
     """
     require_valid_tree(art, run.limits)
     trace = run.recorder.trace
-    trace.plan, trace.plan_source, trace.plan_language = render(art), plan_source, "art"
+    trace.plan, trace.plan_source, trace.plan_language = render(art), plan_source, ART.name
     run.recorder.report("planned", trace)
     tree_run = TreeRun(run, art)
     root = await tree_run.run()

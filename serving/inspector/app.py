@@ -33,7 +33,7 @@ from starlette.staticfiles import StaticFiles
 
 from revelator.errors import RevelatorError
 from revelator.plans.faults import excerpt
-from revelator.plans.language import LANGUAGES, LanguageName
+from revelator.plans.language import BNF, LANGUAGES, LanguageName
 from revelator.wire import write_error
 from serving.http.protection import LOOPBACK, Body, Protection, describe_error, make_retry_headers, read_body
 from serving.inspector.chat import Chat
@@ -50,7 +50,7 @@ class Plan(Body):
     """The body of `POST /api/check`."""
 
     text: str = Field(max_length=MOST)
-    language: LanguageName = "bnf"
+    language: LanguageName = BNF.name
 
 
 def create_app(
@@ -154,7 +154,7 @@ async def _error_response(request: Request, error: Exception) -> Response:
 
 
 def check_text(text: str, language: LanguageName) -> dict[str, Any]:
-    """What `PlanLanguage.verdict` says about a text, each diagnostic with its `excerpt`.
+    """What `PlanLanguage.diagnose` says about a text, each diagnostic with its `excerpt`.
 
     Offsets count characters (code points) from the start of the text; `excerpt` is the line with carets under it.
     """

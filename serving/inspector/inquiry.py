@@ -12,6 +12,7 @@ from typing import Any
 
 from revelator import spans
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
+from revelator.plans.language import LANGUAGES, LanguageName
 from revelator.tasks import Step
 from revelator.trace import Event, Replay
 from revelator.wire import write_error
@@ -32,10 +33,12 @@ class Server:
 
 
 class QuestionBody(Body):
-    """The body of `POST /api/runs`. `reuse` is the id of an earlier run, `server` one of `GET /api/servers`."""
+    """The body of `POST /api/runs`. `reuse` is the id of an earlier run, `server` one of `GET /api/servers`. The
+    strategy of its `language` runs a plan, where it has one."""
 
     question: str
     plan: str | None = None
+    language: LanguageName | None = None
     strategy: str = "auto"
     server: str | None = None
     reuse: str | None = None
@@ -67,7 +70,7 @@ class Inquiry:
         asked = self.server.stream(
             wanted.question,
             plan=wanted.plan,
-            strategy=wanted.strategy,
+            strategy=LANGUAGES[wanted.language].strategy if wanted.plan and wanted.language else wanted.strategy,
             deadline_ms=wanted.deadline_ms,
             reuse=earlier.trace if earlier else None,
             history=wanted.history,

@@ -21,10 +21,10 @@ export class Graph {
     new ResizeObserver(() => this.#connect()).observe(this.stages);
   }
 
-  // A plan of one leaf, a tree and a run without a plan have no graph; the steps show all that there is.
+  // A plan of one leaf, one without frames and a run without a plan have no graph; the steps show all that there is.
   show(trace, selected, going) {
     const { leaves, edges } = arrange(trace.nodes);
-    this.element.hidden = leaves.size < 2 || !trace.plan || trace.plan_language !== "bnf";
+    this.element.hidden = leaves.size < 2 || !trace.plan;
     const nodes = [...leaves.keys()].map((id) => trace.nodes.find((node) => node.id === id));
     const drawn = JSON.stringify([going, trace.answer, nodes.map(({ id, status, asked, question, answers }) => [id, status, asked, question, answers]), edges]);
     if (!this.element.hidden && this.#drawn !== drawn) {

@@ -9,7 +9,7 @@ import { RunView } from "./run_view.js";
 import { RunList } from "./runs.js";
 
 const [question, strategy, server, beside] = ["#question", "#strategy", "#server", "#beside"].map(find);
-const editor = new Editor((plan, language, reuse) => ask({ plan, strategy: { art: "atomic", logic: "logic" }[language] ?? strategyOf(), reuse: reuse ? shown[0].record.id : null }),
+const editor = new Editor((plan, language, reuse) => ask({ plan, language, reuse: reuse ? shown[0].record.id : null }),
   (plan) => shown[0].judge({ plan }));
 const list = new RunList();
 let shown = []; // the run views on the page: none, one, or two beside each other
@@ -20,20 +20,18 @@ find("#runs").append(list.element);
 
 // ---- asking
 
-const strategyOf = () => (["atomic", "logic"].includes(strategy.value) ? "auto" : strategy.value);
-
-async function ask({ plan = null, strategy: way = strategy.value, reuse = null }) {
+async function ask({ plan = null, language, reuse = null }) {
   const text = question.value.trim();
   if (!text || stop) return text || question.focus();
   const names = plan === null ? [server.value, beside.value].filter(Boolean) : [shown[0]?.record?.server ?? server.value];
   stop = new AbortController();
   going(true);
   editor.judge(null);
-  if (plan === null) editor.show("", "bnf", false);
+  if (plan === null) editor.show("", undefined, false);
   const views = place(names.length || 1);
   history.pushState(null, "", `/?q=${encodeURIComponent(text)}`);
   say("Asking.");
-  const asked = views.map((view, at) => follow(view, { question: text, plan, strategy: way, server: names[at] || null, reuse }, stop.signal));
+  const asked = views.map((view, at) => follow(view, { question: text, plan, language, strategy: plan === null ? strategy.value : undefined, server: names[at] || null, reuse }, stop.signal));
   const ids = await Promise.all(asked);
   going(false);
   stop = null;
@@ -130,7 +128,7 @@ function setBeside(left, right) {
 async function settle() {
   const record = shown[0]?.record;
   document.title = record?.trace.question ? `${record.trace.question} – Revelator` : "Revelator inspector";
-  if (shown.length === 1 && !stop) editor.show(record.trace.plan ?? "", record.trace.plan_language ?? "bnf", Boolean(record.id), withoutPlan(record));
+  if (shown.length === 1 && !stop) editor.show(record.trace.plan ?? "", record.trace.plan_language, Boolean(record.id), withoutPlan(record));
   editor.judge(shown[0]?.isKept ? record.judged?.plan ?? "" : null);
   list.show(await api.runs(), record?.id);
 }

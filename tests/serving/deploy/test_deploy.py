@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
@@ -10,9 +11,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import mlflow
@@ -25,11 +27,14 @@ from revelator.artifact import digest_base, verify_files, write_manifest
 from revelator.client import Answer, Client
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_folder, try_lock
+from revelator.plans.language import LANGUAGES
+from revelator.tasks import TASKS
 from serving.commands.deploy import deploy as command
-from serving.deploy.deploy import deploy, release_embedded_base, roll_back
+from serving.deploy.deploy import deploy, release_embedded_base, roll_back, smoke_test
 from serving.models import releases
 from serving.models.endpoint_revelator import PlannerConfig
-from serving.models.releases import read_release
+from serving.models.releases import current_choice, read_release
+from serving.protocols import Completion
 from serving.triton import repository
 from serving.triton.config import ServingConfig, read_serving
 from serving.triton.repository import configure
@@ -52,6 +57,36 @@ def is_whole(folder: Path) -> bool:
     release = json.loads((folder / "version.json").read_text())
     verify_files(folder / "adapter")
     return sha256_folder(folder / "adapter") == release["files"] and (folder / "model.py").exists()
+
+
+@dataclass
+class Smoked:
+    """An engine whose version 2 answers each task; a plan of the task `silent` has no text."""
+
+    silent: str = ""
+    asked: list[str] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def open_revelator(self) -> AsyncIterator[Smoked]:
+        yield self
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        self.asked.append(task)
+        current_choice().answered["revelator"].add("2")
+        return [Completion("" if task == self.silent else "x", {"yes": 1.0} if TASKS[task].labels else {})]
+
+
+TRANSLATIONS = [f"translate_{name}" for name in LANGUAGES]
+
+
+@pytest.mark.parametrize("silent", TRANSLATIONS)
+def test_a_version_is_asked_for_a_plan_in_each_language_that_it_has_learned_and_in_no_other(silent: str) -> None:
+    with pytest.raises(ArtifactError, match=silent):
+        asyncio.run(smoke_test(Smoked(silent), 2, TRANSLATIONS))
+    engine = Smoked(silent)
+    learned = [task for task in TRANSLATIONS if task != silent]
+    asyncio.run(smoke_test(engine, 2, learned))
+    assert engine.asked == ["route", "relevance", *learned]
 
 
 def test_a_deployed_version_is_whole_recorded_and_named_by_the_config(versions, base, tmp_path):
@@ -259,7 +294,7 @@ from revelator import registry
 from serving.commands.deploy import deploy as command
 from serving.models import releases
 from serving.models.endpoint_revelator import PlannerConfig
-from serving.deploy.deploy import deploy, release_embedded_base, roll_back
+from serving.deploy.deploy import deploy, release_embedded_base, roll_back, smoke_test
 
 home, registered = sys.argv[1:]
 at = 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from revelator.errors import PlanError, Unavailable
+from revelator.errors import ExpressionError, PlanError, Unavailable
 from revelator.limits import Limits
 from revelator.plans import render
 from revelator.trace import Event, Replay, Trace, replay
@@ -121,10 +121,24 @@ async def test_closing_the_stream_cancels_the_question(toy):
     assert world.live == 0 and len(asyncio.all_tasks()) == 1
 
 
-async def test_an_error_is_raised_after_the_events_before_it(toy):
-    with pytest.raises(PlanError):
-        async for _ in toy().executor().stream("q", plan="Who is {x}?"):
+@pytest.mark.parametrize(
+    ("strategy", "plan", "error"),
+    [
+        ("auto", "Who (is", ExpressionError),
+        ("auto", "Who is {x}?", PlanError),
+        ("logic", '"a" AND', ExpressionError),
+        ("logic", '"a" AND NOT "a"', PlanError),
+        ("atomic", "{", ExpressionError),
+        ("atomic", '{"question": "[9]?", "search": {"name": "x"}}', PlanError),
+    ],
+)
+async def test_a_plan_that_cannot_be_run_is_refused_before_the_question_begins(toy, strategy, plan, error):
+    with pytest.raises(error):
+        async for _ in toy().executor().stream("q", plan=plan, strategy=strategy):
             raise AssertionError("nothing was to be told")
+
+
+async def test_an_error_is_raised_after_the_events_before_it(toy):
     world, kinds = toy({"Who?": Unavailable("down")}), []
     with pytest.raises(Unavailable):
         async for event in world.executor().stream("q", plan="Who?"):
