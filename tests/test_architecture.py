@@ -41,12 +41,11 @@ def test_imports_run_one_way(package: str) -> None:
 
 
 def package_of(module: str) -> str:
-    """The package that a module belongs to. A module beside packages, as `revelator.errors`, stands for itself."""
+    """The package that a module belongs to. A module of a top package, as `revelator.errors`, stands for itself."""
     if (ROOT / module.replace(".", "/")).is_dir():
         return module
     package = module.rpartition(".")[0]
-    has_packages = any(path.is_dir() for path in (ROOT / package.replace(".", "/")).glob("[a-z]*"))
-    return module if has_packages else package
+    return package if "." in package else module
 
 
 def package_imports() -> dict[str, set[str]]:

@@ -18,9 +18,6 @@ from revelator.plans.operators import read_call, spell_call
 from revelator.tasks import Step
 from revelator.trace import Kind, Node, list_evidence
 from serving.executor.evidence import Models, answer_from_own_knowledge, copy_answer
-from serving.executor.operations.compute import compute
-from serving.executor.operations.parts import Member, MergedAnswer, Part, measure_parts
-from serving.executor.operations.wording import can_be_read, needs_judgement, says_neither
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 from serving.executor.source_answers import answer_from_sources
@@ -28,6 +25,9 @@ from serving.executor.tree_answers import run_operator
 from serving.knowledge.operators import build_call_query
 from serving.knowledge.sources import Sources, take_turns
 from serving.latency import offload
+from serving.merge.compute import compute
+from serving.merge.parts import Member, MergedAnswer, Part, measure_parts
+from serving.merge.wording import can_be_read, needs_judgement, says_neither
 from serving.protocols import GenerateRequest, Writing
 
 log = logging.getLogger(__name__)

@@ -23,8 +23,10 @@ from revelator.plans.operators import fill, read_call, spell_call
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose_values, wants_all
 from serving.executor.evidence import copy_answer
-from serving.executor.operations.compute import compute_within, is_operation
-from serving.executor.operations.parts import (
+from serving.executor.recording import Recorder
+from serving.latency import offload
+from serving.merge.compute import compute_within, is_operation
+from serving.merge.parts import (
     Member,
     MergedAnswer,
     Part,
@@ -32,8 +34,6 @@ from serving.executor.operations.parts import (
     find_chains_before,
     measure_parts,
 )
-from serving.executor.recording import Recorder
-from serving.latency import offload
 
 log = logging.getLogger(__name__)
 

@@ -32,11 +32,11 @@ from revelator.plans.operators import Call, spell_call
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_LOGIC, QuestionInput, Task
 from revelator.trace import Node, Passage, Usage
 from serving.executor.evidence import Models, Report, count_retries, judge_documents, read_documents, record_call
-from serving.executor.operations.values import parse_quantity
-from serving.executor.operations.wording import asks_count
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import Query, SourceResult, asks_graph, build_direct_query, build_leaf_query
 from serving.knowledge.sources import CombinedResult, Sources
+from serving.merge.values import parse_quantity
+from serving.merge.wording import asks_count
 
 SURE = 0.5  # P of an answer that the reader holds against a graph's list
 

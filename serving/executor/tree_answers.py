@@ -18,15 +18,15 @@ from revelator.plans.operators import Filter, spell_call
 from revelator.tasks import Step
 from revelator.trace import Node, Passage
 from serving.executor.evidence import Models, find_missing_name
-from serving.executor.operations.compute import compute
-from serving.executor.operations.parts import Member, Part, measure_parts
-from serving.executor.operations.wording import asks_count, needs_judgement
 from serving.executor.source_answers import drop_copies, weigh_list, write_answer, write_reports
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import PASSAGES, Query, compute_overlap
 from serving.knowledge.sources import CombinedResult, Sources, take_turns
 from serving.latency import offload
+from serving.merge.compute import compute
+from serving.merge.parts import Member, Part, measure_parts
+from serving.merge.wording import asks_count, needs_judgement
 from serving.protocols import GenerateRequest
 
 _BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+)\)")

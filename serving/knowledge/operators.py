@@ -17,8 +17,8 @@ from revelator.plans.art import Art, expand_reference, substitute
 from revelator.plans.names import WORD, find_name_words
 from revelator.plans.operators import Call, Filter, Relate, Search
 from revelator.trace import Passage
-from serving.executor.operations.wording import asks_count, needs_judgement
 from serving.knowledge.labels import fold_label
+from serving.merge.wording import asks_count, needs_judgement
 from serving.retrieval import ASKING_WORDS, STOP_WORDS, extract_terms
 
 SourceKind = Literal["text", "graph", "web"]

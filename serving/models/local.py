@@ -11,7 +11,7 @@ from typing import Any
 
 from revelator.plans.names import find_name_words, keeps_foreign_words
 from revelator.tasks import TASKS, Task
-from serving.executor.operations.wording import OF_SEVERAL
+from serving.merge.wording import OF_SEVERAL
 from serving.models.engine import MAX_NEW_TOKENS, Engine, GeneratedText, never_cancelled
 from serving.protocols import Completion, Decoding
 

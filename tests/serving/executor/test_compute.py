@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from serving.executor.operations.compute import compute
-from serving.executor.operations.parts import Member, Part
-from serving.executor.operations.wording import find_labels
+from serving.merge.compute import compute
+from serving.merge.parts import Member, Part
+from serving.merge.wording import find_labels
 
 
 def part(question: str, *answers: str, **lineage: str) -> Part:

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from revelator.plans import parse
-from serving.executor.operations.parts import find_branches, find_chains_before
-from serving.executor.operations.wording import can_be_read
+from serving.merge.parts import find_branches, find_chains_before
+from serving.merge.wording import can_be_read
 
 DIRECTORS = "(Who directed A? + Who directed B?)"
 BIRTHS = "(When was {a} born? + When was {b} born?)"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.executor.operations.values import (
+from serving.merge.values import (
     UNITS,
     Date,
     is_value,

@@ -17,12 +17,12 @@ from dataclasses import replace
 from functools import lru_cache
 
 from revelator.plans.operators import read_call
-from serving.executor.operations.arithmetic import add_up, asks_difference, count, count_meeting, subtract
-from serving.executor.operations.comparison import compare
-from serving.executor.operations.parts import Member, MergedAnswer, Part, measure_parts
-from serving.executor.operations.sets import find_common, judge_same, select, selects
-from serving.executor.operations.values import is_value, normalise
-from serving.executor.operations.wording import ALIKE, NEGATED, YES_NO, asks_count, asks_sum, find_order
+from serving.merge.arithmetic import add_up, asks_difference, count, count_meeting, subtract
+from serving.merge.comparison import compare
+from serving.merge.parts import Member, MergedAnswer, Part, measure_parts
+from serving.merge.sets import find_common, judge_same, select, selects
+from serving.merge.values import is_value, normalise
+from serving.merge.wording import ALIKE, NEGATED, YES_NO, asks_count, asks_sum, find_order
 
 MOST_CHARACTERS = 100_000  # of the questions and answers that an operation works on, in a second at most
 _GIVES_NAMES = re.compile(r"\s*(who|whom|whose|where|(?:which|what) (?!year|date|day|month|is|was|are|were))\b", re.I)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from pint import Quantity, Unit
 
-from serving.executor.operations.parts import MergedAnswer, Part
-from serving.executor.operations.values import (
+from serving.merge.parts import MergedAnswer, Part
+from serving.merge.values import (
     Date,
     find_unit,
     is_value,
@@ -18,7 +18,7 @@ from serving.executor.operations.values import (
     write_number,
     write_quantity,
 )
-from serving.executor.operations.wording import DIFFERENCE, OF_SEVERAL, asks_count, asks_sum
+from serving.merge.wording import DIFFERENCE, OF_SEVERAL, asks_count, asks_sum
 
 _TIMES = re.compile(r"\b(when|year|date|day)\b", re.IGNORECASE)
 _SINCE = re.compile(r"\b(after|before|since|until|later than|earlier than) (?:the year )?(\d{3,4})\b")

@@ -22,7 +22,7 @@ from text_to_num import alpha2digit
 from serving.retrieval import STOP_WORDS
 
 LONGEST = 200  # characters of a value with everything around it; a longer text is prose, or was made to cost time
-_FOLDER = files("serving.executor.operations")
+_FOLDER = files("serving.merge")
 UNITS: UnitRegistry = UnitRegistry(None)
 UNITS.load_definitions(_FOLDER.joinpath("units.txt").read_text(encoding="utf-8").splitlines())
 _SIGNS = {"$": "dollar", "€": "euro", "£": "sterling", "¥": "yen", "%": "percent", "°C": "celsius", "°F": "fahrenheit"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from serving.executor.operations.parts import Member, MergedAnswer, Part
-from serving.executor.operations.values import Date, parse_clock, parse_date, parse_quantity
-from serving.executor.operations.wording import AGE, VALUE_ASKED, YES_NO, find_labels, find_order, is_described
+from serving.merge.parts import Member, MergedAnswer, Part
+from serving.merge.values import Date, parse_clock, parse_date, parse_quantity
+from serving.merge.wording import AGE, VALUE_ASKED, YES_NO, find_labels, find_order, is_described
 
 MOST_COMPARED = 500  # values that are compared, each with each
 _RATE = re.compile(r" (?:per|an?)(?: [a-z]{1,20}){1,3}$")  # "62 crowns per square metre", "20 euros an hour"
