@@ -1,5 +1,5 @@
-"""Which sources a leaf is put to: all of them, those that have points by rules, those that a language model names, or
-those of which the revelator says yes (its task `select`, one prompt a source in one pass).
+"""Which sources a leaf is put to: all of them, those that a language model names, or those of which the revelator says
+yes (its task `select`, one prompt a source in one pass).
 
 What a document says is no part of the choice, nor an answer that repeats a document: whoever chooses sees the question
 as the plan has it, without the answers of earlier leaves.
@@ -10,14 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field
 
 from revelator.config import Share, Strict
@@ -28,9 +24,8 @@ from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import Query, Source
 from serving.protocols import GenerateRequest, Generator, Revelator
 
-ASK_ALL = 3  # so many sources are all asked where nothing else is said
 SECONDS = 10.0  # that a model has to choose; then all sources are asked
-Select = Literal["all", "rules", "model", "revelator"]
+Select = Literal["all", "model", "revelator"]
 LIKELY = 0.5  # P(yes) from which on a source is asked
 PROMPT = """Which of these sources may hold the answer to the question? A graph holds exact facts and lists, text holds
 what its documents tell, the web holds news and what is known everywhere.
@@ -47,7 +42,7 @@ class SourceSettings(Strict):
     """Which sources are asked, and what their evidence counts."""
 
     evidence: Literal["all", "first"] = "all"  # `first`: a graph that has the answer ends the wait for the others
-    select: Select | None = None  # who is asked (default: all of up to three, more by rules)
+    select: Select = "all"  # who is asked
     per_leaf: Annotated[int, Field(ge=1)] | None = None  # sources that are asked for one leaf, at most
     passages: Annotated[int, Field(ge=1, le=50)] | None = None  # of each source (default: `documents`, or 3 in a tree)
     logic: bool = False  # a leaf for which the model writes a query with AND or OR finds its texts by that
@@ -79,14 +74,14 @@ class Selector:
         about: Mapping[str, str] | None = None,
         revelator: Revelator | None = None,
     ) -> None:
-        self.way = settings.select or ("rules" if len(sources) > ASK_ALL else "all")
+        self.way = settings.select
         if self.way == "model" and writer is None:
-            hint = "give an endpoint with --generator, or take select: all or rules"
+            hint = "give an endpoint with --generator, or take select: all"
             raise ConfigError(
                 "a language model is to select the sources, and none is served", where="select", hint=hint
             )
         if self.way == "revelator" and revelator is None:
-            hint = "take select: all or rules for a plan that is run without a model"
+            hint = "take select: all for a plan that is run without a model"
             raise ConfigError("the revelator is to select the sources, and none is here", where="select", hint=hint)
         self._sources = tuple(sources)
         self._most = settings.per_leaf
@@ -98,15 +93,11 @@ class Selector:
         """The sources to ask, in their order, at least one."""
         if self.way == "all":
             return Selection(self._sources[: self._most])
-        if self.way == "rules":
-            kinds = score_by_rules(query)
-            points = {source.name: kinds.get(source.kind, 0.0) for source in self._sources}
-            return Selection(self._keep_best(points, 1.0), {"by": "rules", "points": points})
         return await self._choose_by_model(query)
 
-    def _keep_best(self, points: Mapping[str, float], least: float) -> tuple[Source, ...]:
-        """The sources with so many points, all of them if none has; those with most, where only some may be asked."""
-        chosen = [source for source in self._sources if points.get(source.name, 0.0) >= least] or self._sources
+    def _keep_best(self, points: Mapping[str, float]) -> tuple[Source, ...]:
+        """The likely sources, all of them if none is; the likeliest, where only some may be asked."""
+        chosen = [source for source in self._sources if points.get(source.name, 0.0) >= LIKELY] or self._sources
         best = sorted(chosen, key=lambda source: -points.get(source.name, 0.0))[: self._most]
         return tuple(source for source in self._sources if source in best)
 
@@ -130,7 +121,7 @@ class Selector:
         except (TimeoutError, RevelatorError) as error:
             detail["error"] = f"{error or f'no reply within {SECONDS:g} s'}: all were asked"
         call["ms"] = round((time.perf_counter() - began) * 1000, 3)
-        return Selection(self._keep_best(points, LIKELY), detail, call, usage)
+        return Selection(self._keep_best(points), detail, call, usage)
 
     async def _ask_writer(self, query: Query) -> tuple[dict[str, float], dict[str, int]]:
         """1 for each source that the reply names, and the tokens that it took."""
@@ -150,18 +141,3 @@ class Selector:
         completions = await self.revelator.complete(task.name, [task.render(value) for value in inputs])
         yes = {s.name: c.probabilities["yes"] for s, c in zip(self._sources, completions, strict=True)}
         return yes, {"tokens_in": sum(c.tokens_in for c in completions)}
-
-
-def score_by_rules(query: Query) -> Mapping[str, float]:
-    """Points by kind of source, for the sub-question as the plan has it and for its operator."""
-    rules, asked = _load_rules(), f" {fold_label(query.template)} "
-    points = Counter(rules["operators"][type(query.call).__name__ if query.call else "direct"])
-    for cue in rules["cues"]:
-        if any(f" {fold_label(word)} " in asked for word in cue["words"]):
-            points.update(cue["points"])
-    return points
-
-
-@cache
-def _load_rules() -> dict[str, Any]:
-    return yaml.safe_load(files("serving.knowledge").joinpath("selection.yaml").read_text(encoding="utf-8"))

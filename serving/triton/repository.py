@@ -101,7 +101,7 @@ def _check_selection(home: Path, config: ServingConfig, sources: Path) -> None:
 
     select = read_sources(sources).select
     if select == "model" and not config.reads_at_endpoint:
-        hint = "give a language model with --generator URL, or take select: all or rules"
+        hint = "give a language model with --generator URL, or take select: all"
         raise ConfigError("the embedded reader selects no sources", where=f"{sources}: select", hint=hint)
     if select == "revelator" and not config.planner:
         if release := read_release(home):

@@ -128,7 +128,7 @@ async def test_operators_are_those_that_were_chosen(index: Path) -> None:
 
 @pytest.mark.parametrize("name", AblationConfig.model_fields)
 def test_a_switch_that_would_change_nothing_is_refused(name: str) -> None:
-    value = {"read_as": "runs/auto", "sources": ["text"], "select": "rules", "operators": {}}.get(name, False)
+    value = {"read_as": "runs/auto", "sources": ["text"], "select": "all", "operators": {}}.get(name, False)
     with pytest.raises(ConfigError, match="changes nothing for direct"):
         check_ablation(AblationConfig.model_validate({name: value}), "direct", served=False)
 

@@ -188,7 +188,7 @@ def test_a_version_that_cannot_select_sources_is_refused_where_the_release_selec
     with pytest.raises(ArtifactError, match="has not learned the task select"):
         deploy(tmp_path, versions[2])
     assert read_release(tmp_path).version == 1
-    sources.write_text("select: rules\nsources: [{kind: text}]")
+    sources.write_text("select: all\nsources: [{kind: text}]")
     assert deploy(tmp_path, versions[2]).release.version == 2
 
 

@@ -12,13 +12,13 @@ import pytest
 
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.plans.art import Art
-from revelator.plans.operators import Call, Filter, Relate, Search
+from revelator.plans.operators import Relate
 from revelator.tasks import TASKS, SelectInput
 from serving.circuit_breaker import RetryPolicy
 from serving.executor.trees import run_tree_alone
 from serving.knowledge.config import open_sources, read_sources
 from serving.knowledge.operators import Query, SourceResult, build_direct_query, build_leaf_query, build_query
-from serving.knowledge.selection import SourceSettings, score_by_rules
+from serving.knowledge.selection import SourceSettings
 from serving.knowledge.sources import Sources, TextSource
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.generators import EndpointGenerator
@@ -126,33 +126,9 @@ async def test_which_source_is_faster_does_not_change_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "call", "kinds"),
-    [
-        ("Who directed UHF?", Relate("UHF", "directed by"), {"graph", "text"}),
-        ("What is Kuhle Wampe?", Search("Kuhle Wampe"), {"graph", "text", "web"}),
-        ("Which of them was born in 1955?", Filter(("a",), "born in 1955"), {"graph", "text"}),
-        ("What is the latest news on UHF?", Search("UHF"), {"web"}),
-        ("Which is the largest lake of Finland?", Relate("Finland", "largest lake"), {"graph", "text", "web"}),
-        ("Who directed UHF?", None, {"text"}),
-    ],
-)
-def test_rules_choose_the_kinds_of_source(question: str, call: Call | None, kinds: set[str]) -> None:
-    points = score_by_rules(build_query(Art(question, call), {}, {}))
-    assert {kind for kind, value in points.items() if value >= 1} == kinds
-
-
-async def test_by_rules_all_are_asked_where_no_source_has_a_point() -> None:
-    web = ToySource("web", "web")
-    await Sources([web], SourceSettings(select="rules")).gather(build_direct_query("Who directed UHF?"), 3)
-    assert web.asked
-
-
-@pytest.mark.parametrize(
     ("settings", "asked"),
     [
         ({}, "text news web"),
-        ({"select": "rules"}, "text news"),
-        ({"select": "rules", "per_leaf": 1}, "text"),
         ({"per_leaf": 2}, "text news"),
     ],
 )
@@ -290,10 +266,10 @@ def test_the_served_index_runs_logical_queries_as_the_deployment_says(tmp_path: 
         read_logical_options(["negation"])
 
 
-async def test_of_more_than_three_sources_rules_choose() -> None:
+async def test_every_source_is_asked_however_many_there_are_where_nothing_else_is_said() -> None:
     there = [*(ToySource(f"text{n}") for n in range(3)), ToySource("web", "web")]
     await Sources(there).gather(build_direct_query("Who directed UHF?"), 3)
-    assert [bool(source.asked) for source in there] == [True, True, True, False]
+    assert all(source.asked for source in there)
 
 
 async def test_so_many_passages_of_each_source_are_taken_as_the_settings_say() -> None:
