@@ -35,7 +35,7 @@ def parse_plainly(text: str) -> Expression:
         position += 1
         if pieces[position - 1] != "(":
             return Atomic(pieces[position - 1])
-        inner = listed()
+        inner = read_list()
         position += 1
         return inner
 
@@ -47,7 +47,7 @@ def parse_plainly(text: str) -> Expression:
             left = Dependent(left, operand())
         return left
 
-    def listed() -> Expression:
+    def read_list() -> Expression:
         nonlocal position
         items = [chain()]
         while position < len(pieces) and pieces[position] == " + ":
@@ -55,7 +55,7 @@ def parse_plainly(text: str) -> Expression:
             items.append(chain())
         return items[0] if len(items) == 1 else Sequence(tuple(items))
 
-    return listed()
+    return read_list()
 
 
 def time_readings(work: Callable[[str], object], repeats: int) -> list[float]:

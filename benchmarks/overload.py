@@ -56,7 +56,7 @@ class Outcomes:
     asking: float = 0.0  # share of the cores' time that putting the questions took
 
     @property
-    def admitted(self) -> int:
+    def admissions(self) -> int:
         return len(self.in_time) + self.others.total()
 
     @property
@@ -210,7 +210,7 @@ async def measure(url: str, asked: list[str], given: argparse.Namespace) -> bool
         questions = cycle(known)
         print(f"{len(known)} of {len(asked[:TRIED])} questions are complete when asked alone", flush=True)
         full = await ask_steadily(asker, questions, given.clients, given.seconds / 2)
-        print(f"capacity {full.goodput:.2f} questions/s, n = {full.admitted}, {given.clients} at a time, ", end="")
+        print(f"capacity {full.goodput:.2f} questions/s, n = {full.admissions}, {given.clients} at a time, ", end="")
         print(f"asking {full.asking:.1%}", flush=True)
         print(
             "| times | offered | admitted | complete in time | p50, p95 s | goodput/s | asking | of the capacity |",
@@ -220,11 +220,11 @@ async def measure(url: str, asked: list[str], given: argparse.Namespace) -> bool
         for times in given.times:
             arrivals = draw_moments(times * full.goodput, given.seconds, chance)
             found = await offer(asker, questions, arrivals)
-            share, kept = len(found.in_time) / found.admitted, found.goodput_of_server / full.goodput_of_server
+            share, kept = len(found.in_time) / found.admissions, found.goodput_of_server / full.goodput_of_server
             refused = sorted(found.refused) or [0.0, 0.0]
             p50, p95 = (quantile(found.in_time, q) for q in (0.5, 0.95))
             late = quantile(refused, 0.99) if len(refused) > 1 else refused[0]
-            print(f"| {times:g} | {len(arrivals)} | {found.admitted} | {share:.1%} | {p50:.2f}, {p95:.2f} ", end="")
+            print(f"| {times:g} | {len(arrivals)} | {found.admissions} | {share:.1%} | {p50:.2f}, {p95:.2f} ", end="")
             print(f"| {found.goodput:.2f} | {found.asking:.1%} | {kept:.0%} ", end="")
             print(f"| {statistics.median(refused):.1f}, {late:.1f} ", end="")
             others = ", ".join(f"{count} {name}" for name, count in found.others.items())

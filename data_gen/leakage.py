@@ -44,7 +44,7 @@ def load_held_out(path: Path) -> dict[str, str]:
             raise DataError(
                 "expected a sha256 in hex, two spaces and a set's name",
                 where=f"{path}, line {number}",
-                hint="each hash is over the normalised question, as in data_gen/leakage.py",
+                hint="a hash is over the question in NFKC and case folded, letters and digits joined by single spaces",
             )
         held[match[1]] = match[2]
     return held

@@ -31,7 +31,7 @@ class Command(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Commands about one noun; `about` says in one line what they are for, `example` is one of them as it is typed."""
+    """Commands about one noun; `about` is the question that they answer, `example` is one of them as it is typed."""
 
     about: str
     example: str
@@ -45,7 +45,7 @@ COMMANDS: dict[str, Command | Group] = {
     "ask": Command("serving.commands.ask:ask", "What does a running server answer, by which plan and passages?"),
     "serve": Command("serving.commands.serve:serve", "How do I serve the deployed version?"),
     "inspect": Command("serving.commands.inspect:inspect", "How did a plan run? Watch, edit and compare in a browser."),
-    "index": Group("Passages to search: BM25, vectors, or both.",
+    "index": Group("How do my documents become passages to search?",
       "revelator index build handbook/ --out runs/indexes/mine", {
         "build": Command("serving.commands.index:build", "How do I make my documents searchable?"),
         "add": Command("serving.commands.index:add", "How do I add documents, or read changed ones anew?"),
@@ -54,13 +54,13 @@ COMMANDS: dict[str, Command | Group] = {
         "info": Command("serving.commands.index:info", "What does an index hold, and is it intact?"),
         "calibrate": Command("serving.commands.index:calibrate", "How likely is a passage with this score?"),
     }),
-    "graph": Group("A knowledge graph of triples.",
+    "graph": Group("How do I ask a knowledge graph?",
       'revelator graph search runs/graphs/films "UHF" "directed by"', {
         "load": Command("serving.commands.graph:load", "How do I make my triples searchable?"),
         "search": Command("serving.commands.graph:search", "Which entities have a name, and what do they lead to?"),
         "info": Command("serving.commands.graph:info", "What does a graph hold, and which relations does it know?"),
     }),
-    "data": Group("Questions with plans, and the instruction sets made of them.",
+    "data": Group("Where do questions with plans and instruction sets come from?",
       "revelator data build data_gen/configs/full.yaml --out runs/sets/mine", {
         "build": Command("data_gen.commands:build", "How do I make an instruction set, or rows for a reader?"),
         "inspect": Command("data_gen.commands:inspect", "What does an instruction set hold?"),
@@ -72,7 +72,7 @@ COMMANDS: dict[str, Command | Group] = {
         "collect": Command("data_gen.collect:collect_command", "How do judged answers of a server become questions?"),
     }),
     "train": Command("training.commands:train", "How do I train: fine-tune, by rewards, or a base of my own?"),
-    "model": Group("Adapters and the registry that keeps their versions.",
+    "model": Group("Which version serves, and how does a better one take its place?",
       "revelator model promote --dry-run", {
         "list": Command("evaluation.gate.command:show_versions", "Which versions are there, and which is champion?"),
         "grade": Command("evaluation.gate.command:grade", "How well does an adapter do each task?"),
@@ -81,14 +81,14 @@ COMMANDS: dict[str, Command | Group] = {
         "deploy": Command("serving.commands.deploy:deploy", "How do I put a version into service without a pause?"),
         "merge": Command("training.export:merge", "How do I write base and adapter as one model?"),
     }),
-    "eval": Group("Systems on benchmarks: answers, scores, costs.",
+    "eval": Group("How well does a system answer, and at what cost?",
       "revelator eval run evaluation/configs/world.yaml --out runs/evaluations/auto", {
         "run": Command("evaluation.run:evaluate", "How does a system do on a benchmark?"),
         "reading": Command("evaluation.reading:reading", "How well does a reader read answers from passages?"),
         "report": Command("evaluation.report.command:report", "How do several runs compare?"),
         "cost": Command("evaluation.cost:cost", "How many servers does a rate of questions need?"),
     }),
-    "plan": Group("Plans in the three plan languages.",
+    "plan": Group("How is a plan written, checked and run?",
       'revelator plan parse "Who directed UHF? * When was {director} born?"', {
         "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),
         "check": Command("revelator.plans.commands:check", "Can a plan be executed, and if not, why?"),
@@ -146,10 +146,11 @@ class LazyGroup(click.Group):
 
 
 def suggest_command(word: str, commands: dict[str, Command | Group], path: str) -> str:
-    """Suggests the command, at this level or below it, whose name is nearest to `word`; "" if none is near."""
+    """Suggests the command, at this level or below it, whose name is nearest to `word`; if none is near, names those of
+    this level."""
     names = {line.rpartition(" ")[2]: line for line in reversed(list(list_command_lines(commands, path, groups=True)))}
     near = difflib.get_close_matches(word, names, n=1)
-    return f" Did you mean '{names[near[0]]}'?" if near else ""
+    return f" Did you mean '{names[near[0]]}'?" if near else f" There are: {', '.join(commands)}."
 
 
 def list_command_lines(

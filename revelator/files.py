@@ -1,6 +1,7 @@
 """Files on disk: durable writes, resumable lines, locks, folders that are replaced whole, digests.
 
 replace_file, write_bytes, write_json   a reader sees the old file or the new one, never a part
+write_bytes_once                        the same, and a file that is there stays
 append_lines, read_lines                lines that survive a kill; a torn last line is dropped
 hold_lock, try_lock                     one process at a time
 stage_folder, lock_work_folder          a folder that is replaced whole; a build that continues after a kill
@@ -19,7 +20,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -53,6 +54,17 @@ def replace_file(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
 def write_bytes(path: Path, data: bytes, mode: int = 0o644) -> None:
     with replace_file(path, mode) as file:
         file.write(data)
+
+
+def write_bytes_once(path: Path, data: bytes) -> None:
+    """Writes a file for its owner alone, whole and synced, unless there is one by then: the first of several holds."""
+    with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=path.name) as aside:
+        aside.write(data)
+        aside.flush()
+        os.fsync(aside.fileno())
+        with suppress(FileExistsError):
+            os.link(aside.name, path)
+    sync_folder(path.parent)
 
 
 def write_json(path: Path, value: Any, mode: int = 0o644) -> None:

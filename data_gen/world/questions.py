@@ -233,7 +233,7 @@ def _index_alike(view: View) -> dict[str, list[int]]:
 
 def _render_tree(question: str, draft: Draft, made: Plan) -> str:
     """Canonical text; "" for a tree that a decoder could not write. `made` is the plan of the draft's roots."""
-    described = {id(name): name for root in draft.roots for name in find_names(root) if name.described}
+    described = {id(name): name for root in draft.roots for name in find_names(root) if name.is_described}
     searches = [
         Art(f"Which {name.entity.noun} is called {name.entity.name}?", Search(name.entity.name, name.entity.noun))
         for name in described.values()
@@ -262,7 +262,7 @@ def _show_term(term: Term, numbers: dict[int, int]) -> str:
 def _write_term(term: Term, shown: str) -> str:
     """As it stands in a question: some names, and what stands for them, have an article."""
     if isinstance(term, NamedTerm):
-        return shown if term.described else term.text
+        return shown if term.is_described else term.text
     return f"the {shown}" if term.type in ARTICLE else shown
 
 

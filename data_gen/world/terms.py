@@ -29,12 +29,12 @@ class NamedTerm:
     called: str
 
     @property
-    def described(self) -> bool:
+    def is_described(self) -> bool:
         return self.called == describe_entity(self.entity)
 
     @property
     def text(self) -> str:
-        return f"the {self.called}" if self.entity.type in ARTICLE and not self.described else self.called
+        return f"the {self.called}" if self.entity.type in ARTICLE and not self.is_described else self.called
 
 
 @dataclass(frozen=True, eq=False)

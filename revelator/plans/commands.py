@@ -19,14 +19,14 @@ from revelator.terminal import mask_controls
 Draw = Callable[[Any], str]
 
 
-def _indented(to_json: Callable[[Any], Any]) -> Draw:
+def _indent_json(to_json: Callable[[Any], Any]) -> Draw:
     return lambda plan: json.dumps(to_json(plan), indent=2)
 
 
 DRAWINGS: dict[str, dict[str, Draw]] = {
-    "bnf": {"tree": drawing.draw_tree, "json": _indented(drawing.to_json), "letters": drawing.to_letters},
+    "bnf": {"tree": drawing.draw_tree, "json": _indent_json(drawing.to_json), "letters": drawing.to_letters},
     "logic": {"tree": logic.draw_tree},
-    "art": {"tree": art.draw_tree, "json": _indented(art.to_json)},
+    "art": {"tree": art.draw_tree, "json": _indent_json(art.to_json)},
 }
 
 language_option = click.option(

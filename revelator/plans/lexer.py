@@ -97,12 +97,12 @@ class _Reader:
                 opened.append(start)
             elif mark == ")":
                 if not opened:
-                    raise self._unbalanced("this parenthesis was never opened", start)
+                    raise self._make_balance_error("this parenthesis was never opened", start)
                 self.partner[opened.pop()] = start
         if opened:
-            raise self._unbalanced("this parenthesis is never closed", opened[-1])
+            raise self._make_balance_error("this parenthesis is never closed", opened[-1])
 
-    def _unbalanced(self, message: str, start: int) -> ExpressionError:
+    def _make_balance_error(self, message: str, start: int) -> ExpressionError:
         hint = 'balance it, or quote the text: "like ) this"'
         return fault(self.text, "unbalanced-parenthesis", message, start, start + 1, hint)
 

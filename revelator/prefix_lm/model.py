@@ -141,7 +141,7 @@ class PrefixLMForCausalLM(PreTrainedModel, GenerationMixin):
         kept = attention_mask.bool()
         if position_ids is None:
             position_ids = (kept.cumsum(-1) - 1).clamp(min=0)[:, past:]
-        written = torch.ones_like(input_ids) if past else self._written(input_ids, kept)
+        written = torch.ones_like(input_ids) if past else self._find_written(input_ids, kept)
         mask = self._mask(kept, written, past)
         return self.encoder(
             input_ids=input_ids,
@@ -176,7 +176,7 @@ class PrefixLMForCausalLM(PreTrainedModel, GenerationMixin):
             loss = self.loss_function(logits, labels, vocab_size=self.config.vocab_size, **options)
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=encoded.past_key_values)
 
-    def _written(self, input_ids: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    def _find_written(self, input_ids: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
         """Which tokens stand behind the first boundary of their row."""
         boundary = ((input_ids == self.config.boundary_token_id) & kept).long()
         return (boundary.cumsum(-1) - boundary) > 0

@@ -100,7 +100,7 @@ class Task:
         """Writes the prompt for one typed input; it ends in a colon, never in white space."""
         if not isinstance(value, self.input):
             raise TypeError(f"task {self.name} takes {self.input.__name__}, not {type(value).__name__}")
-        texts = {name: _folded(field) for name, field in vars(value).items()}
+        texts = {name: _fold_value(field) for name, field in vars(value).items()}
         if "text" in texts:
             texts["text"] = texts["text"][:DOCUMENT_CHARACTERS].rstrip()
         return _template(self.name).substitute(texts)
@@ -154,9 +154,9 @@ def _template(name: str) -> Template:
     return Template(text.rstrip())
 
 
-def _folded(value: str | tuple[Step, ...]) -> str:
+def _fold_value(value: str | tuple[Step, ...]) -> str:
     if isinstance(value, tuple):
-        return " | ".join(f"{_folded(s.question)} = {_folded(s.answer)}" for s in value) or "nothing"
+        return " | ".join(f"{_fold_value(s.question)} = {_fold_value(s.answer)}" for s in value) or "nothing"
     return " ".join(value.split())
 
 

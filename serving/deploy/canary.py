@@ -55,7 +55,7 @@ class CanaryVerdict:
         return not self.reasons
 
 
-def judge(
+def judge_canary(
     version: int, released: int, rows: Sequence[CanaryComparison], rules: CanaryRules, *, is_late: bool = False
 ) -> CanaryVerdict | None:
     """Returns the verdict, or None while there are too few comparisons. A canary that fails to answer too often gets
@@ -119,7 +119,7 @@ class CanaryPlan:
         while True:
             rows = read_comparisons(self.home, number)
             report_total(len(rows))
-            if verdict := judge(number, released, rows, self.rules, is_late=time.monotonic() > end):
+            if verdict := judge_canary(number, released, rows, self.rules, is_late=time.monotonic() > end):
                 self.conclude(verdict)
                 return verdict
             time.sleep(LOOK_SECONDS)

@@ -61,7 +61,7 @@ class Protection:
             await self.app(scope, receive, send)
             return
 
-        async def protected(message: Message) -> None:
+        async def send_protected(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -69,7 +69,7 @@ class Protection:
             await send(message)
 
         refusal = self._find_refusal(scope)
-        await (refusal or self.app)(scope, receive, protected)
+        await (refusal or self.app)(scope, receive, send_protected)
 
     def _is_known(self, name: str | None) -> bool:
         if name in self.hosts:

@@ -38,7 +38,7 @@ from revelator.wire import write_error
 from serving.http.protection import LOOPBACK, Body, Protection, describe_error, make_retry_headers, read_body
 from serving.inspector.chat import Chat
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
-from serving.inspector.judging import Judgement, judge
+from serving.inspector.judging import Judgement, keep_judgement
 from serving.inspector.runs import Runs
 from serving.latency import write_json
 
@@ -138,7 +138,7 @@ class Pages:
         said = await read_body(request, Judgement)
         async with self._judging:
             run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
-            await asyncio.to_thread(judge, run, said, self._tracking_uri)
+            await asyncio.to_thread(keep_judgement, run, said, self._tracking_uri)
             judged = replace(run, judged=said.add_to(run.judged))
             await asyncio.to_thread(self._runs.save, judged)
         return JSONResponse(judged.to_json())

@@ -40,7 +40,7 @@ class Judgement(Body):
         return said
 
 
-def judge(run: StoredRun, said: Judgement, tracking_uri: str | None) -> None:
+def keep_judgement(run: StoredRun, said: Judgement, tracking_uri: str | None) -> None:
     """Keeps a judgement on the run's trace; what was said last, and is said again, is kept once, so a judgement whose
     process was killed can be made again. Raises InvalidRequest for one that says nothing, gives a plan that cannot
     be run or judges a document that the run did not find, for documents where traces hold no texts, and where MLflow

@@ -148,7 +148,7 @@ class LogicalSettings(Operators):
     calibration: Literal["none", "self"] | Path = "none"  # `self`: by each term's own best documents; or a file
 
     @cached_property
-    def fitted(self) -> Calibrations | None:
+    def calibrations(self) -> Calibrations | None:
         """What the file says, where the calibration is one. Raises ArtifactError."""
         return read_calibrations(self.calibration) if isinstance(self.calibration, Path) else None
 
@@ -158,7 +158,7 @@ class LogicalSettings(Operators):
         if not isinstance(self.calibration, Path):
             return self
         found = self.model_copy(update={"calibration": (base / self.calibration).resolve()})
-        assert found.fitted
+        assert found.calibrations
         return found
 
 
@@ -206,14 +206,14 @@ def rank_logical(
 def choose_source(index: Index, settings: LogicalSettings = _DEFAULTS) -> Source:
     """The scores to take: those that are named, or that a file of calibrations fits, or cosines if the index has
     vectors. Raises ConfigError and ArtifactError for a calibration of other scores."""
-    fitted = settings.fitted
-    if fitted is None:
+    calibrations = settings.calibrations
+    if calibrations is None:
         return settings.source or ("dense" if index.vectors is not None else "bm25")
-    source = settings.source or fitted.source
-    if fitted.source != source:
-        hint = f"take source {fitted.source}, or calibrate anew"
-        raise ConfigError(f"the calibration is of source {fitted.source}, not {source}", hint=hint)
-    if source != "bm25" and index.vectors is not None and fitted.model != index.manifest["model"]["digest"]:
+    source = settings.source or calibrations.source
+    if calibrations.source != source:
+        hint = f"take source {calibrations.source}, or calibrate anew"
+        raise ConfigError(f"the calibration is of source {calibrations.source}, not {source}", hint=hint)
+    if source != "bm25" and index.vectors is not None and calibrations.model != index.manifest["model"]["digest"]:
         message = "the calibration is of another model's cosines"
         raise ArtifactError(message, where=str(index.folder), hint="revelator index calibrate")
     return source
@@ -249,8 +249,8 @@ def compute_raw_scores(
 
 def _calibrate(term: str, scores: np.ndarray, settings: LogicalSettings) -> np.ndarray:
     """Scores in [0, 1], as the settings say."""
-    if settings.fitted:
-        return settings.fitted.of(term)(scores)
+    if settings.calibrations:
+        return settings.calibrations.of(term)(scores)
     return calibrate_unlabelled(scores)(scores) if settings.calibration == "self" else np.clip(scores, 0, 1)
 
 
@@ -319,17 +319,17 @@ def fit_calibrations(index: Index, labels: Sequence[Label], source: Source | Non
     for label in labels:
         labelled[label.term].append(label)
     vectors, matrix = embed_terms(index, list(labelled)) if source != "bm25" else (None, np.empty(0))
-    scores, fitted = [], {}
+    scores, calibrations = [], {}
     for number, (term, own) in enumerate(labelled.items()):
         at, truth = np.array([places[label.passage] for label in own]), [label.relevant for label in own]
         cosines = None if vectors is None else matrix[at] @ vectors[number]
         scores.append(compute_raw_scores(index, term, cosines, source, at))
         if len(set(truth)) == 2:
-            fitted[term] = fit_calibration(scores[-1], truth)
+            calibrations[term] = fit_calibration(scores[-1], truth)
     truths = [label.relevant for own in labelled.values() for label in own]
     model = index.manifest["model"]["digest"] if source != "bm25" else ""
     general = fit_calibration(np.concatenate(scores), truths)
-    return Calibrations(source=source, model=model, general=general, terms=fitted)
+    return Calibrations(source=source, model=model, general=general, terms=calibrations)
 
 
 def _find_places(index: Index, labels: Sequence[Label]) -> dict[str, int]:
@@ -345,8 +345,8 @@ def _find_places(index: Index, labels: Sequence[Label]) -> dict[str, int]:
     raise DataError(f"the index holds no passage {missing.passage!r}", where=missing.where)
 
 
-def write_calibrations(path: Path, fitted: Calibrations) -> dict[str, Any]:
+def write_calibrations(path: Path, calibrations: Calibrations) -> dict[str, Any]:
     """Writes the file of `calibration=FILE`, and returns what it says."""
-    described = fitted.model_dump(mode="json")
+    described = calibrations.model_dump(mode="json")
     write_json(path, described)
     return described

@@ -12,18 +12,15 @@ Each secret is drawn when it is first needed, into a file that only its owner ma
 from __future__ import annotations
 
 import ipaddress
-import os
 import secrets
 import stat
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Literal
 
 from revelator.endpoints import TOKEN_HEADER, Tls
 from revelator.errors import ConfigError
-from revelator.files import sync_folder
+from revelator.files import write_bytes_once
 
 LOOPBACK = "127.0.0.1"
 CONTROL_PROTOCOLS = "model-repository,shared-memory,trace,logging"  # protocols that change the server
@@ -85,7 +82,7 @@ def read_secret(home: Path, name: Name) -> str:
     path = home / name
     try:
         if not path.exists():
-            _draw(path)
+            write_bytes_once(path, f"{secrets.token_hex(32)}\n".encode())
         mode, text = path.stat().st_mode, path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"no secret can be kept here: {error}", where=str(path)) from error
@@ -96,13 +93,3 @@ def read_secret(home: Path, name: Name) -> str:
         hint = f"rm {path}, and start `revelator serve` again, which draws another"
         raise ConfigError("the file holds no secret", where=str(path), hint=hint)
     return text
-
-
-def _draw(path: Path) -> None:
-    with NamedTemporaryFile("w", dir=path.parent, prefix=path.name) as aside:  # its owner's alone
-        aside.write(secrets.token_hex(32) + "\n")
-        aside.flush()
-        os.fsync(aside.fileno())
-        with suppress(FileExistsError):  # another process drew one meanwhile, and that one holds
-            os.link(aside.name, path)
-    sync_folder(path.parent)

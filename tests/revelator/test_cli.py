@@ -65,9 +65,11 @@ def test_an_unknown_command_suggests_the_nearest(typed: str, meant: str) -> None
     assert done.exit_code == 2 and f"Did you mean '{meant}'?" in done.output
 
 
-def test_a_word_that_is_near_no_command_gets_no_suggestion() -> None:
-    done = CliRunner().invoke(revelator, ["xyzzy"])
-    assert done.exit_code == 2 and "No such command 'xyzzy'" in done.output and "Did you mean" not in done.output
+@pytest.mark.parametrize(("typed", "shown"), [("xyzzy", "demo, doctor, ask"), ("index delete", "build, add, remove")])
+def test_a_word_that_is_near_no_command_is_answered_with_those_that_there_are(typed: str, shown: str) -> None:
+    done = CliRunner().invoke(revelator, typed.split())
+    assert done.exit_code == 2 and "Did you mean" not in done.output
+    assert f"No such command '{typed.split()[-1]}'. There are: {shown}" in done.output
 
 
 def test_a_file_that_the_system_refuses_is_named_without_a_traceback(tmp_path: Path, capsys) -> None:

@@ -41,13 +41,13 @@ def _never_raise(report: Callable[Parameters, None]) -> Callable[Parameters, Non
     """Makes `report` log its errors in place of raising them."""
 
     @wraps(report)
-    def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+    def report_safely(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
         try:
             report(*args, **kwargs)
         except Exception:
             log.exception("telemetry failed")
 
-    return guarded
+    return report_safely
 
 
 def _read_object(read: Callable[[], Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from revelator import registry
 from revelator.client import Client
 from revelator.errors import ConfigError, Conflict
 from serving.commands.deploy import deploy as command
-from serving.deploy.canary import CanaryPlan, CanaryRules, judge
+from serving.deploy.canary import CanaryPlan, CanaryRules, judge_canary
 from serving.deploy.deploy import deploy
 from serving.models import releases
 from serving.models.comparisons import CanaryComparison
@@ -36,15 +36,17 @@ GOOD = CanaryComparison("r", "route", 10.0, 10.0, True, True, True)
     ],
 )
 def test_the_rule_promotes_or_says_why_not(rows, reason):
-    verdict = judge(2, 1, rows, RULES)
+    verdict = judge_canary(2, 1, rows, RULES)
     assert verdict is not None and verdict.passes == (reason is None)
     assert reason is None or any(reason in text for text in verdict.reasons)
 
 
 def test_there_is_no_verdict_before_enough_was_compared():
-    assert judge(2, 1, [GOOD] * 99, RULES) is None
-    assert judge(2, 1, [], RULES) is None
-    assert judge(2, 1, [GOOD], RULES, is_late=True).reasons == ("1 comparisons in the time given, and 100 are needed",)
+    assert judge_canary(2, 1, [GOOD] * 99, RULES) is None
+    assert judge_canary(2, 1, [], RULES) is None
+    assert judge_canary(2, 1, [GOOD], RULES, is_late=True).reasons == (
+        "1 comparisons in the time given, and 100 are needed",
+    )
 
 
 def test_a_share_is_given_in_percent_or_as_a_part_and_modes_exclude_one_another():
