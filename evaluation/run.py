@@ -106,22 +106,13 @@ def evaluate(
     endpoint = read_planner_options(planner, planner_model, planner_prompt)
     if questions:
         runs = make_plain_and_auto_runs(questions, index, columns, home, endpoint, **overrides)
-    elif source.suffix not in (".yaml", ".yml"):
-        hint = f"own questions: --questions {source}; an adapter's scores, task by task: revelator model grade {source}"
-        raise ConfigError(f"{source} is no configuration file (.yaml)", hint=hint)
     elif index or columns:
         raise ConfigError("--index and --column belong to --questions", hint=f"write them into {source}")
     else:
-        runs = load_runs(source, **overrides)
-        if endpoint:
-            runs = replace_planners(runs, endpoint, str(source))
+        runs = read_runs(source, endpoint, **overrides)
+    chosen = choose_runs(runs, names, str(source))
     folder = out or Path("runs") / "evaluations" / source.stem
-    if unknown := [name for name in names if name not in runs]:
-        known = ", ".join(filter(None, runs))
-        hint = f"runs: {known}" if known else "it holds one run, without a name: leave --run out"
-        raise ConfigError(f"there is no run {unknown[0]!r}", where=str(source), hint=hint)
     command, read = shlex.join(["revelator", *sys.argv[1:]]), cache(open_benchmark)
-    chosen = {name: settings for name, settings in runs.items() if not names or name in names}
     prepared = {name: prepare_run(settings, command, read) for name, settings in chosen.items()}
     console, shared = Console(stderr=True), SharedModels()
     for name, (settings, run, benchmark) in prepared.items():
@@ -145,6 +136,24 @@ def evaluate(
         print_sections(build_report(loaded).sections)
         shown = folder if "" in chosen else folder / "*"
         click.echo(f"every question: {folder}\ncompare runs: revelator eval report {shown}")
+
+
+def read_runs(config: Path, endpoint: PlannerConfig | None, **overrides: Any) -> dict[str, RunConfig]:
+    """Reads the runs of a configuration, by name, with an endpoint as planner where one is given."""
+    if config.suffix not in (".yaml", ".yml"):
+        hint = f"own questions: --questions {config}; an adapter's scores, task by task: revelator model grade {config}"
+        raise ConfigError(f"{config} is no configuration file (.yaml)", hint=hint)
+    runs = load_runs(config, **overrides)
+    return replace_planners(runs, endpoint, str(config)) if endpoint else runs
+
+
+def choose_runs(runs: dict[str, RunConfig], names: Sequence[str], where: str) -> dict[str, RunConfig]:
+    """Returns the runs of these names, all of them without names. Raises ConfigError for a name that none has."""
+    if unknown := [name for name in names if name not in runs]:
+        known = ", ".join(filter(None, runs))
+        hint = f"runs: {known}" if known else "it holds one run, without a name: leave --run out"
+        raise ConfigError(f"there is no run {unknown[0]!r}", where=where, hint=hint)
+    return {name: settings for name, settings in runs.items() if not names or name in names}
 
 
 def replace_planners(runs: dict[str, RunConfig], endpoint: PlannerConfig, where: str) -> dict[str, RunConfig]:

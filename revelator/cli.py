@@ -60,7 +60,7 @@ COMMANDS: dict[str, Command | Group] = {
         "search": Command("serving.commands.graph:search", "Which entities have a name, and what do they lead to?"),
         "info": Command("serving.commands.graph:info", "What does a graph hold, and which relations does it know?"),
     }),
-    "data": Group("Where do questions with plans and instruction sets come from?",
+    "data": Group("What does the model learn from?",
       "revelator data build data_gen/configs/full.yaml --out runs/sets/mine", {
         "build": Command("data_gen.commands:build", "How do I make an instruction set, or rows for a reader?"),
         "inspect": Command("data_gen.commands:inspect", "What does an instruction set hold?"),
@@ -72,7 +72,7 @@ COMMANDS: dict[str, Command | Group] = {
         "collect": Command("data_gen.collect:collect_command", "How do judged answers of a server become questions?"),
     }),
     "train": Command("training.commands:train", "How do I train: fine-tune, by rewards, or a base of my own?"),
-    "model": Group("Which version serves, and how does a better one take its place?",
+    "model": Group("Which version is the best one, and which one is served?",
       "revelator model promote --dry-run", {
         "list": Command("evaluation.gate.command:show_versions", "Which versions are there, and which is champion?"),
         "grade": Command("evaluation.gate.command:grade", "How well does an adapter do each task?"),
@@ -81,14 +81,14 @@ COMMANDS: dict[str, Command | Group] = {
         "deploy": Command("serving.commands.deploy:deploy", "How do I put a version into service without a pause?"),
         "merge": Command("training.export:merge", "How do I write base and adapter as one model?"),
     }),
-    "eval": Group("How well does a system answer, and at what cost?",
+    "eval": Group("How good is a system, and what does it cost?",
       "revelator eval run evaluation/configs/world.yaml --out runs/evaluations/auto", {
         "run": Command("evaluation.run:evaluate", "How does a system do on a benchmark?"),
         "reading": Command("evaluation.reading:reading", "How well does a reader read answers from passages?"),
         "report": Command("evaluation.report.command:report", "How do several runs compare?"),
         "cost": Command("evaluation.cost:cost", "How many servers does a rate of questions need?"),
     }),
-    "plan": Group("How is a plan written, checked and run?",
+    "plan": Group("What does a plan say, and can it be run?",
       'revelator plan parse "Who directed UHF? * When was {director} born?"', {
         "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),
         "check": Command("revelator.plans.commands:check", "Can a plan be executed, and if not, why?"),
