@@ -9,11 +9,16 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing
 
+import httpx
 import pytest
 
 from revelator.trace import Trace
 from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in
 
+TREE = (
+    f'{{"question": "{QUESTION}", "children": [{{"question": "Who directed UHF?", "search": {{"name": "UHF"}}}}, '
+    '{"question": "Where was [1] born?", "direct": true}]}'
+)
 sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (apt-get install chromium)")
@@ -114,6 +119,28 @@ def test_a_valid_plan_may_be_run_and_is_told_its_shape(page):
     expect(page.locator(".fine")).to_contain_text("A + B, 2 leaves")
     expect(page.locator(".fault-whole")).to_have_count(0)
     expect(page.get_by_role("button", name="Run it all")).to_be_enabled()
+
+
+@pytest.mark.parametrize(
+    ("language", "plan", "edited"),
+    [
+        ("logic", '"UHF"', '"UHF" OR "director"'),
+        ("art", TREE, TREE.replace("Where was [1]", "When was [1]")),
+    ],
+)
+def test_a_plan_of_another_language_is_edited_and_run_again_in_it(page, address, language, plan, edited):
+    reply = httpx.post(f"{address}/api/runs", json={"question": QUESTION, "plan": plan, "language": language})
+    page.goto(f"{address}/?run={json.loads(reply.text.splitlines()[-1])['run']}")
+    text = page.get_by_role("textbox", name="Plan")
+    expect(text).to_have_value(plan)
+    expect(page.locator(".graph")).to_be_hidden()
+    text.fill(edited)
+    expect(page.locator(".fine")).to_be_visible()
+    text.press("Control+Enter")
+    kept(page)
+    expect(text).to_have_value(edited)
+    run = httpx.get(f"{address}/api/runs/{page.url.partition('?run=')[2]}").json()
+    assert (run["trace"]["plan"], run["trace"]["plan_language"]) == (edited, language)
 
 
 def test_markup_in_a_document_is_shown_as_text(page):
