@@ -38,7 +38,7 @@ from revelator.calls import (
     build_probe,
     make_death_error,
 )
-from revelator.endpoints import Tls, make_channel_arguments
+from revelator.channels import Tls, make_channel_arguments
 from revelator.errors import Cancelled, RevelatorError
 from revelator.trace import Event
 from revelator.wire import (
@@ -65,7 +65,7 @@ __all__ = ["DEFAULT_URL", "Answer", "AsyncClient", "Client", "Options"]
 class AsyncClient:
     """Client of the server at `url` (gRPC, host:port) for asyncio. `timeout` is in seconds. It bounds a call and its
     retries; a longer `deadline_ms` extends it to the deadline plus one second. Give `tls` where the server speaks it
-    (default: as the environment says, `revelator.endpoints`). Cancelling the task that awaits an answer cancels the
+    (default: as the environment says, `revelator.channels`). Cancelling the task that awaits an answer cancels the
     work on the server.
 
     A question that met a server which was full or not there is sent again, at most `retries` times and within the

@@ -1,32 +1,14 @@
-"""Checks addresses and keys, and makes channels to Triton servers.
-
-A server that speaks TLS is reached with files named in the environment, or with a `Tls` handed to the client:
-
-    REVELATOR_TLS_CA     certificate of the authority that signed the server's
-    REVELATOR_TLS_CERT   this side's own certificate and
-    REVELATOR_TLS_KEY    its key, where the server wants to know its clients (mutual TLS)
-    REVELATOR_TLS_NAME   the name in the server's certificate, where the address is another
-"""
+"""Checks addresses and keys of services that are asked over HTTP."""
 
 from __future__ import annotations
 
-import os
 import re
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
-import grpc
 from pydantic import AfterValidator
-from tritonclient.grpc import InferenceServerClientPlugin
 
 from revelator.errors import ConfigError
-
-_LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\]):")
-_FILES = {"ca": "REVELATOR_TLS_CA", "cert": "REVELATOR_TLS_CERT", "key": "REVELATOR_TLS_KEY"}
-_NAME = "REVELATOR_TLS_NAME"
-TOKEN_HEADER = "authorization"
 
 
 def check_url(url: str) -> str:
@@ -71,78 +53,3 @@ def check_key(key: str, variable: str) -> str:
 def mask_key(text: str, key: str | None) -> str:
     """Blanks the key in a text, in upper and lower case: a host name, for one, is printed in lower case."""
     return re.sub(re.escape(key), "***", text, flags=re.IGNORECASE) if key else text
-
-
-@dataclass(frozen=True)
-class Tls:
-    """PEM files; `cert` and `key` go together. `name`: what the server's certificate names instead of its address."""
-
-    ca: Path
-    cert: Path | None = None
-    key: Path | None = None
-    name: str | None = None
-
-    @classmethod
-    def from_environment(cls) -> Tls | None:
-        """Reads the environment; None without `REVELATOR_TLS_CA`, which means no TLS."""
-        files = {name: Path(os.environ[key]) for name, key in _FILES.items() if os.environ.get(key)}
-        if not files:
-            return None
-        if "ca" not in files or ("cert" in files) != ("key" in files):
-            hint = f"{_FILES['ca']} alone, or together with {_FILES['cert']} and {_FILES['key']}"
-            raise ConfigError("a part of the TLS files is not named", where="environment", hint=hint)
-        return cls(**files, name=os.environ.get(_NAME) or None)
-
-    def to_environment(self) -> dict[str, str]:
-        """Returns the variables that `from_environment` reads."""
-        files = {key: str(value) for name, key in _FILES.items() if (value := getattr(self, name))}
-        return files | ({_NAME: self.name} if self.name else {})
-
-    def credentials(self) -> grpc.ChannelCredentials:
-        """Raises ConfigError that names the file that cannot be read."""
-        ca, key, cert = (_read(path) if path else None for path in (self.ca, self.key, self.cert))
-        return grpc.ssl_channel_credentials(ca, key, cert)
-
-
-def make_channel_arguments(url: str, tls: Tls | None = None) -> dict[str, Any]:
-    """The arguments of a tritonclient gRPC client for `url` (host:port): messages of any size, TLS as given or as in
-    the environment, and to this machine itself no proxy, which gRPC would take from `http_proxy`. Raises ConfigError
-    for an address that is empty or has a web address's scheme."""
-    _check_address(url)
-    tls = tls or Tls.from_environment()
-    arguments: list[tuple[str, int | str]] = [
-        ("grpc.max_send_message_length", -1),
-        ("grpc.max_receive_message_length", -1),
-    ]
-    if _LOOPBACK.match(url):
-        arguments.append(("grpc.enable_http_proxy", 0))
-    if tls and tls.name:
-        arguments.append(("grpc.ssl_target_name_override", tls.name))
-    return {"url": url, "channel_args": arguments, "creds": tls.credentials() if tls else None}
-
-
-def _check_address(url: str) -> None:
-    if not url.strip():
-        hint = "give host:port of the server's gRPC, such as 127.0.0.1:8001"
-        raise ConfigError("the server's address is empty", where="address", hint=hint)
-    if scheme := re.match(r"https?://", url, re.IGNORECASE):
-        tls = f"; for TLS name the authority's certificate in {_FILES['ca']}" if scheme[0].lower() == "https://" else ""
-        hint = f"leave out {scheme[0]}: the address is host:port of the server's gRPC port{tls}"
-        raise ConfigError("this is a web address", where=url, hint=hint)
-
-
-class ControlToken(InferenceServerClientPlugin):
-    """Adds the token to each request of a client."""
-
-    def __init__(self, token: str) -> None:
-        self._header = {f"triton-grpc-protocol-{TOKEN_HEADER}": f"Bearer {token}"}
-
-    def __call__(self, request: Any) -> None:
-        request.headers.update(self._header)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error

@@ -37,8 +37,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from revelator.channels import Tls
 from revelator.client import AsyncClient
-from revelator.endpoints import Tls
 from revelator.errors import ConfigError, InvalidRequest, RevelatorError
 from revelator.wire import build_request_from_json, write_error
 from serving.http.protection import Body, Protection, describe_error, make_retry_headers, read_body

@@ -17,7 +17,7 @@ from tritonclient.grpc import InferInput, InferResult
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from revelator import spans
-from revelator.endpoints import make_channel_arguments
+from revelator.channels import make_channel_arguments
 from revelator.errors import Unavailable
 from revelator.tasks import TASKS
 from revelator.trace import Passage

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from revelator.endpoints import TOKEN_HEADER, Tls
+from revelator.channels import TOKEN_HEADER, Tls
 from revelator.errors import ConfigError
 from revelator.files import write_bytes_once
 

@@ -16,7 +16,7 @@ import tritonclient.grpc as grpc_client
 import tritonclient.grpc.aio as async_grpc_client
 from tritonclient.utils import InferenceServerException
 
-from revelator.endpoints import ControlToken, make_channel_arguments
+from revelator.channels import ControlToken, make_channel_arguments
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.wire import read_error
 from serving.models.releases import name_version

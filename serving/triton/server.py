@@ -25,7 +25,7 @@ import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
 from revelator import spans
-from revelator.endpoints import make_channel_arguments
+from revelator.channels import make_channel_arguments
 from revelator.errors import ConfigError, Unavailable
 from revelator.files import sha256_text
 from serving.triton.access import CLOSED, CONTROL, LOOPBACK, Exposure, read_secret

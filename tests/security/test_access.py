@@ -16,8 +16,8 @@ import tritonclient.grpc as grpc_client
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
+from revelator.channels import ControlToken
 from revelator.client import Client
-from revelator.endpoints import ControlToken
 from revelator.errors import ConfigError
 from serving.models.triton import SECRET_PARAMETER
 from serving.triton import control

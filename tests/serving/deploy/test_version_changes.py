@@ -22,7 +22,7 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.utils import InferenceServerException
 
-from revelator.endpoints import ControlToken
+from revelator.channels import ControlToken
 from serving.triton.access import CONTROL, read_secret
 from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer, read_ports

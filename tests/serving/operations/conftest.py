@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from revelator import registry
-from revelator.endpoints import Tls
+from revelator.channels import Tls
 from serving.deploy.deploy import deploy
 from serving.triton.running import RunningServer, find_running_server
 from tests.serving.operations.receiver import Receiver, receiving

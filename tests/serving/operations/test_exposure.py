@@ -9,8 +9,8 @@ import pytest
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
+from revelator.channels import Tls, make_channel_arguments
 from revelator.client import AsyncClient, Client
-from revelator.endpoints import Tls, make_channel_arguments
 from revelator.errors import ConfigError, InvalidRequest, PlanError, RevelatorError, Unavailable
 from serving.triton import control
 from serving.triton.access import Exposure
