@@ -30,10 +30,18 @@ def lock_folder(folder: Path) -> AbstractContextManager[None]:
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
-    """Reads all rows; a missing file has none, and an empty line is none. Raises DataError that names the line, the
-    field and the reason."""
+    """Reads the rows of a file, none where there is no file. Raises DataError with the line that is no such row."""
+    return _check_rows(path, kind, path.read_bytes().splitlines() if path.exists() else ())
+
+
+def continue_rows(path: Path, kind: type[Row]) -> list[Row]:
+    """Reads the rows of a file that more are appended to, without a last one that a kill cut short."""
+    return _check_rows(path, kind, read_lines(path))
+
+
+def _check_rows(path: Path, kind: type[Row], lines: Iterable[bytes]) -> list[Row]:
     rows, adapter = [], TypeAdapter(kind)
-    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
@@ -42,12 +50,6 @@ def read_rows(path: Path, kind: type[Row]) -> list[Row]:
             reason = ": ".join(filter(None, find_first_fault(error)))
             raise DataError(f"cannot be read: {reason}", where=f"{path}, line {number}") from error
     return rows
-
-
-def continue_rows(path: Path, kind: type[Row]) -> list[Row]:
-    """Reads the rows of a file that more are appended to, after a last line that a kill cut short is removed."""
-    read_lines(path)
-    return read_rows(path, kind)
 
 
 def append_rows(path: Path, rows: Iterable[Any]) -> None:

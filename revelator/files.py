@@ -2,7 +2,7 @@
 
 replace_file, write_bytes, write_json   a reader sees the old file or the new one, never a part
 write_bytes_once                        the same, and a file that is there stays
-append_lines, read_lines                lines that survive a kill; a torn last line is dropped
+append_lines, read_lines                lines that survive a kill, without a torn last one
 hold_lock, try_lock                     one process at a time
 stage_folder, lock_work_folder          a folder that is replaced whole; a build that continues after a kill
 sha256_file, sha256_folder, …           digests
@@ -78,21 +78,23 @@ def find_delimiter(header: str) -> str:
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:
-    """Appends whole lines to a file, which is created if it is missing."""
+    """Appends whole lines to a file, which is created if it is missing; a last line that a kill or a full disk cut
+    short is removed before. Several processes may append to one file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        file.write("".join(f"{line}\n" for line in lines).encode())
+    with path.open("a+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        size = file.seek(0, os.SEEK_END)
+        if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+            file.truncate(path.read_bytes().rfind(b"\n") + 1)
+        rest = memoryview("".join(f"{line}\n" for line in lines).encode())
+        while rest:
+            rest = rest[file.write(rest) :]
 
 
 def read_lines(path: Path) -> list[bytes]:
-    """The lines of a file that is appended to; none where there is no file. A last line that a kill cut short is
-    removed from the file, so that the next line does not continue it."""
-    if not path.exists():
-        return []
-    whole, newline, torn = path.read_bytes().rpartition(b"\n")
-    if torn:
-        write_bytes(path, whole + newline)
-    return whole.split(b"\n") if newline else []
+    """The whole lines of a file that `append_lines` writes; none where there is no file. A last line that is not whole,
+    as a kill leaves it or another process is writing it, is left out."""
+    return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
 
 
 @contextmanager

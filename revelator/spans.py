@@ -26,7 +26,7 @@ HEADER = "traceparent"
 QUESTIONS_VARIABLE = "REVELATOR_LOG_QUESTIONS"  # whether spans and logs hold questions, plans and answers
 SPAN_TYPE, INPUTS, OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"
 PLAN, ROUTE, VERSION = "revelator.plan", "revelator.route", "revelator.version"  # of the span of a served question
-PLAN_LANGUAGE = "revelator.plan_language"  # of the same span, where the question has a plan
+PLAN_LANGUAGE = "revelator.plan_language"  # of the same span: of the plan, or of that which the model could not write
 READER = "revelator.reader"  # of the same span: the language models that read documents, as their endpoints named them
 MODEL_ID = "mlflow.modelId"  # of the same span: MLflow's model of the version; of a trace, what MLflow finds it by
 TAG = "mlflow.traceTag."  # before the name of a tag of the whole trace, an attribute of its first span
@@ -92,7 +92,7 @@ def describe_served(trace: Trace) -> None:
     about = {
         ROUTE: trace.route or "",
         VERSION: trace.versions.get("revelator", ""),
-        PLAN_LANGUAGE: trace.plan_language if trace.plan else "",
+        PLAN_LANGUAGE: trace.plan_language,
         READER: ", ".join(trace.list_language_models()),
         MODEL_ID: trace.versions.get(MODEL_ID, ""),
     }

@@ -16,10 +16,9 @@ from evaluation.metrics.retrieval import score_titles
 from revelator.errors import ExpressionError
 from revelator.plans import logic
 from revelator.scores import score_answer, score_list_answer
-from revelator.tasks import translate_task
+from revelator.tasks import TASKS
 from revelator.trace import Trace, join_answers
 
-TASK_OF = {"atomic": "relevance"}  # of the kinds of nodes; the others are called as their task
 CUTOFFS = (2, 5, 10)
 
 
@@ -134,11 +133,10 @@ def score_plan(plan: str, gold: PlanSummary, *, own: bool) -> dict[str, float]:
 def count_cost(trace: Trace, *, sequential: bool = False, switched_off: Collection[str] = ()) -> Cost:
     """Returns the cost; times in seconds. `switched_off`: as of `score_trace`."""
     calls: dict[str, int] = {}
-    names = TASK_OF | {"translate": translate_task(trace.plan_language).name}
-    for node in trace.nodes:
-        task = names.get(node.kind, node.kind)
-        if node.usage.model_calls and task not in switched_off:
-            calls[task] = calls.get(task, 0) + node.usage.model_calls
+    for call in (call for node in trace.nodes for call in node.list_calls()):
+        task = call["task"]
+        if task in TASKS and "tokens_in" in call and task not in switched_off:  # what failed has no tokens
+            calls[task] = calls.get(task, 0) + call["count"]
     usage = trace.usage
     return Cost(
         usage.tokens_in,

@@ -201,6 +201,8 @@ async def answer_by_plan(run: QuestionRun) -> None:
 async def answer_by_query(run: QuestionRun) -> None:
     """Answers by one step whose documents a logical query finds (ITLR): the caller's or the model's; else the words of
     the question find them."""
+    trace = run.recorder.trace
+    trace.plan_language = LOGIC.name
     query = run.given_plan
     if query is None:
         query = await translate(run, TRANSLATE_LOGIC, lambda query: require_answerable(query, run.limits))
@@ -209,8 +211,7 @@ async def answer_by_query(run: QuestionRun) -> None:
         run.degrade(f"no query that the model wrote could be run ({fault}): the question's words found the documents")
         await answer_single(run)
         return
-    trace = run.recorder.trace
-    trace.plan, trace.plan_language = logic.render(query), LOGIC.name
+    trace.plan = logic.render(query)
     trace.plan_source = "model" if run.given_plan is None else "given"
     run.recorder.report("planned", trace)
     node = await _answer_step(run, run.question, trace.plan)
@@ -271,7 +272,7 @@ async def translate(run: QuestionRun, task: Task, require: Callable[[Any], None]
     """Returns the model's first plan that parses and passes `require`, or None; each fault becomes a diagnostic."""
     node = run.open("translate")
     attempts: list[dict[str, object]] = []
-    node.detail["attempts"] = attempts
+    node.detail |= {"task": task.name, "attempts": attempts}
     with run.recorder.record(node):
         for temperature in TEMPERATURES:
             asked = [QuestionInput(run.question)]

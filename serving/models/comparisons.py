@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from revelator.files import append_lines, sha256_text
+from revelator.files import append_lines, read_lines, sha256_text
 from revelator.tasks import TASKS
 from serving.models.releases import VersionChoice, current_choice, use_choice
 from serving.protocols import Completion, Revelator
@@ -132,6 +132,5 @@ def find_comparisons_file(home: Path, version: int) -> Path:
 
 
 def read_comparisons(home: Path, version: int) -> list[CanaryComparison]:
-    path = find_comparisons_file(home, version)
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [CanaryComparison(**json.loads(line)) for line in lines]
+    """The comparisons that are whole so far: the server goes on writing them."""
+    return [CanaryComparison(**json.loads(line)) for line in read_lines(find_comparisons_file(home, version))]

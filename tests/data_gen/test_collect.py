@@ -148,6 +148,16 @@ def test_a_judged_plan_teaches_the_translation_into_its_own_language_and_nothing
     assert row.task == f"translate_{name}" and language.parse(row.completion) == gold
 
 
+def test_a_query_for_a_question_whose_query_could_not_be_written_is_a_query(
+    ask: Ask, tmp_path: Path, tracking_server: str
+) -> None:
+    trace = ask("Which ferry has no bridge?", "", route="", language="logic")
+    mlflow.log_expectation(trace_id=trace, name="plan", value='"ferry" AND NOT "bridge"', source=PERSON)
+    collect(tmp_path, tracking_server)
+    [row] = build_rows(tmp_path)
+    assert row.task == "translate_logic"
+
+
 def test_a_correction_is_in_the_language_of_the_plan_that_it_corrects(
     ask: Ask, tmp_path: Path, tracking_server: str
 ) -> None:

@@ -24,6 +24,7 @@ from evaluation.harness.question_scores import (
 from evaluation.harness.run_metrics import measure_coverage, measure_rows
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.metrics.plans import summarise_plan
+from revelator.limits import Strategy
 from revelator.trace import Trace, join_answers
 from tests.serving.executor.world import Toy
 
@@ -62,6 +63,13 @@ async def test_a_compiled_question_is_scored_whole() -> None:
     assert found.retrieved == ("title 1", "title 2")
     assert found.cost.model_calls == {"route": 1, "translate_bnf": 1, "relevance": 4}
     assert (found.cost.steps, found.cost.retrievals, found.cost.generator_calls) == (2, 2, 2)
+
+
+@pytest.mark.parametrize(("strategy", "task"), [("logic", "translate_logic"), ("atomic", "translate_art")])
+async def test_a_plan_that_could_not_be_written_costs_its_own_task(strategy: Strategy, task: str) -> None:
+    toy = Toy({GOLD.question: ["Lima"]}, {task: "(", "translate_bnf": PLAN})
+    trace = await toy.executor(documents=2).run(GOLD.question, strategy=strategy)
+    assert row(trace).cost.model_calls[task] == 4, "one call at each temperature"
 
 
 async def test_parts_at_the_same_time_are_one_round() -> None:

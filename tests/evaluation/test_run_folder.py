@@ -152,7 +152,8 @@ def test_a_line_cut_short_is_taken_off_and_rows_of_another_release_are_refused(t
     whole = (tmp_path / "rows.jsonl").read_bytes()
     (tmp_path / "rows.jsonl").write_bytes(whole + whole[:9])
     assert continue_rows(tmp_path / "rows.jsonl", Kept) == rows
-    assert (tmp_path / "rows.jsonl").read_bytes() == whole
+    append_rows(tmp_path / "rows.jsonl", rows)
+    assert (tmp_path / "rows.jsonl").read_bytes() == whole * 2
     (tmp_path / "rows.jsonl").write_text('{"id": "a"}\n')
     with pytest.raises(DataError, match=r"rows\.jsonl, line 1"):
         continue_rows(tmp_path / "rows.jsonl", Kept)

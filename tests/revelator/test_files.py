@@ -203,9 +203,21 @@ def test_a_torn_last_line_is_dropped_and_the_next_one_does_not_continue_it(
     assert read_lines(path) == []
     path.parent.mkdir()
     path.write_bytes(torn)
-    assert read_lines(path) == lines
+    assert read_lines(path) == lines and path.read_bytes() == torn, "another process may be writing the rest"
     append_lines(path, ["x", "y"])
     assert read_lines(path) == [*lines, b"x", b"y"]
+
+
+def test_lines_that_processes_append_at_once_are_all_whole_while_they_are_read(tmp_path: Path) -> None:
+    path, line = tmp_path / "rows.jsonl", "x" * 5_000
+    append_lines(path, [line])
+    code = "import sys; from pathlib import Path; from revelator.files import append_lines\n"
+    code += f"for _ in range(50): append_lines(Path({str(path)!r}), ['x' * 5_000] * 3)"
+    writers = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
+    while any(writer.poll() is None for writer in writers):
+        assert set(read_lines(path)) == {line.encode()}
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    assert len(read_lines(path)) == 1 + 3 * 50 * 3
 
 
 def test_a_lock_is_taken_once_or_shared_by_many(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from revelator.tasks import TASKS
 from revelator.trace import Node, Trace
 
 QUESTION_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -64,7 +65,9 @@ def count_trace(model: str, trace: Trace) -> None:
             ACTIVE_VERSION.labels(name).set(float(number))
     for node in trace.nodes:
         if node.kind == "translate":
-            PLANS.labels(model, route, trace.plan_language, _judge_plan(node)).inc()
+            language = TASKS[node.detail["task"]].language
+            assert language
+            PLANS.labels(model, route, language.name, _judge_plan(node)).inc()
         _count_node(model, node)
 
 

@@ -360,6 +360,7 @@ async def test_without_a_query_that_can_be_run_the_words_of_the_question_find_th
     trace = await world.executor().run("q", strategy="logic")
     assert kinds(trace) == ["translate", "atomic"] and trace.nodes[0].status == "failed"
     assert (trace.answers, trace.outcome, trace.plan) == (["p"], "answered", None)
+    assert trace.plan_language == "logic", "a correction of it is a logical query"
     assert trace.degraded and trace.diagnostics[-1]["message"] in trace.reason and len(trace.diagnostics) == 4
     assert world.asked == ["q"]
 

@@ -123,15 +123,18 @@ def test_what_a_leaf_took_from_another_is_not_counted_again():
     assert found["revelator_leaves_total"] == {("ok", "asked"): 1, ("ok", "shared"): 1, ("ok", "reused"): 1}
 
 
+@pytest.mark.parametrize("language", ["bnf", "logic", "art"])
 @pytest.mark.parametrize(
-    ("node", "validity"),
+    ("status", "detail", "validity"),
     [
-        (Node("1", "translate", "q", detail={"attempts": [{}]}), "first"),
-        (Node("1", "translate", "q", detail={"attempts": [{}, {}]}), "later"),
-        (Node("1", "translate", "q", detail={"attempts": [{}], "degraded": True}), "degraded"),
-        (Node("1", "translate", "q", status="failed", detail={"attempts": [{}] * 4}), "none"),
+        ("ok", {"attempts": [{}]}, "first"),
+        ("ok", {"attempts": [{}, {}]}, "later"),
+        ("ok", {"attempts": [{}], "degraded": True}, "degraded"),
+        ("failed", {"attempts": [{}] * 4}, "none"),
     ],
 )
-def test_a_plan_is_counted_by_how_it_became_valid(node, validity):
+def test_a_plan_is_counted_by_its_own_language_and_how_it_became_valid(status, detail, validity, language):
+    """The question may have another language: a tree that could not be written is followed by a plan."""
+    node = Node("1", "translate", "q", status=status, detail=detail | {"task": f"translate_{language}"})
     found = added(Trace("q", "auto", route="complex", nodes=[node]))
-    assert found["revelator_plans_total"] == {("complex", "bnf", validity): 1}
+    assert found["revelator_plans_total"] == {("complex", language, validity): 1}
