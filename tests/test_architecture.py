@@ -58,6 +58,8 @@ def package_imports() -> dict[str, set[str]]:
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Import):
                     imports |= {package_of(alias.name) for alias in node.names if is_ours(alias.name)}
+                elif isinstance(node, ast.ImportFrom) and node.level:
+                    raise AssertionError(f"{path}: a relative import")
                 elif isinstance(node, ast.ImportFrom) and node.module and is_ours(node.module):
                     names = {f"{node.module}.{alias.name}" for alias in node.names}
                     imports |= {package_of(name if is_module(name) else node.module) for name in names}
@@ -111,6 +113,16 @@ def test_every_file_and_name_on_the_page_exists() -> None:
     assert len(names) > 20
     assert [file for file in files if not (ROOT / file).exists()] == []
     assert [name for name in names if not set(name.split(".")) <= defined | set(MAY_IMPORT)] == []
+
+
+def test_every_function_on_the_page_is_in_the_file_that_it_names() -> None:
+    page = " ".join((ROOT / "docs/architecture.md").read_text(encoding="utf-8").split())
+    pairs = re.findall(r"`([\w.]+)`(?: and `([\w.]+)`)? \(`([\w/]+\.py)`\)", page)
+    assert len(pairs) > 25
+    for first, second, file in pairs:
+        tree = ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+        defined = {getattr(node, "name", None) or getattr(node, "id", None) for node in tree}
+        assert {*first.split("."), *filter(None, second.split("."))} <= defined, file
 
 
 def test_the_language_and_the_tasks_import_no_torch() -> None:

@@ -14,8 +14,9 @@ from revelator.tasks import Step
 from revelator.trace import Event, Trace
 from serving.executor import routes, trees
 from serving.executor.evidence import Models, find_reusable_nodes
+from serving.executor.merging import merge_at_deadline, write_text
 from serving.executor.recording import Recorder
-from serving.executor.run import QuestionRun, merge_at_deadline, write_text
+from serving.executor.run import QuestionRun
 from serving.knowledge.sources import Sources
 from serving.latency import offload
 from serving.protocols import Generator, Revelator, Writing

@@ -37,7 +37,8 @@ from revelator.tasks import (
     Task,
 )
 from revelator.trace import Node, PlanSource
-from serving.executor.run import QuestionRun, merge_plan, merge_steps
+from serving.executor.merging import merge_plan, merge_steps
+from serving.executor.run import QuestionRun
 from serving.executor.scheduler import PlanRun
 from serving.protocols import GenerateRequest
 

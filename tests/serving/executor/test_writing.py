@@ -13,7 +13,7 @@ from revelator.limits import Limits
 from revelator.plans.art import Art, render
 from revelator.plans.operators import Search
 from serving.executor.executor import Executor
-from serving.executor.run import CITATION, drop_unknown_citations
+from serving.executor.merging import CITATION, drop_unknown_citations
 from serving.knowledge.sources import Sources
 from serving.protocols import Writing
 
