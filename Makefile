@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE # else each of the hundreds of processes of `ma
 help: ## list these commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-install: $(INSTALLED) ## create .venv and install everything into it (about 3 minutes)
+install: $(INSTALLED) ## create .venv and install everything into it (about 2 minutes)
 
 # torch goes by version: the plain name may bring several gigabytes of CUDA packages. The others are those of
 # requirements.lock, which `make lock` writes from the ranges of pyproject.toml; so everyone has what was tested. Two
@@ -44,7 +44,7 @@ install: $(INSTALLED) ## create .venv and install everything into it (about 3 mi
 # Packages' own tests and most of transformers' models are never imported here, and are a quarter of all modules.
 $(INSTALLED): pyproject.toml requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -c '$(SUPPORTED)'
-	@echo "Installing torch and about 150 other packages into $(VENV). This takes about 3 minutes."
+	@echo "Installing torch and about 150 other packages into $(VENV). This takes about 2 minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { echo "error: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3.11-venv" >&2; exit 1; }
 	@$(BIN)/python -c '$(SUPPORTED)' || { echo "       remove the environment first: rm -rf $(VENV)" >&2; exit 1; }

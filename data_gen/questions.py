@@ -47,6 +47,7 @@ QUESTIONS = "questions.jsonl"  # the file of annotated questions in a folder of 
 CHECKED = ConfigDict(extra="forbid", revalidate_instances="always")  # what a reader made is checked like what was read
 Text = Annotated[str, Field(pattern=r"\S")]
 Route = Annotated[str, Field(pattern=f"^({'|'.join(TASKS['route'].labels or ())})$")]
+Operation = Annotated[str, Field(pattern=f"^(({'|'.join(OPERATIONS)})( .*)?)?$")]
 Split = Annotated[str, Field(pattern=f"^({'|'.join(SPLITS)}|)$")]
 
 
@@ -117,7 +118,7 @@ class AnnotatedQuestion:
     answers: tuple[str, ...] = ()
     passages: tuple[AnnotatedPassage, ...] = ()
     entities: tuple[str, ...] = ()
-    operation: str = ""
+    operation: Operation = ""
     query: str = ""
     tree: str = ""
     sources: tuple[AnnotatedSource, ...] = ()

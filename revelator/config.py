@@ -6,6 +6,8 @@ import os
 import re
 import reprlib
 from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -82,6 +84,12 @@ def read_yaml(path: Path, *, show_values: bool = True) -> Any:
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         message = f"not YAML: {error}" if show_values else f"not YAML{place}"
         raise ConfigError(message, where=str(path), hint=f"see {REFERENCE} for examples") from error
+
+
+@cache
+def read_table(package: str, name: str) -> Any:
+    """Reads a YAML file that comes with a package of ours: `read_table("data_gen.world", "words.yaml")`."""
+    return yaml.load(files(package).joinpath(name).read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
 
 
 def find_first_fault(error: ValidationError) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from revelator.artifact import DEFAULT_BASE
-from revelator.config import Strict, check_config, read_yaml
+from revelator.config import REFERENCE, Strict, check_config, read_yaml
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
 from revelator.folders import MANIFEST
@@ -251,5 +251,6 @@ def load_config(path: Path, **changes: Any) -> AnyConfig:
         values = values | {name: value for name, value in changes.items() if value is not None}
     stage = values.get("stage", "sft") if isinstance(values, dict) else "sft"
     if not isinstance(stage, str) or stage not in STAGES:
-        raise ConfigError(f"stage = {stage!r}: must be one of {', '.join(STAGES)}", where=str(path))
+        reason = f"stage = {stage!r}: must be one of {', '.join(STAGES)}"
+        raise ConfigError(reason, where=str(path), hint=f"fields and bounds: {REFERENCE}")
     return check_config(values, STAGES[stage], str(path))

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-import yaml
-
 from data_gen.annotate.inflection import to_singular
+from revelator.config import read_table
 from revelator.files import sha256_text
 
-WORDS = yaml.safe_load(files("data_gen.annotate").joinpath("words.yaml").read_text(encoding="utf-8"))
+WORDS = read_table("data_gen.annotate", "words.yaml")
 STOP_WORDS, DIVISIONS = (frozenset(WORDS[name].split()) for name in ("stop_words", "divisions"))
 DOERS: dict[str, str] = WORDS["doers"]
 
@@ -186,6 +185,5 @@ def _load_nouns() -> frozenset[str]:
     return frozenset(files("data_gen.annotate").joinpath("nouns.txt").read_text(encoding="utf-8").split())
 
 
-@cache
 def _load_wordings() -> dict[str, list[list[str]]]:
-    return yaml.safe_load(files("data_gen.annotate").joinpath("wordings.yaml").read_text(encoding="utf-8"))
+    return read_table("data_gen.annotate", "wordings.yaml")

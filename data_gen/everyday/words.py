@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from random import Random
 from typing import Any
 
-import yaml
-
 from data_gen.annotate.inflection import make_third_person
+from revelator.config import read_table
 
 STYLES = {  # of names
     "{x}": 40, "the {x}": 8, "the {x} {k}": 18, "{k} {x}": 12, "the {k} {x}": 8, "the {k} {at} {x}": 14,
@@ -65,7 +63,7 @@ def choose_forms(words: Mapping[str, Any], random: Random) -> Slots:
 @cache
 def read_words() -> dict[str, Any]:
     """`words.yaml`, its lines with bars as lists."""
-    data = yaml.safe_load(files("data_gen.everyday").joinpath("words.yaml").read_text(encoding="utf-8"))
+    data = dict(read_table("data_gen.everyday", "words.yaml"))
     data["links"] = [line.split(" | ") for line in data["links"]]
     data["lives"] = [line.split(" | ") for line in data["lives"]]
     data["asked"] = {kind: [line.split(" | ") for line in lines] for kind, lines in data["asked"].items()}

@@ -12,12 +12,9 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
+from revelator.config import read_table
 from revelator.plans.logic import And, Not, Or, Query, Term, list_terms
 
 MARK = re.compile("\ufdd0(\\d+)\ufdd1")  # where a topic stands until the whole question is worded
@@ -82,7 +79,7 @@ class _Words:
         self.rng, self._free, self.new = rng, free, False
 
     def draw(self, name: str, allowed: Callable[[Any], bool] = lambda entry: True) -> Any:
-        lists = _load_lists()
+        lists = read_table("data_gen.sources", "logic_words.yaml")
         for key in name.split("."):
             lists = lists[key]
         said = [entry for entry in lists["said"] if allowed(entry)]
@@ -230,11 +227,6 @@ class _Question:
         return f"\ufdd0{self.texts.index(term.text)}\ufdd1"
 
 
-@cache
-def _load_lists() -> dict[str, Any]:
-    return yaml.safe_load(files("data_gen.sources").joinpath("logic_words.yaml").read_text(encoding="utf-8"))
-
-
 def list_phrases(name: str, free: bool) -> list[str]:
     """The entries of a list of `logic_words.yaml`: those of training, or with `free` the held-out ones."""
-    return _load_lists()[name]["free" if free else "said"]
+    return read_table("data_gen.sources", "logic_words.yaml")[name]["free" if free else "said"]

@@ -14,12 +14,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from data_gen.leakage import normalise
 from data_gen.questions import DroppedError
 from data_gen.teacher.client import Client
 from data_gen.teacher.config import SamplingConfig
+from revelator.config import read_table
 from revelator.tasks import TASKS
 from revelator.tasks.chat_prompts import Message, load_chat_prompt, make_data_message, read_examples, read_last_line
 
@@ -39,7 +38,7 @@ def load_prompt(name: str) -> str:
 
 @cache
 def _read_own_examples() -> dict[str, list[tuple[dict[str, Any], str]]]:
-    prompts = yaml.safe_load(_read_file("examples.yaml"))
+    prompts = read_table("data_gen.teacher", "prompts/examples.yaml")
     return {prompt: [(row["data"], row["output"]) for row in rows] for prompt, rows in prompts.items()}
 
 

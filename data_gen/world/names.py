@@ -9,21 +9,18 @@ from __future__ import annotations
 import random
 import re
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
+from revelator.config import read_table
 
 SLOT = re.compile(r"\{(\w+)\}")
 TITLE_WORDS = {"adjective": "adjectives", "noun": "nouns", "other": "nouns", "verb": "verbs"}
 TITLE_WORDS |= {"preposition": "prepositions", "number": "numbers"}
 
 
-@cache
 def load_table(name: str) -> dict[str, Any]:
     """A table of this package: `relations`, `facts` or `words`."""
-    text = files("data_gen.world").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    return yaml.load(text, Loader=yaml.CSafeLoader)
+    return read_table("data_gen.world", f"{name}.yaml")
 
 
 def load_vocabulary() -> dict[str, Any]:

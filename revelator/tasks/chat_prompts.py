@@ -12,8 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import yaml
-
+from revelator.config import read_table
 from revelator.tasks.task import Task
 
 Message = dict[str, str]
@@ -54,7 +53,7 @@ def load_chat_prompt(name: str) -> str:
 @cache
 def read_examples() -> dict[str, list[tuple[dict[str, str], str]]]:
     """The examples of each task: the values of a prompt, and the output."""
-    tasks = yaml.safe_load(_folder().joinpath("examples.yaml").read_text(encoding="utf-8"))
+    tasks = read_table("revelator.tasks", "prompts/chat/examples.yaml")
     return {
         task: [({name: text for name, text in row.items() if name != "output"}, row["output"]) for row in rows]
         for task, rows in tasks.items()

@@ -28,7 +28,12 @@ PATIENCE = 120.0  # seconds that a client waits for an answer
 
 @click.command()
 @click.argument("question")
-@click.option("--plan", metavar="EXPR", help="Run this expression instead of the model's own plan.")
+@click.option(
+    "--plan",
+    metavar="PLAN",
+    help="Run this in place of the model's own plan: an expression; with --strategy logic a logical query, with atomic "
+    "a tree as JSON.",
+)
 @click.option("--strategy", default="auto", show_default=True, type=click.Choice(STRATEGIES), help="Which way to go.")
 @click.option(
     "--reuse",

@@ -139,10 +139,10 @@ def serve(
     try:
         from serving.retrieval.logical_search import read_logical_options
         from serving.triton.access import Exposure, choose_tls
-        from serving.triton.inside import telemetry
+        from serving.triton.config import EVENTS_VARIABLE
         from serving.triton.repository import configure
 
-        os.environ.setdefault(telemetry.EVENTS_VARIABLE, str(home.resolve() / "logs" / "events.jsonl"))
+        os.environ.setdefault(EVENTS_VARIABLE, str(home.resolve() / "logs" / "events.jsonl"))
         if log_questions:
             os.environ[spans.QUESTIONS_VARIABLE] = "1"
         how = read_logical_options(logic)

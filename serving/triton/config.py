@@ -17,6 +17,7 @@ from serving.protocols import Decoding, MergePolicy, Writing
 from serving.retrieval.logical_search import LogicalSettings
 
 SERVING_FILE = "serving.json"
+EVENTS_VARIABLE = "REVELATOR_EVENTS"  # names the file that gets a line a question; `-` is standard error
 EMBEDDED = "embedded"
 DEPLOYED = "deployed"  # in place of a planner: the release plans again
 

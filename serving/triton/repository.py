@@ -26,7 +26,6 @@ from serving.triton.config import DEPLOYED, ServingConfig, read_serving, write_s
 
 EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
-MODELS = (*PLAIN_MODELS, "revelator")
 REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
 CONTENTS_FILE = "version.json"  # there too: what the folder consists of

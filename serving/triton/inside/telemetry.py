@@ -29,6 +29,7 @@ from revelator.calls import CALL, PROBE
 from revelator.errors import RevelatorError
 from revelator.trace import Trace
 from revelator.wire import choose_grpc_code
+from serving.triton.config import EVENTS_VARIABLE
 from serving.triton.inside.metrics import ERRORS, IN_FLIGHT, IN_FLIGHT_LIMIT, count_trace
 
 ID_CHARACTERS = 128  # of a client's request id; the rest is dropped
@@ -154,7 +155,6 @@ def _name_request() -> dict[str, str | None]:
     return {"request": arrival.id, "trace": arrival.trace_id}
 
 
-EVENTS_VARIABLE = "REVELATOR_EVENTS"
 _OPENED = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe that nobody reads is an error
 
 

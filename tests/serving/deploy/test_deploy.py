@@ -278,7 +278,7 @@ def test_choices_are_remembered_and_the_only_index_is_found(index, tmp_path):
 def test_each_model_is_told_what_is_served(index, tmp_path):
     repository.lay_out(tmp_path, configure(tmp_path, index=index, decoding="free"))
     repository.write_config(tmp_path, "revelator", [3])
-    for name in repository.MODELS:
+    for name in (*repository.PLAIN_MODELS, "revelator"):
         config = json.loads(repository.make_load_config(tmp_path, name, 3))
         said = config["parameters"][repository.SERVING]["string_value"]
         assert ServingConfig.model_validate_json(said) == read_serving(tmp_path)
