@@ -29,7 +29,7 @@ from training.config import (
     find_config,
     load_config,
 )
-from training.export import find_adapter
+from training.export import fetch_adapter
 from training.launch import launch
 
 MADE = {  # by stage: what it makes, and the folder of the home in which it lies
@@ -104,7 +104,7 @@ def train(
     if find_spec("accelerate") is None:  # training runs in a process of its own, whose error would be a traceback
         raise ModuleNotFoundError(name="accelerate")
     if adapter is not None:
-        changes["adapter"] = find_adapter(adapter, home)
+        changes["adapter"] = fetch_adapter(adapter, home)
     settings = _resolve(config, sets, rows, out, home, changes)
     began = time.monotonic()
     result = _train_in_work_folder(settings, resume, home)

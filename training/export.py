@@ -79,8 +79,8 @@ def register_version(config: AdapterConfig, manifest: AdapterManifest, figures: 
     )
 
 
-def find_adapter(adapter: str, home: Path) -> Path:
-    """Finds what ADAPTER names: a folder, or a registered version, which is downloaded into the home folder."""
+def fetch_adapter(adapter: str, home: Path) -> Path:
+    """The folder that ADAPTER names, or that of a registered version, which is downloaded into the home folder."""
     if Path(adapter).is_dir():
         return Path(adapter)
     registry.connect(home, must_exist=True)
@@ -109,7 +109,7 @@ def merge(adapter: str, base: str | None, out: Path, home: Path, as_json: bool) 
         raise ConfigError(
             "something stands there that is no merged model", where=f"--out {out}", hint="name another folder"
         )
-    record = merge_adapter(find_adapter(adapter, home), base, out)
+    record = merge_adapter(fetch_adapter(adapter, home), base, out)
     if as_json:
         click.echo(json.dumps({"out": str(out), **record}))
     else:

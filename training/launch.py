@@ -9,8 +9,8 @@ killed in whatever way, the training ends. Unlike a signal on the parent's death
 between and cannot come before it is waited for. The last line on standard output is the outcome, one JSON object:
 `exit_status` and, when that is 0, what the stage's `train` returned. Errors stand on standard error.
 
-Of several processes the first speaks; one that fails does not exit but waits for its starter to end them all: to its
-exit torchrun would add a traceback.
+Of several processes only the first prints. A process that fails does not exit but waits until its starter ends all of
+them, because torchrun would print a traceback when one exits.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.records import hash_fraction
 from data_gen.sources.logic_topics import LITTLE, Topic, read_topics
-from data_gen.sources.logic_wording import list_phrases, write_query
+from data_gen.sources.logic_wording import list_phrases, word_query
 from data_gen.sources.rows import ReadResult
 from revelator.errors import DataError
 from revelator.plans.grammar import write_string
@@ -114,7 +114,7 @@ def make_logical_questions(
         texts = [topic.text for topic in chosen]
         short = len(texts) <= 3
         query = fill_template(rng.choice(list_templates(len(texts))), texts) if short else draw_query(texts, rng)
-        worded = write_query(query, rng, free)
+        worded = word_query(query, rng, free)
         spelt = dict(zip(map(str.lower, list_terms(query)), chosen, strict=True))
         ordered = [spelt[text.lower()] for text in list_terms(worded.query)]
         yield AnnotatedQuestion(

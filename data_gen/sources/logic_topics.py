@@ -67,13 +67,13 @@ def _read_row(row: dict[str, Any]) -> Iterator[Topic]:
     if len(title.split()) > TITLE_WORDS:
         for phrase in _split_phrases(title):
             yield Topic(phrase, f"{title}.")
-    elif _usable(title):
+    elif _is_usable(title):
         yield Topic(title, lead if title in lead else f"{title}. {lead}".strip())
     if lead and (match := KIND.search(lead)) and (kind := _read_kind(match[1])):
         yield Topic(kind, f"On {kind}: {lead}")
 
 
-def _usable(text: str) -> bool:
+def _is_usable(text: str) -> bool:
     return 2 < len(text) <= MAX_NAME and SAFE_NAME.fullmatch(text) is not None
 
 
@@ -95,7 +95,7 @@ def _split_phrases(title: str) -> Iterator[str]:
                 run.append(word)
                 continue
             phrase = " ".join(run)
-            if 0 < len(run) <= 4 and len(phrase) >= 6 and _usable(phrase) and not phrase.endswith(VERBAL):
+            if 0 < len(run) <= 4 and len(phrase) >= 6 and _is_usable(phrase) and not phrase.endswith(VERBAL):
                 yield phrase
             run = []
 
@@ -115,4 +115,4 @@ def _read_kind(text: str) -> str | None:
     if not words or len(words) > 4 or not words[-1].islower() or len(words[-1]) < 3:
         return None
     kind = " ".join([*words[:-1], make_plural(words[-1])])
-    return kind if _usable(kind) else None
+    return kind if _is_usable(kind) else None

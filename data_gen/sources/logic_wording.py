@@ -41,7 +41,7 @@ class WordedQuery:
     form: str
 
 
-def write_query(query: Query, rng: random.Random, free: bool = False) -> WordedQuery:
+def word_query(query: Query, rng: random.Random, free: bool = False) -> WordedQuery:
     """Words for `query`, whose NOTs stand on terms alone. `free`: at least one of them is of no training question."""
     texts = list_terms(query)
     while True:
@@ -192,18 +192,21 @@ class _Question:
 
     @staticmethod
     def _is_closed_or(form: str) -> bool:
+        """Whether a form of OR says where it begins ("either A or B"), so that it may stand inside another."""
         return not form.startswith("{")
 
     @staticmethod
     def _is_closed_and(form: str) -> bool:
+        """Whether a form of AND says where it begins or ends, so that it may stand inside another."""
         return not form.startswith("{") or "together" in form or "combination" in form
 
     @staticmethod
     def _is_together(form: str) -> bool:
+        """Whether a form begins with a word for all its topics ("both A and B")."""
         return form.startswith(("both", "all", "every"))
 
     def _write_exclusion(self, place: str, denied: Sequence[Query]) -> str:
-        """What leaves `denied` out, before, after, or behind the words for the rest."""
+        """Words that exclude `denied`; `place` is where they stand beside the words for the rest."""
 
         def fits(form: str) -> bool:
             return not (self.bare and ("{th" in form or "mention" in form or "say" in form))

@@ -52,7 +52,7 @@ def list_types() -> list[str]:
 
 
 def divide(rng: random.Random, types: Sequence[str], count: int) -> list[list[str]]:
-    """Some types in `count` parts of like size."""
+    """All types, dealt out into `count` parts of like size."""
     shuffled = rng.sample(types, len(types))
     return [shuffled[place::count] for place in range(count)]
 
@@ -102,8 +102,10 @@ def blend(world: Path, out: Path) -> dict[str, Any]:
     questions = [AnnotatedQuestion.from_json(row) for row in _read_rows(world / QUESTIONS)]
     chains = [question for question in questions if _has_two_steps(question)]
     types = {row["title"]: row["type"] for row in passages}
-    drawn = (_Division(number, types) for number in range(DRAWS))
-    best, asked = max(((one, one.choose(chains, stated)) for one in drawn), key=lambda pair: _count_fewest(pair[1]))
+    drawn = (_Placement(number, types) for number in range(DRAWS))
+    best, asked = max(
+        ((one, one.choose_questions(chains, stated)) for one in drawn), key=lambda pair: _count_fewest(pair[1])
+    )
     if not _count_fewest(asked):
         found = sum(pair in asked for pair in PAIRS)
         raise DataError(f"only {found} of 3 pairs of sources have a question", hint="make a larger world (--size)")
@@ -113,7 +115,7 @@ def blend(world: Path, out: Path) -> dict[str, Any]:
         lines = ["\t".join(triple) for triple in triples if "graph" in best.holders[triple[0]]]
         (folder / "triples.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
         _write_rows(folder / QUESTIONS, [row for _, rows in sorted(asked.items()) for row in rows[:PER_TYPE]])
-        (folder / "sources.yaml").write_text(_list_sources(best.places), encoding="utf-8")
+        (folder / "sources.yaml").write_text(_render_sources_file(best.places), encoding="utf-8")
         about = {
             "documents": dict(Counter(source for row in passages for source in best.holders[row["title"]])),
             "sources of a document": dict(sorted(Counter(len(best.holders[row["title"]]) for row in passages).items())),
@@ -122,9 +124,9 @@ def blend(world: Path, out: Path) -> dict[str, Any]:
         return BLEND.write_manifest(folder, about)
 
 
-class _Division:
-    """The division of this number: `places`, the source of each type of thing, and `holders`, the sources that hold
-    what is said of a thing, by its title."""
+class _Placement:
+    """Where things are placed in the draw of this number: `places`, the source of each type of thing, and `holders`,
+    the sources that hold what is said of a thing, by its title."""
 
     def __init__(self, number: int, types: Mapping[str, str]) -> None:
         parts = divide(random.Random(f"blend:{number}"), list_types(), len(SOURCE_KINDS))
@@ -137,7 +139,7 @@ class _Division:
         [count] = rng.choices(range(len(SOURCE_KINDS)), COPIES)
         return frozenset([home, *rng.sample([source for source in SOURCE_KINDS if source != home], count)])
 
-    def choose(self, chains: Sequence[AnnotatedQuestion], stated: Facts) -> dict[str, list[dict[str, Any]]]:
+    def choose_questions(self, chains: Sequence[AnnotatedQuestion], stated: Facts) -> dict[str, list[dict[str, Any]]]:
         """The questions that no source answers alone, by the sources that hold their steps."""
         chosen = defaultdict(list)
         for question in chains:
@@ -174,7 +176,7 @@ def _count_fewest(asked: Mapping[str, Sequence[object]]) -> int:
     return min(len(asked.get(pair, ())) for pair in PAIRS)
 
 
-def _list_sources(places: Mapping[str, str]) -> str:
+def _render_sources_file(places: Mapping[str, str]) -> str:
     """The file of sources; what they hold is said in words that no question for training has."""
     held: dict[str, list[str]] = {
         source: [name for name, place in places.items() if place == source] for source in SOURCE_KINDS

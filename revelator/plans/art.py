@@ -125,7 +125,7 @@ def substitute(text: str, answers: Mapping[int, Sequence[str]]) -> str:
     return replace_marks(_REFERENCE, text, find)
 
 
-def substituted_size(text: str, answers: Mapping[int, Sequence[str]]) -> int:
+def measure_substituted(text: str, answers: Mapping[int, Sequence[str]]) -> int:
     """Characters of `substitute(text, answers)` at most, without making it."""
     sizes = {number: sum(len(answer) + 2 for answer in found) for number, found in answers.items()}
     return len(text) + sum(sizes.get(int(number), 0) for _, number, _ in _REFERENCE.findall(text))

@@ -73,7 +73,7 @@ class Sequence(_Question):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", tuple(self.items))
-        self.refuse_other_spellings()
+        self.check_parts()
         Node.__post_init__(self)
 
     @property
@@ -113,7 +113,7 @@ def substitute(text: str, values: Mapping[str, str]) -> str:
     return replace_marks(_BRACED, text, values.get) if "{" in text else text
 
 
-def substituted_size(text: str, values: Mapping[str, str]) -> int:
+def measure_substituted(text: str, values: Mapping[str, str]) -> int:
     """Bounds the number of characters of `substitute(text, values)` without building it."""
     return len(text) + sum(len(values.get(name, "")) for _, name, _ in _BRACED.findall(text))
 

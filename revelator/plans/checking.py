@@ -65,20 +65,20 @@ def _find_faults(node: Expression, rules: Rules, fed: bool = False) -> Iterator[
     """`fed`: by `scoped`, the node stands to the right of something; by `paper`, it is flagged 1."""
     if type(node) is Dependent:
         if rules == "scoped" and not node.right.has_placeholders:
-            yield _missing_dependency(node.right)
+            yield _describe_missing_dependency(node.right)
         yield from _find_faults(node.left, rules, fed and rules == "scoped")
         yield from _find_faults(node.right, rules, True)
     elif type(node) is Atomic:
         if not fed:
-            yield from _erroneous_dependencies(node)
+            yield from _find_erroneous_dependencies(node)
         elif rules == "paper" and not node.placeholders:
-            yield _missing_dependency(node)
+            yield _describe_missing_dependency(node)
     else:
         for child in node.children:
             yield from _find_faults(child, rules, fed)
 
 
-def _erroneous_dependencies(leaf: Atomic) -> Iterator[Diagnostic]:
+def _find_erroneous_dependencies(leaf: Atomic) -> Iterator[Diagnostic]:
     place = _make_placer(leaf)
     for name, start, end in find_placeholders(leaf.text):
         message = f"no earlier question gives {{{name}}} its value"
@@ -86,7 +86,7 @@ def _erroneous_dependencies(leaf: Atomic) -> Iterator[Diagnostic]:
         yield Diagnostic("erroneous-dependency", message, *place(start, end), hint)
 
 
-def _missing_dependency(node: Expression) -> Diagnostic:
+def _describe_missing_dependency(node: Expression) -> Diagnostic:
     message = "this question stands after * but uses no earlier result"
     hint = "write {name} where the earlier result belongs, or join the questions with + if they are independent"
     if any(map(_has_lone_brace, list_leaves(node))):

@@ -80,7 +80,7 @@ class RulesByKind:
         for rule in _open_grammar().rules:
             self.expansions.setdefault(rule.origin.name, []).append([symbol.name for symbol in rule.expansion])
         self.terminals = {t.name: _spell_terminal(t.name, t.pattern) for t in _open_grammar().terminals}
-        self.productive = self._productive()
+        self.productive = self._find_productive()
 
     def rules(self, rule: str, kind: str) -> Iterator[tuple[str, list[str]]]:
         """(name, alternatives) of each rule that can be reached from this one, itself first."""
@@ -108,7 +108,7 @@ class RulesByKind:
     def _find_rules(self, alternative: list[Part]) -> list[Part]:
         return [(name, kind) for name, kind in alternative if name in self.expansions]
 
-    def _productive(self) -> set[Part]:
+    def _find_productive(self) -> set[Part]:
         """What derives a text at all: with a `*` in it, a part without a placeholder does not."""
         every = [(rule, kind) for rule in self.expansions for kind in ("unfed", "any", "some", "none")]
         found: set[Part] = set()

@@ -56,7 +56,7 @@ class _Joined(Node):
     operands: tuple[Query, ...]
 
     def __post_init__(self) -> None:
-        self.refuse_other_spellings()
+        self.check_parts()
         Node.__post_init__(self)
 
     @property
@@ -188,7 +188,7 @@ def _tokens(text: str) -> list[Token]:
             raise fault(text, "open-quote", "this quote is never closed", start, end, 'close the term with "')
         if kind == "WORD":
             if value not in _WORDS:
-                raise _unquoted_error(text, value, start, end)
+                raise _make_unquoted_error(text, value, start, end)
             kind = value
         if kind == "TERM":
             value = read_string(text, start, end, "a term")
@@ -196,7 +196,7 @@ def _tokens(text: str) -> list[Token]:
     return found
 
 
-def _unquoted_error(text: str, value: str, start: int, end: int) -> ExpressionError:
+def _make_unquoted_error(text: str, value: str, start: int, end: int) -> ExpressionError:
     if value.upper() in _WORDS:
         hint = f"write {value.upper()}, or quote the word as a term"
         return fault(text, "lower-case", "operators are written in capitals", start, end, hint)

@@ -25,8 +25,8 @@ Text = Annotated[str, Field(pattern=r"\S")]
 
 
 class _Call:
-    """What the three operators share: texts, one or several a field, in which references may stand. What is read from
-    JSON is checked against the types, what code makes is not."""
+    """What the three operators share. Each field is a text or a tuple of texts, in which references may stand. A field
+    that is read from JSON is checked against its type, one that code makes is not."""
 
     __slots__ = ()
     __pydantic_config__ = STRICT

@@ -1,4 +1,7 @@
-"""What the trees of all plan languages share. A node of any of them has `children`, left to right; a leaf has none."""
+"""What the trees of the plan languages share: how to walk and draw them and, of bnf and logic, the node.
+
+A node of any language has `children`, left to right; a leaf has none.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class Node:
     def children(self) -> tuple[Any, ...]:
         return ()
 
-    def refuse_other_spellings(self) -> None:
+    def check_parts(self) -> None:
         """Raises ValueError for a node of parts in a row that has only one, or one of its own kind."""
         name = type(self).__name__
         if len(self.children) < 2:

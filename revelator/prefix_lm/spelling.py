@@ -48,7 +48,7 @@ def restore_spelling(pieces: Sequence[int], sources: Sequence[str], tokenizer: A
     An unknown word is the one that stands in a source where the words beside it do; where the sources have no unknown
     word it is left out.
     """
-    written = list(_written_words(pieces, tokenizer))
+    written = list(_join_words(pieces, tokenizer))
     sources = [unicodedata.normalize("NFC", source) for source in sources]
     known = [word for number, source in enumerate(sources) for word in _read_source_words(number, source, tokenizer)]
     lower = {word.text for word in known if word.text in read_function_words()}  # function words that are no names here
@@ -89,7 +89,7 @@ def read_sources(prompt: str) -> list[str]:
     return [text for line in prompt.splitlines()[1:] if (text := line.partition(": ")[2])]
 
 
-def _written_words(pieces: Sequence[int], tokenizer: Any) -> Iterator[Word]:
+def _join_words(pieces: Sequence[int], tokenizer: Any) -> Iterator[Word]:
     special = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
     waiting: list[tuple[int, str]] = []
     for piece in pieces:

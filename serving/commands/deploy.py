@@ -223,7 +223,7 @@ def deploy_vllm(
     as_json: bool,
 ) -> None:
     """`alias` answers; requests may ask for the versions of `also`."""
-    from serving.deploy.deploy import deploy_lock
+    from serving.deploy.deploy import hold_deploy_lock
     from serving.models.vllm import read_facts
     from serving.triton.vllm_repository import EngineArguments, lay_out
 
@@ -231,7 +231,7 @@ def deploy_vllm(
     registry.connect(home, must_exist=True)
     found = [registry.resolve(registry.NAME, each) for each in (alias, *also)]
     versions = {version.version: version for version in found}
-    with deploy_lock(home.resolve()):
+    with hold_deploy_lock(home.resolve()):
         folder = lay_out(home, list(versions.values()), engine)
     names = read_facts(folder / "1").versions
     if as_json:

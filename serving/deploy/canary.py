@@ -15,7 +15,7 @@ from statistics import mean, median
 from revelator import files
 from revelator.errors import ConfigError, Conflict
 from revelator.registry import Version, tag_version
-from serving.deploy.deploy import deploy, deploy_lock, lay_out_version, switch_release, try_version
+from serving.deploy.deploy import deploy, hold_deploy_lock, lay_out_version, switch_release, try_version
 from serving.deploy.engines import Engine, find_engine
 from serving.models.comparisons import CanaryComparison, find_comparisons_file, read_comparisons
 from serving.models.releases import Canary, Release, format_now, read_release
@@ -129,8 +129,8 @@ class CanaryPlan:
         """Starts the canary and returns the release. It keeps the comparisons only if the same version already has the
         same share; it replaces any other canary."""
         home, number = self.home, self.version.version
-        with deploy_lock(home):
-            release, engine = self._current_release(), self._find_engine()
+        with hold_deploy_lock(home):
+            release, engine = self._read_release(), self._find_engine()
             contents = lay_out_version(home, self.version)
             under_way = release.canary
             if not under_way or (under_way.version, under_way.share) != (number, self.share):
@@ -147,21 +147,21 @@ class CanaryPlan:
         if verdict.passes:
             deploy(self.home, self.version)
         else:
-            with deploy_lock(self.home):
-                switch_release(self.home, replace(self._current_release(), canary=None), self._find_engine())
+            with hold_deploy_lock(self.home):
+                switch_release(self.home, replace(self._read_release(), canary=None), self._find_engine())
         outcome = "deployed" if verdict.passes else f"withdrawn: {'; '.join(verdict.reasons)}"
         tag_version(self.version, VERDICT_TAG, outcome)
 
     def _reload_if_lost(self) -> None:
         """Loads a canary again that a restart of the server left out."""
-        release = self._current_release()
+        release = self._read_release()
         if release.canary is None or release.canary.version != self.version.version:
             where = f"version {self.version.version}"
             raise Conflict("another deploy ended this canary", where=where, hint="run the command again to start anew")
         if not self._find_engine().is_ready(self.version.version):
             self.begin()
 
-    def _current_release(self) -> Release:
+    def _read_release(self) -> Release:
         release = read_release(self.home)
         if release is None or release.version == self.version.version:
             what = "this version takes all traffic already" if release else "there is no version to compare it with"

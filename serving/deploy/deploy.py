@@ -88,7 +88,7 @@ def deploy(
     `registry_error`: why the deploy is not to be recorded in the registry.
     """
     home = home.resolve()
-    with deploy_lock(home):
+    with hold_deploy_lock(home):
         report("fetch and verify")
         contents = lay_out_version(home, version)
         before, engine = read_release(home), find_engine(home, vllm)
@@ -114,7 +114,7 @@ def deploy(
 def release_embedded_base(home: Path) -> None:
     """Makes the embedded base, without an adapter, the release of a home folder to which nothing was deployed."""
     home = home.resolve()
-    with deploy_lock(home):
+    with hold_deploy_lock(home):
         if read_release(home):
             return
         base = find_base(DEFAULT_BASE).resolve()
@@ -146,7 +146,7 @@ def roll_back(home: Path, *, report: Report = ignore_report, registry_error: str
 
 
 @contextmanager
-def deploy_lock(home: Path) -> Iterator[None]:
+def hold_deploy_lock(home: Path) -> Iterator[None]:
     """Holds the deploy lock of a home folder, cleared of what a killed deploy left. A full disk is an ArtifactError."""
     with try_lock(home / ".deploy.lock") as mine:
         if not mine:

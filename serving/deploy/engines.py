@@ -15,7 +15,7 @@ from typing import Protocol
 
 from revelator.errors import ConfigError
 from revelator.files import try_lock
-from serving.models.releases import Release, read_release, traffic_lock_file
+from serving.models.releases import Release, find_traffic_lock, read_release
 from serving.models.triton import RemoteRevelator, TritonModels
 from serving.models.vllm_server import LOAD_SECONDS, ReleasedAdapter, VllmServer, complete_url
 from serving.protocols import Revelator
@@ -144,6 +144,6 @@ def wait_for_questions(home: Path, version: int) -> None:
     """Returns when no question is under way with `version`, after `DRAIN_SECONDS` at the latest."""
     end = time.monotonic() + DRAIN_SECONDS
     while time.monotonic() < end:
-        with try_lock(traffic_lock_file(home, str(version))) as is_free:  # each attempt takes a tenth of a second
+        with try_lock(find_traffic_lock(home, str(version))) as is_free:  # each attempt takes a tenth of a second
             if is_free:
                 return

@@ -1,4 +1,5 @@
-"""The four ways to answer (HANRAG, section 4), a compiled plan in place of the complex loop (QCompiler, section 3).
+"""The four routes (HANRAG, section 4), with a compiled plan in place of the complex loop (QCompiler, section 3); and
+strategies that name one way: a logical query, the loop, the generator alone.
 
 Each route writes its nodes into the trace and ends in `QuestionRun.answer`. The loop is what remains when no plan of
 the model's own can be run.

@@ -18,7 +18,7 @@ from functools import partial
 from revelator.errors import Unavailable
 from revelator.limits import Limits
 from revelator.plans import Expression, bind, list_leaves, substitute
-from revelator.plans.bnf import substituted_size
+from revelator.plans.bnf import measure_substituted
 from revelator.plans.operators import fill, read_call, spell_call
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose_values, wants_all
@@ -153,7 +153,7 @@ class PlanRun:
             self._cut_leaves.add(leaf)
             node.detail["truncated"] = f"of more values than the limit lets through, the first {width} were asked"
         text, most = self.leaves[leaf].text, self._limits.leaf_characters
-        if any(substituted_size(text, choice.values) > most for choice in choices):
+        if any(measure_substituted(text, choice.values) > most for choice in choices):
             reason = f"with the answers in it the question is too long; the limit leaf_characters is {most}"
             self._recorder.skip(node, reason)
             return EndedCall(node, NOTHING_CHOSEN)

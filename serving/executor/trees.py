@@ -1,4 +1,4 @@
-"""The strategy `answer_by_tree`: a tree of atomic operators over knowledge sources (AtomR, section 3.3).
+"""The strategy `atomic`: a tree of operators over knowledge sources (AtomR, section 3.3).
 
 A node starts when the nodes that it names have ended (and a parent when its children have): siblings that need
 nothing of one another run side by side. Its trace node carries `detail["art"]`, the number that `[i]` refers to.
@@ -14,7 +14,7 @@ from functools import partial
 
 from revelator.errors import PlanError, Unavailable
 from revelator.limits import NODE_CHARACTERS, Limits
-from revelator.plans.art import Art, Numbered, check, escape, number_nodes, render, substitute, substituted_size
+from revelator.plans.art import Art, Numbered, check, escape, measure_substituted, number_nodes, render, substitute
 from revelator.plans.language import ART, BNF
 from revelator.plans.operators import spell_call
 from revelator.tasks import TRANSLATE_ART
@@ -140,7 +140,7 @@ class TreeRun:
         if lacking := [i for i, values in answers.items() if not values]:
             self.recorder.skip(node, f"no answer from [{'], ['.join(map(str, lacking))}]")
             return
-        if (size := sum(substituted_size(text, answers) for text in at.node.texts)) > NODE_CHARACTERS:
+        if (size := sum(measure_substituted(text, answers) for text in at.node.texts)) > NODE_CHARACTERS:
             self.recorder.skip(node, f"with the answers in it the node is too long: over {NODE_CHARACTERS} characters")
             return
         node.asked = substitute(at.node.question, answers)

@@ -172,9 +172,9 @@ class Gateway:
         self._ready = ready
         self.routes = [
             Route(f"{MODEL}/infer", self.infer, methods=["POST"]),
-            Route("/v2/health/live", self.live),
-            Route("/v2/health/ready", self.ready),
-            Route(f"{MODEL}/ready", self.ready),
+            Route("/v2/health/live", self.answer_live),
+            Route("/v2/health/ready", self.answer_ready),
+            Route(f"{MODEL}/ready", self.answer_ready),
             Route(MODEL, self.describe),
         ]
 
@@ -194,10 +194,10 @@ class Gateway:
         named = {"id": asked.id} if asked.id else {}
         return JSONResponse({**named, "model_name": "executor", "model_version": "1", "outputs": tensors})
 
-    async def live(self, request: Request) -> Response:
+    async def answer_live(self, request: Request) -> Response:
         return Response()
 
-    async def ready(self, request: Request) -> Response:
+    async def answer_ready(self, request: Request) -> Response:
         return Response(status_code=200 if await self._ready() else 400)
 
     async def describe(self, request: Request) -> Response:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from revelator.files import append_lines, read_lines, sha256_text
 from revelator.tasks import TASKS
-from serving.models.releases import VersionChoice, current_choice, use_choice
+from serving.models.releases import VersionChoice, find_choice, use_choice
 from serving.protocols import Completion, Revelator
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ TimedResult = tuple[list[Completion] | Exception, float]  # and the milliseconds
 
 
 class CanaryRevelator:
-    """`serving.protocols.Revelator` over another one that obeys `current_choice()`.
+    """`serving.protocols.Revelator` over another one that obeys `find_choice()`.
 
     While a canary answers a question, the released version completes the same prompts beside it. The caller waits for
     the canary. If the canary fails, the caller waits for the released version and gets its answer.
@@ -36,7 +36,7 @@ class CanaryRevelator:
         self._comparing: set[asyncio.Task[None]] = set()
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        choice = current_choice()
+        choice = find_choice()
         if choice.released is None or temperature > 0:  # what is sampled differs by chance
             return await self._revelator.complete(task, prompts, temperature=temperature)
         beside = replace(choice, version=choice.released, released=None, answered=VersionChoice().answered)

@@ -30,7 +30,7 @@ from revelator.tasks import TASKS, QuestionInput, Task
 from revelator.tasks.chat_prompts import build_chat, read_examples, read_last_line
 from serving.batching import gather_all
 from serving.models.generators import LIKELIEST
-from serving.models.releases import current_choice
+from serving.models.releases import find_choice
 from serving.protocols import Completion, PlannerPrompt, Structure
 
 CALLS = 32  # to one endpoint at a time: ten documents of each of some questions
@@ -100,7 +100,7 @@ class EndpointRevelator:
 
     async def _complete_one(self, task: Task, prompt: str, temperature: float) -> Completion:
         reply = await self._ask(task, prompt, temperature)
-        current_choice().answered["revelator"].add(self._name_answer(reply.model or self.config.model))
+        find_choice().answered["revelator"].add(self._name_answer(reply.model or self.config.model))
         used = reply.tokens_in, reply.tokens_out
         text = read_output(reply.text)
         if task.labels:

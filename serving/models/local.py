@@ -36,9 +36,9 @@ def complete(
     * `grammar`: token by token, held to the grammar of the plan's language;
     * `free`: token by token, held to nothing.
 
-    A plan that does not end within `max_new_tokens` (by default as many as gold needs), that does not check, or that
-    loses a word of another script or with accents, is replaced by the fallback of its language, the question itself,
-    and is `degraded`.
+    Except with `free`, a plan that does not end within `max_new_tokens` (by default as many as gold needs), that does
+    not check, or that loses a word of another script or with accents, is replaced by the fallback of its language, the
+    question itself, and is `degraded`.
     """
     asked = TASKS[task]
     lengths = engine.count_tokens(prompts)
@@ -108,8 +108,7 @@ def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
     that keep most of the question's names. None where no text checks and has every word that ASCII cannot write.
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it.
-    Such a text is rarely its only likely one. Where a question counts, a text that
-    keeps more names is a worse one.
+    Such a text is rarely its only likely one. Where a question counts, a text that keeps more names is a worse one.
     """
     language = task.language
     assert language is not None

@@ -121,8 +121,8 @@ class VersionChoice:
     model_id: str = ""
 
     def versions(self) -> dict[str, str]:
-        """By model; two versions, `1, 2`, when the first was unloaded before the question was done. MLflow's id of the
-        revelator's, where it alone answered."""
+        """The version that answered, by model: `1, 2` when version 1 was unloaded while the question was under way. If
+        the chosen version alone answered, MLflow's id of its model stands under `MODEL_ID`."""
         found = {model: ", ".join(sorted(map(name_version, found))) for model, found in self.answered.items()}
         if self.model_id and self.answered.get("revelator") == {self.version}:
             found[MODEL_ID] = self.model_id
@@ -132,7 +132,7 @@ class VersionChoice:
 _CHOICE: ContextVar[VersionChoice | None] = ContextVar("choice", default=None)
 
 
-def current_choice() -> VersionChoice:
+def find_choice() -> VersionChoice:
     """The choice for the question that this task works for."""
     return _CHOICE.get() or VersionChoice()
 
@@ -195,7 +195,7 @@ class Traffic:
         self._counts[version] += 1
         if self._counts[version] == 1:
             with suppress(ConfigError):  # a full disk: then a switch does not wait for these questions
-                self._locks[version].enter_context(try_lock(traffic_lock_file(self._home, version), shared=True))
+                self._locks[version].enter_context(try_lock(find_traffic_lock(self._home, version), shared=True))
 
     def _leave(self, version: str) -> None:
         self._counts[version] -= 1
@@ -203,6 +203,6 @@ class Traffic:
             self._locks.pop(version).close()
 
 
-def traffic_lock_file(home: Path, version: str) -> Path:
+def find_traffic_lock(home: Path, version: str) -> Path:
     """The file that is locked while questions are under way with `version`."""
     return home / TRAFFIC / version

@@ -22,7 +22,7 @@ from revelator.errors import Unavailable
 from revelator.tasks import TASKS
 from revelator.trace import Passage
 from revelator.wire import read_error
-from serving.models.releases import current_choice
+from serving.models.releases import find_choice
 from serving.protocols import Completion, GenerateRequest, Reading, SearchResult
 
 _NOT_LOADED = "Request for unknown model"  # Triton's word for a model or a version that is not there, or not any more
@@ -32,7 +32,7 @@ MAX_BATCH = 64  # max_batch_size of model_repo/revelator/config.pbtxt
 
 class TritonModels:
     """A gRPC channel to the server, with the secret that its inner models want to hear. Each call notes in
-    `current_choice()` which version answered."""
+    `find_choice()` which version answered."""
 
     def __init__(self, url: str, secret: str | None = None) -> None:
         self.url = url
@@ -60,7 +60,7 @@ class TritonModels:
             if version and _NOT_LOADED in error.message():
                 return await self.infer(model, **inputs)
             raise _name_model(model, error) from error
-        current_choice().answered[model].add(result.get_response().model_version)
+        find_choice().answered[model].add(result.get_response().model_version)
         return result
 
     async def ask_stream(self, model: str, **inputs: np.ndarray) -> InferResult:
@@ -82,7 +82,7 @@ class TritonModels:
         result, refusal = arrived[0]
         if refusal is not None:
             raise _name_model(model, refusal) from refusal
-        current_choice().answered[model].add(result.get_response().model_version)
+        find_choice().answered[model].add(result.get_response().model_version)
         return result
 
 
@@ -122,7 +122,7 @@ class RemoteRevelator:
         n = len(prompts)
         result = await self._models.infer(
             "revelator",
-            current_choice().version,
+            find_choice().version,
             task=make_strings([task] * n, n, 1),
             prompt=make_strings(prompts, n, 1),
             temperature=np.full((n, 1), temperature, dtype=np.float32),

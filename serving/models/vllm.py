@@ -24,7 +24,7 @@ from revelator.spans import MODEL_ID
 from revelator.tasks import TASKS
 from serving.batching import gather_all
 from serving.models.endpoint_revelator import make_vllm_structure
-from serving.models.releases import current_choice
+from serving.models.releases import find_choice
 from serving.models.triton import TritonModels, make_strings
 from serving.protocols import Completion
 
@@ -87,7 +87,7 @@ class VllmRevelator:
             return_num_input_tokens=np.array([True]),
             return_num_output_tokens=np.array([True]),
         )
-        answered = current_choice().answered
+        answered = find_choice().answered
         answered["revelator"].add(self._version)
         if self._version in self._facts.model_ids:
             answered[MODEL_ID].add(self._facts.model_ids[self._version])

@@ -17,7 +17,7 @@ from revelator.endpoints import check_url
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.language_model import MESSAGE_CHARACTERS, read_key
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
-from serving.models.releases import current_choice
+from serving.models.releases import find_choice
 
 PREFIX = "revelator-"
 LOAD_SECONDS = 900.0
@@ -35,7 +35,7 @@ class ReleasedAdapter(EndpointRevelator):
         super().__init__(PlannerConfig(url=url, model=PREFIX, prompt="trained", structure="vllm", timeout=timeout))
 
     def _name_model(self) -> str:
-        return f"{PREFIX}{current_choice().version}"
+        return f"{PREFIX}{find_choice().version}"
 
     def _name_answer(self, model: str) -> str:
         return model.removeprefix(PREFIX)

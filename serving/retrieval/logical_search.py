@@ -138,7 +138,8 @@ def read_calibrations(path: Path) -> Calibrations:
     except OSError as error:
         raise ArtifactError(f"the calibration cannot be read: {error.strerror}", where=str(path), hint=hint) from error
     except ValidationError as error:
-        raise ArtifactError("not a calibration of this version", where=str(path), hint=hint) from error
+        reason = ": ".join(filter(None, find_first_fault(error)))
+        raise ArtifactError(f"not a calibration of this version: {reason}", where=str(path), hint=hint) from error
 
 
 class LogicalSettings(Operators):

@@ -18,7 +18,7 @@ THREADS = 2
 
 
 def search_all(index: Index, queries: Sequence[str], k: int, how: LogicalSettings) -> list[list[Passage]]:
-    """At most `k` passages for each query, best first: those in words together, each logical one as `how` says."""
+    """At most `k` passages for each query, best first. Queries in words are searched together, logical ones singly."""
     logical = {query for query in queries if is_logical(query)}
     words = [query for query in queries if query not in logical]
     found = iter(index.search_many(words, k) if words else ())
@@ -34,9 +34,11 @@ def is_logical(text: str) -> bool:
 
 
 class LocalRetriever:
-    """Searches run in threads, so the loop stays free: by words, `THREADS` of them side by side; over vectors in one
-    thread, those that wait together in one batch, because a model reads many queries in little more than the time of
-    one, and takes one caller at a time. `how` says how logical queries are run."""
+    """Searches an index in threads, so that the event loop stays free. `how` says how logical queries are run.
+
+    By words, `THREADS` searches run side by side. With vectors there is one thread, and the queries that wait are one
+    batch: an embedding model takes one caller at a time, and reads many queries in little more than the time of one.
+    """
 
     def __init__(self, index: Index, how: LogicalSettings | None = None) -> None:
         self.index = index

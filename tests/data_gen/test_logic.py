@@ -29,7 +29,7 @@ from data_gen.sources.logic_topics import (
     read_topics,
 )
 from data_gen.sources.logic_wording import (
-    write_query,
+    word_query,
 )
 from revelator.errors import DataError
 from revelator.plans.logic import Query, check, holds, list_terms, parse
@@ -69,7 +69,7 @@ def test_a_wording_names_every_topic_and_keeps_what_its_query_means(free: bool) 
     queries = [fill_template(template, TEXTS[:3]) for template in list_templates()]
     queries += [draw_query(TEXTS[:size], rng) for size in (4, 5, 6) for _ in range(20)]
     for query in queries:
-        worded = write_query(query, rng, free)
+        worded = word_query(query, rng, free)
         names = [name.lower() for name in list_terms(query)]
         assert table(query, names) == table(worded.query, names), worded
         places = [worded.question.find(term) for term in list_terms(worded.query)]
@@ -81,9 +81,9 @@ def test_each_template_has_hundreds_of_wordings_and_training_has_none_of_the_hel
     rng = random.Random(4)
     for template in list_templates():
         query = fill_template(template, TEXTS[:3])
-        assert len({write_query(query, rng).form for _ in range(230)}) > 200
-    trained = {write_query(query, rng).form for _ in range(1000)}
-    assert not trained & {write_query(query, rng, free=True).form for _ in range(300)}
+        assert len({word_query(query, rng).form for _ in range(230)}) > 200
+    trained = {word_query(query, rng).form for _ in range(1000)}
+    assert not trained & {word_query(query, rng, free=True).form for _ in range(300)}
 
 
 @pytest.mark.parametrize(
@@ -95,14 +95,14 @@ def test_each_template_has_hundreds_of_wordings_and_training_has_none_of_the_hel
 )
 def test_a_wording_that_could_be_read_in_two_ways_is_not_used(template: str, questions: set[str]) -> None:
     rng = random.Random(5)
-    found = {write_query(fill_template(template, TEXTS[:3]), rng).question.lower().strip(".?") for _ in range(1000)}
+    found = {word_query(fill_template(template, TEXTS[:3]), rng).question.lower().strip(".?") for _ in range(1000)}
     assert not {question.lower() for question in questions} & found
 
 
 def test_a_topic_with_a_word_of_the_language_of_queries_is_quoted() -> None:
     rng = random.Random(6)
     query = fill_template("{0} OR {1}", ("Salt and Iron", "kilns"))
-    assert all('"salt and iron"' in write_query(query, rng).question.lower() for _ in range(50))
+    assert all('"salt and iron"' in word_query(query, rng).question.lower() for _ in range(50))
 
 
 def test_a_hard_negative_is_one_term_away_from_a_match() -> None:

@@ -24,10 +24,10 @@ from revelator import errors, wire
 from revelator.limits import Limits
 from revelator.plans import Diagnostic, list_placeholders, parse, substitute
 from revelator.plans.art import Art
+from revelator.plans.art import measure_substituted as tree_size
 from revelator.plans.art import parse as parse_tree
 from revelator.plans.art import substitute as substitute_tree
-from revelator.plans.art import substituted_size as tree_size
-from revelator.plans.bnf import substituted_size
+from revelator.plans.bnf import measure_substituted
 from revelator.plans.operators import Filter, Relate
 from revelator.tasks import Step
 from revelator.trace import Node, Passage, Trace
@@ -139,7 +139,7 @@ def test_choices_are_those_of_the_whole_product_that_agree_in_its_order(outcomes
 
 @given(st.text("{}ab ", max_size=60), st.dictionaries(st.sampled_from(["a", "b", "ab"]), st.text(max_size=20)))
 def test_the_size_that_is_foretold_is_never_smaller_than_the_text(text: str, values: dict[str, str]) -> None:
-    assert len(substitute(text, values)) <= substituted_size(text, values)
+    assert len(substitute(text, values)) <= measure_substituted(text, values)
     answers = {1: tuple(values.values())}
     tree = text.replace("{", "[").replace("}", "]").replace("a", "1")
     assert len(substitute_tree(tree, answers)) <= tree_size(tree, answers)

@@ -23,7 +23,7 @@ from serving.latency import offload, write_json
 from serving.models.comparisons import CanaryRevelator
 from serving.models.endpoint_revelator import EndpointRevelator
 from serving.models.generators import EndpointGenerator
-from serving.models.releases import Traffic, VersionChoice, current_choice, read_release, use_choice
+from serving.models.releases import Traffic, VersionChoice, find_choice, read_release, use_choice
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.models.vllm import MODEL as VLLM
 from serving.models.vllm import VllmRevelator, read_facts
@@ -178,7 +178,7 @@ class TritonPythonModel:
         return wanted
 
     def _record_finish(self, trace: Trace) -> None:
-        self._telemetry.record_trace(_add_versions(trace, current_choice()))
+        self._telemetry.record_trace(_add_versions(trace, find_choice()))
 
 
 def _add_versions(trace: Trace, choice: VersionChoice) -> Trace:

@@ -33,7 +33,7 @@ from serving.commands.deploy import deploy as command
 from serving.deploy.deploy import deploy, release_embedded_base, roll_back, smoke_test
 from serving.models import releases
 from serving.models.endpoint_revelator import PlannerConfig
-from serving.models.releases import current_choice, read_release
+from serving.models.releases import find_choice, read_release
 from serving.protocols import Completion
 from serving.triton import repository
 from serving.triton.config import ServingConfig, read_serving
@@ -72,7 +72,7 @@ class Smoked:
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         self.asked.append(task)
-        current_choice().answered["revelator"].add("2")
+        find_choice().answered["revelator"].add("2")
         return [Completion("" if task == self.silent else "x", {"yes": 1.0} if TASKS[task].labels else {})]
 
 

@@ -15,14 +15,14 @@ from revelator.errors import ArtifactError, Unavailable
 from revelator.files import try_lock
 from serving.models import releases
 from serving.models.comparisons import CanaryRevelator, read_comparisons
-from serving.models.releases import Canary, Release, Traffic, VersionContents, traffic_lock_file
+from serving.models.releases import Canary, Release, Traffic, VersionContents, find_traffic_lock
 from serving.protocols import Completion
 
 FIRST = Release.of(VersionContents("revelator", 1, "", {}, {}), None)
 
 
 def is_free(home: Path, version: str) -> bool:
-    with try_lock(traffic_lock_file(home, version)) as is_mine:
+    with try_lock(find_traffic_lock(home, version)) as is_mine:
         return is_mine
 
 
@@ -39,7 +39,7 @@ def test_a_question_keeps_the_version_that_was_promoted_when_it_came_and_holds_i
             assert not is_free(tmp_path, "1") and not is_free(tmp_path, "2")
         assert not is_free(tmp_path, "1") and is_free(tmp_path, "2")
     assert is_free(tmp_path, "1")
-    assert releases.current_choice().version == ""
+    assert releases.find_choice().version == ""
 
 
 async def test_tasks_that_a_question_starts_have_its_version(tmp_path):
@@ -49,7 +49,7 @@ async def test_tasks_that_a_question_starts_have_its_version(tmp_path):
 
     async def call(name: str) -> None:
         await asyncio.sleep(0)
-        seen[name] = releases.current_choice().version
+        seen[name] = releases.find_choice().version
 
     async def question(name: str) -> None:
         with chooser.choose_version(name):
@@ -86,7 +86,7 @@ class Versions:
         self.asked: list[str] = []
 
     async def complete(self, task, prompts, *, temperature=0.0):
-        choice = releases.current_choice()
+        choice = releases.find_choice()
         self.asked.append(choice.version)
         found = self.versions[f"v{choice.version}"]
         if isinstance(found, Exception):
