@@ -101,7 +101,8 @@ def _write_label(node: Node, whole: str) -> Text:
     if node.error:
         label.append(f"\n{node.error}", colour)
     if node.sentence and node.sentence not in node.answers:
-        label.append(f"\n“{node.sentence}”", "italic dim")
+        said = f"“{node.sentence}”" if node.documents else node.sentence  # what no document says is no quotation
+        label.append(f"\n{said}", "italic dim")
     if node.detail.get("call"):
         label.append(f"\nasked as {node.detail['call']}", "dim")
     if "logic" in node.detail:

@@ -141,8 +141,12 @@ def _resolve(
     """The configuration with the command's options in it, once what it reads and its place are checked."""
     path = find_config(config)
     plain = load_config(path)
+    if changes.get("world") and not isinstance(plain, GrpoConfig):
+        raise ConfigError(f"stage {plain.stage} asks no world", where="--world", hint="leave it out")
+    if isinstance(plain, ReaderConfig) and sets:
+        raise ConfigError(f"stage {plain.stage} trains on no instruction set", where="--set", hint="give --rows FILE")
     if isinstance(plain, ReaderConfig):
-        changes |= {"rows": rows or None, "set_folder": next(iter(sets), None)}
+        changes["rows"] = rows or None
     elif rows:
         raise ConfigError(f"stage {plain.stage} reads no rows for reading", where="--rows", hint="leave it out")
     elif isinstance(plain, PretrainConfig):

@@ -100,7 +100,8 @@ def _select_questions(config: BenchmarkConfig, questions: list[BenchmarkQuestion
 def _digest_file(path: str) -> str:
     place = Path(path) / "questions.jsonl" if Path(path).is_dir() else Path(path)
     if not place.is_file():
-        raise DataError("there is no such file", where=path, hint="check the path and REVELATOR_DATA")
+        hint = "check the path and REVELATOR_DATA"
+        raise DataError("there is no such file, or it is a folder", where=path, hint=hint)
     return sha256_file(place)
 
 
@@ -161,7 +162,7 @@ def read_predictions(path: Path, ids: Collection[str]) -> dict[str, tuple[str, .
     """
     hint = 'rows are {"id": "…", "prediction": "…"}'
     if not path.is_file():
-        raise DataError("there is no such file", where=str(path), hint=hint)
+        raise DataError("there is no such file, or it is a folder", where=str(path), hint=hint)
     full = {id.partition(":")[2]: id for id in ids if ":" in id} | {id: id for id in ids}
     try:
         rows = read_rows(path, Prediction)

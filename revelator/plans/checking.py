@@ -11,8 +11,11 @@ the operand it stands, it can take a result of the left. What `paper` accepts, `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Literal
 
+from revelator.errors import ExpressionError
+from revelator.plans import logic
 from revelator.plans.bnf import (
     Atomic,
     Dependent,
@@ -48,6 +51,24 @@ def find_lone_braces(expression: Expression) -> tuple[Diagnostic, ...]:
     """Finds the questions with a brace that has no partner: it was to be a placeholder. Offsets are as in `check`."""
     found = [leaf.span for leaf in list_leaves(_with_spans(expression)) if _has_lone_brace(leaf)]
     return tuple(Diagnostic("lone-brace", LONE_BRACE, *span, CLOSE_IT) for span in found if span)
+
+
+def find_query_faults(expression: Expression) -> tuple[Diagnostic, ...]:
+    """Finds the leaves that are logical queries which cannot be run, as `logic.check` says. The place is the leaf."""
+    return tuple(
+        replace(fault, start=leaf.span[0], end=leaf.span[1])
+        for leaf in list_leaves(_with_spans(expression))
+        if leaf.span
+        for fault in _check_query(leaf.text)
+    )
+
+
+def _check_query(text: str) -> tuple[Diagnostic, ...]:
+    try:
+        query = logic.parse(text)
+    except ExpressionError:
+        return ()
+    return () if isinstance(query, logic.Term) else logic.check(query)
 
 
 def _has_lone_brace(leaf: Atomic) -> bool:

@@ -62,6 +62,14 @@ class PlanLanguage:
         """The words that its parts ask with, names as they stand."""
         return find_words(self.leaf_text(plan))
 
+    def find_refusals(self, plan: Any) -> tuple[Diagnostic, ...]:
+        """What keeps a plan that checks from being run when a caller gives it: what `refuse` finds, and half a
+        surrogate pair, which no model or index can be asked with."""
+        if any(map(_is_surrogate, self.render(plan))):
+            hint = r"write the whole character, or both halves: \ud83d\ude00"
+            return (Diagnostic("surrogate", "half a surrogate pair is no character", 0, 1, hint),)
+        return self.refuse(plan)
+
     def diagnose(self, text: str) -> dict[str, Any]:
         """Parses and checks a text, and returns plain values: `valid` (a caller's plan would be run), its `canonical`
         text, `letters` and number of `leaves`, and the `diagnostics` with offsets in it.
@@ -73,8 +81,10 @@ class PlanLanguage:
             canonical = letters = None
             leaves = 0
         else:
-            diagnostics = list(self.check(plan) or self.refuse(plan))
+            diagnostics = list(self.check(plan) or self.find_refusals(plan))
             canonical, letters, leaves = self.render(plan), self.letters(plan), self.count_leaves(plan)
+            if any(map(_is_surrogate, canonical)):
+                canonical = None  # no reply can hold it
         return {
             "expression": text,
             "valid": not diagnostics,
@@ -83,6 +93,10 @@ class PlanLanguage:
             "leaves": leaves,
             "diagnostics": [vars(diagnostic) for diagnostic in diagnostics],
         }
+
+
+def _is_surrogate(character: str) -> bool:
+    return "\ud800" <= character <= "\udfff"
 
 
 def _leaf_texts(plan: bnf.Expression) -> str:
@@ -127,7 +141,7 @@ BNF = PlanLanguage(
     token_limit=256,
     beam_token_limit=128,  # the longest gold plan of MuSiQue has 80
     spell=bnf.render,
-    refuse=checking.find_lone_braces,
+    refuse=lambda plan: checking.find_lone_braces(plan) + checking.find_query_faults(plan),
     letters=drawing.to_letters,
     adapt_to_question=_keep_words,
     counts_in_merge=True,

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from revelator import spans
 from revelator.errors import ConfigError, RevelatorError
+from revelator.limits import Limits
 from revelator.options import HOME, PATH
-from revelator.registry import require_existing
 from serving.commands.planner_options import planner_options, read_planner_options
 from serving.protocols import DECODINGS, MERGE_POLICIES, PlannerPrompt
 
@@ -53,7 +53,11 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
     help="Let the language model answer from what it knows where no document does; such an answer is marked.",
 )
 @planner_options("Who plans: the release, or a language model (default: as recorded).", "deployed|URL")
-@click.option("--sources", type=PATH, help="YAML file of knowledge sources: indexes, graphs, web.")
+@click.option(
+    "--sources",
+    type=PATH,
+    help="YAML file of knowledge sources: indexes, graphs, web; `none`: the index alone (default: as recorded).",
+)
 @click.option("--max-in-flight", type=click.IntRange(1), help=MAX_IN_FLIGHT)
 @click.option(
     "--decoding",
@@ -127,8 +131,9 @@ def serve(
     plans: PlannerConfig | Literal["deployed"] | None = "deployed"
     if planner != plans or planner_model or planner_prompt:
         plans = read_planner_options(planner, planner_model, planner_prompt)
-    if not chosen["index"]:  # an index needs nothing else
-        require_existing(home)
+    if not chosen["index"] and not home.exists():  # an index needs nothing else
+        hint = "index your documents, `revelator index build FOLDER --out DIR`, and give --index DIR; or another --home"
+        raise ConfigError("nothing stands there", where=str(home), hint=hint)
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -213,6 +218,11 @@ def _serve(
             elif release and release.vllm:
                 click.echo(f"revelator version {release.version}, at vLLM {release.vllm}")
             click.echo(f"index   {config.index}\nreader  {config.reader}")
+            if config.sources:
+                click.echo(f"sources {config.sources} (--sources none: the index alone)")
+            if config.limits:
+                limits = Limits.of_deployment(config.limits)
+                click.echo(f"limits  {', '.join(f'{name}={getattr(limits, name):g}' for name in config.limits)}")
             click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http or 'off (--http)'}\nmetrics {running.metrics}")
             click.echo(f'log     {running.log}\nask: revelator ask "…" --home {home}   stop: Ctrl-C')
             watchdog = Watchdog(home, server.pid, server.url, running.models, click.echo)

@@ -161,7 +161,7 @@ async def _read_plan(text: str, language: PlanLanguage, limits: Limits) -> Any:
     def read() -> Any:
         plan = language.parse(text)
         REQUIREMENTS[language.name](plan, limits)
-        routes.refuse(language.refuse(plan))
+        routes.refuse(language.find_refusals(plan))
         return plan
 
     return await offload(len(text), read)

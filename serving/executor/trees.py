@@ -47,7 +47,8 @@ def require_valid_tree(art: Art, limits: Limits) -> None:
     if (deepest := max(len(node.path) for node in nodes)) > limits.depth:
         raise PlanError(f"the tree is {deepest} steps deep; the limit depth is {limits.depth}")
     if faults := check(art):
-        raise PlanError(f"the tree cannot be run: {faults[0].message}", hint=faults[0].hint)
+        message = f"the tree cannot be run: {faults[0].message}"
+        raise PlanError(message, diagnostics=faults, hint=faults[0].hint)
 
 
 async def answer_by_tree(run: QuestionRun) -> None:

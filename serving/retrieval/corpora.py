@@ -39,7 +39,7 @@ def find_files(paths: Sequence[Path], out: Path) -> tuple[dict[str, Path], dict[
         if path.is_dir():
             here = (file for file in path.rglob("*") if not _is_hidden(file.relative_to(path)))
             own = sorted(file for file in here if not file.resolve().is_relative_to(out.resolve()))
-            named = {file.relative_to(path).as_posix(): file for file in own}
+            named = {_name_file(file, path): file for file in own}
             left |= {name: reason for name, file in named.items() if (reason := _find_obstacle(file))}
             named = {name: file for name, file in named.items() if name not in left and file.is_file()}
         elif path.is_file():
@@ -54,6 +54,12 @@ def find_files(paths: Sequence[Path], out: Path) -> tuple[dict[str, Path], dict[
     return found, left
 
 
+def _name_file(file: Path, folder: Path) -> str:
+    """The path of a file from its folder, with `?` for what cannot be printed or is not UTF-8."""
+    name = file.relative_to(folder).as_posix()
+    return "".join(character if character.isprintable() else "?" for character in name)
+
+
 def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
@@ -61,6 +67,8 @@ def _is_hidden(path: Path) -> bool:
 def _find_obstacle(path: Path) -> str:
     """Why a file or folder within a folder cannot be read, or nothing."""
     name = path.name.lower()
+    if not name.isprintable():  # surrogates stand for bytes that are not UTF-8
+        return "a name that is not UTF-8, or with a control character"
     if path.is_dir():
         return "" if os.access(path, os.R_OK | os.X_OK) else "a folder that may not be opened"
     if not (name.endswith((*DOCUMENTS, *ROWS)) or name.removesuffix(".gz").endswith(ROWS)):

@@ -30,6 +30,7 @@ REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
 CONTENTS_FILE = "version.json"  # there too: what the folder consists of
 PLACED = (REVELATOR, "retriever")  # models that use a card; the others wait, or run on a CPU alone
+NO_SOURCES = Path("none")  # `--sources none`: the index alone is searched again
 SERVING = "serving"  # parameter of each model: `ServingConfig` as JSON
 
 
@@ -67,14 +68,21 @@ def configure(home: Path, *, remember: bool = False, **given: Any) -> ServingCon
     if "generator" in changes:
         changes.setdefault("generator_model", "")
     if "sources" in changes:
-        changes["sources"] = changes["sources"].resolve()
+        changes["sources"] = None if changes["sources"] == NO_SOURCES else changes["sources"].resolve()
     config = ServingConfig(**{**dict(recorded), **changes})
     asked = {"--merge generator": changes.get("merge") == "generator", "--own-knowledge": changes.get("own_knowledge")}
     if not config.reads_at_endpoint and (wrong := [option for option, is_asked in asked.items() if is_asked]):
         hint = "give a language model with --generator URL"
         raise ConfigError("the embedded reader writes no answers", where=wrong[0], hint=hint)
     if config.sources:
-        _check_selection(home, config, config.sources)
+        try:
+            _check_selection(home, config, config.sources)
+        except ConfigError as error:
+            if "sources" not in changes:
+                error.hint = (
+                    f"{error.hint or ''}; it was recorded by an earlier start: --sources none forgets it".lstrip("; ")
+                )
+            raise
     return config
 
 

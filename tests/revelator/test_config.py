@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from pydantic import Field
 
-from revelator.config import REFERENCE, FilePath, Strict, read_config
+from revelator.config import REFERENCE, FilePath, Strict, read_config, read_yaml
 from revelator.errors import ConfigError
 
 
@@ -50,6 +50,12 @@ def test_what_is_wrong_is_named_with_field_value_and_reason_and_the_reference(te
         read_config(file, Whole)
     assert caught.value.where == str(file) and REFERENCE in str(caught.value)
     str(caught.value).encode()
+
+
+def test_a_key_that_stands_twice_is_refused(file: Path) -> None:
+    file.write_text("name: a\nsteps: 3\nsteps: 80\n")
+    with pytest.raises(ConfigError, match="'steps' stands twice"):
+        read_yaml(file)
 
 
 def test_a_file_that_may_hold_a_key_shows_no_value(file: Path) -> None:

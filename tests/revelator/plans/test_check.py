@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from revelator.plans import Atomic, Dependent, check, parse
-from revelator.plans.checking import find_lone_braces
+from revelator.plans.checking import find_lone_braces, find_query_faults
+from revelator.plans.language import BNF
 
 
 def codes(text, rules="scoped"):
@@ -83,3 +84,17 @@ def test_a_brace_without_partner_that_takes_nothing_is_found_by_itself(text: str
 
 def test_a_doubled_brace_means_itself() -> None:
     assert find_lone_braces(parse("What does {{ mean in C?")) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ('"" AND "mill"', ["empty-term"]),
+        ('"a" AND NOT "a"', ["contradiction"]),
+        ('Who built it? + "mill" AND NOT "wind"', []),
+        ('"a quoted question"', []),
+    ],
+)
+def test_a_leaf_that_is_a_logical_query_is_one_that_can_be_run(text: str, codes: list[str]) -> None:
+    assert [fault.code for fault in find_query_faults(parse(text))] == codes
+    assert BNF.diagnose(text)["valid"] == (not codes)

@@ -248,6 +248,20 @@ def test_an_index_is_that_of_one_run_unless_it_is_to_be_remembered(index, tmp_pa
     assert searched == ["other", "only", "other", "other"]
 
 
+def test_sources_are_recorded_until_they_are_given_up_and_a_file_that_is_gone_says_how(index, tmp_path):
+    sources = tmp_path / "sources.yaml"
+    sources.write_text("sources: [{kind: text}]")
+    for given in (sources, None):
+        repository.lay_out(tmp_path, configure(tmp_path, index=index, sources=given))
+        assert read_serving(tmp_path).sources == sources
+    sources.unlink()
+    with pytest.raises(ConfigError, match="cannot be read") as refused:
+        configure(tmp_path, index=index)
+    assert "--sources none" in refused.value.hint
+    repository.lay_out(tmp_path, configure(tmp_path, index=index, sources=Path("none")))
+    assert read_serving(tmp_path).sources is None
+
+
 def test_the_embedded_base_is_released_once_and_a_deploy_takes_its_place(versions, tmp_path):
     release_embedded_base(tmp_path)
     first = read_release(tmp_path)

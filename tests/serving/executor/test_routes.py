@@ -180,6 +180,9 @@ async def test_a_given_plan_that_cannot_be_run_is_refused_with_its_diagnostics(t
     with pytest.raises(PlanError) as unbound:
         await executor.run("q", plan="When was {writer} born?")
     assert unbound.value.diagnostics[0].code
+    with pytest.raises(PlanError) as tree:
+        await executor.run("q", plan='{"question": "[7]?", "search": {"name": "x"}}', strategy="atomic")
+    assert [fault.code for fault in tree.value.diagnostics] == ["reference"]
     with pytest.raises(PlanError, match="limit leaves is 3"):
         await executor.run("q", plan="a + b + c + d")
     with pytest.raises(PlanError, match="limit depth is 2"):

@@ -126,8 +126,11 @@ async def test_closing_the_stream_cancels_the_question(toy):
     [
         ("auto", "Who (is", ExpressionError),
         ("auto", "Who is {x}?", PlanError),
+        ("auto", '"" AND "mill"', PlanError),
+        ("auto", r'"\ud800"', PlanError),
         ("logic", '"a" AND', ExpressionError),
         ("logic", '"a" AND NOT "a"', PlanError),
+        ("logic", r'"\ud800" OR "mill"', PlanError),
         ("atomic", "{", ExpressionError),
         ("atomic", '{"question": "[9]?", "search": {"name": "x"}}', PlanError),
     ],

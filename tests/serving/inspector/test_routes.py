@@ -78,7 +78,16 @@ def test_a_text_that_would_take_long_to_check_is_refused(http):
     assert reply.status_code == 400 and reply.json()["error"]["where"] == "text"
 
 
-@pytest.mark.parametrize(("language", "text"), [("logic", '"a" AND NOT "b'), ("art", '{"question": 3}')])
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("logic", '"a" AND NOT "b'),
+        ("logic", r'"\ud800" OR "mill"'),
+        ("bnf", r'"\ud800"'),
+        ("art", '{"question": 3}'),
+        ("art", r'{"question": "\ud800", "search": {"name": "x"}}'),
+    ],
+)
 def test_the_other_languages_are_checked_too(http, language, text):
     said = http.post("/api/check", json={"text": text, "language": language}).json()
     assert not said["valid"] and "^" in said["diagnostics"][0]["excerpt"]

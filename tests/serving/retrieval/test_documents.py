@@ -23,6 +23,7 @@ from revelator.errors import ConfigError, DataError
 from revelator.minilm import TOKENIZER, fetch_minilm
 from serving.commands.index import add
 from serving.retrieval import INDEX, Index, add_to_index, build_index, remove_from_index
+from serving.retrieval.corpora import find_files
 from serving.retrieval.documents import CHARACTERS, Paragraph, pack, read_document
 
 GUIDE = """---
@@ -56,6 +57,14 @@ def library(tmp_path: Path) -> Path:
     (folder / "report.pdf").write_bytes(make_pdf("The yard employs ninety people."))
     (folder / "rows.csv").write_text('title,text\nPort Biro,"A town, with a harbour."\n')
     return folder
+
+
+def test_a_file_whose_name_is_not_utf8_is_left_out_and_named(library: Path, tmp_path: Path) -> None:
+    for name in (b"\xff\xfe.md", b"new\nline.md"):
+        (library / os.fsdecode(name)).write_text("# Title\n\ntext\n")
+    found, left = find_files([library], tmp_path / "out")
+    assert len(found) == 6
+    assert left == dict.fromkeys(("??.md", "new?line.md"), "a name that is not UTF-8, or with a control character")
 
 
 def make_docx(text: str) -> bytes:

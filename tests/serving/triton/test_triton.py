@@ -39,7 +39,9 @@ MERGE = GenerateRequest("merge", QUESTION)
 
 
 def test_every_model_version_that_was_meant_is_ready_and_no_other(triton):
-    assert all(triton.is_model_ready(name, "1") for name in repository.MODELS if name != "generator")
+    assert all(
+        triton.is_model_ready(name, "1") for name in (*repository.PLAIN_MODELS, "revelator") if name != "generator"
+    )
     assert not triton.is_model_ready("revelator", "2")
 
 
@@ -204,7 +206,7 @@ def test_a_generator_that_is_down_makes_the_question_unavailable(client, world):
 def test_a_model_whose_process_died_makes_questions_unavailable_until_it_is_brought_back(client, world):
     model = "retriever"
     said: list[str] = []
-    watch = Watchdog(world.home, world.pid, world.url, repository.MODELS, said.append)
+    watch = Watchdog(world.home, world.pid, world.url, (*repository.PLAIN_MODELS, "revelator"), said.append)
     watch.check_processes()
     assert said == []
     processes = [p for p in psutil.Process(world.pid).children() if p.status() != psutil.STATUS_ZOMBIE]
