@@ -72,7 +72,7 @@ def check_config(value: Any, model: type[Config], where: str, *, show_values: bo
         raise ConfigError(faults, where=where, hint=f"fields and bounds: {REFERENCE}") from error
 
 
-class _UniqueKeys(yaml.SafeLoader):
+class _UniqueKeySafeLoader(yaml.SafeLoader):
     """Refuses a mapping that says a key twice, of which YAML would silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -85,7 +85,7 @@ class _UniqueKeys(yaml.SafeLoader):
 def read_yaml(path: Path, *, show_values: bool = True) -> Any:
     """Reads a YAML file. Raises ConfigError for a file that cannot be read or is not YAML."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeySafeLoader)
     except OSError as error:
         hint = "give the path of a YAML file; a relative one starts at the current folder"
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error

@@ -26,13 +26,11 @@ def search_all(index: Index, queries: Sequence[str], k: int, how: LogicalSetting
 
 
 def is_logical(text: str) -> bool:
-    """Whether a text is a logical query (`revelator.plans.logic`) with an operator that can be run; any other text, a
-    quoted one too, is words."""
+    """Whether a text is a logical query (`revelator.plans.logic`) with an operator; a quoted text is words."""
     try:
-        query = logic.parse(text)
+        return not isinstance(logic.parse(text), logic.Term)
     except ExpressionError:
         return False
-    return not isinstance(query, logic.Term) and not logic.check(query)
 
 
 class LocalRetriever:
