@@ -64,6 +64,8 @@ def find_query_faults(expression: Expression) -> tuple[Diagnostic, ...]:
 
 
 def _check_query(text: str) -> tuple[Diagnostic, ...]:
+    if '"' not in text:  # a query has quoted terms
+        return ()
     try:
         query = logic.parse(text)
     except ExpressionError:

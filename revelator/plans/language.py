@@ -65,7 +65,7 @@ class PlanLanguage:
     def find_refusals(self, plan: Any) -> tuple[Diagnostic, ...]:
         """What keeps a plan that checks from being run when a caller gives it: what `refuse` finds, and half a
         surrogate pair, which no model or index can be asked with."""
-        if any(map(_is_surrogate, self.render(plan))):
+        if _has_surrogate(self.render(plan)):
             hint = r"write the whole character, or both halves: \ud83d\ude00"
             return (Diagnostic("surrogate", "half a surrogate pair is no character", 0, 1, hint),)
         return self.refuse(plan)
@@ -83,7 +83,7 @@ class PlanLanguage:
         else:
             diagnostics = list(self.check(plan) or self.find_refusals(plan))
             canonical, letters, leaves = self.render(plan), self.letters(plan), self.count_leaves(plan)
-            if any(map(_is_surrogate, canonical)):
+            if _has_surrogate(canonical):
                 canonical = None  # no reply can hold it
         return {
             "expression": text,
@@ -95,8 +95,12 @@ class PlanLanguage:
         }
 
 
-def _is_surrogate(character: str) -> bool:
-    return "\ud800" <= character <= "\udfff"
+def _has_surrogate(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _leaf_texts(plan: bnf.Expression) -> str:
