@@ -151,6 +151,8 @@ def read_judged(trace: Any) -> AnnotatedQuestion:
     except (TypeError, KeyError, ValueError):
         raise DroppedError(f"an expectation `relevance` of {trace.info.trace_id} has another form") from None
     version, plan = served.attributes.get(VERSION, ""), served.attributes.get(PLAN) or ""
+    if not (isinstance(served.inputs, str) and isinstance(plan, str)):  # MLflow read JSON in place of a text
+        raise DroppedError(f"question or plan of {trace.info.trace_id} is no text")
     if corrected:
         made = _annotate(trace, served, corrected[-1], (), f"{PERSON}{version}")
     elif verdicts and verdicts[-1]:

@@ -27,6 +27,9 @@ HINT = (
 )
 
 
+UNKNOWN = "\ufffd"  # what decoding puts in the place of bytes that are not UTF-8
+
+
 def find_files(paths: Sequence[Path], out: Path) -> tuple[dict[str, Path], dict[str, str]]:
     """The files that an index of `paths` is made of, by their names in it, and why others were left out.
 
@@ -40,7 +43,7 @@ def find_files(paths: Sequence[Path], out: Path) -> tuple[dict[str, Path], dict[
             here = (file for file in path.rglob("*") if not _is_hidden(file.relative_to(path)))
             own = sorted(file for file in here if not file.resolve().is_relative_to(out.resolve()))
             named = {_name_file(file, path): file for file in own}
-            left |= {name: reason for name, file in named.items() if (reason := _find_obstacle(file))}
+            left |= {name: reason for name, file in named.items() if (reason := _find_obstacle(file, name))}
             named = {name: file for name, file in named.items() if name not in left and file.is_file()}
         elif path.is_file():
             named = {path.name: path}
@@ -55,20 +58,19 @@ def find_files(paths: Sequence[Path], out: Path) -> tuple[dict[str, Path], dict[
 
 
 def _name_file(file: Path, folder: Path) -> str:
-    """The path of a file from its folder, with `?` for what cannot be printed or is not UTF-8."""
-    name = file.relative_to(folder).as_posix()
-    return "".join(character if character.isprintable() else "?" for character in name)
+    """The path of a file from its folder, with UNKNOWN for bytes that are not UTF-8."""
+    return os.fsencode(file.relative_to(folder).as_posix()).decode(errors="replace")
 
 
 def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def _find_obstacle(path: Path) -> str:
-    """Why a file or folder within a folder cannot be read, or nothing."""
+def _find_obstacle(path: Path, named: str) -> str:
+    """Why a file or folder within a folder, which an index calls `named`, cannot be read, or nothing."""
     name = path.name.lower()
-    if not name.isprintable():  # surrogates stand for bytes that are not UTF-8
-        return "a name that is not UTF-8, or with a control character"
+    if UNKNOWN in named:
+        return "a name that is not UTF-8"
     if path.is_dir():
         return "" if os.access(path, os.R_OK | os.X_OK) else "a folder that may not be opened"
     if not (name.endswith((*DOCUMENTS, *ROWS)) or name.removesuffix(".gz").endswith(ROWS)):

@@ -79,9 +79,8 @@ def configure(home: Path, *, remember: bool = False, **given: Any) -> ServingCon
             _check_selection(home, config, config.sources)
         except ConfigError as error:
             if "sources" not in changes:
-                error.hint = (
-                    f"{error.hint or ''}; it was recorded by an earlier start: --sources none forgets it".lstrip("; ")
-                )
+                forget = "an earlier start recorded it: --sources none forgets it"
+                error.hint = "; ".join(filter(None, [error.hint, forget]))
             raise
     return config
 

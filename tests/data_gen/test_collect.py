@@ -158,6 +158,16 @@ def test_a_query_for_a_question_whose_query_could_not_be_written_is_a_query(
     assert row.task == "translate_logic"
 
 
+def test_a_question_that_mlflow_reads_as_json_costs_no_other_trace(
+    ask: Ask, tmp_path: Path, tracking_server: str
+) -> None:
+    odd, right = ask('{"a": 1}'), ask("Right question?")
+    for trace in (odd, right):
+        mlflow.log_feedback(trace_id=trace, name="correct", value=True, source=PERSON)
+    assert collect(tmp_path, tracking_server)["left_out"] == {f"question or plan of {odd} is no text": 1}
+    assert set(read_questions(tmp_path)) == {"Right question?"}
+
+
 def test_a_correction_is_in_the_language_of_the_plan_that_it_corrects(
     ask: Ask, tmp_path: Path, tracking_server: str
 ) -> None:

@@ -60,11 +60,11 @@ def library(tmp_path: Path) -> Path:
 
 
 def test_a_file_whose_name_is_not_utf8_is_left_out_and_named(library: Path, tmp_path: Path) -> None:
-    for name in (b"\xff\xfe.md", b"new\nline.md"):
+    for name in (b"\xff\xfe.md", "a\u00a0space, and \u3000.md".encode()):
         (library / os.fsdecode(name)).write_text("# Title\n\ntext\n")
     found, left = find_files([library], tmp_path / "out")
-    assert len(found) == 6
-    assert left == dict.fromkeys(("??.md", "new?line.md"), "a name that is not UTF-8, or with a control character")
+    assert len(found) == 7 and "a\u00a0space, and \u3000.md" in found
+    assert left == {"\ufffd\ufffd.md": "a name that is not UTF-8"}
 
 
 def make_docx(text: str) -> bytes:
