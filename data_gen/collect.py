@@ -22,7 +22,6 @@ from typing import Any, Literal
 import click
 from pydantic import TypeAdapter
 
-from data_gen.leakage import normalise
 from data_gen.questions import (
     QUESTIONS,
     AnnotatedPassage,
@@ -35,6 +34,7 @@ from data_gen.redact import RULES, RedactRules, redact
 from revelator.config import read_config
 from revelator.errors import ArtifactError, DataError
 from revelator.files import sha256_text, stage_folder
+from revelator.fingerprints import normalise
 from revelator.folders import FolderKind
 from revelator.options import AS_JSON, HOME, PATH
 from revelator.plans import Atomic, Expression, list_leaves, parse, render

@@ -1,33 +1,21 @@
 """No question twice, and none that is held out for measuring.
 
-A question is known by the sha256 of its normalised text: Unicode NFKC, case folded, every run of characters that are
-not alphanumeric one space, stripped. A held-out file has lines of that hash in hex, two spaces, and the name of a set.
+A question is known by the hash of its normalised text (`revelator.fingerprints`). A held-out file has lines of that
+hash in hex, two spaces, and the name of a set.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-import unicodedata
 from collections import Counter
 from pathlib import Path
 
 from data_gen.questions import AnnotatedQuestion
 from revelator.errors import DataError
 from revelator.files import sha256_text
+from revelator.fingerprints import hash_question
 
 LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
-NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
-
-
-def normalise(text: str) -> str:
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return NOT_ALPHANUMERIC.sub(" ", folded).strip()
-
-
-def hash_question(text: str) -> str:
-    """sha256 hex of the normalised text."""
-    return hashlib.sha256(normalise(text).encode()).hexdigest()
 
 
 def load_held_out(path: Path) -> dict[str, str]:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from data_gen.annotate.names import find_capitalised
 from data_gen.annotate.trees import is_writable
-from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion
 from revelator import plans
 from revelator.errors import ExpressionError
+from revelator.fingerprints import normalise
 from revelator.plans import art, logic
 from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
 from revelator.trace import join_answers

@@ -7,9 +7,9 @@ import json
 import re
 from typing import Any
 
-from data_gen.leakage import hash_question
 from data_gen.questions import quote_value
 from revelator.errors import DataError
+from revelator.fingerprints import hash_question
 
 ITEM_END = re.compile(r"(?<!\s)\s*+,\s*+(?=['\"])|(?<=['\"])\s*+,\s*+|,\s*+(?=['\"])")
 

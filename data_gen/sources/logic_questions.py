@@ -18,13 +18,13 @@ from functools import cache
 from pathlib import Path
 
 from data_gen.config import SplitConfig
-from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.records import hash_fraction
 from data_gen.sources.logic_topics import LITTLE, Topic, read_topics
 from data_gen.sources.logic_wording import list_phrases, word_query
 from data_gen.sources.rows import ReadResult
 from revelator.errors import DataError
+from revelator.fingerprints import normalise
 from revelator.plans.grammar import write_string
 from revelator.plans.logic import And, Not, Or, Query, Term, holds, list_terms, parse, render
 

@@ -16,8 +16,8 @@ from typing import Any
 from data_gen.annotate.inflection import make_plural
 from data_gen.annotate.names import MAX_NAME, SAFE_NAME
 from data_gen.annotate.wording import STOP_WORDS
-from data_gen.leakage import normalise
 from revelator.errors import DataError
+from revelator.fingerprints import normalise
 from revelator.row_files import read_objects
 
 FEWEST = 300  # topics that a corpus must give to train on

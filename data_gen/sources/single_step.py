@@ -13,12 +13,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep, DroppedError
 from data_gen.sources import fields
 from data_gen.sources.rows import ReadResult, read_annotated
 from revelator import plans
 from revelator.errors import DataError
+from revelator.fingerprints import normalise
 
 DESCRIPTION = re.compile(r'\(description "((?:[^"\\]|\\.)*)"\)|\(description ([^"()]+)\)')
 

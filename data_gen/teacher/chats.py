@@ -14,11 +14,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from data_gen.leakage import normalise
 from data_gen.questions import DroppedError
 from data_gen.teacher.client import Client
 from data_gen.teacher.config import SamplingConfig
 from revelator.config import read_table
+from revelator.fingerprints import normalise
 from revelator.tasks import TASKS
 from revelator.tasks.chat_prompts import Message, load_chat_prompt, make_data_message, read_examples, read_last_line
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data_gen.leakage import QuestionFilter, normalise
+from data_gen.leakage import QuestionFilter
 from data_gen.questions import (
     QUESTIONS,
     AnnotatedPassage,
@@ -34,6 +34,7 @@ from data_gen.teacher.replies import SimpleQuestion
 from data_gen.teacher.work import Progress, Work, build_set, open_work
 from revelator.errors import DataError
 from revelator.files import sha256_text
+from revelator.fingerprints import normalise
 from revelator.plans import Atomic, Sequence, render
 from revelator.row_files import read_objects
 

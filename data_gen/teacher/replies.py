@@ -13,9 +13,9 @@ from typing import Any
 
 from data_gen.annotate.names import find_mention
 from data_gen.annotate.validation import check_coverage
-from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, DroppedError
 from revelator.errors import ExpressionError, TaskOutputError
+from revelator.fingerprints import normalise
 from revelator.plans import list_leaves, list_placeholders, parse
 from revelator.plans.language import PlanLanguage
 from revelator.tasks import TASKS

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.annotate.validation import check_coverage, check_plan, check_query, check_tree, share_answer
-from data_gen.leakage import normalise
 from data_gen.questions import (
     QUESTIONS,
     AnnotatedPassage,
@@ -31,6 +30,7 @@ from data_gen.teacher.client import Client
 from data_gen.teacher.config import TeachConfig
 from data_gen.teacher.replies import Check, check_hops
 from data_gen.teacher.work import Progress, Work, build_set, open_work
+from revelator.fingerprints import normalise
 from revelator.plans import Atomic, Expression, Sequence, bind, list_leaves, parse, render, substitute
 from revelator.tasks import (
     TASKS,

@@ -18,13 +18,13 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
-from data_gen.leakage import normalise
 from evaluation.harness.config import BenchmarkConfig
 from evaluation.harness.folder import check_ids
 from evaluation.harness.formats import FORMATS, BenchmarkQuestion, read_own_questions
 from evaluation.rows import read_rows
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
+from revelator.fingerprints import normalise
 from revelator.rows import SET, stream_rows
 from serving.retrieval.build import build_index
 from serving.retrieval.index_folder import IndexSettings, Kind

@@ -20,7 +20,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from data_gen.leakage import normalise
 from data_gen.sources.logic_questions import Truth, draw_combinations, fill_template, list_templates
 from data_gen.sources.logic_topics import read_topics
 from evaluation.baselines.steps import fill_prompt
@@ -28,6 +27,7 @@ from evaluation.harness.folder import Cost
 from evaluation.harness.ranking import Case, LabelledCases, write_query
 from revelator.errors import DataError, InvalidRequest
 from revelator.files import sha256_file
+from revelator.fingerprints import normalise
 from revelator.plans.logic import Query, Term, holds, list_terms
 from revelator.row_files import read_rows
 from revelator.tasks import TASKS, QuestionInput, RelevanceInput, translate_task

@@ -15,11 +15,11 @@ from data_gen.annotate.names import find_mention
 from data_gen.annotate.validation import find_fault
 from data_gen.build import build
 from data_gen.config import SetConfig, load_config
-from data_gen.leakage import hash_question, normalise
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
 from data_gen.records import make_examples, make_records, make_sub_questions
 from revelator.cli import revelator
 from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.fingerprints import hash_question, normalise
 from revelator.rows import SET, SPLITS, Row, find_plan_fault, stream_rows, verify_set
 from revelator.tasks import TASKS
 

@@ -19,11 +19,11 @@ from mlflow.entities import AssessmentSource
 
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.leakage import hash_question
 from data_gen.questions import AnnotatedQuestion
 from data_gen.redact import RULES
 from revelator import spans
 from revelator.cli import revelator
+from revelator.fingerprints import hash_question
 from revelator.plans.language import LANGUAGES, LanguageName
 from revelator.rows import Row, read_split
 from revelator.trace import Node, Trace

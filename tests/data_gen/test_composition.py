@@ -21,13 +21,13 @@ from data_gen.annotate.wording import DOERS, list_relation_questions, split_word
 from data_gen.augment.clauses import DID, DOES, read_clause
 from data_gen.compose import ComposeConfig, Composer, Joiner
 from data_gen.everyday.questions import Asker
-from data_gen.leakage import hash_question
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.sources.rows import read_world
 from revelator import plans
 from revelator.cli import revelator
 from revelator.config import read_config
 from revelator.errors import DataError, RevelatorError
+from revelator.fingerprints import hash_question
 
 NAMES = ["Una Vale", "The Reed", "Kiln 9", "Marn & Co.", "Ost", "Lake Ira", "Tin Comet", "Ada Quill"]
 SINGLE = [

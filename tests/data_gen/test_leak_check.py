@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from data_gen.leakage import hash_question
 from data_gen.world.generate import generate
 from revelator.cli import revelator
 from revelator.errors import ArtifactError, DataError
+from revelator.fingerprints import hash_question
 from training.rewards import read_answers
 
 

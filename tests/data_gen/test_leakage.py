@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.leakage import (
-    SeenQuestions,
-    find_leak,
-    fingerprint_question,
-    fingerprint_text,
-    hash_question,
-    load_held_out,
-    normalise,
-)
+from data_gen.leakage import SeenQuestions, find_leak, fingerprint_question, fingerprint_text, load_held_out
 from revelator.errors import DataError
+from revelator.fingerprints import hash_question, normalise
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import pytest
 from data_gen.annotate.validation import check_query
 from data_gen.build import build
 from data_gen.config import SetConfig, SplitConfig
-from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.logic_questions import (
     FREE,
@@ -32,6 +31,7 @@ from data_gen.sources.logic_wording import (
     word_query,
 )
 from revelator.errors import DataError
+from revelator.fingerprints import normalise
 from revelator.plans.logic import Query, check, holds, list_terms, parse
 from revelator.rows import stream_rows
 

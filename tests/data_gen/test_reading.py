@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 import data_gen
 from data_gen.commands import build
 from data_gen.everyday.passages import PassageWriter
-from data_gen.leakage import hash_question
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
 from data_gen.reading import ReadingConfig, build_reading, find_answers
 from revelator.config import read_config
 from revelator.errors import ConfigError, DataError
+from revelator.fingerprints import hash_question
 from revelator.reading import Answer, ReadingRow, load_rows
 
 PARAGRAPHS = [

@@ -15,11 +15,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from data_gen.leakage import hash_question
 from data_gen.teacher.chats import build_chat
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError, ServingError, Unavailable
 from revelator.files import hold_lock
+from revelator.fingerprints import hash_question
 from revelator.rows import stream_rows, verify_set
 from tests.chat_server import Server, cuts, fails, running
 from tests.data_gen.toy_teacher import Teacher, asked, number_of, plan, planner, question, teaching
