@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +17,16 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn, track
+from rich.progress import (
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    track,
+)
 
 from data_gen.build import build as build_set
 from data_gen.compose import ComposeConfig, list_counts
@@ -198,6 +208,72 @@ def world(
 
 
 @click.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--out", default="data", show_default=True, type=PATH, help="Folder that REVELATOR_DATA is to name.")
+@click.option("--from", "mirror", help="Address or folder that has the published files.  [default: where published]")
+@AS_JSON
+def fetch(names: tuple[str, ...], out: Path, mirror: str | None, as_json: bool) -> None:
+    """Fetch published data sets, in the form in which the configurations of this project read them.
+
+    Without a NAME, list the sets: licence, size, where they are published, and whether they are in OUT. Each set
+    becomes the folder OUT/NAME. A download that was cut off continues when the same command runs again. A file whose
+    sha256 is known is compared with it; of any other, the folder's manifest keeps the sha256, and a later fetch is
+    compared with that.
+
+    --from takes the published files by the names that the list shows, from a mirror, or from a folder into which you
+    put them yourself.
+
+    \b
+    Examples:
+      revelator data fetch
+      revelator data fetch musique 2wikimultihopqa --out data
+      revelator data fetch metaqa --from downloads/
+      revelator data fetch hotpotqa --from https://mirror.example.org/hotpotqa --json
+      REVELATOR_DATA=data revelator data build data_gen/configs/real.yaml --out runs/sets/real
+    """
+    from data_gen.fetch import HELD_OUT, find_set
+    from data_gen.fetch import fetch as fetch_set
+
+    if not names:
+        _list_published(out, as_json)
+        return
+    published, made = {name: find_set(name) for name in names}, dict[str, Any]()
+    had_held_out = (out / HELD_OUT).exists()
+    with _explain_write_errors(out), _show_progress(DownloadColumn()) as show:
+        for name, about in published.items():
+            made[name] = fetch_set(name, about, out, mirror, lambda file, done, total: show(file, done, total=total))
+    if as_json:
+        click.echo(json.dumps({"out": str(out), "sets": made}, ensure_ascii=False))
+        return
+    for name, manifest in made.items():
+        for file, download in published[name].downloads.items():
+            if download.sha256 is None:
+                digest = manifest["downloads"][file]["sha256"]
+                click.echo(f"{file}: digest not known: recorded at the first fetch, {digest}", err=True)
+        rows = ", ".join(f"{file} {count:,}" for file, count in manifest["rows"].items())
+        click.echo(f"{out / name}: {rows} rows ({manifest['licence']})")
+    if not had_held_out:
+        click.echo(f"{out / HELD_OUT}: empty, so no question is held out; write the hashes of those to hold out")
+    click.echo(f"export REVELATOR_DATA={shlex.quote(str(out.resolve()))}")
+
+
+def _list_published(out: Path, as_json: bool) -> None:
+    from data_gen.fetch import is_fetched, load_published
+
+    sets = load_published()
+    fetched = {name: is_fetched(published, out / name) for name, published in sets.items()}
+    if as_json:
+        about = {name: published.model_dump(mode="json") for name, published in sets.items()}
+        click.echo(json.dumps([{"name": name, **about[name], "fetched": fetched[name]} for name in sets]))
+        return
+    for name, published in sets.items():
+        size = f"{published.size / 1e6:,.0f} MB" if published.size else "size not known"
+        click.echo(f"{name}: {published.title}; {published.licence}; {size}{'; fetched' * fetched[name]}")
+        for file, download in published.downloads.items():
+            click.echo(f"  {file}  {download.url}")
+
+
+@click.command()
 @click.argument("places", metavar="SET|WORLD|FILE...", nargs=-1, required=True, type=PATH)
 @click.option("--held-out", required=True, type=PATH, help="Hashes of the held-out questions.")
 @AS_JSON
@@ -336,10 +412,11 @@ def _show_dropped(dropped: Mapping[str, int], refused_rows: Iterable[Mapping[str
 
 
 @contextmanager
-def _show_progress() -> Iterator[Callable[..., None]]:
+def _show_progress(amount: ProgressColumn | None = None) -> Iterator[Callable[..., None]]:
     """Yields a function that shows how far something is. Its first call draws the bars, so that an error before it
-    stands alone."""
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    stands alone. `amount` is the column that says how far, in the place of numbers."""
+    how_far = amount or MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), how_far, TimeElapsedColumn(), TimeRemainingColumn())
     bars = Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True))
     tasks: dict[str, Any] = {}
     with ExitStack() as drawn:

@@ -62,6 +62,7 @@ COMMANDS: dict[str, Command | Group] = {
     }),
     "data": Group("What does the model learn from?",
       "revelator data build data_gen/configs/full.yaml --out runs/sets/mine", {
+        "fetch": Command("data_gen.commands:fetch", "How do I get the published data that configurations read?"),
         "build": Command("data_gen.commands:build", "How do I make an instruction set, or rows for a reader?"),
         "inspect": Command("data_gen.commands:inspect", "What does an instruction set hold?"),
         "diff": Command("data_gen.commands:diff", "What changed from one set to the next?"),
