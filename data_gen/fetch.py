@@ -155,12 +155,12 @@ def _download(address: str, part: Path, state_file: Path, known: Download, show:
     file = part.name.removeprefix("part-")
     with _open_client(address) as client, _ask(client, address, part, state) as (response, start):
         validator = _find_validator(response)
-        write_json(state_file, {"validator": validator})
         length = response.headers.get("content-length", "")
         total = start + int(length) if length.isdecimal() else known.size
         limit = known.size or LARGEST
         _check_size(total or 0, limit, address)
         with part.open("ab" if start else "wb") as target:
+            write_json(state_file, {"validator": validator})  # once the bytes of another version are gone
             received = start
             try:
                 for chunk in response.iter_raw(CHUNK):
@@ -170,9 +170,9 @@ def _download(address: str, part: Path, state_file: Path, known: Download, show:
                     show(file, received, total)
             except httpx.TransportError as error:
                 raise _make_cut_error(address, received, total) from error
-        if known.size and received < known.size:
+        if known.size and received < known.size and not length:  # a connection that just ends
             raise _make_cut_error(address, received, known.size)
-    digest = _check_file(part, known)
+    digest = _check_file(part, known, address=address)
     write_json(state_file, {"validator": validator, "sha256": digest})
     return digest
 
@@ -252,18 +252,19 @@ def _make_cut_error(address: str, received: int, total: int | None) -> DataError
     return DataError(f"the connection was cut after {received:,}{of} bytes", where=address, hint=hint)
 
 
-def _check_file(file: Path, known: Download, published: PublishedSet | None = None) -> str:
+def _check_file(file: Path, known: Download, published: PublishedSet | None = None, address: str = "") -> str:
     """Returns the sha256 of a published file. Raises DataError where there is none, ArtifactError for another file,
-    which is removed if it was downloaded."""
+    which is removed if it came from an address."""
     if not file.is_file():
         raise DataError("there is no such file", where=str(file), hint=_list_by_hand(published) if published else None)
-    digest = sha256_file(file)
-    if known.sha256 in (None, digest):
+    digest, size = sha256_file(file), file.stat().st_size
+    if known.sha256 in (None, digest) and known.size in (None, size):
         return digest
-    if published is None:
+    if address:
         file.unlink()
-    reason = f"is not the file that was published: sha256 {digest}, expected {known.sha256}"
-    raise ArtifactError(reason, where=known.url, hint="fetch it again, or from another place with --from")
+    wanted = f"expected {known.sha256 or 'any'}" + (f" ({known.size:,} bytes)" if known.size else "")
+    reason = f"is not the file that was published: sha256 {digest} ({size:,} bytes), {wanted}"
+    raise ArtifactError(reason, where=address or str(file), hint="fetch it again, or from another place with --from")
 
 
 def _write_file(target: Path, made: MadeFile, places: dict[str, Path], work: Path) -> int:

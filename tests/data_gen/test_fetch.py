@@ -352,13 +352,24 @@ def test_a_killed_download_continues_and_one_of_a_file_that_changed_starts_again
 def test_a_file_that_is_not_the_published_one_is_refused_and_leaves_nothing(mirror: Mirror, tmp_path: Path) -> None:
     published = pin(find_set("nq"), {"nq-dev.qa.csv": b"who leads orn\t['Una']\n"})
     mirror.files["/nq-dev.qa.csv"] = b"who leads orn\t['Odo']\n"
-    with pytest.raises(ArtifactError, match=r"is not the file that was published: sha256 [0-9a-f]{64}, expected"):
+    with pytest.raises(ArtifactError, match=r"not the file that was published: sha256 [0-9a-f]{64} \(.*, expected"):
         fetch("nq", published, tmp_path, mirror.address, ignore)
     assert not (tmp_path / "nq").exists()
     (tmp_path / "nq-dev.qa.csv").write_bytes(b"who leads orn\t['Odo']\n")
     with pytest.raises(ArtifactError, match="is not the file that was published"):
         fetch("nq", published, tmp_path, str(tmp_path), ignore)
     assert (tmp_path / "nq-dev.qa.csv").is_file()  # the user's own
+
+
+def test_a_complete_file_that_is_smaller_than_the_published_one_is_not_taken_for_a_cut_one(
+    mirror: Mirror, tmp_path: Path
+) -> None:
+    published = pin(find_set("nq"), {"nq-dev.qa.csv": LARGE})
+    mirror.files["/nq-dev.qa.csv"] = LARGE[:1000]
+    for _ in range(2):
+        with pytest.raises(ArtifactError, match=rf"\(1,000 bytes\), expected .*\({len(LARGE):,} bytes\)") as caught:
+            fetch("nq", published, tmp_path, mirror.address, ignore)
+        assert caught.value.where == f"{mirror.address}/nq-dev.qa.csv"
 
 
 def test_a_server_that_sends_more_than_was_published_is_cut_off(mirror: Mirror, tmp_path: Path) -> None:
