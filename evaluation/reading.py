@@ -1,11 +1,22 @@
-"""`revelator eval reading`: how well a reader reads, on rows of question, passage and answers."""
+"""`revelator eval reading`: how well a reader or a language model reads, on rows of question, passage and answers."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from revelator.errors import ConfigError
+
+if TYPE_CHECKING:
+    from revelator.reading import ReadingRow
+    from serving.protocols import Reading
 
 FILE = click.Path(path_type=Path)
 
@@ -13,33 +24,96 @@ FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("file", type=FILE)
 @click.option("--reader", "folder", type=FILE, help="Folder of a trained reader.  [default: the one that ships]")
+@click.option("--generator", "url", metavar="URL", help="An OpenAI-compatible endpoint that reads in its place.")
+@click.option("--generator-model", "model", metavar="NAME", help="The endpoint's model.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=300.0, help="Seconds of a reading there.")
 @click.option("--dev", "only_dev", is_flag=True, help="Only the articles that the reader's training held back.")
+@click.option("--sample", type=click.IntRange(1), help="Only the first so many rows by the sha256 of id and question.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def reading(file: Path, folder: Path | None, only_dev: bool, as_json: bool) -> None:
+def reading(
+    file: Path,
+    folder: Path | None,
+    url: str | None,
+    model: str | None,
+    timeout: float,
+    only_dev: bool,
+    sample: int | None,
+    as_json: bool,
+) -> None:
     """Score a reader on FILE, JSON lines of question, passage and answers (gzipped or not).
 
     n counts rows; em and f1 are over those that have an answer, by SQuAD's rule; no_answer_auc is the area under the
-    curve of those against the others; span_f1 is over the exact items of list answers.
+    curve of those against the others; span_f1 is over the exact items of list answers. With --generator, a row that it
+    leaves unanswered has em and f1 0; answered and refused are the shares of rows with and without an answer that it
+    answers and refuses, and tokens and seconds are means of a row.
 
     \b
-    Example:
+    Examples:
       revelator eval reading runs/reading/squad2_dev.jsonl.gz --json
       revelator eval reading runs/reading/squad2_dev.jsonl.gz --reader runs/readers/mine --dev --json
+      revelator eval reading runs/reading/squad2_dev.jsonl.gz --generator http://127.0.0.1:8090/v1 \\
+        --generator-model qwen --sample 200
     """
     from revelator.artifact import EMBEDDED_READER
+    from revelator.files import sha256_text
     from revelator.reading import load_rows
     from revelator.scores import score_outcomes
     from serving.models.reader import load_reader
     from training.reading_examples import is_dev
 
-    rows = load_rows(file)
-    reader = load_reader(folder or EMBEDDED_READER)
-    if only_dev:
-        rows = [row for row in rows if is_dev(row)]
-    outcomes = reader.read_all([(row.question, [(row.title, row.passage)]) for row in rows])
-    figures = score_outcomes(rows, outcomes).to_json()
+    if (url is None) != (model is None):
+        raise ConfigError("an endpoint needs --generator and --generator-model", where="--generator")
+    if url and folder:
+        raise ConfigError("one of them reads: leave --reader or --generator out", where="--reader")
+    rows = [row for row in load_rows(file) if not only_dev or is_dev(row)]
+    rows = sorted(rows, key=lambda row: sha256_text(row.id + row.question))[:sample]
+    if url and model:
+        figures = asyncio.run(score_endpoint(rows, url, model, timeout))
+    else:
+        reader = load_reader(folder or EMBEDDED_READER)
+        outcomes = reader.read_all([(row.question, [(row.title, row.passage)]) for row in rows])
+        figures = score_outcomes(rows, outcomes).to_json()
     if as_json:
         click.echo(json.dumps(figures))
         return
     for name, value in figures.items():
         click.echo(f"{name:>13}  {'none of this kind' if value is None else round(value, 3)}")
+
+
+async def score_endpoint(rows: Sequence[ReadingRow], url: str, model: str, seconds: float) -> dict[str, Any]:
+    """The figures of a language model that reads every row, one after the other; `seconds` is the limit of one."""
+    from evaluation.rows import progress_bar
+    from revelator.scores import score_outcomes
+    from revelator.trace import Passage
+    from serving.models.generators import EndpointGenerator
+    from serving.protocols import GenerateRequest
+
+    generator = EndpointGenerator(url, model, timeout=seconds)
+    outcomes: list[Reading] = []
+    began = time.perf_counter()
+    try:
+        with progress_bar() as progress:
+            for row in progress.track(rows, description=model):
+                passage = Passage(row.id, row.title, row.passage)
+                outcomes.append(await generator.answer(GenerateRequest("read", row.question, (passage,))))
+    finally:
+        await generator.close()
+    took = (time.perf_counter() - began) / len(rows)
+    pairs = list(zip(rows, outcomes, strict=True))
+    return {
+        **score_outcomes(rows, [_fill_in_probability(outcome) for outcome in outcomes]).to_json(),
+        "answered": _average([bool(outcome.answers) for row, outcome in pairs if row.is_answerable]),
+        "refused": _average([not outcome.answers for row, outcome in pairs if not row.is_answerable]),
+        "tokens_in": _average([outcome.tokens_in for outcome in outcomes]),
+        "tokens_out": _average([outcome.tokens_out for outcome in outcomes]),
+        "seconds": took,
+    }
+
+
+def _fill_in_probability(reading: Reading) -> Reading:
+    """Where an endpoint gives no log probabilities, an answer counts as certain."""
+    return reading if reading.probability is not None else replace(reading, probability=float(bool(reading.answers)))
+
+
+def _average(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

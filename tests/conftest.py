@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from serving.triton.server import Ports
 from tests.served_base import served_base, transformers_url, vllm, vllm_url  # noqa: F401  fixtures
+from tests.served_llm import llm_url  # noqa: F401
 from tests.serving.toy_model import PASSAGES, write_adapter, write_base
 from tests.tracking_server import tracking_server  # noqa: F401  a fixture
 

@@ -1,31 +1,68 @@
-"""The generator behind an OpenAI-compatible endpoint.
+"""The generator behind an OpenAI-compatible endpoint: a language model that reads passages and merges answers.
 
-Passages and steps reach it as JSON strings between `<data>` marks, in which `<` is escaped: no document can close the
-mark, and the system prompt says that documents give no orders.
+A reply is one JSON object, held to a schema where the server can (`response_format`). Its `kind` comes first: what the
+passages say is one value, a list, a verdict, or nothing; its log probability tells how likely they answer at all. Then
+come the bare values, and the number of the sentence that says them, which is not copied out. A reply that cannot be
+read is asked for once more, with the reason, and then the question stays unanswered: raw text is never an answer.
+
+Passages and steps reach the model as JSON strings between `<data>` marks, in which `<` is escaped: no document can
+close the mark, and the system prompt says that documents give no orders.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from functools import cache, partial
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from importlib.resources import files
 from string import Template
+from typing import Any
 
-from revelator.language_model import Endpoint, RefusedError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from revelator.config import find_first_fault, read_table
+from revelator.language_model import Endpoint, RefusedError, Reply
+from revelator.sentences import split_sentences
 from revelator.tasks.chat_prompts import Message, quote_data
+from revelator.trace import Passage
 from serving.latency import offload
+from serving.models.likelihoods import LIKELIEST, read_probabilities
 from serving.protocols import GenerateRequest, Reading
 
 PASSAGE_CHARACTERS = 4000  # about 900 words a passage
-LIKELIEST = 5  # tokens in each place whose log probabilities are asked for: what every server gives
-OBJECTS = 100  # braces in a reply at which its answers are looked for: each may read the rest of the text
+REPLY_TOKENS = 1024  # of a reply in JSON: a model may think first
+OBJECTS = 100  # braces in a reply at which its object is looked for: each may read the rest of the text
+KINDS = ("value", "list", "yes", "no", "unknown")
+VERDICTS = ("yes", "no")
+UNKNOWN = "unknown"
+TEXTS = ("compose", "write")  # modes whose reply is a text
+
+
+class ReadReply(BaseModel):
+    """The object that a reply holds."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    kind: str = Field(pattern=f"^({'|'.join(KINDS)})$")
+    answers: list[str | int | float] = Field(default_factory=list)
+    sentence: int = 0
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a passage, as the prompt numbers it."""
+
+    text: str
+    passage: str  # its id
 
 
 class EndpointGenerator:
     """`serving.protocols.Generator` of any OpenAI-compatible chat endpoint; arguments and errors are those of
     `Endpoint`. `Reading.method` says how the reply was read: `endpoint` (the JSON asked for), `endpoint:embedded` (JSON
-    inside other text) or `endpoint:text` (no JSON: the text is the answer).
+    inside other text), `endpoint:text` (a text was asked for), or `endpoint:unreadable`. What a server refuses (a
+    schema, log probabilities) is left out of the same call, made again, and of later ones.
     """
 
     def __init__(
@@ -33,44 +70,137 @@ class EndpointGenerator:
     ) -> None:
         self._model = model
         self._endpoint = Endpoint(base_url, model, api_key=api_key, timeout=timeout, retries=retries)
+        self._refused: frozenset[str] = frozenset()  # fields of the protocol
 
     async def answer(self, request: GenerateRequest) -> Reading:
-        ask = partial(self._endpoint.chat, build_messages(request), temperature=0)
-        try:
-            reply = await ask(logprobs=True, top_logprobs=LIKELIEST) if request.logprobs else await ask()
-        except RefusedError:
-            if not request.logprobs:
-                raise
-            reply = await ask()  # some models give no log probabilities
-        read = take_text if request.mode in ("compose", "write") else read_reply
-        sentence, answers, method = await offload(len(reply.text), partial(read, reply.text))
+        if request.mode in TEXTS:
+            reply = await self._ask(build_messages(request), _want_tokens(request.logprobs))
+            text = reply.text.strip()
+            return self._make_reading(reply, sentence=text, answers=(text,) if text else (), method="endpoint:text")
+        sentences = number_sentences(request.passages) if request.mode == "read" else []
+        messages = build_messages(request)
+        form = {"response_format": _make_format(bool(sentences)), "max_tokens": REPLY_TOKENS, **_want_tokens(True)}
+        reply = await self._ask(messages, form)
+        found, fault, method = await offload(len(reply.text), lambda: read_reply(reply.text))
+        if found is None:
+            again = f"That reply cannot be read: {fault}. Reply with the JSON object and nothing else."
+            said: list[Message] = [{"role": "assistant", "content": reply.text}, {"role": "user", "content": again}]
+            second = await self._ask([*messages, *said], form)
+            costs = reply.tokens_in + second.tokens_in, reply.tokens_out + second.tokens_out
+            reply = replace(second, tokens_in=costs[0], tokens_out=costs[1])
+            found, fault, method = await offload(len(reply.text), lambda: read_reply(reply.text))
+        if found is None:
+            reason = f"the language model's reply cannot be read: {fault}"
+            return self._make_reading(reply, method="endpoint:unreadable", reason=reason)
+        evidence = sentences[found.sentence - 1] if 0 < found.sentence <= len(sentences) else Sentence("", "")
+        answers = list_answers(found)
+        return self._make_reading(
+            reply,
+            sentence=evidence.text if answers else "",
+            answers=answers,
+            document=evidence.passage if answers else "",
+            probability=estimate_answerable(found.kind, reply) if request.mode == "read" else None,
+            method=method,
+            reason="" if answers else "the language model finds no answer in the passages",
+        )
+
+    def _make_reading(self, reply: Reply, sentence: str = "", answers: tuple[str, ...] = (), **rest: Any) -> Reading:
         name = reply.model or self._model
         cost = reply.tokens_in, reply.tokens_out
-        return Reading(sentence, answers, *cost, method=method, tokens=reply.tokens, model=name)
+        return Reading(sentence, answers, *cost, tokens=reply.tokens, model=name, **rest)
+
+    async def _ask(self, messages: Sequence[Message], form: dict[str, Any]) -> Reply:
+        """The reply to the fullest request that the endpoint takes."""
+        while True:
+            given = {name: value for name, value in form.items() if name not in self._refused}
+            try:
+                return await self._endpoint.chat(messages, temperature=0, **given)
+            except RefusedError as error:
+                left_out = _find_refused(error.message, given)
+                if not left_out:
+                    raise
+                self._refused |= left_out
 
     async def close(self) -> None:
         await self._endpoint.close()
 
 
+def _want_tokens(wanted: bool) -> dict[str, Any]:
+    return {"logprobs": True, "top_logprobs": LIKELIEST} if wanted else {}
+
+
+def _find_refused(message: str, given: dict[str, Any]) -> frozenset[str]:
+    """The fields to leave out of a request that was refused: those that the message names, else the first of those
+    that not every server knows; none where it is the prompt that is refused."""
+    parts = [frozenset({"logprobs", "top_logprobs"}), frozenset({"response_format"}), frozenset({"max_tokens"})]
+    possible = [part for part in parts if part & given.keys()]
+    named = [part for part in possible if any(name in message for name in part)]
+    return next(iter(named or [part for part in possible if "max_tokens" not in part]), frozenset())
+
+
+def _make_format(has_sentences: bool) -> dict[str, Any]:
+    """The reply as a JSON schema, `kind` first."""
+    properties: dict[str, Any] = {
+        "kind": {"type": "string", "enum": list(KINDS)},
+        "answers": {"type": "array", "items": {"type": "string"}},
+    }
+    if has_sentences:
+        properties["sentence"] = {"type": "integer"}
+    schema = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    return {"type": "json_schema", "json_schema": {"name": "reading", "strict": True, "schema": schema}}
+
+
+def number_sentences(passages: Sequence[Passage]) -> list[Sentence]:
+    """The sentences of all passages, one after the other: number N of the prompt is the one at N - 1."""
+    return [
+        Sentence(" ".join(said.split()), passage.id)
+        for passage in passages
+        for said in split_sentences(passage.text[:PASSAGE_CHARACTERS])
+    ]
+
+
 def build_messages(request: GenerateRequest) -> list[Message]:
-    """The chat of one request: a system prompt, and one user message with everything foreign as JSON. Passages that an
-    operator was asked for are read by its own prompt (AtomR, section 3.3)."""
+    """The chat of one request: a system prompt, worked examples, and a message with everything foreign as JSON.
+    Passages that an operator was asked for are read by its own prompt (AtomR, section 3.3)."""
     if request.mode == "write":
         return [{"role": "user", "content": request.question}]
-    passages: list[dict[str, object]] = [
-        {"title": p.title, "text": p.text[:PASSAGE_CHARACTERS]} for p in request.passages
-    ]
-    if request.mode == "compose":
-        passages = [{"number": number, **passage} for number, passage in enumerate(passages, 1)]
     name = request.operator.partition("(")[0].lower() if request.operator else request.mode
-    user = Template(_load_prompt(name)).substitute(
-        question=quote_data(request.question),
+    examples = [
+        message
+        for example in (read_table("serving.models", "prompts/examples.yaml") if request.mode == "read" else ())
+        for message in (
+            {"role": "user", "content": _fill_prompt("read", example["question"], example["passages"])},
+            {"role": "assistant", "content": json.dumps(example["reply"], ensure_ascii=False)},
+        )
+    ]
+    passages: list[Any] = _show_passages(request.passages)
+    if request.mode == "compose":
+        passages = [
+            {"number": number, "title": p.title, "text": p.text[:PASSAGE_CHARACTERS]}
+            for number, p in enumerate(request.passages, 1)
+        ]
+    user = _fill_prompt(name, request.question, passages, [asdict(step) for step in request.steps], request.operator)
+    system = {"compose": "system_text", "read": "system"}.get(request.mode, "system_value")
+    return [{"role": "system", "content": _load_prompt(system)}, *examples, {"role": "user", "content": user}]
+
+
+def _show_passages(passages: Sequence[Passage]) -> list[dict[str, Any]]:
+    shown: list[dict[str, Any]] = []
+    number = 0
+    for passage in passages:
+        numbered = [f"{number + i}. {s.text}" for i, s in enumerate(number_sentences([passage]), 1)]
+        number += len(numbered)
+        shown.append({"title": passage.title, "sentences": numbered})
+    return shown
+
+
+def _fill_prompt(name: str, question: str, passages: Any, steps: Any = (), operator: str = "") -> str:
+    return Template(_load_prompt(name)).substitute(
+        question=quote_data(question),
         passages=quote_data(passages),
-        steps=quote_data([asdict(step) for step in request.steps]),
-        operator=quote_data(request.operator),
+        steps=quote_data(steps),
+        operator=quote_data(operator),
     )
-    system = _load_prompt("system_text" if request.mode == "compose" else "system")
-    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
 @cache
@@ -78,36 +208,47 @@ def _load_prompt(name: str) -> str:
     return files("serving.models").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8").rstrip()
 
 
-def read_reply(text: str) -> tuple[str, tuple[str, ...], str]:
-    """Sentence, answers and method of a reply. Never fails: what is no JSON is taken as one answer."""
-    text = text.strip()
-    whole = _read_answer_object(text, 0)
-    if whole is not None and whole[2] == len(text):
-        return whole[0], whole[1], "endpoint"
+def read_reply(text: str) -> tuple[ReadReply | None, str, str]:
+    """The object in a reply, why there is none, and the method. What a model thought before it does not count."""
+    text = text.rpartition("</think>")[2].strip()
+    fault = "it holds no JSON object"
     start = -1
     for _ in range(OBJECTS):
         if (start := text.find("{", start + 1)) < 0:
             break
-        found = _read_answer_object(text, start)
-        if found is not None:
-            return found[0], found[1], "endpoint:embedded"
-    return text, (text,) if text else (), "endpoint:text"
+        try:
+            value, end = json.JSONDecoder().raw_decode(text, start)
+            found = ReadReply.model_validate(value)
+        except ValidationError as error:
+            fault = ": ".join(filter(None, find_first_fault(error)))
+        except (ValueError, RecursionError):
+            continue
+        else:
+            return found, "", "endpoint" if (start, end) == (0, len(text)) else "endpoint:embedded"
+    return None, fault, "endpoint:unreadable"
 
 
-def take_text(text: str) -> tuple[str, tuple[str, ...], str]:
-    """The same three of a text that was asked for as it is."""
-    text = text.strip()
-    return text, (text,) if text else (), "endpoint:text"
+def list_answers(found: ReadReply) -> tuple[str, ...]:
+    """The bare values that a reply gives."""
+    if found.kind == UNKNOWN:
+        return ()
+    if found.kind in VERDICTS:
+        return (found.kind,)
+    return tuple(dict.fromkeys(text for answer in found.answers if (text := " ".join(str(answer).split()))))
 
 
-def _read_answer_object(text: str, start: int) -> tuple[str, tuple[str, ...], int] | None:
-    """Sentence, answers and end of the JSON object at `start`, if it is one that has `answers`."""
-    try:
-        value, end = json.JSONDecoder().raw_decode(text, start)
-    except (ValueError, RecursionError):
+def estimate_answerable(kind: str, reply: Reply) -> float | None:
+    """P(the passages answer the question), by the tokens that spell the kind; None without log probabilities."""
+    if not reply.tokens:
         return None
-    if not isinstance(value, dict) or not isinstance(value.get("answers"), list):
+    text, spelled = "".join(token for token, _ in reply.tokens), []
+    place = re.search(rf'"kind"\s*:\s*"{kind}', text)
+    if place is None:
         return None
-    answers = tuple(str(a).strip() for a in value["answers"] if isinstance(a, str | int | float) and str(a).strip())
-    sentence = value.get("sentence")
-    return sentence.strip() if isinstance(sentence, str) else "", answers, end
+    end = 0
+    for token, likely in reply.tokens:
+        spelled.append((token, likely))
+        end += len(token)
+        if end >= place.end():
+            break
+    return 1.0 - read_probabilities(kind, KINDS, spelled)[UNKNOWN]

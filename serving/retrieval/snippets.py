@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 
-from revelator.sentences import find_ends
+from revelator.sentences import split_sentences
 from revelator.trace import Passage
 from serving.retrieval import extract_query_terms, extract_terms
 
@@ -25,7 +24,7 @@ def choose_sentences(question: str, passages: Sequence[Passage]) -> list[str]:
     A word counts less the more passages hold it. A word of the title does not count, since the title is read together
     with the sentence.
     """
-    split = [_split_sentences(passage.text) for passage in passages]
+    split = [split_sentences(passage.text) for passage in passages]
     terms = [[set(extract_terms(sentence)) for sentence in sentences] for sentences in split]
     held = Counter(term for own in terms for term in set().union(*own))
     asked = {term: 1 / held[term] for term in extract_query_terms(question) if term in held}
@@ -36,9 +35,3 @@ def choose_sentences(question: str, passages: Sequence[Passage]) -> list[str]:
         best = max(scores, default=0.0)
         chosen.append(sentences[scores.index(best)] if best and len(sentences) > 1 else "")
     return chosen
-
-
-def _split_sentences(text: str) -> list[str]:
-    places = [0, *find_ends(text), len(text)]
-    found = (text[start:end].strip() for start, end in pairwise(places))
-    return [sentence for sentence in found if sentence]
