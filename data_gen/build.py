@@ -23,6 +23,7 @@ from data_gen.questions import QUESTIONS
 from data_gen.sources.rows import RefusedRow
 from revelator.errors import DataError
 from revelator.files import sha256_file
+from revelator.fingerprints import Fingerprints
 from revelator.plans.language import grammar_hash
 from revelator.rows import (
     SET,
@@ -52,6 +53,7 @@ class Build:
     dropped: Counter[str] = field(default_factory=Counter)
     refused: list[RefusedRow] = field(default_factory=list)
     shapes: Counter[str] = field(default_factory=Counter)  # of gold plans that train, in rows
+    taught: set[int] = field(default_factory=set)  # fingerprints of the questions that train
 
     def take(self, prepared: PreparedChunk) -> None:
         """Lets through what is new among the prepared questions."""
@@ -69,6 +71,7 @@ class Build:
             return
         if candidate.reason_prefix != COPY:
             self.questions[candidate.split][candidate.source] += 1
+        self.taught.update(candidate.taught)
         yield from candidate.rows
         for other in candidate.others:
             yield from self._admit(other)
@@ -113,6 +116,7 @@ def build(
             progress(config.sources[prepared.source_number].path, rows[prepared.source_number])
         if not allow_single and (fault := find_plan_fault(run.shapes)):
             raise DataError(fault, where=str(target), hint=MORE_PLANS)
+        writer.fingerprints = Fingerprints.of_numbers(run.taught)
         about["questions"] = {split: dict(sorted(counts.items())) for split, counts in run.questions.items()}
         about["dropped"] = dict(sorted(run.dropped.items()))
         about["refused_rows"] = [vars(row) for row in run.refused]

@@ -160,10 +160,11 @@ LONGEST = 44  # words of a question
 
 @dataclass(frozen=True)
 class _Part:
-    """A noun phrase and the steps that lead to what it stands for."""
+    """A noun phrase, the steps that lead to what it stands for, and the questions that these were made from."""
 
     phrase: str
     steps: tuple[GoldStep, ...]
+    made_from: tuple[str, ...]
 
 
 class Composer:
@@ -174,6 +175,7 @@ class Composer:
         self._names = [name for name in names if name.isprintable()]
         self._speakable = [name for name in self._names if not UNREADABLE.search(name)]
         self._relations = [ask for ask in list_relation_questions() if _ask_relation("Ost", ask)]
+        self._published = {c.question for c in clauses}
         self._first = [c for c in clauses if c.phrases]
         self._middle = [c for c in self._first if c.spans]
         self._last = [c for c in clauses if c.spans]
@@ -207,6 +209,7 @@ class Composer:
             route="complex",
             expression=planned.expression,
             teacher="composed",
+            made_from=self._list_published(link, parts),
         )
 
     def _draw_clause(self, pool: Sequence[Clause]) -> Clause:
@@ -228,7 +231,12 @@ class Composer:
         noun, phrase = self._random.choice(link.phrases)
         said, steps = self._fill(link, parts, phrase)
         last = GoldStep(steps[-1].text, names=tuple(dict.fromkeys([noun, *name_answer(steps[-1].text)])))
-        return _Part(said, (*steps[:-1], last))
+        return _Part(said, (*steps[:-1], last), self._list_published(link, parts))
+
+    def _list_published(self, link: Clause, parts: Sequence[_Part]) -> tuple[str, ...]:
+        """The published questions, as clauses have them, behind a clause and the parts that are put into it."""
+        own = (link.question,) if link.question in self._published else ()
+        return (*(text for part in parts for text in part.made_from), *own)
 
     def _fill(self, link: Clause, parts: Sequence[_Part], said: str) -> tuple[str, tuple[GoldStep, ...]]:
         """`said`, which has the clause's spans, with a part's phrase in the place of one span each; and the steps."""

@@ -24,6 +24,7 @@ from data_gen.sources.formats import READERS
 from data_gen.sources.logic_questions import read_logic
 from data_gen.sources.rows import ReadResult, RefusedRow, SkippedRow
 from revelator.errors import DataError
+from revelator.fingerprints import fingerprint
 from revelator.rows import Row
 from revelator.tasks import TASKS
 
@@ -47,7 +48,8 @@ class Candidate:
     """A question that goes into the set with its rows unless it has a fault, or its id or its text is there already.
 
     `reason_prefix` begins the reasons under which it is counted if it does not. `others` are the questions made from
-    it: they go in only if it does.
+    it: they go in only if it does. `taught` are the fingerprints of the questions that its rows may teach a model, none
+    of a renamed copy, whose original is in the set too, and none of a question that does not train.
     """
 
     reason_prefix: str
@@ -57,6 +59,7 @@ class Candidate:
     split: str
     source: str
     rows: tuple[Row, ...]
+    taught: tuple[int, ...] = ()
     others: tuple[Candidate, ...] = ()
 
 
@@ -162,6 +165,8 @@ class Preparer:
         self, question: AnnotatedQuestion, tasks: Iterable[str], group: str, reason_prefix: str
     ) -> Candidate:
         fault = find_held_out(self.held_out, question) or find_fault(question, self.config.entity_coverage)
+        rows = () if fault else tuple(make_records(question, self.config, group, tasks))
+        trains = question.split == "train" and rows and reason_prefix != COPY
         return Candidate(
             reason_prefix=reason_prefix,
             id_fingerprint=fingerprint_text(question.id),
@@ -169,5 +174,6 @@ class Preparer:
             fault=fault,
             split=question.split,
             source=question.source,
-            rows=() if fault else tuple(make_records(question, self.config, group, tasks)),
+            rows=rows,
+            taught=tuple(sorted(set(map(fingerprint, question.list_taught())))) if trains else (),
         )

@@ -102,7 +102,8 @@ class AnnotatedQuestion:
     as a logical query and as a tree of atomic operators, in canonical text; "" where there is none. `sources` are those
     that its steps choose from. `teacher` says who annotated it, `reader` which language model read the answers, where
     one did; `agreement`, by task, which part of the samples of a teacher that was asked several times agree with the
-    one kept. It teaches `tasks`, all if empty.
+    one kept. It teaches `tasks`, all if empty. `made_from` are the published questions that it was composed of, which
+    its plan may have under other names.
     """
 
     __pydantic_config__ = CHECKED
@@ -126,13 +127,15 @@ class AnnotatedQuestion:
     reader: str = ""
     agreement: dict[str, float] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
+    made_from: tuple[str, ...] = ()
 
     def list_taught(self) -> Iterator[str]:
-        """Every question that its records may teach: itself, its parts, its steps', those that passages were judged
-        for, and the leaves of its plan, because a plan that a model wrote has no steps. A plan that does not parse has
-        no leaves."""
+        """Every question that its records may teach: itself, its parts, those that it was made from, its steps', those
+        that passages were judged for, and the leaves of its plan, because a plan that a model wrote has no steps. A
+        plan that does not parse has no leaves."""
         yield self.question
         yield from self.parts
+        yield from self.made_from
         yield from (passage.asked for passage in self.passages if passage.asked)
         yield from (step.question for step in self.steps)
         if self.expression:

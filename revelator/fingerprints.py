@@ -63,6 +63,11 @@ class Fingerprints:
         """Of questions whose `hash_question` is known."""
         return cls(_sort(int(each[: 2 * BYTES], 16) for each in hashes))
 
+    @classmethod
+    def of_numbers(cls, questions: Iterable[int]) -> Fingerprints:
+        """Of questions whose `fingerprint` is known."""
+        return cls(_sort(questions))
+
     def __or__(self, other: Fingerprints) -> Fingerprints:
         """What was seen by either: of an adapter and its base."""
         return Fingerprints(
@@ -79,12 +84,8 @@ class Fingerprints:
 
     def write(self, folder: Path) -> None:
         """Writes FILE into a folder whose manifest, written later, has its digest."""
-        arrays = {"questions": self.questions, "titles": self.titles}
-        packed = {
-            name: values.astype(">u8").view(np.uint8).reshape(-1, 8)[:, -BYTES:] for name, values in arrays.items()
-        }
         unknown = np.frombuffer(json.dumps(self.unknown).encode(), np.uint8)
-        np.savez(folder / FILE, unknown=unknown, **packed)
+        np.savez(folder / FILE, questions=_pack(self.questions), titles=_pack(self.titles), unknown=unknown)
 
     @classmethod
     def read(cls, folder: Path, name: str) -> Fingerprints:

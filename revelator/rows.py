@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from revelator.errors import ArtifactError, DataError
 from revelator.files import sha256_file, sha256_text, stage_folder
+from revelator.fingerprints import Fingerprints
 from revelator.folders import FolderKind
 from revelator.tasks import TASKS, prompt_hash
 
@@ -89,6 +90,7 @@ class SetWriter:
         }
         self._waiting = {split: [make_table([])] for split in SPLITS}
         self.counts: Counter[tuple[str, ...]] = Counter()  # values of the columns COUNTED → rows
+        self.fingerprints: Fingerprints | None = None  # of what trains; the set says nothing of it without them
 
     def add(self, rows: pyarrow.Table) -> None:
         from pyarrow import compute
@@ -145,6 +147,8 @@ def write_set(
         if not writer.counts:
             hint = "mend the rows or change the configuration"
             raise DataError(_explain_missing_rows(about), where=str(target), hint=hint)
+        if writer.fingerprints:
+            writer.fingerprints.write(stage)
         facts = _summarise(stage, writer, about)
         if describe:
             (stage / "README.md").write_text(describe(facts), encoding="utf-8")

@@ -16,12 +16,14 @@ from revelator.artifact import (
     explain_full_disk,
     find_base,
     make_lasting_name,
+    read_adapter_fingerprints,
     verify_adapter,
     verify_files,
     write_manifest,
 )
 from revelator.errors import ConfigError
 from revelator.files import sha256_file, stage_folder, write_bytes, write_json
+from revelator.fingerprints import Fingerprints
 from revelator.options import AS_JSON, HOME, PATH
 from revelator.registry import CHAMPION, NAME
 from training.checkpoints import flatten
@@ -44,13 +46,16 @@ def complete_adapter(
     config: AdapterConfig,
     tokenizer: PreTrainedTokenizerBase,
     tasks: Collection[str],
+    fingerprints: Fingerprints,
     *,
     base_digest: str,
     data_digest: str,
     run_id: str,
 ) -> AdapterManifest:
-    """Writes what lies beside the weights of an adapter that has learned `tasks`, its manifest last."""
+    """Writes what lies beside the weights of an adapter that has learned `tasks` from the questions of `fingerprints`,
+    its manifest last."""
     tokenizer.save_pretrained(folder)
+    fingerprints.write(folder)
     write_bytes(folder / "config.yaml", config.to_yaml().encode())
     base = make_lasting_name(config.base)
     return write_manifest(
@@ -146,5 +151,6 @@ def merge_adapter(adapter: Path, base: str | None, out: Path) -> dict[str, Any]:
             "prompt_hash": manifest.prompt_hash,
             "grammar_hash": manifest.grammar_hash,
         }
+        read_adapter_fingerprints(adapter, folder).write(stage)
         write_json(stage / RECORD, record)
     return record

@@ -34,10 +34,19 @@ import transformers
 from rich.console import Console
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
-from revelator.artifact import BASE, digest_base, explain_full_disk, find_base, list_learned_tasks
+from revelator.artifact import (
+    BASE,
+    digest_base,
+    explain_full_disk,
+    find_base,
+    list_learned_tasks,
+    read_base_fingerprints,
+)
 from revelator.errors import ArtifactError
 from revelator.files import sha256_file, stage_folder
+from revelator.fingerprints import Fingerprints
 from revelator.folders import MANIFEST
+from revelator.minilm import NAME as MINILM
 from revelator.prefix_lm.model import PrefixLMConfig, PrefixLMForCausalLM, load_minilm_tokenizer, start_from_minilm
 from revelator.rows import Row, read_split, verify_set
 from revelator.tasks import TASKS
@@ -104,6 +113,9 @@ def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: 
     )
     del sets  # gigabytes, which the steps do not need
     model = load_prefix_lm(base) if base else start_from_minilm(tokenizer)
+    seen = read_base_fingerprints(base) if base else Fingerprints(unknown=(MINILM,))
+    for folder in config.sets:
+        seen |= Fingerprints.read(folder, folder.resolve().name)
     trained = TrainingState(model, make_optimizers(model))
     stream = batch_rows(rows, WIDTHS, config.batch_tokens, random)
     if checkpoint:
@@ -114,7 +126,7 @@ def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: 
 
     def save(**figures: object) -> None:
         trained.save(config.work)
-        save_base(model, tokenizer, out, _describe(config, trained, base) | figures)
+        save_base(model, tokenizer, out, _describe(config, trained, base) | figures, seen)
 
     for saving in _run_steps(config, trained, stream, tokenizer.pad_token_id):
         if saving:
@@ -276,12 +288,15 @@ def score_tasks(model: Any, tokenizer: PreTrainedTokenizerFast, dev: list[Row], 
     return {task: score_exact(model, tokenizer, rows) for task, rows in chosen.items() if rows}
 
 
-def save_base(model: Any, tokenizer: PreTrainedTokenizerFast, out: Path, card: dict) -> None:
-    """Saves a base: config, tokenizer, safetensors in bf16; the manifest holds the run's figures."""
+def save_base(
+    model: Any, tokenizer: PreTrainedTokenizerFast, out: Path, card: dict, fingerprints: Fingerprints
+) -> None:
+    """Saves a base: config, tokenizer, safetensors in bf16, what it has seen; the manifest holds the run's figures."""
     with stage_folder(out) as stage:
         half: Any = deepcopy(model)
         half.to(torch.bfloat16).save_pretrained(stage)
         tokenizer.save_pretrained(stage)
+        fingerprints.write(stage)
         BASE.write_manifest(stage, card)
 
 

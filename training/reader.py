@@ -39,7 +39,9 @@ from revelator import registry
 from revelator.artifact import explain_full_disk
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, stage_folder, write_bytes, write_json
+from revelator.fingerprints import Fingerprints
 from revelator.minilm import DIGESTS, HUB_ID, REVISION, TOKENIZER, WEIGHTS, fetch_minilm
+from revelator.minilm import NAME as MINILM
 from revelator.reading import (
     ANSWER_KINDS,
     BEGIN,
@@ -127,11 +129,13 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
             model = load_model(minilm)
             if config.reader:
                 load_trained(model, config.reader)
+            seen = list_seen(config, train_rows)
             tokenizer = ReadingTokenizer(minilm / TOKENIZER)
             _run_steps(config, model, tokenizer, train_rows, checkpoint)
             round_weights(model)
             figures, calibration = score_and_calibrate(model, tokenizer, dev_rows)
-            save_reader(config, model, calibration, {name: score.to_json() for name, score in figures.items()}, run)
+            shown = {name: score.to_json() for name, score in figures.items()}
+            save_reader(config, model, calibration, shown, seen, run)
             mlflow.log_metrics(_flatten_figures(figures), step=config.steps)
             mlflow.log_artifacts(str(config.out), "reader")
     return {
@@ -139,7 +143,7 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
         "steps": config.steps,
         "run_id": run,
         "tracking_uri": uri,
-        "figures": {name: score.to_json() for name, score in figures.items()},
+        "figures": shown,
     }
 
 
@@ -320,12 +324,31 @@ def round_weights(model: ReaderModel) -> None:
             value.copy_(value.to(torch.bfloat16))
 
 
-def save_reader(config: ReaderConfig, model: ReaderModel, calibration: Calibration, figures: dict, run_id: str) -> None:
-    """The reader's folder: what differs from MiniLM in bf16, figures, a card; the manifest holds the calibration."""
+def list_seen(config: ReaderConfig, rows: dict[str, list[ReadingRow]]) -> Fingerprints:
+    """Questions and titles of the rows that train, and what the reader that the run goes on from has seen. Dev is
+    chosen here and not when rows are built, so a folder of rows cannot know them."""
+    drawn = [row for name, each in rows.items() if config.shares.get(name, 1.0) for row in each]
+    seen = Fingerprints.of((row.question for row in drawn), (row.title for row in drawn if row.title))
+    if config.reader:
+        return seen | Fingerprints.read(config.reader, config.reader.resolve().name)
+    return seen | Fingerprints(unknown=(MINILM,))
+
+
+def save_reader(
+    config: ReaderConfig,
+    model: ReaderModel,
+    calibration: Calibration,
+    figures: dict,
+    fingerprints: Fingerprints,
+    run_id: str,
+) -> None:
+    """The reader's folder: what differs from MiniLM in bf16, what it has seen, figures, a card; the manifest holds the
+    calibration."""
     assert config.out is not None
     with explain_full_disk(config.out), stage_folder(config.out) as stage:
         weights = {name: value.detach().to(torch.bfloat16) for name, value in model.list_trained().items()}
         save_file(weights, stage / READER_WEIGHTS)
+        fingerprints.write(stage)
         write_json(stage / "figures.json", {"run_id": run_id, "dev": figures})
         write_bytes(stage / "config.yaml", config.to_yaml().encode())
         write_bytes(stage / "README.md", _write_card(config, figures).encode())

@@ -117,6 +117,7 @@ def read_inputs(config: FineTuneConfig) -> SftInputs:
         manifest=manifest,
         tasks=taught,
         tokenizer=tokenizer,
+        adapter=config.adapter,
         tokens=tokens,
         order=order,
         dev=judged,

@@ -28,9 +28,17 @@ from transformers import (
 )
 
 from revelator import registry
-from revelator.artifact import ADAPTER, AdapterManifest, explain_full_disk, list_learned_tasks, verify_files
+from revelator.artifact import (
+    ADAPTER,
+    AdapterManifest,
+    explain_full_disk,
+    list_learned_tasks,
+    read_adapter_fingerprints,
+    verify_files,
+)
 from revelator.errors import ConfigError
 from revelator.files import stage_folder
+from revelator.fingerprints import Fingerprints
 from training.checkpoints import (
     CHECKPOINT,
     clear_work,
@@ -157,6 +165,8 @@ def _track_training(
     """Trains within an MLflow run and saves the adapter."""
     assert config.out is not None and config.set_folder is not None
     digests = {"base_digest": inputs.base_digest, "data_digest": inputs.manifest["digest"]}
+    seen = Fingerprints.read(config.set_folder, config.set_folder.resolve().name)
+    seen |= read_adapter_fingerprints(inputs.adapter, inputs.base)
     with open_tracked_run(start.run_id, config.out.name, inputs.describe(config)) as run_id:
         record_run(config.work, run_id, start.identity)
         console.print(f"MLflow run {run_id} at {mlflow.get_tracking_uri()}", highlight=False, soft_wrap=True)
@@ -173,7 +183,7 @@ def _track_training(
                 mlflow.log_metrics(figures, step=config.steps)
                 console.print("  ".join(f"{name} {value:.4g}" for name, value in figures.items()), highlight=False)
             tasks = inputs.tasks | list_learned_tasks(inputs.base, inputs.adapter)
-            return complete_adapter(folder, config, inputs.tokenizer, tasks, run_id=run_id, **digests)
+            return complete_adapter(folder, config, inputs.tokenizer, tasks, seen, run_id=run_id, **digests)
 
 
 def _fit(trainer: Trainer, config: AdapterConfig, checkpoint: Path | None) -> None:

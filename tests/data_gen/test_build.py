@@ -19,7 +19,7 @@ from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedSte
 from data_gen.records import make_examples, make_records, make_sub_questions
 from revelator.cli import revelator
 from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.fingerprints import hash_question, normalise
+from revelator.fingerprints import FILE, Fingerprints, hash_question, normalise
 from revelator.rows import SET, SPLITS, Row, find_plan_fault, stream_rows, verify_set
 from revelator.tasks import TASKS
 
@@ -153,6 +153,43 @@ def test_what_is_written_reads_back_through_the_tasks(config: Path, tmp_path: Pa
         assert bool(record.label) == bool(task.labels)
     counted = Counter((record.split, record.task) for record in made)
     assert {(s, t): n for s, tasks in manifest["counts"]["task"].items() for t, n in tasks.items()} == counted
+
+
+def test_a_set_knows_the_questions_that_it_may_teach_and_none_of_dev_or_test(config: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        build(load_config(config), tmp_path / name)
+    assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
+    seen = Fingerprints.read(tmp_path / "a", "a")
+    asked: dict[str, set[str]] = {split: {r.question for r in stream_rows(tmp_path / "a", split)} for split in SPLITS}
+    assert asked["train"] and all(map(seen.has_question, asked["train"]))
+    assert asked["dev"] and asked["test"] and not any(map(seen.has_question, asked["dev"] | asked["test"]))
+    steps = [json.loads(r.gold) for r in stream_rows(tmp_path / "a", "train") if r.task == "refine"]
+    assert steps and all(map(seen.has_question, steps))
+    assert not seen.unknown
+
+
+def test_a_renamed_copy_is_known_by_its_original(config: Path, names: Path, tmp_path: Path) -> None:
+    loaded = load_config(config)
+    copied = SetConfig.model_validate({**loaded.model_dump(), "augment": {"copies": 2, "names": str(names)}})
+    assert build(copied, tmp_path / "a")["records"] != build(loaded, tmp_path / "b")["records"]
+    assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
+
+
+def test_a_composed_question_counts_with_those_that_it_was_made_from_and_is_dropped_with_them(tmp_path: Path) -> None:
+    rows = [
+        AnnotatedQuestion(
+            name, "composed", "own", "train", f"Who taught the maker of {name}?", "complex",
+            expression=f"Who made {name}? * Who taught {{person}}?", made_from=(f"who made the {name} of Ost",),
+        )
+        for name in ("Marn", "Orn")
+    ]  # fmt: skip
+    (tmp_path / "w.jsonl").write_text("".join(json.dumps(row.to_json()) + "\n" for row in rows))
+    (tmp_path / "held.sha256").write_text(f"{hash_question('Who made the Orn of Ost?')}  secret-test\n")
+    source = {"format": "world", "path": str(tmp_path / "w.jsonl")}
+    made = build(configured(sources=[source], held_out=str(tmp_path / "held.sha256")), tmp_path / "set")
+    seen = Fingerprints.read(tmp_path / "set", "set")
+    assert seen.has_question("Who made the Marn of Ost?") and seen.has_question("Who made Marn?")
+    assert made["dropped"] == {"held out (secret-test)": 1} and not seen.has_question("Who made Orn?")
 
 
 def test_no_question_stands_in_two_splits(config: Path, tmp_path: Path) -> None:

@@ -101,6 +101,24 @@ def test_a_drawing_has_a_graph_of_musique_and_keeps_the_questions_words(seed: in
         assert bool(leaves) == (name in drawn.question)
 
 
+@given(st.integers(0, 2**32))
+def test_a_drawing_names_the_published_questions_that_it_was_made_from(seed: int) -> None:
+    drawn = Composer(clauses, NAMES, Random(seed)).draw("composed:1", "composed", "own")
+    assume(drawn)
+    assert drawn and set(drawn.made_from) <= {clause.question for clause in clauses}
+    hashes = set(map(hash_question, drawn.list_taught()))
+    assert {hash_question(text) for text in drawn.made_from} <= hashes
+
+
+def test_a_renamed_part_is_known_by_its_published_words() -> None:
+    composer = Composer(clauses, NAMES, Random(3))
+    drawings = [drawn for number in range(200) if (drawn := composer.draw(str(number), "composed", "own"))]
+    sources = {text for drawn in drawings for text in drawn.made_from}
+    leaves = {hash_question(leaf.text) for d in drawings for leaf in plans.list_leaves(plans.parse(d.expression))}
+    assert sources == {clause.question for clause in clauses}  # of relations, which nobody published, there is none
+    assert not {hash_question(text) for text in sources} <= leaves
+
+
 def test_what_is_drawn_depends_on_the_seed_alone() -> None:
     def drawn(seed: int) -> list[AnnotatedQuestion | None]:
         composer = Composer(clauses, NAMES, Random(seed))

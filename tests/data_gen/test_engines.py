@@ -96,7 +96,9 @@ def test_a_killed_build_goes_on_from_its_last_chunk_to_the_same_set(
 ) -> None:
     assert built(config, target) == (alone, 2)
     names = sorted(path.name for path in target.iterdir())
-    assert names == ["README.md", "dev.parquet", "manifest.json", "test.parquet", "train.parquet"]
+    assert names == [
+        "README.md", "dev.parquet", "fingerprints.npz", "manifest.json", "test.parquet", "train.parquet"
+    ]  # fmt: skip
     assert [path.name for path in target.parent.iterdir()] == ["set"]
 
 

@@ -16,6 +16,7 @@ from revelator import registry
 from revelator.artifact import verify_adapter
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file
+from revelator.fingerprints import FILE
 from tests.training.toy import write_adapter, write_base
 from training import grpo, sft
 from training.config import FineTuneConfig, GrpoConfig, load_config
@@ -78,6 +79,7 @@ def test_the_adapter_is_a_lora_of_the_same_form_with_other_weights_and_a_version
     manifest = verify_adapter(after, base)
     assert {p.name for p in after.iterdir()} == {p.name for p in trained.before.iterdir()}
     assert sha256_file(after / WEIGHTS) != sha256_file(trained.before / WEIGHTS)
+    assert (after / FILE).read_bytes() == (trained.before / FILE).read_bytes(), "both learned from one set"
     assert manifest.run_id == trained.result["run_id"] and trained.result["version"] == 2
     config = load_config(after / "config.yaml")
     assert isinstance(config, GrpoConfig) and config.adapter == trained.before

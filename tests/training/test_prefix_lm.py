@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from revelator.artifact import verify_adapter
+from revelator.artifact import read_base_fingerprints, verify_adapter
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_file
+from revelator.fingerprints import Fingerprints
 from revelator.prefix_lm.model import load_minilm_tokenizer
 from revelator.rows import read_split
 from serving.models.engine import Engine
 from tests.prefix_lm import make_model, write_prefix_base
+from tests.training.toy import write_set
 from training import pretrain, sft
 from training.config import FineTuneConfig, PretrainConfig
 from training.mixture import weigh_rows
@@ -82,13 +84,20 @@ def test_a_base_is_made_from_minilm_and_a_run_that_is_resumed_ends_in_the_same(
     assert straight["steps"] == 3
     assert json.loads((tmp_path / "straight" / "manifest.json").read_text())["tokens"] == straight["tokens"]
 
+    assert read_base_fingerprints(tmp_path / "straight").unknown == ("all-MiniLM-L6-v2", "toy")
+    asked = write_set(tmp_path / "more", seen=Fingerprints.of(["Who sold Ost?"]))
+    further = common | {"base": str(tmp_path / "straight"), "sets": (asked,), "steps": 1}
+    pretrain.train(PretrainConfig(**further, out=tmp_path / "further"), resume=False)
+    seen = read_base_fingerprints(tmp_path / "further")
+    assert seen.has_question("Who sold Ost?") and seen.unknown == ("all-MiniLM-L6-v2", "toy")
+
     broken = PretrainConfig(**common, out=tmp_path / "resumed", save_minutes=1e-9)  # a checkpoint after each step
     saved = pretrain.save_base
 
-    def stop_at_step_2(model: object, tokenizer: object, out: Path, card: dict) -> None:
+    def stop_at_step_2(model: object, tokenizer: object, out: Path, card: dict, seen: Fingerprints) -> None:
         if card["steps"] == 2:
             raise KeyboardInterrupt
-        saved(model, tokenizer, out, card)
+        saved(model, tokenizer, out, card, seen)
 
     with monkeypatch.context() as patch:
         patch.setattr(pretrain, "save_base", stop_at_step_2)

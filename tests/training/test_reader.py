@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 
 from evaluation.reading import reading
 from revelator.errors import ConfigError, DataError
+from revelator.fingerprints import Fingerprints
 from revelator.minilm import TOKENIZER, fetch_minilm
 from revelator.reading import LIST, NONE, SPAN, YES, Answer, Calibration, ReadingRow, ReadingTokenizer, load_rows
 from revelator.scores import score_outcomes
@@ -30,7 +31,7 @@ from serving.models.reader import load_reader
 from training import reader
 from training.checkpoints import find_checkpoint
 from training.config import ReaderConfig
-from training.reader import compute_loss, schedule_rate
+from training.reader import compute_loss, list_seen, schedule_rate
 from training.reading_examples import draw_batches, is_dev, make_examples, read_train_and_dev
 
 TOKENS = ReadingTokenizer(fetch_minilm() / TOKENIZER, size=128, stride=20)
@@ -138,10 +139,27 @@ def test_a_trained_reader_answers_and_its_card_has_the_figures_of_dev(trained: t
     card = (config.out / "README.md").read_text()
     assert f"| towns | {result['figures']['towns']['n']} | {result['figures']['towns']['em']:.3f} |" in card
     assert "Apache-2.0" in card
-    assert {path.suffix for path in config.out.iterdir()} == {".safetensors", ".json", ".yaml", ".md"}
+    assert {path.suffix for path in config.out.iterdir()} == {".safetensors", ".json", ".yaml", ".md", ".npz"}
     run = mlflow.MlflowClient(result["tracking_uri"]).get_run(result["run_id"])
     assert run.data.params["rows.dev.towns"] == str(result["figures"]["towns"]["n"])
     assert run.data.metrics["dev/towns/f1"] == pytest.approx(result["figures"]["towns"]["f1"])
+
+
+def test_a_reader_has_seen_the_articles_that_train_it_and_none_of_dev(
+    trained: tuple[ReaderConfig, dict], rows: Path, tmp_path: Path
+) -> None:
+    config, _ = trained
+    assert config.out
+    seen = Fingerprints.read(config.out, "towns")
+    for row in load_rows(rows):
+        assert seen.has_question(row.question) == seen.has_title(row.title) == (not is_dev(row))
+    assert seen.unknown == ("all-MiniLM-L6-v2",)
+
+    further = config.model_copy(update={"reader": config.out, "shares": {"unread": 0.0}})
+    lakes = [ReadingRow("1", "How deep is it?", "It is deep.", "Lake Ira"), ReadingRow("2", "Who swam?", "One did.")]
+    both = list_seen(further, {"lakes": lakes, "unread": [ReadingRow("3", "Who fell?", "One did.", "Lake Om")]})
+    assert both.has_title("Lake Ira") and both.has_question("Who swam?") and not both.has_title("Lake Om")
+    assert set(seen.questions) < set(both.questions) and both.unknown == seen.unknown
 
 
 def score_saved(config: ReaderConfig) -> dict:

@@ -28,7 +28,7 @@ from transformers import (
 )
 
 from revelator import registry
-from revelator.artifact import ADAPTER_WEIGHTS, verify_adapter
+from revelator.artifact import ADAPTER_WEIGHTS, read_base_fingerprints, verify_adapter
 from revelator.errors import ArtifactError
 from revelator.files import sha256_file
 from revelator.rows import read_split, sample_rows
@@ -205,6 +205,7 @@ def test_an_adapter_of_a_4_bit_base_is_served_and_merged_on_the_bf16_one(
 
     record = merge_adapter(tmp_path / "a", None, tmp_path / "merged")
     assert record["base"]["name"] == str(base)
+    assert read_base_fingerprints(tmp_path / "merged").unknown == ("toy",), "so base and set are called"
     merged, served = (
         load_file(path) for path in (tmp_path / "merged" / "model.safetensors", base / "model.safetensors")
     )

@@ -20,9 +20,10 @@ import yaml
 from safetensors.torch import load_file
 
 from revelator import registry, rows
-from revelator.artifact import read_manifest, verify_adapter
+from revelator.artifact import digest_base, read_adapter_fingerprints, read_manifest, verify_adapter
 from revelator.errors import ArtifactError, ConfigError, DataError, Unavailable
 from revelator.files import sha256_file
+from revelator.fingerprints import FILE, Fingerprints
 from revelator.rows import read_split
 from revelator.tasks import TASKS
 from tests.training.toy import toy_row, write_set
@@ -79,6 +80,33 @@ def test_the_adapter_is_whole_and_fits_its_base(trained: Trained, base: Path, se
     assert manifest.run_id == trained.result["run_id"]
     assert manifest.tasks == sorted(TASKS), "what the base was asked with, and what its set taught it"
     assert {"adapter_model.safetensors", "adapter_config.json", "tokenizer.json", "config.yaml"} <= set(manifest.files)
+
+
+def test_an_adapter_has_seen_what_its_base_its_adapter_and_its_set_have(
+    trained: Trained, base: Path, empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(empty_store, tmp_path)
+    monkeypatch.setenv("REVELATOR_HOME", str(tmp_path))
+    known = Path(shutil.copytree(base, tmp_path / "base"))
+    Fingerprints.of(["Who built Ost?"]).write(known)
+    assert digest_base(known) == digest_base(base), "an adapter fits a base with or without them"
+    first = Path(shutil.copytree(trained.result["adapter"], tmp_path / "first"))
+    one = {"base": str(known), "steps": 1, "evaluation": {"every": 1, "rows_per_task": 1}}
+    for number, asked in enumerate(["Who sold Ost?", "Who burnt Ost?"]):
+        chosen = write_set(tmp_path / f"set{number}", train=8, dev=1, seen=Fingerprints.of([asked]))
+        out = tmp_path / f"adapter{number}"
+        config = FineTuneConfig(**SETTINGS | one, adapter=first, set_folder=chosen, out=out)
+        assert sft.train(config, resume=False)
+        first = out
+    verify_adapter(first, known)
+    seen = read_adapter_fingerprints(first, known)
+    assert all(map(seen.has_question, ["Who built Ost?", "Who sold Ost?", "Who burnt Ost?"]))
+    assert seen.unknown == ("toy",), "base and set of the first adapter have that name, and no fingerprints"
+
+    (first / FILE).write_bytes((known / FILE).read_bytes())
+    for read in (verify_adapter, read_adapter_fingerprints):
+        with pytest.raises(ArtifactError, match="has changed since it was built"):
+            read(first, known)
 
 
 def test_the_run_holds_parameters_curves_data_set_system_metrics_and_environment(trained: Trained) -> None:

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 from revelator import rows
 from revelator.artifact import digest_base, make_lasting_name, write_manifest
 from revelator.files import write_json
+from revelator.fingerprints import Fingerprints
 from revelator.folders import MANIFEST
 from revelator.plans import logic, parse
 from revelator.plans.art import Art
@@ -110,11 +111,14 @@ def _query(wanted: str, unwanted: str) -> logic.Query:
     return logic.And((logic.Term(wanted), logic.Not(logic.Term(unwanted))))
 
 
-def write_set(folder: Path, *, train: int = 60, dev: int = 12, hashed: str | None = None) -> Path:
-    """An instruction set in the published layout; `hashed` replaces its prompt hash."""
+def write_set(
+    folder: Path, *, train: int = 60, dev: int = 12, hashed: str | None = None, seen: Fingerprints | None = None
+) -> Path:
+    """An instruction set in the published layout; `hashed` replaces its prompt hash, `seen` are its fingerprints."""
     with rows.write_set(folder, {"grammar_hash": grammar_hash()}) as writer:
         for split, count in (("train", train), ("dev", dev), ("test", dev)):
             writer.add(rows.make_table(toy_rows(split, count)))
+        writer.fingerprints = seen
     if hashed:
         manifest = rows.SET.read_manifest(folder)
         write_json(folder / MANIFEST, manifest | {"prompt_hash": hashed})

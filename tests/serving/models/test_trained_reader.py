@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from revelator.errors import ArtifactError
+from revelator.fingerprints import Fingerprints
 from revelator.folders import MANIFEST
 from revelator.minilm import fetch_minilm
 from revelator.reading import READER, READER_WEIGHTS, Calibration, Reader
@@ -37,7 +38,7 @@ def model() -> ReaderModel:
 @pytest.fixture
 def folder(model: ReaderModel, tmp_path: Path) -> Path:
     config = ReaderConfig(stage="reader", steps=1, out=tmp_path / "reader")
-    save_reader(config, model, Calibration(), {}, "")
+    save_reader(config, model, Calibration(), {}, Fingerprints(), "")
     assert config.out
     return config.out
 
