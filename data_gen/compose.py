@@ -57,6 +57,7 @@ class ComposeConfig(Strict):
     everyday: Share = 0.0  # the share of those that need no source (data_gen.everyday)
     names: FilePath
     held_out: FilePath | None = None
+    keep_back: Share = 0.0  # as in a set
 
     @model_validator(mode="after")
     def _has_sources(self) -> ComposeConfig:
@@ -95,7 +96,7 @@ def compose(config: ComposeConfig, out: Path, progress: Callable[[int], None] = 
             error.message, hint=f"{error.hint}; left out of these: {list_counts(dropped) or 'none'}"
         ) from None
     graphs: Counter[str] = Counter()
-    question_filter = QuestionFilter(config.held_out)
+    question_filter = QuestionFilter(config.held_out, config.keep_back)
     with stage_folder(out) as folder:
         with write_questions(folder / QUESTIONS) as write:
             for draw in range(config.size * PATIENCE):
@@ -125,7 +126,7 @@ def list_counts(counts: Mapping[str, int]) -> str:
 
 def _read_singles(config: ComposeConfig, dropped: Counter[str]) -> Iterator[AnnotatedQuestion]:
     """The questions of route single of all sources, each once, without those that are held out."""
-    for question in read_questions(config.sources, config.held_out, dropped):
+    for question in read_questions(config.sources, config.held_out, dropped, config.keep_back):
         if question.route == "single":
             yield question
         else:

@@ -100,7 +100,8 @@ class AugmentConfig(Strict):
 
 
 class SetConfig(Strict):
-    """One instruction set."""
+    """One instruction set. `keep_back` is the share of the questions, by hash of their text, that no row may teach:
+    `revelator eval run --unseen` asks them."""
 
     name: str
     seed: int = 13
@@ -108,6 +109,7 @@ class SetConfig(Strict):
     split: SplitConfig = SplitConfig()
     tasks: dict[str, TaskConfig] = Field(default_factory=dict)
     held_out: FilePath | None = None
+    keep_back: Share = 0.0
     entity_coverage: Share = 0.5  # part of a question's names that its plan must contain
     augment: AugmentConfig | None = None
 

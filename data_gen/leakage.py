@@ -15,6 +15,7 @@ from revelator.errors import DataError
 from revelator.files import sha256_text
 from revelator.fingerprints import hash_question
 
+KEPT_BACK = "kept back for measuring"
 LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
@@ -43,10 +44,20 @@ def find_leak(held_out: dict[str, str], *texts: str) -> str | None:
     return next((held_out[h] for text in texts if (h := hash_question(text)) in held_out), None)
 
 
-def find_held_out(held_out: dict[str, str], question: AnnotatedQuestion) -> str | None:
-    """The reason against a question that would teach a held-out one, None for any other."""
-    found = find_leak(held_out, *question.list_taught())
-    return f"held out ({found})" if found else None
+def find_held_out(held_out: dict[str, str], question: AnnotatedQuestion, keep_back: float = 0.0) -> str | None:
+    """The reason against a question that would teach a held-out one, or one that is kept back; None for any other.
+
+    Steps are not kept back: a question of four steps would be dropped for each of them."""
+    if found := find_leak(held_out, *question.list_taught()):
+        return f"held out ({found})"
+    published = (question.question, *question.parts, *question.made_from)
+    return KEPT_BACK if any(is_kept_back(text, keep_back) for text in published) else None
+
+
+def is_kept_back(text: str, share: float) -> bool:
+    """Whether a question is of the share that training leaves for measuring. The hash of its text decides, so that it
+    is the same question in every set and format."""
+    return int(hash_question(text)[:8], 16) < share * 16**8
 
 
 def fingerprint_text(text: str) -> int:
@@ -87,13 +98,14 @@ class SeenQuestions:
 class QuestionFilter:
     """Lets each question through once, and none that is held out for measuring."""
 
-    def __init__(self, held_out: str | None) -> None:
+    def __init__(self, held_out: str | None, keep_back: float = 0.0) -> None:
         self._held_out = load_held_out(Path(held_out)) if held_out else {}
+        self._keep_back = keep_back
         self._seen = SeenQuestions()
 
     def admits(self, question: AnnotatedQuestion, dropped: Counter[str]) -> bool:
         """Whether a question is let through; a reason against it is counted."""
-        reason = find_held_out(self._held_out, question) or self._seen.find_repeat(
+        reason = find_held_out(self._held_out, question, self._keep_back) or self._seen.find_repeat(
             fingerprint_text(question.id), fingerprint_question(question.question)
         )
         if reason:

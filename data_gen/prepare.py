@@ -164,7 +164,8 @@ class Preparer:
     def _make_candidate(
         self, question: AnnotatedQuestion, tasks: Iterable[str], group: str, reason_prefix: str
     ) -> Candidate:
-        fault = find_held_out(self.held_out, question) or find_fault(question, self.config.entity_coverage)
+        fault = find_held_out(self.held_out, question, self.config.keep_back)
+        fault = fault or find_fault(question, self.config.entity_coverage)
         rows = () if fault else tuple(make_records(question, self.config, group, tasks))
         trains = question.split == "train" and rows and reason_prefix != COPY
         return Candidate(

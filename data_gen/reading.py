@@ -28,12 +28,12 @@ from pydantic import Field, model_validator
 from data_gen.augment.substitution import load_names
 from data_gen.config import Published, SourceSettings
 from data_gen.everyday.passages import PassageWriter
-from data_gen.leakage import find_leak, load_held_out
+from data_gen.leakage import KEPT_BACK, find_leak, is_kept_back, load_held_out
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from data_gen.sources.formats import READERS
 from data_gen.sources.multi_hop import annotate_hotpot
 from data_gen.sources.rows import ReadResult, count_outcome, read_annotated
-from revelator.config import FilePath, Strict
+from revelator.config import FilePath, Share, Strict
 from revelator.errors import DataError
 from revelator.files import replace_file, sha256_text, stage_folder
 from revelator.folders import FolderKind
@@ -69,6 +69,7 @@ class ReadingConfig(Strict):
     names: FilePath | None = None
     seed: int = 13  # of `everyday`
     held_out: FilePath | None = None
+    keep_back: Share = 0.0  # as in a set
 
     @model_validator(mode="after")
     def _has_rows(self) -> ReadingConfig:
@@ -211,7 +212,9 @@ def build_reading(config: ReadingConfig, out: Path) -> dict[str, Any]:
         for source in config.sources:
             dropped = Counter[str]()
             rows = _read_rows(source, search, dropped)
-            counts[source.title] = _write_rows(stage / f"{source.title}.jsonl.gz", source.path, rows, held, dropped)
+            counts[source.title] = _write_rows(
+                stage / f"{source.title}.jsonl.gz", source.path, rows, held, dropped, config.keep_back
+            )
         if config.everyday and config.names:
             teller = PassageWriter(load_names(Path(config.names)), Random(config.seed))
             rows = (row for number in range(config.everyday) for row in teller.draw(f"everyday:{config.seed}-{number}"))
@@ -220,14 +223,21 @@ def build_reading(config: ReadingConfig, out: Path) -> dict[str, Any]:
 
 
 def _write_rows(
-    path: Path, place: str, rows: Iterable[ReadingRow], held: dict[str, str], dropped: Counter[str]
+    path: Path,
+    place: str,
+    rows: Iterable[ReadingRow],
+    held: dict[str, str],
+    dropped: Counter[str],
+    keep_back: float = 0.0,
 ) -> dict[str, int]:
-    """Writes the rows of a place that are not held out; how many there are by kind, and how many were dropped. Raises
-    DataError where there is none."""
+    """Writes the rows of a place that are neither held out nor kept back. Returns how many there are by kind, and how
+    many were dropped. Raises DataError where there is none."""
     kept = []
     for row in rows:
         if leak := find_leak(held, row.question):
             dropped[f"held out ({leak})"] += 1
+        elif is_kept_back(row.question, keep_back):
+            dropped[KEPT_BACK] += 1
         else:
             kept.append(row)
     if not kept:

@@ -42,11 +42,11 @@ READERS = {
 
 
 def read_questions(
-    sources: Iterable[QuestionSource], held_out: str | None, dropped: Counter[str]
+    sources: Iterable[QuestionSource], held_out: str | None, dropped: Counter[str], keep_back: float = 0.0
 ) -> Iterator[AnnotatedQuestion]:
     """Each question of the sources once, under the name and licence that its source is given, without those that are
-    held out. What is left out is counted by reason. Raises DataError for a source that cannot be read."""
-    question_filter = QuestionFilter(held_out)
+    held out or kept back. What is left out is counted by reason. Raises DataError for a source that cannot be read."""
+    question_filter = QuestionFilter(held_out, keep_back)
     for source in sources:
         for outcome in islice(READERS[source.format](source.path), source.limit):
             if not isinstance(outcome, AnnotatedQuestion):

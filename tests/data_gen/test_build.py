@@ -15,6 +15,7 @@ from data_gen.annotate.names import find_mention
 from data_gen.annotate.validation import find_fault
 from data_gen.build import build
 from data_gen.config import SetConfig, load_config
+from data_gen.leakage import KEPT_BACK, is_kept_back
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
 from data_gen.records import make_examples, make_records, make_sub_questions
 from revelator.cli import revelator
@@ -190,6 +191,17 @@ def test_a_composed_question_counts_with_those_that_it_was_made_from_and_is_drop
     seen = Fingerprints.read(tmp_path / "set", "set")
     assert seen.has_question("Who made the Marn of Ost?") and seen.has_question("Who made Marn?")
     assert made["dropped"] == {"held out (secret-test)": 1} and not seen.has_question("Who made Orn?")
+
+
+def test_a_share_of_the_questions_is_in_no_split_and_in_no_fingerprint(config: Path, tmp_path: Path) -> None:
+    whole = build(load_config(config), tmp_path / "whole")
+    kept = SetConfig.model_validate({**load_config(config).model_dump(), "keep_back": 0.4})
+    made = build(kept, tmp_path / "kept")
+    asked = {record.question for record in all_records(tmp_path / "kept")}
+    left = {record.question for record in all_records(tmp_path / "whole")} - asked
+    assert any(is_kept_back(question, 0.4) for question in left)
+    assert not any(is_kept_back(question, 0.4) for question in asked)
+    assert made["dropped"][KEPT_BACK] > whole["dropped"].get(KEPT_BACK, 0) == 0
 
 
 def test_no_question_stands_in_two_splits(config: Path, tmp_path: Path) -> None:

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.leakage import SeenQuestions, find_leak, fingerprint_question, fingerprint_text, load_held_out
+from data_gen.leakage import (
+    SeenQuestions,
+    find_leak,
+    fingerprint_question,
+    fingerprint_text,
+    is_kept_back,
+    load_held_out,
+)
 from revelator.errors import DataError
 from revelator.fingerprints import hash_question, normalise
 
@@ -62,3 +69,16 @@ def test_a_question_is_admitted_once_by_id_and_by_text() -> None:
     assert admit("2", "who made IT") == "question seen before"
     assert admit("1", "Who else?") == "id seen before"
     assert admit("2", "Who else?") is None
+
+
+@given(st.text(max_size=40), st.floats(0, 1), st.floats(0, 1))
+def test_what_a_share_keeps_back_a_larger_share_keeps_back_too_in_any_spelling(text: str, one: float, other: float):
+    less, more = sorted([one, other])
+    assert is_kept_back(text, less) <= is_kept_back(text, more)
+    assert is_kept_back(f" {text.upper().lower()}?!", more) == is_kept_back(text.upper().lower(), more)
+    assert not is_kept_back(text, 0.0) and is_kept_back(text, 1.0)
+
+
+def test_the_share_that_is_kept_back_is_about_as_large_as_it_says() -> None:
+    kept = sum(is_kept_back(f"Who founded town {number}?", 0.1) for number in range(5_000))
+    assert 400 < kept < 600
