@@ -264,7 +264,7 @@ def test_a_planner_at_an_endpoint_is_a_run_like_any_other_and_is_named(tmp_path:
         at_endpoint = {"url": server.url, "model": "m"}
         path = config(tmp_path, index, system={"strategy": "compile"}, planner=at_endpoint)
         call(path, "--out", str(tmp_path / "run"))
-        assert read_run(tmp_path / "run").adapter == {"planner": f"m at {server.url}, chat prompt"}
+        assert read_run(tmp_path / "run").adapter == {"planner": f"m at {server.url}, chat prompt", "judge": "base"}
         rows = read_questions(tmp_path / "run")
         assert len(rows) == len(ASKED) and {row.plan for row in rows} == {PLAN}
         assert all(row.cost.tokens_in >= 31 for row in rows)
@@ -289,7 +289,10 @@ def test_one_command_compares_planners_and_an_endpoint_is_named_on_the_command_l
         Planner(server)
         given = ["--out", str(out), "--planner", server.url, "--planner-model", "m", "--sample", "2"]
         *_, said = map(json.loads, call(path, *given, "--json").stdout.splitlines())
-        assert read_run(out / "language-model").adapter == {"planner": f"m at {server.url}, chat prompt"}
+        assert read_run(out / "language-model").adapter == {
+            "planner": f"m at {server.url}, chat prompt",
+            "judge": "base",
+        }
         shown = call(path, *given).stdout
     base, language_model = said["systems"]
     assert (base["name"], language_model["name"]) == ("base", "language-model")
@@ -300,5 +303,6 @@ def test_one_command_compares_planners_and_an_endpoint_is_named_on_the_command_l
     assert all(label in shown for label in ("base", "language-model", "tokens in", "seconds"))
     assert said["says"] in (out / "report.html").read_text(encoding="utf-8")
     assert "--planner-model" in str(refused(path, tmp_path / "refused", "--planner", "http://127.0.0.1:1/v1"))
-    without = config(tmp_path, index, runs={"one": {}, "two": {"seed": 1}})
-    assert "none of the runs has a planner" in str(refused(without, tmp_path / "refused", *given[2:]))
+    plain = {"system": {"baseline": "naive-5"}}
+    without = config(tmp_path, index, runs={"one": plain, "two": plain | {"seed": 1}})
+    assert "no run plans in this process" in str(refused(without, tmp_path / "refused", *given[2:]))
