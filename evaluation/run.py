@@ -200,7 +200,7 @@ def read_model_options(
     if (generator is None) != (generator_model is None):
         where = "--generator-model" if generator else "--generator"
         raise ConfigError(
-            "an endpoint has an address and a model", where=where, hint="--generator URL --generator-model NAME"
+            "an endpoint needs an address and a model", where=where, hint="--generator URL --generator-model NAME"
         )
     endpoint = None
     if generator:

@@ -194,9 +194,8 @@ def test_a_judge_that_cannot_answer_ends_the_start(tmp_path: Path, index: Path) 
         server.replies = [fails(401, "wrong key")]
         options = ["--judge", server.url, "--judge-model", "m"]
         done = CliRunner().invoke(serve, ["--home", str(tmp_path / "home"), "--index", str(index), *options])
-    assert isinstance(done.exception, RevelatorError) and "--judge embedded lets the release judge" in str(
-        done.exception
-    )
+    assert isinstance(done.exception, RevelatorError)
+    assert "--judge embedded lets the release judge" in str(done.exception)
     assert list((tmp_path / "home").iterdir()) == []
 
 

@@ -28,8 +28,8 @@ def server() -> Iterator[Server]:
 
 
 @asynccontextmanager
-async def judging(server: Server, timeout: float = 20.0, retries: int = 0) -> Any:
-    judge = ListwiseJudge(JudgeConfig(url=server.url, model="m", timeout=timeout), retries=retries)
+async def judging(server: Server, seconds: float = 20.0) -> Any:
+    judge = ListwiseJudge(JudgeConfig(url=server.url, model="m", timeout=seconds), retries=0)
     try:
         yield judge
     finally:
@@ -44,10 +44,10 @@ async def ask(toy: Toy, judge: Any) -> Trace:
     return await Executor(toy, Sources.of_index(toy), toy, judge=judge).run(QUESTION, strategy="single")
 
 
-async def judge_four(server: Server, *replies: Reply, **settings: Any) -> tuple[list[float] | None, Node]:
+async def judge_four(server: Server, *replies: Reply, seconds: float = 20.0) -> tuple[list[float] | None, Node]:
     server.replies, node = [*replies], Node("1", "atomic", QUESTION)
     passages = [Passage(str(n), f"title {n}", f"text {n}") for n in range(1, 5)]
-    async with judging(server, **settings) as judge:
+    async with judging(server, seconds) as judge:
         return await judge.judge(node, QUESTION, passages), node
 
 
@@ -134,9 +134,9 @@ async def test_a_judge_that_is_down_or_slow_or_refuses_is_an_error_of_the_leaf(s
         (waits, 0.2, DeadlineExceeded),
         (fails(401), 20, ServingError),
     ]
-    for reply, timeout, error in faults:
+    for reply, seconds, error in faults:
         with pytest.raises(error):
-            await judge_four(server, reply, timeout=timeout)
+            await judge_four(server, reply, seconds=seconds)
 
 
 async def test_a_request_leaves_out_what_the_endpoint_does_not_take_and_later_ones_do_too(server: Server) -> None:
