@@ -27,7 +27,7 @@ FEWEST = 2  # servers of a service, so that one may fail
 @dataclass(frozen=True)
 class Demand:
     """Mean seconds of work of one question at each service, and the tokens that language models at endpoints read and
-    write: the generator, and a planner if there is one."""
+    write: the generator, and a planner and a judge if there are such."""
 
     revelator: float
     retriever: float
@@ -49,13 +49,16 @@ class Sizing:
     question: float
 
 
-def sum_work(parts: Mapping[str, Mapping[str, float]], has_planner: bool = False) -> Demand:
-    """Sums the `parts` of a run's metrics. `has_planner`: an endpoint did the revelator's tasks. Raises DataError where
-    no question had a trace."""
+def sum_work(
+    parts: Mapping[str, Mapping[str, float]], has_planner: bool = False, judges_at_endpoint: bool = False
+) -> Demand:
+    """Sums the `parts` of a run's metrics. `has_planner`: an endpoint routed and planned. Raises DataError where no
+    question had a trace."""
     if not parts:
         raise DataError("no question of this run has a trace", hint="predictions of another system have none")
     revelator = [parts["route"], parts["plan"], parts["relevance"]]
-    endpoints = [parts["reader"], *(revelator if has_planner else [])]
+    planned = [parts["route"], parts["plan"]] if has_planner else []
+    endpoints = [parts["reader"], *planned, *([parts["relevance"]] if judges_at_endpoint else [])]
     return Demand(
         sum(part["seconds"] for part in revelator),
         parts["search"]["seconds"],
@@ -113,7 +116,8 @@ def cost(run_folder: Path, rates: tuple[float, ...], busy: float, as_json: bool,
       revelator eval cost runs/evaluations/auto --rate 20 --server-hour 2.50 --tokens-in 0.15 --tokens-out 0.60
     """
     run = read_run(run_folder)
-    demand = sum_work(read_metrics(run_folder)["parts"], has_planner=bool(run.config.get("planner")))
+    at_endpoint = bool(run.config.get("planner")), isinstance(run.config.get("judge"), dict)
+    demand = sum_work(read_metrics(run_folder)["parts"], *at_endpoint)
     sizings = [size_deployment(demand, rate, busy, **prices) for rate in rates]
     if as_json:
         click.echo(json.dumps({"seconds": asdict(demand), "sizes": [asdict(sizing) for sizing in sizings]}))

@@ -14,20 +14,26 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from evaluation.harness.config import RunConfig, describe_own, load_runs, read_columns
+from evaluation.harness.config import GeneratorConfig, RunConfig, describe_own, load_runs, read_columns
 from evaluation.rows import progress_bar
 from revelator import registry
 from revelator.config import check_config
 from revelator.errors import ConfigError
 from revelator.options import PATH
-from serving.commands.planner_options import planner_options, read_planner_options
+from serving.commands.model_options import judge_options, planner_options, read_judge_options, read_planner_options
 from serving.models.endpoint_revelator import PlannerConfig
-from serving.protocols import PlannerPrompt
+from serving.protocols import MERGE_POLICIES, MergePolicy, PlannerPrompt
 
 if TYPE_CHECKING:
     from evaluation.report.page import Section
     from evaluation.report.runs import LoadedRun
+    from serving.executor.judges import JudgeSetting
 
+TAKEN = {  # which runs can take an option
+    "generator": "it is for strategies, baselines and bounds without `url`, and for the ranking `bright`",
+    "merge": "it is for strategies and the bound gold-plan, without `url`",
+    "judge": "it is for strategies and baselines that judge documents, without `url`",
+}
 OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG or FILE]"
 HOME_HELP = "Where --questions looks for a champion.  [env: REVELATOR_HOME; default: runs]"
 ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the champion below HOME, else `base`]"
@@ -45,6 +51,10 @@ ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the
 @click.option("--concurrency", type=click.IntRange(1), help="Questions in flight.")
 @click.option("--adapter", help=ADAPTER_HELP)
 @planner_options("An OpenAI-compatible endpoint that plans: in CONFIG's planner's place, or beside base and champion.")
+@click.option("--generator", metavar="URL", help="An OpenAI-compatible endpoint that reads, in every run that reads.")
+@click.option("--generator-model", metavar="NAME", help="The endpoint's model that reads.")
+@click.option("--merge", type=click.Choice(MERGE_POLICIES), help="Who makes one answer of the parts', as of `serve`.")
+@judge_options("Who judges documents, in every run that judges: the adapter, nobody, or a language model.")
 @click.option("--seed", type=int, help="Of what is sampled.")
 @click.option("--home", type=PATH, default=registry.find_home, help=HOME_HELP)
 @click.option(
@@ -64,6 +74,11 @@ def evaluate(
     planner: str | None,
     planner_model: str | None,
     planner_prompt: PlannerPrompt | None,
+    generator: str | None,
+    generator_model: str | None,
+    merge: MergePolicy | None,
+    judge: str | None,
+    judge_model: str | None,
     **overrides: Any,
 ) -> None:
     """Ask one system every question of a benchmark, and write down answers, scores and costs.
@@ -81,6 +96,10 @@ def evaluate(
     between them; all are wanted.
     With --planner, a language model plans, too, and so does the embedded base where `auto` is the champion.
 
+    --generator, --merge and --judge set who reads, merges and judges in every run that can take them: baselines and
+    `auto` are read by the same model. In a comparison --planner takes the place of the planners that CONFIG names; if
+    it names none, it plans in every run that plans. An option that no run can take is refused.
+
     \b
     Examples:
       revelator eval run --questions qa.csv --index runs/indexes/mine
@@ -91,6 +110,7 @@ def evaluate(
       revelator eval run evaluation/configs/world-naive-5.yaml --check
       revelator eval run evaluation/configs/compare-world.yaml --run auto --run naive-5
       revelator eval run evaluation/configs/compare-planners.yaml --planner URL --planner-model NAME
+      revelator eval run --questions qa.csv --index runs/indexes/mine --generator URL --generator-model NAME
     """
     from evaluation.harness.benchmarks import open_benchmark
     from evaluation.harness.run import prepare_run, run_questions
@@ -104,13 +124,14 @@ def evaluate(
     source = config or questions
     assert source is not None
     endpoint = read_planner_options(planner, planner_model, planner_prompt)
+    models = read_model_options(generator, generator_model, merge, read_judge_options(judge, judge_model))
     if questions:
         runs = make_plain_and_auto_runs(questions, index, columns, home, endpoint, **overrides)
     elif index or columns:
         raise ConfigError("--index and --column belong to --questions", hint=f"write them into {source}")
     else:
         runs = read_runs(source, endpoint, **overrides)
-    chosen = choose_runs(runs, names, str(source))
+    chosen = set_models(choose_runs(runs, names, str(source)), models, str(source))
     folder = out or Path("runs") / "evaluations" / source.stem
     command, read = shlex.join(["revelator", *sys.argv[1:]]), cache(open_benchmark)
     prepared = {name: prepare_run(settings, command, read) for name, settings in chosen.items()}
@@ -157,15 +178,47 @@ def choose_runs(runs: dict[str, RunConfig], names: Sequence[str], where: str) ->
 
 
 def replace_planners(runs: dict[str, RunConfig], endpoint: PlannerConfig, where: str) -> dict[str, RunConfig]:
-    """Returns the runs with `endpoint` as the planner of a single run, or of those of several that have one. Raises
-    ConfigError if none of several has one."""
-    planned = [name for name, config in runs.items() if config.planner or len(runs) == 1]
+    """Returns the runs with `endpoint` as the planner of those that have one; where none has, of all that plan. Raises
+    ConfigError if none does."""
+    from evaluation.harness.systems import takes_option
+
+    planned = {name for name, config in runs.items() if config.planner} or {
+        name for name, config in runs.items() if takes_option(config, "planner")
+    }
     if not planned:
-        hint = "give one of its runs a planner: {url: URL, model: NAME}"
-        raise ConfigError("none of the runs has a planner", where=where, hint=hint)
+        raise ConfigError("no run plans in this process", where=where, hint="leave out --planner")
     return {
         name: config.model_copy(update={"planner": endpoint} if name in planned else {})
         for name, config in runs.items()
+    }
+
+
+def read_model_options(
+    generator: str | None, generator_model: str | None, merge: MergePolicy | None, judge: JudgeSetting | None
+) -> dict[str, Any]:
+    """The fields of `RunConfig` that the options set. Raises ConfigError for one half of an endpoint."""
+    if (generator is None) != (generator_model is None):
+        where = "--generator-model" if generator else "--generator"
+        raise ConfigError(
+            "an endpoint needs an address and a model", where=where, hint="--generator URL --generator-model NAME"
+        )
+    endpoint = None
+    if generator:
+        endpoint = check_config({"url": generator, "model": generator_model}, GeneratorConfig, "--generator")
+    given = {"generator": endpoint, "merge": merge, "judge": judge}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def set_models(runs: dict[str, RunConfig], models: dict[str, Any], where: str) -> dict[str, RunConfig]:
+    """Returns the runs, each with those of `models` that it can take. Raises ConfigError for one that none takes."""
+    from evaluation.harness.systems import takes_option
+
+    for name in models:
+        if not any(takes_option(config, name) for config in runs.values()):
+            raise ConfigError(f"no run can take --{name}", where=where, hint=TAKEN[name])
+    return {
+        run: config.model_copy(update={name: value for name, value in models.items() if takes_option(config, name)})
+        for run, config in runs.items()
     }
 
 

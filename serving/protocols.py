@@ -1,4 +1,4 @@
-"""What the executor calls: three small protocols, the values that cross them, and a deployment's settings of them."""
+"""What the executor calls: four small protocols, the values that cross them, and a deployment's settings of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
 from revelator.tasks import Step
-from revelator.trace import Passage
+from revelator.trace import Node, Passage
 
 Decoding = Literal["beams", "grammar", "free"]  # how plans are written: docs/plans.md
 DECODINGS: tuple[Decoding, ...] = get_args(Decoding)
@@ -121,6 +121,14 @@ class Retriever(Protocol):
     async def search(self, query: str, k: int) -> list[Passage]:
         """The `k` best passages, best first; `SearchResult` where words were read as others. The query is words, or a
         logical query (`revelator.plans.logic`) with an operator."""
+
+
+class Judge(Protocol):
+    async def judge(self, node: Node, question: str, passages: Sequence[Passage]) -> list[float] | None:
+        """P(the passage helps to answer the question) of each passage, in order; None where nobody judged them.
+
+        Calls and their tokens are written into the node, and why the passages stay unjudged.
+        """
 
 
 class Generator(Protocol):

@@ -9,6 +9,7 @@ from revelator.limits import Limits
 from revelator.plans import Expression, bind, list_leaves, parse, substitute
 from revelator.trace import Node, Passage
 from serving.executor.evidence import Models
+from serving.executor.judges import RevelatorJudge
 from serving.executor.source_answers import answer_from_sources
 from serving.knowledge.sources import Sources
 from serving.protocols import Completion, GenerateRequest, Reading
@@ -52,7 +53,7 @@ async def run_sequentially(plan: str, services: FixedServices) -> None:
     """The plan in depth-first order, each leaf after the one before it."""
     expression = parse(plan)
     sources = bind(expression).sources
-    models, index = Models(services, services), Sources.of_index(services)
+    models, index = Models(services, services, RevelatorJudge(services)), Sources.of_index(services)
     answers: list[str] = []
     for leaf, source in zip(list_leaves(expression), sources, strict=True):
         asked = substitute(leaf.text, {name: answers[i] for name, i in source.items()})

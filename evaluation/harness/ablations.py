@@ -56,9 +56,7 @@ class AblatedRevelator:
         self.routes: dict[str, str] = {}
         if ablation.route == "oracle":
             self.routes = {TASKS["route"].render(QuestionInput(gold.question)): gold.route for gold in golds}
-        self.switched_off = frozenset(
-            task for task in ("relevance", "end", "refine") if getattr(ablation, task) is False
-        )
+        self.switched_off = frozenset(task for task in ("end", "refine") if getattr(ablation, task) is False)
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         if task == "route" and self.routes:
@@ -67,9 +65,7 @@ class AblatedRevelator:
             return await self.revelator.complete(task, prompts, temperature=temperature)
         if task == "refine":
             return [Completion(_append_known_steps(prompt)) for prompt in prompts]
-        label = {"relevance": "yes", "end": "no"}[task]
-        both = {other: float(other == label) for other in TASKS[task].labels or ()}
-        return [Completion(label, both) for _ in prompts]
+        return [Completion("no", {"yes": 0.0, "no": 1.0}) for _ in prompts]
 
 
 def _append_known_steps(prompt: str) -> str:

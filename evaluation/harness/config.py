@@ -15,6 +15,7 @@ from pydantic import Field, RootModel, field_validator, model_validator
 from revelator.config import FilePath, Strict, check_config, read_yaml
 from revelator.errors import ConfigError
 from revelator.limits import Strategy
+from serving.executor.judges import JudgeSetting
 from serving.knowledge.selection import Select
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import Decoding, MergePolicy
@@ -167,6 +168,8 @@ class RunConfig(Strict):
     """One run. Without `url`, everything runs in this process: `adapter` (a folder, a version, an alias, or `base`) on
     its base, or the endpoint `planner` in its place; `index`; and the embedded reader or `generator`. With `url`, the
     run asks a running Triton; a baseline asks the inner models, with the token in the server's home folder `home`.
+    `judge` says who judges documents: `embedded` (the adapter; beside a planner the base, where no adapter is named),
+    `none`, or an endpoint.
 
     `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
     `closed` searches by words, `closed-dense` by meaning, `closed-hybrid` by both.
@@ -188,6 +191,7 @@ class RunConfig(Strict):
     merge: MergePolicy = "auto"
     own_knowledge: bool = False
     planner: PlannerConfig | None = None
+    judge: JudgeSetting = "embedded"
     sources: FilePath = ""
     limits: dict[str, int | float] = Field(default_factory=dict)
     url: str = ""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from data_gen.questions import AnnotatedQuestion
 from evaluation.baselines.methods import BASELINES, run_baseline
 from evaluation.harness.ablations import (
+    AFFECTS,
     AblatedRevelator,
     answer_by_gold_plan,
     answer_from_gold_passages,
@@ -29,15 +30,16 @@ from revelator.limits import FREE, Limits, Strategy
 from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
+from serving.executor.judges import JudgeConfig, JudgeSetting, ListwiseJudge, open_judge
 from serving.executor.trees import NoModel
 from serving.knowledge.config import open_sources, read_sources
 from serving.knowledge.sources import Sources
 from serving.models.adapters import find_adapter
 from serving.models.embedded import EmbeddedGenerator
-from serving.models.endpoint_revelator import EndpointRevelator
+from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.generators import EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
-from serving.protocols import Generator, Retriever, Revelator, Writing
+from serving.protocols import Generator, Judge, Retriever, Revelator, Writing
 from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.index_folder import INDEX
 from serving.retrieval.logical_search import LogicalSettings
@@ -52,7 +54,8 @@ if TYPE_CHECKING:
     from serving.models.engine import Engine
 
 Ask = Callable[[str], Awaitable[Trace]]
-Services = tuple[Revelator, Retriever, Generator]
+Services = tuple[Revelator, Retriever, Generator, Judge]
+JUDGED = (*AFFECTS["relevance"], "atomic", "gold-plan")  # systems that judge documents
 CLIENT_SECONDS = 120.0
 
 
@@ -64,6 +67,23 @@ def needs_index(config: RunConfig) -> bool:
     if config.system.baseline:
         return BASELINES[config.system.name].searches
     return config.system.name not in ("direct", "gold-passages")
+
+
+def takes_option(config: RunConfig, name: str) -> bool:
+    """Whether a run of this configuration uses its `generator`, `merge`, `judge` or `planner`."""
+    system = config.system
+    if config.url or system.predictions:
+        return False
+    if system.ranking:
+        ranks = {"generator": system.ranking.way == "bright", "planner": system.ranking.labels == "model"}
+        return ranks.get(name, False)
+    if name == "generator":
+        return True
+    if name == "merge":
+        return bool(system.strategy) or system.name == "gold-plan"
+    if name == "judge":
+        return system.name in JUDGED and config.ablation.relevance is None
+    return needs_revelator(config) and system.name != "gold-plan"
 
 
 def check_system(config: RunConfig) -> None:
@@ -79,7 +99,8 @@ def check_system(config: RunConfig) -> None:
         if system.bound:
             raise ConfigError("a bound is measured in this process", where="url", hint="leave `url` out")
         own = ("index", "generator", "planner", "sources", "base", "own_knowledge")
-        if given := [key for key in own if getattr(config, key)]:
+        judge = ["judge"] if config.judge != "embedded" else []
+        if given := [key for key in own if getattr(config, key)] + judge:
             message = f"{', '.join(given)}: a running server has its own"
             raise ConfigError(message, where="url", hint="leave it out of the configuration, or leave `url` out")
         return
@@ -90,6 +111,9 @@ def check_system(config: RunConfig) -> None:
     if config.generator is None and (config.merge == "generator" or config.own_knowledge):
         field = "own_knowledge" if config.own_knowledge else "merge"
         raise ConfigError("the embedded reader writes no answers", where=field, hint="name a `generator`")
+    if config.ablation.relevance is False and isinstance(config.judge, JudgeConfig):
+        hint = "leave out one of the two"
+        raise ConfigError(f"{config.judge} judges, and nobody is to", where="ablation.relevance", hint=hint)
     if needs_index(config) and not config.index:
         raise ConfigError("which index is searched?", where="index", hint="revelator index build FILES --out DIR")
     if system.baseline and BASELINES[name].writes and config.generator is None:
@@ -120,7 +144,7 @@ def describe_system(config: RunConfig) -> dict[str, Any]:
     if config.url:
         return _describe_served(config)
     return {
-        "adapter": describe_planner(config) if needs_revelator(config) else {},
+        "adapter": describe_planner(config) | describe_judge(config) if needs_revelator(config) else {},
         "index": _describe_index(Path(config.index)) if needs_index(config) else {},
         "generator": name_generator(config),
     }
@@ -140,6 +164,23 @@ def describe_planner(config: RunConfig) -> dict[str, str]:
     version = str(found.version.version) if found.version else "" if found.folder else "base"
     made = sha256_file(found.folder / "manifest.json") if found.folder else ""
     return {"version": version, "manifest": made, "base": Path(config.base or found.base_name).name}
+
+
+def describe_judge(config: RunConfig) -> dict[str, str]:
+    """Who judges documents, where that is not the adapter that plans."""
+    setting = choose_judge(config)
+    if config.system.name not in JUDGED or (setting == "embedded" and not config.planner):
+        return {}
+    return {"judge": _choose_adapter(config) if setting == "embedded" else str(setting)}
+
+
+def choose_judge(config: RunConfig) -> JudgeSetting:
+    return "none" if config.ablation.relevance is False else config.judge
+
+
+def _choose_adapter(config: RunConfig) -> str:
+    """The adapter that the configuration names. Where an endpoint plans, nobody need have promoted a champion."""
+    return "base" if config.planner and "adapter" not in config.model_fields_set else config.adapter
 
 
 def _describe_index(folder: Path) -> dict[str, Any]:
@@ -195,8 +236,8 @@ async def open_system(
             services: Services = await _open_served_models(config.url, Path(config.home), stack)
         else:
             services = _open_services(config, stack, shared, known)
-        revelator, retriever, generator = services
-        models, index = Models(revelator, generator), Sources.of_index(retriever)
+        revelator, retriever, generator, judge = services
+        models, index = Models(revelator, generator, judge), Sources.of_index(retriever)
         if config.system.baseline:
             reads = _count_documents_read(config.ablation.read_as, known)
 
@@ -216,7 +257,7 @@ async def open_system(
 
 
 async def _open_served_models(url: str, home: Path, stack: AsyncExitStack) -> Services:
-    """The models of a running server, and the endpoint that its executor reads with."""
+    """The models of a running server, and the endpoints that its executor plans, judges and reads with."""
     with open_control(url) as client:
         served = _read_served_config(client)
     models = await stack.enter_async_context(TritonModels(url, read_secret(home, INNER)))
@@ -224,7 +265,11 @@ async def _open_served_models(url: str, home: Path, stack: AsyncExitStack) -> Se
     if served.reads_at_endpoint:
         generator = EndpointGenerator(served.generator, served.generator_model)
         stack.push_async_callback(generator.close)
-    return RemoteRevelator(models), RemoteRetriever(models), generator
+    revelator: Revelator = RemoteRevelator(models)
+    judge = _open_judge(served.judge, revelator, stack)
+    if served.planner:
+        revelator = _open_endpoint(served.planner, stack)
+    return revelator, RemoteRetriever(models), generator, judge
 
 
 def _count_documents_read(folder: str | None, golds: Mapping[str, AnnotatedQuestion]) -> dict[str, int]:
@@ -263,7 +308,13 @@ def _open_services(
         local = LocalRetriever(shared.open_index(Path(config.index)), settings)
         stack.callback(local.close)
         retriever = local
-    return AblatedRevelator(revelator, config.ablation, golds.values()), retriever, open_generator(config, stack)
+    judging = revelator
+    setting: JudgeSetting = choose_judge(config) if config.system.name in JUDGED else "none"
+    if config.planner and setting == "embedded":
+        judging = _open_adapter(config, stack, shared)
+    judge = _open_judge(setting, judging, stack)
+    ablated = AblatedRevelator(revelator, config.ablation, golds.values())
+    return ablated, retriever, open_generator(config, stack), judge
 
 
 def open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
@@ -276,16 +327,29 @@ def open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
 
 def open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Revelator:
     """Opens the endpoint that plans, or the adapter in this process, until the stack is closed."""
-    if config.planner:
-        endpoint = EndpointRevelator(config.planner)
-        stack.push_async_callback(endpoint.close)
-        return endpoint
+    return _open_endpoint(config.planner, stack) if config.planner else _open_adapter(config, stack, shared)
+
+
+def _open_endpoint(planner: PlannerConfig, stack: AsyncExitStack) -> Revelator:
+    endpoint = EndpointRevelator(planner)
+    stack.push_async_callback(endpoint.close)
+    return endpoint
+
+
+def _open_judge(setting: JudgeSetting, revelator: Revelator, stack: AsyncExitStack) -> Judge:
+    judge = open_judge(setting, revelator)
+    if isinstance(judge, ListwiseJudge):
+        stack.push_async_callback(judge.close)
+    return judge
+
+
+def _open_adapter(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Revelator:
     import torch
 
     from serving.models.local import LocalRevelator
 
     torch.manual_seed(config.seed)
-    found = find_adapter(config.adapter, Path(config.home))
+    found = find_adapter(_choose_adapter(config), Path(config.home))
     engine = shared.open_engine(config.base or found.base_name, found.folder, config.threads)
     local = LocalRevelator(engine, config.decoding)
     stack.callback(local.close)
@@ -293,7 +357,7 @@ def open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModel
 
 
 def _open_executor(config: RunConfig, services: Services, stack: AsyncExitStack, limits: Limits) -> Executor:
-    revelator, retriever, generator = services
+    revelator, retriever, generator, judge = services
     sources = Sources.of_index(retriever)
     if config.sources:
         writer = generator if config.generator else None
@@ -302,4 +366,4 @@ def _open_executor(config: RunConfig, services: Services, stack: AsyncExitStack,
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)
     writing = Writing(config.merge, bool(config.generator) and config.merge != "code", config.own_knowledge)
-    return Executor(revelator, sources, generator, limits, writing=writing)
+    return Executor(revelator, sources, generator, limits, judge=judge, writing=writing)

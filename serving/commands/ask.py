@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 
 from revelator.errors import DataError, PlanError, RevelatorError, Unavailable
-from revelator.limits import STRATEGIES
+from revelator.limits import LONGEST_MS, STRATEGIES
 from revelator.options import AS_JSON, HOME
 from revelator.plans.faults import excerpt
 from revelator.trace import Replay, Trace
@@ -23,7 +23,7 @@ from serving.triton.running import find_running_server
 if TYPE_CHECKING:
     from revelator.client import Options
 
-PATIENCE = 120.0  # seconds that a client waits for an answer
+PATIENCE = LONGEST_MS / 1000 + 1  # seconds that a client waits: the server's deadline ends a question before that
 
 
 @click.command()

@@ -24,7 +24,7 @@ from revelator.plans.language import LANGUAGES, PlanLanguage
 from revelator.registry import CHAMPION, NAME
 from revelator.terminal import mask_controls
 from revelator.trace import Trace
-from serving.commands.planner_options import planner_options, read_planner_options
+from serving.commands.model_options import planner_options, read_planner_options
 from serving.protocols import PlannerPrompt
 
 if TYPE_CHECKING:

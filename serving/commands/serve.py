@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,16 +14,17 @@ import click
 from rich.console import Console
 
 from revelator import spans
-from revelator.errors import ConfigError, RevelatorError
+from revelator.errors import ConfigError
 from revelator.limits import Limits
 from revelator.options import HOME, PATH
-from serving.commands.planner_options import planner_options, read_planner_options
+from serving.commands.model_options import judge_options, planner_options, read_judge_options, read_planner_options
 from serving.protocols import DECODINGS, MERGE_POLICIES, PlannerPrompt
 
 if TYPE_CHECKING:
     from serving.models.endpoint_revelator import PlannerConfig
     from serving.triton.access import Exposure
     from serving.triton.config import ServingConfig
+    from serving.triton.pace import Pace
 
 MAX_IN_FLIGHT = (
     "Questions in flight in each of executor and executor_stream (default: as recorded, else 64); a question over the"
@@ -52,7 +54,8 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
     default=None,
     help="Let the language model answer from what it knows where no document does; such an answer is marked.",
 )
-@planner_options("Who plans: the release, or a language model (default: as recorded).", "deployed|URL")
+@planner_options("Who plans: the release, or a language model (default: as recorded, else embedded).", "embedded|URL")
+@judge_options("Who judges documents: the release, nobody, or a language model (default: as recorded, else embedded).")
 @click.option(
     "--sources",
     type=PATH,
@@ -91,6 +94,8 @@ def serve(
     planner: str | None,
     planner_model: str | None,
     planner_prompt: PlannerPrompt | None,
+    judge: str | None,
+    judge_model: str | None,
     limits: tuple[str, ...],
     logic: tuple[str, ...],
     host: str,
@@ -108,6 +113,10 @@ def serve(
 
     Where nothing was deployed, the embedded base plans without an adapter, as release 0. With --planner, any language
     model plans at an OpenAI-compatible endpoint, or an adapter at a vLLM server; its key is read from OPENAI_API_KEY.
+    Planner, judge and reader (--generator) are three settings: whoever plans, the release judges documents.
+
+    A start times a call at each endpoint, and raises the deadline of a question where it is too short for them, unless
+    --limit deadline_ms=N sets it.
 
     Addresses are written to serve.json below --home, the server's log to logs/triton.log, a JSON line a question to
     logs/events.jsonl (or where REVELATOR_EVENTS says). A model whose process dies is loaded again.
@@ -122,15 +131,17 @@ def serve(
       revelator serve --generator http://127.0.0.1:11434/v1 --generator-model llama3.2
       revelator serve --planner http://127.0.0.1:11434/v1 --planner-model llama3.2
       revelator serve --planner http://127.0.0.1:8000/v1 --planner-model mine --planner-prompt trained
+      revelator serve --judge http://127.0.0.1:11434/v1 --judge-model llama3.2
       revelator serve --limit question_characters=500 --limit leaves=8
       revelator serve --logic negation=reciprocal --logic calibration=fitted.json
       revelator serve --host 0.0.0.0 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
     """
     if chosen["remember"] and not chosen["index"]:
         raise ConfigError("no index is given that could be remembered", where="--remember", hint="give --index DIR")
-    plans: PlannerConfig | Literal["deployed"] | None = "deployed"
+    plans: PlannerConfig | Literal["embedded"] | None = "embedded"
     if planner != plans or planner_model or planner_prompt:
         plans = read_planner_options(planner, planner_model, planner_prompt)
+    chosen["judge"] = read_judge_options(judge, judge_model)
     if not chosen["index"] and not home.exists():  # an index needs nothing else
         hint = "index your documents, `revelator index build FOLDER --out DIR`, and give --index DIR; or another --home"
         raise ConfigError("nothing stands there", where=str(home), hint=hint)
@@ -161,17 +172,28 @@ def serve(
         click.echo("stopped")
 
 
-async def _check_planner(planner: PlannerConfig) -> None:
-    from serving.models.endpoint_revelator import EndpointRevelator
+def allow_time(config: ServingConfig, pace: Pace) -> ServingConfig:
+    """Returns the configuration with the deadline that questions need, where that is over the default and nobody set
+    another."""
+    if "deadline_ms" in config.limits or pace.deadline_ms <= config.executor_limits.deadline_ms:
+        return config
+    return config.model_copy(update={"measured_deadline_ms": pace.deadline_ms})
 
-    revelator = EndpointRevelator(planner)
-    try:
-        await revelator.check()
-    except RevelatorError as error:
-        error.hint = "; ".join(filter(None, [error.hint, "--planner deployed lets the release plan"]))
-        raise
-    finally:
-        await revelator.close()
+
+def describe_pace(pace: Pace, config: ServingConfig) -> Iterator[str]:
+    """What a question takes at the endpoints, and what follows for its deadline."""
+    from serving.triton.pace import STEPS
+
+    if pace.silence:
+        yield f"warning: the reader does not answer: {pace.silence}"
+    if not pace.question:
+        return
+    yield f"pace    a question of {STEPS} steps takes {pace}"
+    deadline = config.executor_limits.deadline_ms
+    if config.measured_deadline_ms:
+        yield f"deadline {deadline / 1000:g} s a question, by this measure (--limit deadline_ms=N sets it)"
+    elif pace.question * 1000 > deadline:
+        yield f"warning: deadline_ms={deadline:g} is shorter: --limit deadline_ms={pace.deadline_ms:g} gives it time"
 
 
 def _read_limit(text: str) -> tuple[str, float]:
@@ -194,14 +216,17 @@ def _serve(
 ) -> None:
     from serving.deploy.deploy import release_embedded_base
     from serving.models.releases import EMBEDDED_VERSION, read_release
+    from serving.triton.config import EMBEDDED
+    from serving.triton.pace import measure_pace
     from serving.triton.serve import Watchdog, serve_home
     from serving.triton.server import read_ports
 
-    if config.planner:
-        asyncio.run(_check_planner(config.planner))
-    elif read_release(home) is None:
+    pace = asyncio.run(measure_pace(config))
+    config = allow_time(config, pace)
+    if config.needs_release and read_release(home) is None:
         release_embedded_base(home)
-        click.echo(f"nothing is deployed: the embedded base plans. A champion: revelator model deploy --home {home}")
+        does = "judges" if config.planner else "plans"
+        click.echo(f"nothing is deployed: the embedded base {does}. A champion: revelator model deploy --home {home}")
     release = read_release(home)
     with Console(stderr=True).status("start the server") as status:
 
@@ -213,11 +238,12 @@ def _serve(
             for name, version in running.models.items():
                 which = "release 0, the embedded base" if version == EMBEDDED_VERSION else f"version {version}"
                 click.echo(f"{name} {which}: ready")
-            if config.planner:
-                click.echo(f"planner {config.planner} (release 0: no adapter is loaded)")
-            elif release and release.vllm:
+            if release and release.vllm and config.needs_release:
                 click.echo(f"revelator version {release.version}, at vLLM {release.vllm}")
-            click.echo(f"index   {config.index}\nreader  {config.reader}")
+            click.echo(f"index   {config.index}\nplanner {config.planner or EMBEDDED}\njudge   {config.judge}")
+            click.echo(f"reader  {config.reader}")
+            for line in describe_pace(pace, config):
+                click.echo(line)
             if config.sources:
                 click.echo(f"sources {config.sources} (--sources none: the index alone)")
             if config.limits:

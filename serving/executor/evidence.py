@@ -9,31 +9,25 @@ from __future__ import annotations
 
 import math
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
-from revelator import spans
-from revelator.errors import InvalidRequest, ServingError
+from revelator.errors import ServingError
 from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
 from revelator.minilm import read_vocabulary
 from revelator.plans.names import find_name_words, find_words, read_function_words
-from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import EventKind, Node, Passage, Trace, Usage, join_answers
 from serving.circuit_breaker import CircuitBreaker
+from serving.executor.model_calls import complete_task, count_retries, record_call
 from serving.knowledge.labels import fold_label
 from serving.latency import offload
-from serving.protocols import GenerateRequest, Generator, Reading, Revelator
+from serving.protocols import GenerateRequest, Generator, Judge, Reading, Revelator
 from serving.retrieval import extract_terms
-from serving.retrieval.snippets import choose_sentences
 
 Report = Callable[[EventKind, Node], None]
 VERDICTS = ("yes", "no")
-PROMPTS_CHARACTERS = 500_000  # of one call, all prompts together: 1 MB takes a tokenizer 1.5 s
 PASSAGE_CHARACTERS = 100_000  # of each passage that is read
 INITIALS = 5  # letters of USA, NATO or UNHCR
 PLACEHOLDER = re.compile(r"\{[^{}]*\}|\[\d+\]")  # of a plan, and of a tree
@@ -41,10 +35,11 @@ PLACEHOLDER = re.compile(r"\{[^{}]*\}|\[\d+\]")  # of a plan, and of a tree
 
 @dataclass(frozen=True)
 class Models:
-    """The two models that every route calls. Reading has a circuit breaker."""
+    """The models that every route calls. Reading has a circuit breaker."""
 
     revelator: Revelator
     generator: Generator
+    judge: Judge
     reading_breaker: CircuitBreaker = field(default_factory=lambda: CircuitBreaker("the generator"))
 
     async def generate(self, node: Node, request: GenerateRequest, floor: float = 0.0) -> Reading:
@@ -84,39 +79,8 @@ class Models:
         return reading
 
     async def complete(self, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0) -> list[str]:
-        """Returns the outputs of one batched call; `node.detail` gets a label task's probabilities, a dict a prompt.
-        Raises InvalidRequest for prompts that are too long."""
-        prompts = [TASKS[task].render(value) for value in inputs]
-        if (size := sum(map(len, prompts))) > PROMPTS_CHARACTERS:
-            raise InvalidRequest(f"the prompts have {size} characters; at most {PROMPTS_CHARACTERS} are read at once")
-        with record_call(node, task, len(prompts)) as call:
-            completions = await self.revelator.complete(task, prompts, temperature=temperature)
-            tokens_in, tokens_out = sum(c.tokens_in for c in completions), sum(c.tokens_out for c in completions)
-            call |= {"tokens_in": tokens_in, "tokens_out": tokens_out}
-        node.usage += Usage(tokens_in, tokens_out, model_calls=len(prompts))
-        if TASKS[task].labels:
-            node.detail["probabilities"] = [dict(c.probabilities) for c in completions]
-        if any(c.degraded for c in completions):
-            node.detail["degraded"] = True
-        return [c.text for c in completions]
-
-
-@contextmanager
-def record_call(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any]]:
-    """Records a call in the node's detail, also one that fails: task, prompts, milliseconds with retries, tokens."""
-    call: dict[str, Any] = {"task": task, "count": count}
-    node.detail.setdefault("calls", []).append(call)
-    began = time.perf_counter()
-    try:
-        with spans.open_span(task, "client"):
-            yield call
-    finally:
-        call["ms"] = round((time.perf_counter() - began) * 1000, 3)
-
-
-def count_retries(node: Node, service: str, count: int) -> None:
-    retries = node.detail.setdefault("retries", {})
-    retries[service] = retries.get(service, 0) + count
+        """Puts a task to the revelator; result and errors are those of `complete_task`."""
+        return await complete_task(self.revelator, node, task, inputs, temperature)
 
 
 async def _name_document(node: Node, reading: Reading, passages: Sequence[Passage]) -> None:
@@ -148,33 +112,32 @@ def _fold(text: str) -> str:
 
 
 async def judge_documents(models: Models, node: Node, limits: Limits, report: Report) -> list[Passage]:
-    """Judges the node's documents, each as a whole and by the sentence that has most of the question's words, and
-    returns those to be read; where there are none, the node is unanswered.
+    """Lets the judge judge the node's documents, and returns those to be read; where there are none, the node is
+    unanswered.
 
     They are the first `limits.kept` of those whose P(yes) reaches the threshold, in the order in which they were found;
-    where none does, of those above the floor, and the node's detail says so.
+    where none does, of those above the floor, and the node's detail says so. Of documents that stay unjudged they are
+    the first.
     """
-    question, found = node.asked or node.question, node.documents
-    sentences = await offload(sum(len(p.text) for p in found), partial(choose_sentences, question, found))
-    wholes = [RelevanceInput(question, p.title, p.text) for p in found]
-    parts = [RelevanceInput(question, p.title, said) for p, said in zip(found, sentences, strict=True) if said]
-    await models.complete(node, "relevance", wholes + parts)
-    likely = iter([p["yes"] for p in node.detail.pop("probabilities")])
-    yes = [next(likely) for _ in found]
-    yes = [max(whole, next(likely)) if said else whole for whole, said in zip(yes, sentences, strict=True)]
-    judged = [Passage(p.id, p.title, p.text, p.score, y) for p, y in zip(found, yes, strict=True)]
-    node.documents = judged
-    possible = [p for p in judged if (p.relevance or 0.0) >= limits.relevance_floor]
-    relevant = [p for p in possible if (p.relevance or 0.0) >= limits.relevance_threshold]
+    likely = await models.judge.judge(node, node.asked or node.question, node.documents)
+    if likely is not None:
+        node.documents = [replace(p, relevance=yes) for p, yes in zip(node.documents, likely, strict=True)]
+    possible = [p for p in node.documents if is_relevant(p, limits.relevance_floor)]
+    relevant = [p for p in possible if is_relevant(p, limits.relevance_threshold)]
     kept = (relevant or possible)[: limits.kept]
     node.detail["kept"] = [p.id for p in kept]
     if kept and not relevant:
         node.detail["relevance"] = "none of the documents reaches the threshold: those above the floor were read"
     report("judged", node)
     if not kept:
-        likeliest = f"no document is relevant: the likeliest has P = {max(yes):.2g}"
+        likeliest = f"no document is relevant: the likeliest has P = {max(likely or [0]):.2g}"
         node.status, node.error = "unanswered", f"{likeliest}; the limit relevance_floor is {limits.relevance_floor:g}"
     return kept
+
+
+def is_relevant(passage: Passage, least: float) -> bool:
+    """Whether a passage has at least this probability, or was never judged."""
+    return passage.relevance is None or passage.relevance >= least
 
 
 async def read_documents(models: Models, node: Node, kept: Sequence[Passage], limits: Limits) -> None:
@@ -184,7 +147,7 @@ async def read_documents(models: Models, node: Node, kept: Sequence[Passage], li
         node.status, node.error = "unanswered", f"none of the documents that are relevant names {missing}"
         return
     await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)), limits.answer_floor)
-    relevant = [p for p in node.documents if (p.relevance or 0.0) >= limits.relevance_threshold]
+    relevant = [p for p in node.documents if is_relevant(p, limits.relevance_threshold)]
     if namesakes := find_namesakes(node.find_evidence(), question, relevant):
         node.detail["namesakes"] = namesakes
 

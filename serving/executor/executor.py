@@ -14,12 +14,13 @@ from revelator.tasks import Step
 from revelator.trace import Event, Trace
 from serving.executor import routes, trees
 from serving.executor.evidence import Models, find_reusable_nodes
+from serving.executor.judges import RevelatorJudge
 from serving.executor.merging import merge_at_deadline, write_text
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
 from serving.knowledge.sources import Sources
 from serving.latency import offload
-from serving.protocols import Generator, Revelator, Writing
+from serving.protocols import Generator, Judge, Revelator, Writing
 
 ROUTES: dict[str, Callable[[QuestionRun], Awaitable[None]]] = {
     "straightforward": routes.answer_straightforward,
@@ -46,8 +47,9 @@ class Executor:
     """Answers questions with a revelator, sources of knowledge and a generator.
 
     Of earlier questions it remembers only whether a service is down. Every leaf and every operator of a tree asks the
-    `sources`. `writing` says what a language model writes. `on_finish` is called with each finished trace. `turn` is
-    entered around the work on a question; the wait for it is part of the question's time.
+    `sources`. The `judge` judges documents; where none is given, the revelator does. `writing` says what a language
+    model writes. `on_finish` is called with each finished trace. `turn` is entered around the work on a question; the
+    wait for it is part of the question's time.
     """
 
     def __init__(
@@ -57,11 +59,12 @@ class Executor:
         generator: Generator,
         limits: Limits | None = None,
         *,
+        judge: Judge | None = None,
         writing: Writing | None = None,
         on_finish: Callable[[Trace], object] = lambda trace: None,
         turn: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> None:
-        self.models = Models(revelator, generator)
+        self.models = Models(revelator, generator, judge or RevelatorJudge(revelator))
         self.sources = sources
         self.limits = limits or Limits()
         self.writing = writing or Writing()

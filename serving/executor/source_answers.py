@@ -31,7 +31,8 @@ from revelator.plans import logic
 from revelator.plans.operators import Call, spell_call
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_LOGIC, QuestionInput, Task
 from revelator.trace import Node, Passage, Usage
-from serving.executor.evidence import Models, Report, count_retries, judge_documents, read_documents, record_call
+from serving.executor.evidence import Models, Report, is_relevant, judge_documents, read_documents
+from serving.executor.model_calls import count_retries, record_call
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import Query, SourceResult, asks_graph, build_direct_query, build_leaf_query
 from serving.knowledge.sources import CombinedResult, Sources
@@ -189,8 +190,8 @@ def drop_copies(passages: Sequence[Passage]) -> list[Passage]:
 
 def _is_relevant(node: Node, result: CombinedResult, limits: Limits) -> bool:
     """Whether there is a graph's list, with triples that were not judged irrelevant."""
-    judged = [passage.relevance for passage in node.documents if passage.id in result.triples]
-    return bool(result.answers and judged) and all(yes and yes >= limits.relevance_floor for yes in judged)
+    triples = [passage for passage in node.documents if passage.id in result.triples]
+    return bool(result.answers and triples) and all(is_relevant(p, limits.relevance_floor) for p in triples)
 
 
 def _count(listed: SourceResult) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from revelator.tasks import TRANSLATE_ART
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor import routes
 from serving.executor.evidence import Models, answer_from_own_knowledge, copy_answer
+from serving.executor.judges import Unjudged
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
 from serving.executor.tree_answers import (
@@ -86,7 +87,8 @@ async def run_tree(run: QuestionRun, art: Art, plan_source: PlanSource = "given"
 
 async def run_tree_alone(art: Art, sources: Sources, generator: Generator) -> Trace:
     """Runs a tree on its own, without a model that plans, and returns the trace."""
-    run = QuestionRun(art.question, Models(NoModel(), generator), sources, Limits(), Recorder(art.question, "atomic"))
+    models = Models(NoModel(), generator, Unjudged())
+    run = QuestionRun(art.question, models, sources, Limits(), Recorder(art.question, "atomic"))
     await run_tree(run, art)
     return run.recorder.finish()
 

@@ -127,7 +127,7 @@ class EndpointRevelator:
                 try:
                     reply = await self._send(task, prompt, structure, options)
                 except RefusedError as error:
-                    left_out = _find_refused(error.message, structure, options)
+                    left_out = find_refused(error.message, structure, options)
                     if left_out is None or (left_out == structure and self.needs_structure):
                         raise InvalidRequest(error.message, where=error.where, hint=error.hint) from error
                     refused |= {left_out}
@@ -194,7 +194,7 @@ class EndpointRevelator:
         await self._endpoint.close()
 
 
-def _find_refused(message: str, structure: str, options: Mapping[str, Any]) -> str | None:
+def find_refused(message: str, structure: str, options: Mapping[str, Any]) -> str | None:
     """What to leave out of a request that was refused: the field that the message names, else the structure, else the
     log probabilities; None where nothing is left, so that it is the prompt that is refused."""
     for name in WAIVABLE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,14 +12,14 @@ from revelator.config import Strict, read_config
 from revelator.endpoints import check_url
 from revelator.errors import ConfigError, InvalidRequest
 from revelator.limits import Limits
+from serving.executor.judges import JudgeSetting
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import Decoding, MergePolicy, Writing
 from serving.retrieval.logical_search import LogicalSettings
 
 SERVING_FILE = "serving.json"
 EVENTS_VARIABLE = "REVELATOR_EVENTS"  # names the file that gets a line a question; `-` is standard error
-EMBEDDED = "embedded"
-DEPLOYED = "deployed"  # in place of a planner: the release plans again
+EMBEDDED: Literal["embedded"] = "embedded"  # the models of this package: the release plans and judges
 
 
 class ServingConfig(Strict):
@@ -30,10 +30,12 @@ class ServingConfig(Strict):
     generator: str = EMBEDDED  # who reads passages: `embedded`, or the base URL of an OpenAI-compatible endpoint
     generator_model: str = ""  # the endpoint's model
     planner: PlannerConfig | None = None  # an endpoint that plans in place of the release
+    judge: JudgeSetting = EMBEDDED  # who judges documents: the release, nobody, or an endpoint
     merge: MergePolicy = "auto"  # who makes the answer of the answers of parts
     own_knowledge: bool = False  # whether the language model answers what no document does
     sources: Path | None = None  # file that names the knowledge sources; without one the index alone is searched
     limits: dict[str, int | float] = Field(default_factory=dict)  # lower ones than the executor's own
+    measured_deadline_ms: float | None = None  # what endpoints need, measured at the start, if that is over the default
     logic: LogicalSettings = LogicalSettings()  # how logical queries are run
     decoding: Decoding = "beams"  # how plans are written
     max_in_flight: Annotated[int, Field(ge=1)] = 64  # questions in each of `executor` and `executor_stream`
@@ -57,6 +59,17 @@ class ServingConfig(Strict):
     @property
     def reads_at_endpoint(self) -> bool:
         return self.generator != EMBEDDED
+
+    @property
+    def needs_release(self) -> bool:
+        """Whether the release plans or judges."""
+        return self.planner is None or self.judge == EMBEDDED
+
+    @property
+    def executor_limits(self) -> Limits:
+        """The limits of every question. A deadline that somebody chose stands above the measured one."""
+        measured = {"deadline_ms": self.measured_deadline_ms} if self.measured_deadline_ms else {}
+        return Limits.of_deployment(measured | self.limits)
 
     @property
     def reader(self) -> str:

@@ -22,7 +22,7 @@ from revelator.errors import ArtifactError, ConfigError
 from serving.models.releases import VersionContents, read_release
 from serving.models.vllm import FACTS_FILE
 from serving.models.vllm import MODEL as VLLM
-from serving.triton.config import DEPLOYED, ServingConfig, read_serving, write_serving
+from serving.triton.config import EMBEDDED, ServingConfig, read_serving, write_serving
 
 EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
@@ -63,8 +63,9 @@ def configure(home: Path, *, remember: bool = False, **given: Any) -> ServingCon
     changes["index"] = _choose_index(home, changes.get("index"), recorded.remembered)
     if remember:
         changes["remembered"] = changes["index"]
-    if changes.get("planner") == DEPLOYED:
+    if changes.get("planner") == EMBEDDED:
         changes["planner"] = None
+    changes["measured_deadline_ms"] = None  # the endpoints may be others, or as fast as they were not then
     if "generator" in changes:
         changes.setdefault("generator_model", "")
     if "sources" in changes:

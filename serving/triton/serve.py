@@ -34,16 +34,17 @@ from serving.triton.repository import EXECUTORS, PLAIN_MODELS, REVELATOR
 from serving.triton.running import LOCK, SERVE_JSON, RunningServer
 from serving.triton.server import LOOPBACK, Ports, TritonServer
 
-GATEWAY_SECONDS = 120.0  # that a question over HTTP is waited for; its own deadline is shorter
+GATEWAY_SECONDS = 120.0  # that a question over HTTP is waited for, or a second longer than its deadline
 PORTS_HINT = "name other ports with --ports"
 
 
 def choose_models(home: Path, config: ServingConfig) -> dict[str, int]:
-    """The version to serve of each model; none of the generator while an endpoint reads, none of the revelator while an
-    endpoint plans or vLLM runs the release. Raises ArtifactError when no version of the revelator was deployed."""
+    """The version to serve of each model; none of the generator while an endpoint reads, none of the revelator while
+    the release neither plans nor judges, or vLLM runs it. Raises ArtifactError when no version of the revelator was
+    deployed."""
     promoted = read_release(home)
     plain = {name: 1 for name in PLAIN_MODELS if name != "generator" or not config.reads_at_endpoint}
-    if config.planner or (promoted and promoted.vllm):
+    if not config.needs_release or (promoted and promoted.vllm):
         return plain
     version = promoted.version if promoted else None
     if version is None or version not in repository.list_versions(home, REVELATOR):
@@ -108,7 +109,8 @@ def serve_home(
             page = create_metrics(server.metrics_url, server.metrics_folder, names)
             stack.enter_context(serve_http(exposure.host, ports.metrics, page, PORTS_HINT))
             if http:
-                gateway = create_gateway(server.url, GATEWAY_SECONDS, partial(_is_ready, server.url), names)
+                seconds = max(GATEWAY_SECONDS, config.executor_limits.deadline_ms / 1000 + 1)
+                gateway = create_gateway(server.url, seconds, partial(_is_ready, server.url), names)
                 tls = exposure.tls, exposure.mutual
                 stack.enter_context(serve_http(exposure.host, ports.http, gateway, PORTS_HINT, *tls))
             files.write_json(home / SERVE_JSON, asdict(running))

@@ -15,6 +15,7 @@ from revelator.errors import ConfigError
 from revelator.limits import Limits
 from revelator.trace import Trace
 from serving.executor.executor import Executor
+from serving.executor.judges import JudgeSetting, open_judge
 from serving.knowledge.sources import Sources, TextSource
 from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.logical_search import LogicalSettings
@@ -24,9 +25,10 @@ from tests.serving.executor.world import Toy
 QUESTION = "Where was the writer of Belt born?"
 
 
-async def loop(toy: Toy, **switched: Any) -> Trace:
+async def loop(toy: Toy, judge: JudgeSetting = "embedded", **switched: Any) -> Trace:
     """The refine loop of three rounds at most."""
-    executor = Executor(AblatedRevelator(toy, AblationConfig(**switched)), Sources.of_index(toy), toy, Limits(steps=3))
+    revelator, judge = AblatedRevelator(toy, AblationConfig(**switched)), open_judge(judge, toy)
+    executor = Executor(revelator, Sources.of_index(toy), toy, Limits(steps=3), judge=judge)
     return await executor.run(QUESTION, strategy="iterate")
 
 
@@ -38,7 +40,7 @@ def world(**outputs: Any) -> Toy:
 async def test_without_relevance_every_document_is_read_as_it_was_ranked() -> None:
     toy = world()
     toy.relevance = {"text 1 ": 0.1, "text 2 ": 0.2}
-    with_it, without = await loop(world()), await loop(toy, relevance=False)
+    with_it, without = await loop(world()), await loop(toy, judge="none")
     assert {task for task, *_ in toy.calls} == {"refine", "end"}
     leaf = next(node for node in without.nodes if node.kind == "atomic")
     assert leaf.detail["kept"] == [passage.id for passage in leaf.documents[:3]]

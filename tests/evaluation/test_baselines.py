@@ -20,6 +20,7 @@ from revelator.limits import Limits
 from revelator.tasks import TASKS
 from revelator.trace import Trace
 from serving.executor.evidence import Models
+from serving.executor.judges import RevelatorJudge
 from serving.knowledge.sources import Sources
 from serving.models.generators import EndpointGenerator
 from serving.protocols import Completion, Reading
@@ -103,7 +104,8 @@ async def asked(
 ) -> Trace:
     retriever, generator = LocalRetriever(Index.open(index)), EndpointGenerator(server.url, "m", retries=0)
     try:
-        models, sources = Models(planner or Planner(), generator), Sources.of_index(retriever)
+        revelator, sources = planner or Planner(), Sources.of_index(retriever)
+        models = Models(revelator, generator, RevelatorJudge(revelator))
         return await run_baseline(name, question, models, sources, Limits(**limits))  # type: ignore[arg-type]
     finally:
         retriever.close()

@@ -16,8 +16,10 @@ from click.testing import CliRunner, Result
 
 from evaluation.harness.folder import METRICS, QUESTIONS, read_metrics, read_questions, read_run
 from evaluation.harness.systems import SharedModels
-from evaluation.run import evaluate
+from evaluation.run import evaluate, read_model_options, read_runs, set_models
 from revelator.errors import ArtifactError, ConfigError, DataError, RevelatorError, Unavailable
+from serving.executor.judges import JudgeConfig
+from serving.models.endpoint_revelator import PlannerConfig
 from tests.chat_server import fails, running
 from tests.conftest import Endpoint
 from tests.planner_server import PLAN, Planner
@@ -264,7 +266,7 @@ def test_a_planner_at_an_endpoint_is_a_run_like_any_other_and_is_named(tmp_path:
         at_endpoint = {"url": server.url, "model": "m"}
         path = config(tmp_path, index, system={"strategy": "compile"}, planner=at_endpoint)
         call(path, "--out", str(tmp_path / "run"))
-        assert read_run(tmp_path / "run").adapter == {"planner": f"m at {server.url}, chat prompt"}
+        assert read_run(tmp_path / "run").adapter == {"planner": f"m at {server.url}, chat prompt", "judge": "base"}
         rows = read_questions(tmp_path / "run")
         assert len(rows) == len(ASKED) and {row.plan for row in rows} == {PLAN}
         assert all(row.cost.tokens_in >= 31 for row in rows)
@@ -275,6 +277,26 @@ def test_a_planner_at_an_endpoint_is_a_run_like_any_other_and_is_named(tmp_path:
         tmp_path, index, system={"strategy": "compile"}, planner=at_endpoint, url="127.0.0.1:1", adapter="base"
     )
     assert "a running server has its own" in str(refused(wrong, tmp_path / "refused"))
+
+
+def test_options_set_the_models_of_each_run_that_can_take_them(tmp_path: Path, index: Path) -> None:
+    listed = {
+        "plain": {"system": {"baseline": "naive-5"}},
+        "planned": {"system": {"strategy": "auto"}},
+        "unjudged": {"system": {"strategy": "auto"}, "ablation": {"relevance": False}},
+        "best": {"system": {"bound": "gold-passages"}},
+        "planned-best": {"system": {"bound": "gold-plan"}},
+        "served": {"system": {"strategy": "auto"}, "url": "127.0.0.1:1"},
+    }
+    path = config(tmp_path, index, runs=listed)
+    judge = JudgeConfig(url="http://127.0.0.1:9/v1", model="j")
+    given = read_model_options("http://127.0.0.1:9/v1", "r", "code", judge)
+    planner = PlannerConfig(url="http://127.0.0.1:9/v1", model="p")
+    runs = set_models(read_runs(path, planner), given, "run.yaml")
+    assert {name for name, run in runs.items() if run.generator} == {*listed} - {"served"}
+    assert {name for name, run in runs.items() if run.merge == "code"} == {"planned", "unjudged", "planned-best"}
+    assert {name for name, run in runs.items() if run.judge == judge} == {"planned", "planned-best"}
+    assert {name for name, run in runs.items() if run.planner} == {"planned", "unjudged"}
 
 
 def test_one_command_compares_planners_and_an_endpoint_is_named_on_the_command_line(
@@ -289,7 +311,10 @@ def test_one_command_compares_planners_and_an_endpoint_is_named_on_the_command_l
         Planner(server)
         given = ["--out", str(out), "--planner", server.url, "--planner-model", "m", "--sample", "2"]
         *_, said = map(json.loads, call(path, *given, "--json").stdout.splitlines())
-        assert read_run(out / "language-model").adapter == {"planner": f"m at {server.url}, chat prompt"}
+        assert read_run(out / "language-model").adapter == {
+            "planner": f"m at {server.url}, chat prompt",
+            "judge": "base",
+        }
         shown = call(path, *given).stdout
     base, language_model = said["systems"]
     assert (base["name"], language_model["name"]) == ("base", "language-model")
@@ -300,5 +325,6 @@ def test_one_command_compares_planners_and_an_endpoint_is_named_on_the_command_l
     assert all(label in shown for label in ("base", "language-model", "tokens in", "seconds"))
     assert said["says"] in (out / "report.html").read_text(encoding="utf-8")
     assert "--planner-model" in str(refused(path, tmp_path / "refused", "--planner", "http://127.0.0.1:1/v1"))
-    without = config(tmp_path, index, runs={"one": {}, "two": {"seed": 1}})
-    assert "none of the runs has a planner" in str(refused(without, tmp_path / "refused", *given[2:]))
+    plain = {"system": {"baseline": "naive-5"}}
+    without = config(tmp_path, index, runs={"one": plain, "two": plain | {"seed": 1}})
+    assert "no run plans in this process" in str(refused(without, tmp_path / "refused", *given[2:]))

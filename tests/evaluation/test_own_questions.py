@@ -13,14 +13,15 @@ from click.testing import CliRunner
 
 from evaluation.harness.benchmarks import open_benchmark
 from evaluation.harness.config import BenchmarkConfig, read_columns
-from evaluation.harness.folder import read_run
+from evaluation.harness.folder import read_metrics, read_run
 from evaluation.harness.formats import read_own_questions
 from evaluation.harness.question_scores import score_answers
 from evaluation.run import evaluate, has_champion
 from revelator import registry
 from revelator.errors import ConfigError, DataError
 from revelator.trace import join_answers
-from tests.chat_server import running
+from tests.chat_server import running, says
+from tests.conftest import Endpoint
 from tests.planner_server import Planner
 
 ROWS: list[dict[str, Any]] = [
@@ -139,6 +140,45 @@ def test_a_language_model_plans_beside_the_base_on_own_questions(tmp_path: Path,
         said = json.loads(CliRunner().invoke(evaluate, [*call, *more], catch_exceptions=False).stdout)
     assert [system["name"] for system in said["systems"]] == ["plain", "auto", "planner"]
     assert read_run(tmp_path / "out" / "planner").adapter["planner"].startswith("m at ")
+
+
+def test_one_language_model_reads_for_plain_retrieval_and_for_plans(
+    tmp_path: Path, index: Path, endpoint: Endpoint
+) -> None:
+    endpoint.knowledge |= {row["question"]: row["answer"].split("|") for row in ROWS}
+    out = tmp_path / "out"
+    call = ["--questions", str(write(tmp_path, "csv")), "--index", str(index), "--home", str(tmp_path / "home")]
+    with running() as judging:
+        judging.replies = [says('{"numbers": [1]}')]
+        models = ["--generator", endpoint.url, "--generator-model", "m", "--merge", "code"]
+        models += ["--judge", judging.url, "--judge-model", "j", "--out", str(out)]
+        said = json.loads(CliRunner().invoke(evaluate, [*call, *models, "--json"], catch_exceptions=False).stdout)
+    plain, auto = (read_run(out / name) for name in ("plain", "auto"))
+    assert plain.generator == auto.generator == f"m at {endpoint.url}"
+    assert auto.adapter["judge"] == f"j at {judging.url}" and judging.requests
+    assert all(system[cost] > 0 for system in said["systems"] for cost in ("tokens_in", "tokens_out", "wall_s"))
+    parts = read_metrics(out / "auto")["parts"]
+    assert all(parts[part]["tokens_in"] > 0 for part in ("reader", "relevance")), "each model's tokens apart"
+    assert parts["relevance"]["calls"] <= parts["search"]["calls"], "one call a leaf"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--generator", "http://127.0.0.1:9/v1"], "an endpoint needs an address and a model"),
+        (["--generator-model", "m"], "an endpoint needs an address and a model"),
+        (["--judge", "http://127.0.0.1:9/v1"], "an endpoint needs the name of a model"),
+        (["--judge", "none", "--run", "plain"], "no run can take --judge"),
+        (["--merge", "code", "--run", "plain"], "no run can take --merge"),
+        (["--judge", "none", "--url", "127.0.0.1:1"], "no run can take --judge"),
+        (["--merge", "generator"], "the embedded reader writes no answers"),
+    ],
+)
+def test_options_that_no_run_can_take_are_refused(tmp_path: Path, index: Path, options: list[str], said: str) -> None:
+    call = ["--questions", str(write(tmp_path, "csv")), "--index", str(index), "--home", str(tmp_path / "home")]
+    done = CliRunner().invoke(evaluate, [*call, *options, "--out", str(tmp_path / "out")])
+    assert isinstance(done.exception, ConfigError) and said in str(done.exception)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_registry_without_a_champion_leaves_planning_to_the_base(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Passage
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
+from serving.executor.judges import Unjudged
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
 from serving.executor.trees import NoModel, run_tree, run_tree_alone
@@ -201,7 +202,7 @@ async def test_keys_reach_neither_a_trace_nor_a_log_nor_an_error(
 
     generator = EndpointGenerator(f"{web.url}/v1", "m", retries=0)
     sources = Sources([*keyed, text])
-    run = QuestionRun("q?", Models(NoModel(), generator), sources, Limits(), Recorder("q?", "atomic"))
+    run = QuestionRun("q?", Models(NoModel(), generator, Unjudged()), sources, Limits(), Recorder("q?", "atomic"))
     said = ""
     try:
         await run_tree(run, TREE)

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
-from revelator.limits import Limits
 from revelator.minilm import read_vocabulary
 from revelator.trace import Trace
 from serving.executor.executor import Executor
+from serving.executor.judges import JudgingRelease, ListwiseJudge, open_judge
+from serving.executor.trees import NoModel
 from serving.knowledge.config import open_sources
 from serving.knowledge.sources import Sources
 from serving.latency import offload, write_json
@@ -28,7 +29,7 @@ from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevela
 from serving.models.vllm import MODEL as VLLM
 from serving.models.vllm import VllmRevelator, read_facts
 from serving.models.vllm_server import ReleasedAdapter
-from serving.protocols import Generator, Revelator
+from serving.protocols import Generator, Judge, Revelator
 from serving.triton.access import INNER, read_secret
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import (
@@ -57,7 +58,7 @@ class TritonPythonModel:
         self._vllm = read_parameters(args).get(VLLM)
         self._home = Path(args["model_repository"]).parents[1]
         self._streams = args["model_name"] == "executor_stream"
-        self._limits = Limits.of_deployment(self._config.limits)
+        self._limits = self._config.executor_limits
         self._traffic = Traffic(self._home)
         self._telemetry = Telemetry(args["model_name"])
         self._admission = Admission(self._config.max_in_flight)
@@ -81,7 +82,7 @@ class TritonPythonModel:
         await asyncio.to_thread(read_vocabulary)  # half a second, which the first question would wait
         url = os.environ["REVELATOR_GRPC"]
         models = await stack.enter_async_context(TritonModels(url, read_secret(self._home, INNER)))
-        planner = self._open_planner(models, stack)
+        planner, judge = self._open_planner_and_judge(models, stack)
         retriever = RemoteRetriever(models)
         generator: Generator = RemoteGenerator(models)
         if self._config.reads_at_endpoint:
@@ -96,27 +97,37 @@ class TritonPythonModel:
             sources,
             generator,
             self._limits,
+            judge=judge,
             writing=self._config.writing,
             on_finish=self._record_finish,
             turn=self._admission.turn,
         )
 
-    def _open_planner(self, models: TritonModels, stack: AsyncExitStack) -> Revelator:
-        """The engine of the release is read once: a deploy changes it only while no server runs."""
-        if not self._config.planner and self._vllm:
-            return VllmRevelator(models, read_facts(Path(self._vllm)))
-        planner: EndpointRevelator | CanaryRevelator
+    def _open_planner_and_judge(self, models: TritonModels, stack: AsyncExitStack) -> tuple[Revelator, Judge]:
+        released: Revelator = NoModel()
+        if self._config.needs_release:
+            released = self._open_release(models, stack)
+        planner, judging = released, released
         if self._config.planner:
-            planner = EndpointRevelator(self._config.planner)
-        else:
-            release = read_release(self._home)
-            released: Revelator = RemoteRevelator(models)
-            if release and release.vllm:
-                released = ReleasedAdapter(release.vllm)
-                stack.push_async_callback(released.close)
-            planner = CanaryRevelator(released, self._home)
-        stack.push_async_callback(planner.close)
-        return planner
+            planner, judging = EndpointRevelator(self._config.planner), JudgingRelease(released)
+            stack.push_async_callback(planner.close)
+        judge = open_judge(self._config.judge, judging)
+        if isinstance(judge, ListwiseJudge):
+            stack.push_async_callback(judge.close)
+        return planner, judge
+
+    def _open_release(self, models: TritonModels, stack: AsyncExitStack) -> Revelator:
+        """The engine of the release is read once: a deploy changes it only while no server runs."""
+        if self._vllm:
+            return VllmRevelator(models, read_facts(Path(self._vllm)))
+        release = read_release(self._home)
+        released: Revelator = RemoteRevelator(models)
+        if release and release.vllm:
+            released = ReleasedAdapter(release.vllm)
+            stack.push_async_callback(released.close)
+        compared = CanaryRevelator(released, self._home)
+        stack.push_async_callback(compared.close)
+        return compared
 
     def _seconds_allowed(self, request: Any) -> float:
         return min(_read_deadline(request) or math.inf, self._limits.deadline_ms) / 1000
@@ -151,8 +162,8 @@ class TritonPythonModel:
                     yield make_response(event=make_strings(await write_json(event.to_json())))
 
     def _choose_version(self, request: str) -> AbstractContextManager[VersionChoice]:
-        """The release's version, or that of an endpoint, "": only its replies tell what it is."""
-        if self._config.planner:
+        """The release's version, or "" where it neither plans nor judges: only replies tell what an endpoint is."""
+        if not self._config.needs_release:
             return use_choice(VersionChoice(request=request))
         return self._traffic.choose_version(request)
 

@@ -18,16 +18,18 @@ pytest.importorskip("pytriton", reason="no Triton server is installed: `pip inst
 from evaluation.harness.config import RunConfig
 from evaluation.harness.systems import describe_system
 from revelator.client import Client
-from revelator.errors import RevelatorError, Unavailable
-from serving.commands.serve import serve
+from revelator.errors import ConfigError, RevelatorError, Unavailable
+from serving.commands.serve import allow_time, describe_pace, serve
+from serving.executor.judges import JudgeConfig
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import EMBEDDED_VERSION, read_release
 from serving.retrieval import build_index
-from serving.triton.config import read_serving
+from serving.triton.config import ServingConfig, read_serving
+from serving.triton.pace import Pace, measure_pace
 from serving.triton.repository import configure, lay_out
 from serving.triton.running import find_running_server
-from tests.chat_server import Reply, cuts, fails, running
-from tests.planner_server import ASKED, PLAN, Planner
+from tests.chat_server import Reply, Server, cuts, fails, running, says
+from tests.planner_server import ASKED, PLAN, Planner, read_chat
 
 GUIDE = """# The Lomvi
 
@@ -92,7 +94,7 @@ def test_without_an_index_nothing_is_left_behind(tmp_path: Path) -> None:
 KEY = "key-of-the-test"
 
 
-def test_a_language_model_plans_on_the_server_and_no_adapter_is_loaded(
+def test_a_language_model_plans_on_the_server_and_the_embedded_base_judges(
     tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -106,7 +108,12 @@ def test_a_language_model_plans_on_the_server_and_no_adapter_is_loaded(
                 answer = client.ask(ASKED)
                 trace = answer.trace
                 assert (answer.answers, trace.plan, trace.versions["revelator"]) == (("Port Velm",), PLAN, "m")
-                assert trace.usage.tokens_in == 31 * trace.usage.model_calls > 0
+                assert trace.versions["judge"] == "0", "the embedded base judges"
+                calls = [call for node in trace.nodes for call in node.list_calls() if "tokens_in" in call]
+                planned = [call for call in calls if call["task"] in ("route", "translate_bnf")]
+                assert [call["tokens_in"] for call in planned] == [31, 31]
+                assert "relevance" in {call["task"] for call in calls}
+                assert tasks_asked(server) == {"route", "translate_bnf"}
                 asked = {"benchmark": {"format": "nq", "path": "x"}, "system": {"strategy": "auto"}, "url": url}
                 described = describe_system(RunConfig.model_validate(asked))
                 assert described["adapter"] == {"planner": f"m at {server.url}, chat prompt"}
@@ -115,8 +122,8 @@ def test_a_language_model_plans_on_the_server_and_no_adapter_is_loaded(
                     client.ask("Who directed The Glass Orchard?")
             assert {request["key"] for request in server.requests} == {f"Bearer {KEY}"}
         logs = "".join(path.read_text() for path in (home / "logs").iterdir())
-    assert f"planner m at {server.url}, chat prompt (release 0: no adapter is loaded)" in logs
-    assert "revelator version" not in logs and read_release(home) is None
+    assert f"planner m at {server.url}, chat prompt\njudge   embedded\nreader  embedded" in logs
+    assert "nothing is deployed: the embedded base judges" in logs and "a question of 3 steps takes about 0 s" in logs
     assert "Traceback" not in logs and '"revelator": "m"' in (tmp_path / "events.jsonl").read_text()
     assert KEY not in logs + json.dumps(trace.to_json())
     assert KEY not in (home / "model_repo" / "executor" / "config.pbtxt").read_text()
@@ -147,5 +154,82 @@ def test_the_release_plans_again_when_it_is_asked_for(tmp_path: Path, index: Pat
     lay_out(tmp_path, configure(tmp_path, index=index, planner=endpoint))
     lay_out(tmp_path, configure(tmp_path, index=index))
     assert read_serving(tmp_path).planner == endpoint
-    lay_out(tmp_path, configure(tmp_path, index=index, planner="deployed"))
+    lay_out(tmp_path, configure(tmp_path, index=index, planner="embedded"))
     assert read_serving(tmp_path).planner is None
+
+
+def test_planner_judge_and_reader_are_recorded_each_for_itself(tmp_path: Path, index: Path) -> None:
+    planner = PlannerConfig(url="http://127.0.0.1:9/v1", model="p")
+    judge = JudgeConfig(url="http://127.0.0.1:9/v1", model="j")
+    reader = {"generator": "http://127.0.0.1:9/v1", "generator_model": "r"}
+    lay_out(tmp_path, configure(tmp_path, index=index, planner=planner, judge=judge, **reader))
+    again = configure(tmp_path, index=index)
+    assert (again.planner, again.judge, again.reader) == (planner, judge, "r at http://127.0.0.1:9/v1")
+    assert not again.needs_release
+    lay_out(tmp_path, configure(tmp_path, index=index, judge="none"))
+    lay_out(tmp_path, configure(tmp_path, index=index, generator="embedded"))
+    recorded = read_serving(tmp_path)
+    assert (recorded.planner, recorded.judge, recorded.reader) == (planner, "none", "embedded")
+    assert not recorded.needs_release
+    assert configure(tmp_path, index=index, judge="embedded").needs_release
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--judge", "http://127.0.0.1:9/v1"], "an endpoint needs the name of a model"),
+        (["--judge", "somebody", "--judge-model", "m"], "not an http or https address"),
+        (["--judge", "none", "--judge-model", "m"], "of which judge?"),
+        (["--judge-model", "m"], "of which judge?"),
+    ],
+)
+def test_a_judge_that_cannot_be_is_refused(tmp_path: Path, index: Path, options: list[str], said: str) -> None:
+    done = CliRunner().invoke(serve, ["--home", str(tmp_path / "home"), "--index", str(index), *options])
+    assert isinstance(done.exception, ConfigError) and said in str(done.exception)
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_judge_that_cannot_answer_ends_the_start(tmp_path: Path, index: Path) -> None:
+    with running() as server:
+        server.replies = [fails(401, "wrong key")]
+        options = ["--judge", server.url, "--judge-model", "m"]
+        done = CliRunner().invoke(serve, ["--home", str(tmp_path / "home"), "--index", str(index), *options])
+    assert isinstance(done.exception, RevelatorError)
+    assert "--judge embedded lets the release judge" in str(done.exception)
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+async def test_a_call_of_each_kind_is_timed_at_the_endpoints_and_a_reader_may_be_missing(index: Path) -> None:
+    with running() as planning, running() as judging:
+        Planner(planning)
+        judging.replies = [says('{"numbers": [1]}')]
+        config = ServingConfig(
+            index=index,
+            planner=PlannerConfig(url=planning.url, model="m"),
+            judge=JudgeConfig(url=judging.url, model="j"),
+            generator="http://127.0.0.1:9/v1",
+            generator_model="r",
+        )
+        pace = await measure_pace(config)
+    assert pace.plan > 0 and pace.judgement > 0 and pace.reading == 0 and "no connection" in pace.silence
+    assert tasks_asked(planning) == {"route", "translate_bnf"}
+    assert len(judging.requests) == 2, "a short question, and ten documents in one call"
+    assert await measure_pace(ServingConfig(index=index)) == Pace()
+
+
+def test_the_deadline_follows_from_the_pace_unless_somebody_set_it(tmp_path: Path, index: Path) -> None:
+    pace = Pace(plan=5, judgement=2, reading=4, last_readings=1)
+    assert pace.question == 2 * 5 + 3 * 2 + 4 * 4 and pace.deadline_ms == 70_000
+    usual, chosen = ServingConfig(), ServingConfig(limits={"deadline_ms": 20_000})
+    raised, kept = allow_time(usual, pace), allow_time(chosen, pace)
+    assert raised.executor_limits.deadline_ms == 70_000 and kept.executor_limits.deadline_ms == 20_000
+    said, warned = " ".join(describe_pace(pace, raised)), " ".join(describe_pace(pace, kept))
+    assert "about 32 s" in said and "deadline 70 s" in said and "warning" not in said
+    assert "deadline_ms=20000 is shorter: --limit deadline_ms=70000" in warned
+    assert allow_time(usual, Pace(plan=1)) == usual and not [*describe_pace(Pace(), usual)]
+    lay_out(tmp_path, configure(tmp_path, index=index).model_copy(update={"measured_deadline_ms": 70_000}))
+    assert configure(tmp_path, index=index).measured_deadline_ms is None, "the next start measures anew"
+
+
+def tasks_asked(server: Server) -> set[str]:
+    return {read_chat(request["messages"])[0].name for request in server.requests}

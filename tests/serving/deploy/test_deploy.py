@@ -424,4 +424,7 @@ def test_a_deploy_says_that_an_endpoint_plans_meanwhile(registered, index, tmp_p
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{registered / 'mlflow.db'}")
     done = CliRunner().invoke(command, ["--home", str(tmp_path)], catch_exceptions=False)
     assert "m at http://127.0.0.1:9/v1, chat prompt plans until" in done.output
-    assert choose_models(tmp_path, config).keys() == {"retriever", "generator", "executor", "executor_stream"}
+    plain = {"retriever", "generator", "executor", "executor_stream"}
+    assert choose_models(tmp_path, config).keys() == {*plain, "revelator"}, "the release judges"
+    unjudged = configure(tmp_path, index=index, planner=endpoint, judge="none")
+    assert choose_models(tmp_path, unjudged).keys() == plain

@@ -14,6 +14,7 @@ from revelator.plans.art import Art, render
 from revelator.plans.operators import Relate, Search
 from revelator.trace import Trace
 from serving.executor.evidence import Models
+from serving.executor.judges import Unjudged
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
 from serving.executor.trees import NoModel, answer_by_tree
@@ -52,7 +53,7 @@ def run_of(
     source: Source | None = None,
     given: Art | None = None,
 ) -> QuestionRun:
-    models = Models(Writes(plan, trees), generator or ToyGenerator())
+    models = Models(Writes(plan, trees), generator or ToyGenerator(), Unjudged())
     sources = Sources([source or ToySource()])
     return QuestionRun(question, models, sources, Limits(), Recorder(question, "atomic"), given_plan=given)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from revelator.limits import Limits
 from revelator.trace import Passage
 from serving.executor.evidence import Models
+from serving.executor.judges import Unjudged
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
 from serving.executor.trees import NoModel
@@ -80,5 +81,5 @@ class ToyGenerator:
 
 
 def new_run(question: str, generator: ToyGenerator, sources: Sources, limits: Limits | None = None) -> QuestionRun:
-    models = Models(NoModel(), generator)
+    models = Models(NoModel(), generator, Unjudged())
     return QuestionRun(question, models, sources, limits or Limits(), Recorder(question, "atomic"))

@@ -1,4 +1,4 @@
-"""The options of commands in which a language model at an endpoint can plan."""
+"""The options of commands in which language models at endpoints can plan, and judge documents."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from revelator.errors import ConfigError
 from serving.protocols import PLANNER_PROMPTS
 
 if TYPE_CHECKING:
+    from serving.executor.judges import JudgeSetting
     from serving.models.endpoint_revelator import PlannerConfig
 
 
@@ -48,3 +49,29 @@ def read_planner_options(url: str | None, model: str | None, prompt: str | None)
     from serving.models.endpoint_revelator import PlannerConfig
 
     return check_config({"url": url, **given}, PlannerConfig, "--planner")
+
+
+def judge_options(help: str) -> Callable[[Any], Any]:
+    """Adds `--judge` with this help, and `--judge-model`."""
+
+    def add(command: Any) -> Any:
+        command = click.option("--judge-model", metavar="NAME", help="The endpoint's model that judges.")(command)
+        return click.option("--judge", metavar="embedded|none|URL", help=help)(command)
+
+    return add
+
+
+def read_judge_options(judge: str | None, model: str | None) -> JudgeSetting | None:
+    """Who the options say judges documents; None where they name nobody. Raises ConfigError."""
+    known: dict[str | None, JudgeSetting | None] = {None: None, "embedded": "embedded", "none": "none"}
+    if judge in known:
+        if model:
+            hint = "give the base URL of an OpenAI-compatible endpoint with --judge"
+            raise ConfigError("of which judge?", where="--judge-model", hint=hint)
+        return known[judge]
+    if model is None:
+        hint = "--judge URL --judge-model NAME; or --judge embedded, or --judge none"
+        raise ConfigError("an endpoint needs the name of a model", where="--judge-model", hint=hint)
+    from serving.executor.judges import JudgeConfig
+
+    return check_config({"url": judge, "model": model}, JudgeConfig, "--judge")
