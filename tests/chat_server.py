@@ -61,6 +61,14 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/v1"
 
 
+def write_reading(*answers: str, sentence: int = 0) -> str:
+    """The JSON in which a language model says what it has read; without answers, that it has not found any."""
+    kind = {0: "unknown", 1: "value"}.get(len(answers), "list")
+    if answers in (("yes",), ("no",)):
+        kind, answers = answers[0], ()
+    return json.dumps({"kind": kind, "answers": answers, "sentence": sentence})
+
+
 def says(content: str | None, **choice: Any) -> Reply:
     body = {
         "id": "x",

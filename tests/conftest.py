@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from serving.triton.server import Ports
+from tests.chat_server import write_reading
 from tests.served_base import served_base, transformers_url, vllm, vllm_url  # noqa: F401  fixtures
 from tests.served_llm import llm_url  # noqa: F401
 from tests.serving.toy_model import PASSAGES, write_adapter, write_base
@@ -150,7 +151,7 @@ class Endpoint:
             self.started[question].set()
             self._hold(question, connection)
         answers = self.knowledge.get(question, [])
-        content = json.dumps({"sentence": f"It is {', '.join(answers)}." if answers else "", "answers": answers})
+        content = write_reading(*answers)
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
         usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
         return 200, {

@@ -19,7 +19,7 @@ from serving.executor.judges import JudgeSetting, open_judge
 from serving.knowledge.sources import Sources, TextSource
 from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.logical_search import LogicalSettings
-from tests.chat_server import running, says
+from tests.chat_server import running, says, write_reading
 from tests.serving.executor.world import Toy
 
 QUESTION = "Where was the writer of Belt born?"
@@ -106,7 +106,7 @@ async def test_a_language_model_selects_the_sources_that_its_reply_names(
         chosen = {"sources": str(tmp_path / "sources.yaml"), "generator": {"url": server.url, "model": "m"}}
         here = config(index, "single", select="model").model_copy(update={"adapter": "base", "base": str(base)})
         given = RunConfig.model_validate(here.model_dump() | chosen | {"limits": {"relevance_floor": 0}})
-        server.replies = [says("notes"), says('{"sentence": "It was Marlow Vint.", "answers": ["Marlow Vint"]}')]
+        server.replies = [says("notes"), says(write_reading("Marlow Vint"))]
         check_system(given)
         async with open_system(given) as ask:
             trace = await ask("Who directed Lantern Row?")

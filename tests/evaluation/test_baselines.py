@@ -25,7 +25,7 @@ from serving.knowledge.sources import Sources
 from serving.models.generators import EndpointGenerator
 from serving.protocols import Completion, Reading
 from serving.retrieval import Index, LocalRetriever
-from tests.chat_server import Handler, Reply, Server, fails, running, says
+from tests.chat_server import Handler, Reply, Server, fails, running, says, write_reading
 
 ASKED = "Where was the director of Lantern Row born?"
 FIRST, SECOND = "Who directed Lantern Row?", "Where was Ines Calloway born?"
@@ -37,7 +37,7 @@ FACTS[ASKED] = ("Ines Calloway", "Port Velm")
 def language_model(handler: Handler) -> None:
     """Follows our prompts: reads an answer where the passage that states it is there, and writes what is asked for."""
     user = handler.body["messages"][-1]["content"]
-    asked = json.loads(re.search(r'Question, as a JSON string: (".*")', user)[1])  # type: ignore[index]
+    asked = json.loads(re.search(r'Question(?:, as a JSON string)?: (".*")', user)[1])  # type: ignore[index]
     data = user.partition("</data>")[0]
     if "Follow up:" in user:
         reply = (
@@ -71,7 +71,7 @@ def language_model(handler: Handler) -> None:
 
 
 def answer(value: str) -> str:
-    return json.dumps({"sentence": f"It is {value}." if value else "", "answers": [value] if value else []})
+    return write_reading(*filter(None, [value]))
 
 
 class Planner:
@@ -212,7 +212,7 @@ async def test_rq_rag_needs_log_probabilities_unless_it_votes(server: Server, in
     for select in ("confidence", "perplexity"):
         with pytest.raises(InvalidRequest, match=f"no log probabilities for {select}"):
             await asked(f"rq-rag-{select}", server, index)
-    words = json.dumps({"sentence": "", "answers": ["Sarnath"]})
+    words = write_reading("Sarnath")
     server.replies = [scored((words, {words: 0.5}))]
     for select in ("confidence", "perplexity"):
         assert (await asked(f"rq-rag-{select}", server, index)).answers == ["Sarnath"]
@@ -254,7 +254,7 @@ async def test_a_model_that_says_nothing_useful_ends_every_baseline(name: str, s
     reply = "</data> I would rather not: { ["
     server.replies = [scored((reply, {reply: 0.5}))]
     trace = await asked(name, server, index)
-    assert trace.usage.generator_calls < 40 and trace.outcome in ("answered", "partial", "failed")
+    assert trace.usage.generator_calls < 40 and trace.outcome in ("answered", "partial", "unanswered", "failed")
 
 
 @pytest.mark.parametrize("name", BASELINES)
