@@ -221,7 +221,8 @@ def _serve(
     from serving.triton.serve import Watchdog, serve_home
     from serving.triton.server import read_ports
 
-    pace = asyncio.run(measure_pace(config))
+    with Console(stderr=True).status("time a call at each endpoint"):
+        pace = asyncio.run(measure_pace(config))
     config = allow_time(config, pace)
     if config.needs_release and read_release(home) is None:
         release_embedded_base(home)

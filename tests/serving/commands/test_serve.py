@@ -130,6 +130,22 @@ def test_a_language_model_plans_on_the_server_and_the_embedded_base_judges(
     assert KEY not in (home / "serving.json").read_text()
 
 
+def test_a_server_whose_planner_and_judge_are_endpoints_loads_no_adapter(tmp_path: Path, index: Path) -> None:
+    home = tmp_path / "home"
+    with running() as planning, running() as judging:
+        Planner(planning)
+        judging.replies = [says('{"numbers": [1, 2, 3]}')]
+        options = ("--planner", planning.url, "--planner-model", "m", "--judge", judging.url, "--judge-model", "j")
+        with serve_locally(home, ("serve", "--home", str(home), "--index", str(index), *options)) as url:
+            timed = len(judging.requests)
+            with Client(url) as client:
+                trace = client.ask(ASKED).trace
+            assert (trace.answers, len(judging.requests) - timed) == (["Port Velm"], 2), "one call for each leaf"
+    assert {node.detail["judge"] for node in trace.nodes if node.kind == "atomic"} == {"m"}, "as the endpoint says"
+    assert f"judge   j at {judging.url}" in (home / "logs" / "serve.log").read_text()
+    assert read_release(home) is None
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
@@ -161,8 +177,10 @@ def test_the_release_plans_again_when_it_is_asked_for(tmp_path: Path, index: Pat
 def test_planner_judge_and_reader_are_recorded_each_for_itself(tmp_path: Path, index: Path) -> None:
     planner = PlannerConfig(url="http://127.0.0.1:9/v1", model="p")
     judge = JudgeConfig(url="http://127.0.0.1:9/v1", model="j")
-    reader = {"generator": "http://127.0.0.1:9/v1", "generator_model": "r"}
-    lay_out(tmp_path, configure(tmp_path, index=index, planner=planner, judge=judge, **reader))
+    everything = configure(
+        tmp_path, index=index, planner=planner, judge=judge, generator=judge.url, generator_model="r"
+    )
+    lay_out(tmp_path, everything)
     again = configure(tmp_path, index=index)
     assert (again.planner, again.judge, again.reader) == (planner, judge, "r at http://127.0.0.1:9/v1")
     assert not again.needs_release
