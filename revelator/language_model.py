@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from revelator.endpoints import check_key, check_url, mask_key
@@ -26,6 +27,7 @@ NAME_CHARACTERS = 200  # of the model that an endpoint reports
 KEY_VARIABLE = "OPENAI_API_KEY"
 ONE_REQUEST = frozenset({400, 413, 422})  # refusals of this one request; another may pass
 PASSING = frozenset({408, 409, 425, 429})  # refusals that pass, as faults of the server (500 and above) do
+WAIVABLE = ("logprobs", "max_tokens", "temperature")  # fields that some models refuse, and say so by name
 NO_TEXT = "the reply is not what the protocol promises: no choices with a text"
 
 
@@ -109,6 +111,7 @@ class Endpoint:
         self.timeout = timeout
         self.retries = retries
         self._whole = None if is_patient else timeout
+        self._refused: frozenset[str] = frozenset()  # fields that the server does not take
         self._key = read_key(api_key)
         self._client = AsyncOpenAI(
             base_url=base_url,
@@ -126,6 +129,26 @@ class Endpoint:
             lambda choice: choice.message.content,
             _read_chat_tokens,
         )
+
+    async def chat_in_form(self, messages: Sequence[Message], **options: Any) -> Reply:
+        """`chat` with as many of the options as the server takes. What it refuses is left out of the same call, made
+        again, and of later ones; a refusal that remains is the prompt's, and is raised."""
+        refused = self._refused
+        while True:
+            given = {name: value for name, value in options.items() if name not in refused}
+            if "logprobs" not in given:
+                given.pop("top_logprobs", None)
+            try:
+                reply = await self.chat(messages, **given)
+            except RefusedError as error:
+                named = (name for name in WAIVABLE if name in given and name in error.message)
+                unnamed = (name for name in ("response_format", "logprobs") if name in given)
+                if (left_out := next(chain(named, unnamed), None)) is None:
+                    raise
+                refused |= {left_out}
+            else:
+                self._refused |= refused
+                return reply
 
     async def continue_text(self, prompt: str, model: str | None = None, **options: Any) -> Reply:
         """What the model, or another one of the endpoint, writes behind a prompt, without a chat template

@@ -26,7 +26,7 @@ from revelator.tasks.chat_prompts import Message, make_data_message
 from revelator.trace import Node, Passage, Usage
 from serving.executor.model_calls import complete_task, record_call
 from serving.latency import offload
-from serving.models.endpoint_revelator import CHAT_TOKENS, find_refused
+from serving.models.endpoint_revelator import CHAT_TOKENS
 from serving.models.releases import find_choice, use_choice
 from serving.protocols import Completion, Judge, Revelator
 from serving.retrieval.snippets import choose_sentences
@@ -124,7 +124,6 @@ class ListwiseJudge:
     def __init__(self, config: JudgeConfig, *, api_key: str | None = None, retries: int = 2) -> None:
         self.config = config
         self._endpoint = Endpoint(config.url, config.model, api_key=api_key, timeout=config.timeout, retries=retries)
-        self._refused: frozenset[str] = frozenset()  # fields of a request that the endpoint does not take
 
     async def judge(self, node: Node, question: str, passages: Sequence[Passage]) -> list[float] | None:
         size, count = sum(len(passage.text) for passage in passages), len(passages)
@@ -145,22 +144,13 @@ class ListwiseJudge:
         return [float(number in numbers) for number in range(1, count + 1)]
 
     async def _ask(self, node: Node, chat: Sequence[Message], count: int) -> str:
-        """The reply to the fullest request that the endpoint takes."""
-        options: dict[str, Any] = {"temperature": 0, "max_tokens": CHAT_TOKENS, "response_format": make_schema(count)}
-        refused = self._refused
+        form = {"temperature": 0, "max_tokens": CHAT_TOKENS, "response_format": make_schema(count)}
         with record_call(node, TASK) as call:
-            while True:
-                given = {name: value for name, value in options.items() if name not in refused}
-                try:
-                    reply = await self._endpoint.chat(chat, **given)
-                    break
-                except RefusedError as error:
-                    structure = "response_format" if "response_format" in given else "none"
-                    if (left_out := find_refused(error.message, structure, given)) is None:
-                        raise InvalidRequest(error.message, where=error.where, hint=error.hint) from error
-                    refused |= {left_out}
+            try:
+                reply = await self._endpoint.chat_in_form(chat, **form)
+            except RefusedError as error:
+                raise InvalidRequest(error.message, where=error.where, hint=error.hint) from error
             call |= {"tokens_in": reply.tokens_in, "tokens_out": reply.tokens_out}
-        self._refused |= refused
         node.usage += Usage(reply.tokens_in, reply.tokens_out, model_calls=1)
         node.detail["judge"] = reply.model or self.config.model
         return reply.text

@@ -23,7 +23,7 @@ from pydantic import Field
 from revelator.config import Strict
 from revelator.endpoints import Address
 from revelator.errors import DeadlineExceeded, InvalidRequest, ServingError, Unavailable
-from revelator.language_model import Endpoint, RefusedError, Reply
+from revelator.language_model import WAIVABLE, Endpoint, RefusedError, Reply
 from revelator.plans.json_decoding import make_json_grammar
 from revelator.tasks import TASKS, QuestionInput, Task
 from revelator.tasks.chat_prompts import build_chat, read_examples, read_last_line
@@ -37,7 +37,6 @@ CHAT_TOKENS = 1024  # of a reply to a chat: a model may think first
 TEXT_TOKENS = 256  # of a trained model's sub-question or list of parts
 ONE_LINE = "[^\\n]+"
 OWNER = "vllm"  # of the models that vLLM lists
-WAIVABLE = ("logprobs", "max_tokens", "temperature")  # fields that some models refuse
 FIELD = "output"  # of the JSON object of a reply
 
 
@@ -127,7 +126,7 @@ class EndpointRevelator:
                 try:
                     reply = await self._send(task, prompt, structure, options)
                 except RefusedError as error:
-                    left_out = find_refused(error.message, structure, options)
+                    left_out = _find_refused(error.message, structure, options)
                     if left_out is None or (left_out == structure and self.needs_structure):
                         raise InvalidRequest(error.message, where=error.where, hint=error.hint) from error
                     refused |= {left_out}
@@ -194,7 +193,7 @@ class EndpointRevelator:
         await self._endpoint.close()
 
 
-def find_refused(message: str, structure: str, options: Mapping[str, Any]) -> str | None:
+def _find_refused(message: str, structure: str, options: Mapping[str, Any]) -> str | None:
     """What to leave out of a request that was refused: the field that the message names, else the structure, else the
     log probabilities; None where nothing is left, so that it is the prompt that is refused."""
     for name in WAIVABLE:

@@ -23,7 +23,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from revelator.config import find_first_fault, read_table
-from revelator.language_model import Endpoint, RefusedError, Reply
+from revelator.language_model import Endpoint, Reply
 from revelator.sentences import split_sentences
 from revelator.tasks.chat_prompts import Message, quote_data
 from revelator.trace import Passage
@@ -62,7 +62,7 @@ class EndpointGenerator:
     """`serving.protocols.Generator` of any OpenAI-compatible chat endpoint; arguments and errors are those of
     `Endpoint`. `Reading.method` says how the reply was read: `endpoint` (the JSON asked for), `endpoint:embedded` (JSON
     inside other text), `endpoint:text` (a text was asked for), or `endpoint:unreadable`. What a server refuses (a
-    schema, log probabilities) is left out of the same call, made again, and of later ones.
+    schema, log probabilities) is left out.
     """
 
     def __init__(
@@ -70,22 +70,24 @@ class EndpointGenerator:
     ) -> None:
         self._model = model
         self._endpoint = Endpoint(base_url, model, api_key=api_key, timeout=timeout, retries=retries)
-        self._refused: frozenset[str] = frozenset()  # fields of the protocol
 
     async def answer(self, request: GenerateRequest) -> Reading:
         if request.mode in TEXTS:
-            reply = await self._ask(build_messages(request), _want_tokens(request.logprobs))
+            reply = await self._endpoint.chat_in_form(
+                build_messages(request), temperature=0, **_want_tokens(request.logprobs)
+            )
             text = reply.text.strip()
             return self._make_reading(reply, sentence=text, answers=(text,) if text else (), method="endpoint:text")
         sentences = number_sentences(request.passages) if request.mode == "read" else []
         messages = build_messages(request)
-        form = {"response_format": _make_format(bool(sentences)), "max_tokens": REPLY_TOKENS, **_want_tokens(True)}
-        reply = await self._ask(messages, form)
+        form = {"response_format": _make_format(bool(sentences)), "max_tokens": REPLY_TOKENS, "temperature": 0}
+        form |= _want_tokens(True)
+        reply = await self._endpoint.chat_in_form(messages, **form)
         found, fault, method = await offload(len(reply.text), lambda: read_reply(reply.text))
         if found is None:
             again = f"That reply cannot be read: {fault}. Reply with the JSON object and nothing else."
             said: list[Message] = [{"role": "assistant", "content": reply.text}, {"role": "user", "content": again}]
-            second = await self._ask([*messages, *said], form)
+            second = await self._endpoint.chat_in_form([*messages, *said], **form)
             costs = reply.tokens_in + second.tokens_in, reply.tokens_out + second.tokens_out
             reply = replace(second, tokens_in=costs[0], tokens_out=costs[1])
             found, fault, method = await offload(len(reply.text), lambda: read_reply(reply.text))
@@ -109,33 +111,12 @@ class EndpointGenerator:
         cost = reply.tokens_in, reply.tokens_out
         return Reading(sentence, answers, *cost, tokens=reply.tokens, model=name, **rest)
 
-    async def _ask(self, messages: Sequence[Message], form: dict[str, Any]) -> Reply:
-        """The reply to the fullest request that the endpoint takes."""
-        while True:
-            given = {name: value for name, value in form.items() if name not in self._refused}
-            try:
-                return await self._endpoint.chat(messages, temperature=0, **given)
-            except RefusedError as error:
-                left_out = _find_refused(error.message, given)
-                if not left_out:
-                    raise
-                self._refused |= left_out
-
     async def close(self) -> None:
         await self._endpoint.close()
 
 
 def _want_tokens(wanted: bool) -> dict[str, Any]:
     return {"logprobs": True, "top_logprobs": LIKELIEST} if wanted else {}
-
-
-def _find_refused(message: str, given: dict[str, Any]) -> frozenset[str]:
-    """The fields to leave out of a request that was refused: those that the message names, else the first of those
-    that not every server knows; none where it is the prompt that is refused."""
-    parts = [frozenset({"logprobs", "top_logprobs"}), frozenset({"response_format"}), frozenset({"max_tokens"})]
-    possible = [part for part in parts if part & given.keys()]
-    named = [part for part in possible if any(name in message for name in part)]
-    return next(iter(named or [part for part in possible if "max_tokens" not in part]), frozenset())
 
 
 def _make_format(has_sentences: bool) -> dict[str, Any]:

@@ -63,7 +63,7 @@ async def test_log_probabilities_come_where_they_are_wanted(server: Server) -> N
         ("logprobs: not known", [{"logprobs", "top_logprobs"}]),
         ("response_format is not supported", [{"response_format"}]),
         ("use max_completion_tokens in place of max_tokens", [{"max_tokens"}]),
-        ("no", [{"logprobs", "top_logprobs"}, {"logprobs", "top_logprobs", "response_format"}]),
+        ("no", [{"response_format"}, {"logprobs", "top_logprobs", "response_format"}]),
     ],
 )
 async def test_what_a_server_refuses_is_left_out_of_the_same_call_and_of_later_ones(
@@ -80,10 +80,14 @@ async def test_what_a_server_refuses_is_left_out_of_the_same_call_and_of_later_o
     assert asked == [whole, *(whole - fields for fields in left_out), whole - left_out[-1]]
 
 
-async def test_a_prompt_that_is_refused_raises_the_servers_words(server: Server) -> None:
-    server.replies = [fails(400, "too long")]
+async def test_a_prompt_that_is_refused_raises_the_servers_words_and_changes_no_later_request(server: Server) -> None:
+    generator = endpoint(server)
+    server.replies = [fails(400, "too long")] * 3
     with pytest.raises(ServingError, match="too long"):
-        await endpoint(server).answer(ASKED)
+        await generator.answer(ASKED)
+    server.replies = [says(GOOD)]
+    await generator.answer(ASKED)
+    assert server.requests[-1].keys() == server.requests[0].keys()
 
 
 async def test_the_reply_is_held_to_a_schema_that_tells_kinds_apart_and_numbers_sentences_where_passages_are_read(
