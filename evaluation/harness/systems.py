@@ -56,7 +56,15 @@ Services = tuple[Revelator, Retriever, Generator]
 CLIENT_SECONDS = 120.0
 
 
+def needs_translation(config: RunConfig) -> bool:
+    """Whether the revelator writes the logical queries, which the benchmark does not give."""
+    ranking = config.system.ranking
+    return ranking is not None and ranking.way == "logical" and config.benchmark.format == "beir"
+
+
 def needs_revelator(config: RunConfig) -> bool:
+    if config.system.ranking:
+        return needs_translation(config) or config.system.ranking.labels == "model"
     return BASELINES[config.system.name].revelator if config.system.baseline else needs_index(config)
 
 
