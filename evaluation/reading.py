@@ -43,9 +43,10 @@ def reading(
     """Score a reader on FILE, JSON lines of question, passage and answers (gzipped or not).
 
     n counts rows; em and f1 are over those that have an answer, by SQuAD's rule; no_answer_auc is the area under the
-    curve of those against the others; span_f1 is over the exact items of list answers. With --generator, a row that it
-    leaves unanswered has em and f1 0; answered and refused are the shares of rows with and without an answer that it
-    answers and refuses, and tokens and seconds are means of a row.
+    curve of those against the others; span_f1 is over the exact items of list answers. seen counts the rows whose
+    question or article the reader was trained on. With --generator, a row that it leaves unanswered has em and f1 0;
+    answered and refused are the shares of rows with and without an answer that it answers and refuses, and tokens and
+    seconds are means of a row.
 
     \b
     Examples:
@@ -54,6 +55,7 @@ def reading(
       revelator eval reading runs/reading/squad2_dev.jsonl.gz --generator http://127.0.0.1:8090/v1 \\
         --generator-model qwen --sample 200
     """
+    from evaluation.seen import SeenCount, TrainedModel, find_seen
     from revelator.artifact import EMBEDDED_READER
     from revelator.files import sha256_text
     from revelator.reading import load_rows
@@ -69,15 +71,19 @@ def reading(
     rows = sorted(rows, key=lambda row: sha256_text(row.id + row.question))[:sample]
     if url and model:
         figures = asyncio.run(score_endpoint(rows, url, model, timeout))
+        trained = TrainedModel.make_unknown(model)
     else:
         reader = load_reader(folder or EMBEDDED_READER)
         outcomes = reader.read_all([(row.question, [(row.title, row.passage)]) for row in rows])
         figures = score_outcomes(rows, outcomes).to_json()
+        trained = TrainedModel.read_reader(folder)
+    seen = SeenCount.of((find_seen([trained], [r.question], [r.title]) for r in rows), trained.fingerprints.unknown)
     if as_json:
-        click.echo(json.dumps(figures))
+        click.echo(json.dumps(figures | seen.to_json()))
         return
     for name, value in figures.items():
         click.echo(f"{name:>13}  {'none of this kind' if value is None else round(value, 3)}")
+    click.echo(str(seen))
 
 
 async def score_endpoint(rows: Sequence[ReadingRow], url: str, model: str, seconds: float) -> dict[str, Any]:

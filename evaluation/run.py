@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,7 @@ ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the
 @click.option("--run", "names", multiple=True, help="Of several runs this one; can be given more than once.")
 @click.option("--url", help="Ask the running Triton at this gRPC address instead of this process.")
 @click.option("--sample", type=click.IntRange(1), help="Only the first so many questions by the sha256 of their id.")
+@click.option("--unseen", is_flag=True, default=None, help="Leave out what a model of any of the runs has seen.")
 @click.option("--concurrency", type=click.IntRange(1), help="Questions in flight.")
 @click.option("--adapter", help=ADAPTER_HELP)
 @planner_options("An OpenAI-compatible endpoint that plans: in CONFIG's planner's place, or beside base and champion.")
@@ -133,11 +134,13 @@ def evaluate(
         runs = read_runs(source, endpoint, **overrides)
     chosen = set_models(choose_runs(runs, names, str(source)), models, str(source))
     folder = out or Path("runs") / "evaluations" / source.stem
-    command, read = shlex.join(["revelator", *sys.argv[1:]]), cache(open_benchmark)
-    prepared = {name: prepare_run(settings, command, read) for name, settings in chosen.items()}
+    compared, command = [*runs.values()], shlex.join(["revelator", *sys.argv[1:]])
+    read = cache(partial(open_benchmark, compared=compared))  # `--run` chooses runs, and changes no run's questions
+    prepared = {name: prepare_run(settings, command, compared, read) for name, settings in chosen.items()}
     console, shared = Console(stderr=True), SharedModels()
     for name, (settings, run, benchmark) in prepared.items():
         about = f"{run.name} on {len(run.ids):,} questions of {benchmark.name}"
+        about = "; ".join(filter(None, [about, benchmark.describe_left_out()]))
         if check:
             click.echo(f"{about}: everything fits; nothing was asked")
             continue
@@ -232,7 +235,8 @@ def make_plain_and_auto_runs(
 ) -> dict[str, RunConfig]:
     """Makes the configurations of plain retrieval and of `auto` over a file of own questions. With an endpoint
     there is a second `auto` with it as planner, and a third with the embedded base if another adapter plans."""
-    benchmark = describe_own(questions, read_columns(columns), overrides.pop("sample", None))
+    chosen = {name: overrides.pop(name, None) for name in ("sample", "unseen")}
+    benchmark = describe_own(questions, read_columns(columns), **chosen)
     shared: dict[str, Any] = {"benchmark": benchmark, "index": str(index or ""), "home": str(home)}
     shared |= {name: value for name, value in overrides.items() if value is not None}
     if not overrides.get("url"):  # a running server has its own
@@ -263,7 +267,8 @@ def report_comparison(runs: list[LoadedRun], folder: Path, as_json: bool) -> Non
     says = " ".join(section.conclusion for section in built.sections)
     if as_json:
         figures = [{name: run.figures[name]["value"] for name in SCORES | COSTS if name in run.figures} for run in runs]
-        systems = [{"name": run.name, "n": len(run.rows), **own} for run, own in zip(runs, figures, strict=True)]
+        about = [{"name": run.name, "n": len(run.rows), **run.seen.to_json()} for run in runs]
+        systems = [one | own for one, own in zip(about, figures, strict=True)]
         click.echo(json.dumps({"systems": systems, "says": says, "report": str(page)}))
         return
     print_sections(built.sections)

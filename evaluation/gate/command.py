@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from evaluation.gate.rules import RULES, Verdict, build_verdict_table, judge, read_rules, render_text
+from evaluation.gate.rules import RULES, Verdict, build_verdict_table, describe_seen, judge, read_rules, render_text
 from evaluation.gate.scores import Scores, build_score_table, read_pinned_rows, score_adapter
 from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
@@ -268,7 +268,8 @@ def _summarise(challenger: Version, champion: Version | None, verdict: Verdict) 
     """What --json writes while nothing has moved."""
     tasks = {}
     for comparison in verdict.comparisons:
-        own = asdict(comparison) | {"needed": comparison.bar, "passed": comparison.passes}
+        seen = {side: n.to_json() for side, n in zip(("challenger", "champion"), comparison.seen, strict=False)}
+        own = asdict(comparison) | {"needed": comparison.bar, "passed": comparison.passes, "seen": seen}
         tasks[own.pop("task")] = {name: value for name, value in own.items() if name != "bar"}
     return {
         "version": challenger.version,
@@ -278,6 +279,7 @@ def _summarise(challenger: Version, champion: Version | None, verdict: Verdict) 
         "champion_mean": verdict.champion_mean,
         "change": asdict(verdict.change) if verdict.change else None,
         "refusals": verdict.refusals,
+        "seen": describe_seen(verdict, ["challenger", "champion"][: len(verdict.seen)]),
         "tasks": tasks,
     }
 

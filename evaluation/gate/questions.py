@@ -14,6 +14,7 @@ from evaluation.harness.config import RunConfig, describe_own, read_columns
 from evaluation.harness.folder import Run, read_questions
 from evaluation.harness.run import prepare_run, run_questions
 from evaluation.rows import progress_bar
+from evaluation.seen import SeenCount
 from revelator.config import check_config
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
@@ -87,7 +88,7 @@ class Examination:
         shared = {"system": {"strategy": "auto"}, "adapter": adapter, "base": self.base or "", "home": str(self.home)}
         prepared = {}
         for name, file in self.files.items():
-            benchmark = describe_own(Path(file.path), file.columns, self.limit) | {"sha256": file.sha256}
+            benchmark = describe_own(Path(file.path), file.columns, sample=self.limit) | {"sha256": file.sha256}
             values = shared | {"benchmark": benchmark, "index": file.index}
             prepared[name] = prepare_run(check_config(values, RunConfig, "--questions"), "revelator model promote")
         return prepared
@@ -137,4 +138,5 @@ def ask_questions(config: RunConfig, run: Run, benchmark: Benchmark, home: Path,
     rows = read_questions(folder)
     values = {name: tuple(float(row.scores.get(name, 0.0)) for row in rows) for name in ("f1", "em")}
     scores = {name: sum(own) / len(own) for name, own in values.items()}
-    return TaskScore(ANSWERS, scores, tuple(f"{row.id}/{ANSWERS}/0" for row in rows), values)
+    seen = SeenCount.of((row.seen for row in rows), run.unknown)
+    return TaskScore(ANSWERS, scores, tuple(f"{row.id}/{ANSWERS}/0" for row in rows), values, seen)

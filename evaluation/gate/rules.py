@@ -3,6 +3,7 @@ bootstrap on the same questions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rich.table import Column, Table
 
 from evaluation.gate.scores import DECIDING, PINNED, Scores, TaskScore
 from evaluation.metrics.bootstrap import Interval, paired_bootstrap
+from evaluation.seen import SeenCount, warn_of_seen
 from revelator.config import Share, Strict, read_config
 
 RULES = Path(__file__).with_name("gate.yaml")
@@ -43,7 +45,7 @@ class Rules(Strict):
 class Comparison:
     """The scores of one task, on the challenger's questions or (PINNED) on the champion's. With a champion, `change`
     is the challenger's score minus the champion's, and the lower end of its interval must reach `bar`. Without a
-    champion, the score itself must reach `bar`."""
+    champion, the score itself must reach `bar`. `seen` counts what each of them has seen in training."""
 
     task: str
     score: str
@@ -52,6 +54,7 @@ class Comparison:
     champion: float | None
     change: Interval | None
     bar: float
+    seen: tuple[SeenCount, ...]
 
     @property
     def passes(self) -> bool:
@@ -91,6 +94,11 @@ class Verdict:
         return not self.refusals
 
     @property
+    def seen(self) -> tuple[SeenCount, ...]:
+        """What the challenger and, with one, the champion have seen in training, over all tasks."""
+        return tuple(sum(counts, SeenCount()) for counts in zip(*(c.seen for c in self.comparisons), strict=True))
+
+    @property
     def is_mean_rise_shown(self) -> bool:
         """Whether the lower end of the interval of the mean's change is above 0, or there is no champion."""
         return self.change is None or self.change.low > ROUNDING
@@ -117,6 +125,7 @@ def judge(challenger: Scores, champion: Scores | None, rules: Rules) -> Verdict:
             champion[task].deciding if champion else None,
             each.get(task),
             -rules.margins.get(challenger[task].task, 0.0) if champion else rules.floors.get(task, 0.0),
+            tuple(side[task].seen for side in (challenger, champion) if side),
         )
         for task in tasks
     )
@@ -142,15 +151,17 @@ def _format_change(change: Interval) -> str:
 
 
 def build_verdict_table(verdict: Verdict, challenger: str, champion: str | None) -> Table:
-    table = Table(Column("task", overflow="fold"), "score", "n", challenger, title="Promotion gate")
+    about = describe_seen(verdict, [challenger, champion] if champion else [challenger])
+    table = Table(Column("task", overflow="fold"), "score", "n", challenger, title="Promotion gate", caption=about)
     for name in (champion, "change", "may fall", "") if champion else ("floor", ""):
         table.add_column(name)
     for c in verdict.comparisons:
+        ours, *theirs = [f"\n{count.format_count()}" for count in c.seen]
         against = [f"{c.bar:.3f}"]
         if c.change is not None:
-            against = [f"{c.champion:.3f}", _format_change(c.change), f"{-c.bar:.3f}"]
+            against = [f"{c.champion:.3f}{theirs[0]}", _format_change(c.change), f"{-c.bar:.3f}"]
         passed = "passed" if c.passes else "FAILED"
-        table.add_row(c.task, c.score, str(c.n), f"{c.challenger:.3f}", *against, passed)
+        table.add_row(c.task, c.score, str(c.n), f"{c.challenger:.3f}{ours}", *against, passed)
     if verdict.change is not None:
         means = f"{verdict.challenger_mean:.3f}", f"{verdict.champion_mean:.3f}"
         passed = "passed" if verdict.is_mean_rise_shown else "FAILED"
@@ -159,8 +170,15 @@ def build_verdict_table(verdict: Verdict, challenger: str, champion: str | None)
     return table
 
 
+def describe_seen(verdict: Verdict, names: Sequence[str]) -> str:
+    """What the versions of these names have seen in training, and a warning if that is any question."""
+    sides = dict(zip(names, verdict.seen, strict=True))
+    said = "; ".join(f"{name} {count}" for name, count in sides.items())
+    return " ".join(filter(None, [f"Rows of all tasks: {said}.", warn_of_seen(sides)]))
+
+
 def render_text(table: Table) -> str:
-    console = Console(width=110, color_system=None)
+    console = Console(width=130, color_system=None)
     with console.capture() as captured:
         console.print(table)
     return captured.get()

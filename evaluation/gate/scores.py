@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -24,6 +24,7 @@ import serving
 from evaluation.metrics.bootstrap import Interval, bootstrap
 from evaluation.metrics.plans import PLAN_MEASURES
 from evaluation.rows import progress_bar
+from evaluation.seen import SeenCount, TrainedModel, find_seen
 from revelator.errors import ConfigError, TaskOutputError
 from revelator.files import digest_code, sha256_file, sha256_text, write_json
 from revelator.rows import Row, read_split, sample_rows, verify_set
@@ -65,7 +66,8 @@ class GradedRow:
 
 @dataclass(frozen=True)
 class TaskScore:
-    """Scores of one task, each in [0, 1]; `values` holds the score of every row in the order of `ids`.
+    """Scores of one task, each in [0, 1]; `values` holds the score of every row in the order of `ids`. `seen` counts
+    the rows whose questions a model has seen in training.
 
     Label tasks: `accuracy`, for two labels also `auc` of the first label's probability (no row values).
     decompose: `equal`, the same parts in any order. refine: `equal`, the same question. Both by SQuAD's normaliser.
@@ -76,6 +78,7 @@ class TaskScore:
     scores: dict[str, float]
     ids: tuple[str, ...]
     values: dict[str, tuple[float, ...]]
+    seen: SeenCount = field(default_factory=SeenCount)
 
     @property
     def n(self) -> int:
@@ -91,9 +94,10 @@ class TaskScore:
         return [id.rsplit("/", 2)[0] for id in self.ids]
 
     def to_json(self) -> dict[str, Any]:
-        """`n`, every score by its name, and the `intervals` of those that every row has."""
+        """`n`, every score by its name, the `intervals` of those that every row has, `seen` and `unknown`."""
         intervals = {name: self.compute_interval(name) for name in self.values}
-        return {"n": self.n, **self.scores, "intervals": {name: [i.low, i.high] for name, i in intervals.items()}}
+        ends = {name: [interval.low, interval.high] for name, interval in intervals.items()}
+        return {"n": self.n, **self.scores, "intervals": ends, **self.seen.to_json()}
 
     def compute_interval(self, name: str) -> Interval:
         """Returns the 95 % interval of a score that every row has; whole questions are drawn."""
@@ -233,22 +237,31 @@ def score_adapter(
     the slice's name stands before the task's. Rows that it was graded on before are not asked again: `Grades` keeps
     them below `home`."""
     engine, found = open_engine(adapter, base), Scores()
+    model = TrainedModel.read_revelator(adapter.folder, base or adapter.base_name)
     grades = Grades.of(engine, adapter, decoding, home)
     with progress_bar() as progress:
         progress.console.print(f"{title}: {sum(map(len, slices.values())):,} rows → {grades.folder}", highlight=False)
         for name, rows in slices.items():
             graded = grade_rows(engine, rows, progress, f"{title}: {name}", decoding=decoding, grades=grades)
-            found |= {f"{name}{task}": own for task, own in score_tasks(graded).items()}
+            for task, own in score_tasks(graded).items():
+                seen = count_seen(model, [row for row in rows if row.task == task])
+                found[f"{name}{task}"] = replace(own, seen=seen)
     return found
 
 
+def count_seen(model: TrainedModel, rows: Iterable[Row]) -> SeenCount:
+    """How many rows are of a question, or ask one, that the model has seen in training."""
+    asked = ((row.question, TASKS[row.task].read_question(row.prompt)) for row in rows)
+    return SeenCount.of((find_seen([model], texts) for texts in asked), model.fingerprints.unknown)
+
+
 def build_score_table(scores: Scores, title: str) -> Table:
-    table = Table("task", "n", "score", "value", "95 %", title=title, title_justify="left")
+    table = Table("task", "n", "score", "value", "95 %", "in training", title=title, title_justify="left")
     for task in sorted(scores, key=list(DECIDING).index):
         own = scores[task]
         for name, value in own.scores.items():
             mark = " (decides)" if name == DECIDING[task] else ""
             interval = own.compute_interval(name) if name in own.values else None
             between = f"{interval.low:.3f} to {interval.high:.3f}" if interval else ""
-            table.add_row(task, str(own.n), name + mark, f"{value:.3f}", between)
+            table.add_row(task, str(own.n), name + mark, f"{value:.3f}", between, str(own.seen))
     return table

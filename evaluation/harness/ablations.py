@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.config import AblationConfig
-from revelator.errors import ConfigError, InvalidRequest
+from revelator.errors import ConfigError
 from revelator.limits import Limits
 from revelator.tasks import TASKS, QuestionInput
 from revelator.trace import Passage, Trace
@@ -86,18 +86,22 @@ def keep_sources(sources: Sources, names: Sequence[str]) -> Sources:
     return sources.keep(names)
 
 
+def list_gold_passages(gold: AnnotatedQuestion) -> tuple[Passage, ...]:
+    """The relevant passages of a question whose text is known."""
+    return tuple(Passage(p.id, p.title, p.text, 1.0) for p in gold.passages if p.relevant and p.text)
+
+
+def has_gold(bound: str, gold: AnnotatedQuestion) -> bool:
+    """Whether what the bound is given is known of a question: its plan, or its passages."""
+    return bool(gold.expression if bound == "gold-plan" else list_gold_passages(gold))
+
+
 async def answer_by_gold_plan(executor: Executor, gold: AnnotatedQuestion) -> Trace:
-    """Raises InvalidRequest for a question whose gold plan is not known."""
-    if not gold.expression:
-        raise InvalidRequest("this question has no gold plan")
     return await executor.run(gold.question, plan=gold.expression)
 
 
 async def answer_from_gold_passages(models: Models, sources: Sources, limits: Limits, gold: AnnotatedQuestion) -> Trace:
-    """Raises InvalidRequest for a question whose gold passages are not known."""
-    passages = tuple(Passage(p.id, p.title, p.text, 1.0) for p in gold.passages if p.relevant)
-    if not passages:
-        raise InvalidRequest("this question has no gold passages")
+    passages = list_gold_passages(gold)
     run = QuestionRun(gold.question, models, sources, limits, Recorder(gold.question, "single"))
     node = run.open("atomic")
     node.asked, node.documents = gold.question, list(passages)

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
-from evaluation.harness.config import BenchmarkConfig
+from evaluation.harness.config import BenchmarkConfig, RunConfig
 from evaluation.harness.folder import check_ids
 from evaluation.harness.formats import FORMATS, BenchmarkQuestion, read_own_questions
+from evaluation.harness.trained_models import list_compared_models
 from evaluation.rows import read_rows
+from evaluation.seen import Seen, SeenCount, find_seen_question, leave_out_seen
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
 from revelator.fingerprints import normalise
@@ -37,7 +39,9 @@ CLOSED_INDEX_KINDS: dict[str, Kind] = {"closed": "bm25", "closed-dense": "dense"
 @dataclass(frozen=True)
 class Benchmark:
     """Pinned questions: `questions` are chosen from `all_questions` of the files. `files` holds the sha256 of each file
-    by the path that was given."""
+    by the path that was given. `seen` says by the id of each question what models have seen of it. `left_out` counts
+    what was left out because a model has seen it, None where nothing was to be; `without_gold` what a bound cannot be
+    asked."""
 
     name: str
     format: str
@@ -46,19 +50,35 @@ class Benchmark:
     questions: tuple[BenchmarkQuestion, ...]
     files: dict[str, str]
     all_questions: tuple[BenchmarkQuestion, ...] = ()
+    seen: Mapping[str, Seen] = field(default_factory=dict)
+    left_out: SeenCount | None = None
+    without_gold: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Describes the benchmark for a run's record."""
         answers = "list" if self.has_list_answers else "aliases"
         about = {name: getattr(self, name) for name in ("name", "format", "normaliser", "files")}
-        return about | {"answers": answers, "questions": len(self.questions)}
+        left_out = {"left_out": self.left_out.to_json()} if self.left_out else {}
+        return about | {"answers": answers, "questions": len(self.questions)} | left_out
+
+    def describe_left_out(self) -> str:
+        """Which questions are not asked, and why; "" if none were to be left out."""
+        said = []
+        if (left := self.left_out) is not None:
+            models = f" ({left.list_models()})" if left.count else ""
+            unknown = f"; unknown: {', '.join(left.unknown)}" if left.unknown else ""
+            said.append(f"left out {left.count:,} of {left.n:,} that models have seen in training{models}{unknown}")
+        if self.without_gold:
+            said.append(f"left out {self.without_gold:,} without the gold that the bound is given")
+        return "; ".join(said)
 
 
-def open_benchmark(config: BenchmarkConfig) -> Benchmark:
-    """Reads the questions that the configuration names.
+def open_benchmark(config: BenchmarkConfig, compared: Sequence[RunConfig] = ()) -> Benchmark:
+    """Reads the questions that the configuration names; of `unseen` those that no model of the `compared` runs has
+    seen in training.
 
-    Raises ConfigError for an unknown format, ArtifactError for a file whose sha256 is not the pinned one,
-    DataError for what cannot be read.
+    Raises ConfigError for an unknown format and where no question is unseen, ArtifactError for a file whose sha256 is
+    not the pinned one, DataError for what cannot be read.
     """
     how = FORMATS.get(config.format)
     if how is None:
@@ -77,13 +97,19 @@ def open_benchmark(config: BenchmarkConfig) -> Benchmark:
     questions = _select_questions(config, all_questions)
     if not questions:
         raise DataError("no question is left to ask", where=", ".join(config.path), hint=NO_QUESTIONS_HINT)
+    left_out = None
+    if config.unseen:
+        models = list_compared_models(compared)
+        seen = [find_seen_question(models, question.gold) for question in questions]
+        questions, left_out = leave_out_seen(questions, seen, models)
     about = config.name or config.format, config.format, how.normaliser, how.has_list_answers
-    return Benchmark(*about, tuple(questions), files, tuple(all_questions))
+    chosen = tuple(_take_sample(questions, config.sample))
+    return Benchmark(*about, chosen, files, tuple(all_questions), left_out=left_out)
 
 
 def _select_questions(config: BenchmarkConfig, questions: list[BenchmarkQuestion]) -> list[BenchmarkQuestion]:
-    """Selects the questions of `split` and of `kinds` ("static" includes "static/comparison"), those in the dev split
-    of the instruction set `dev_of`, and of these the first `sample` by the sha256 of their id."""
+    """Selects the questions of `split` and of `kinds` ("static" includes "static/comparison"), and those in the dev
+    split of the instruction set `dev_of`."""
     if config.split:
         questions = [q for q in questions if q.gold.split == config.split]
     if config.kinds:
@@ -91,10 +117,13 @@ def _select_questions(config: BenchmarkConfig, questions: list[BenchmarkQuestion
     if config.dev_of:
         dev = {record.group for record in stream_rows(Path(config.dev_of), "dev")}
         questions = [q for q in questions if q.id in dev]
-    if config.sample:
-        chosen = {q.id for q in sorted(questions, key=lambda q: sha256_text(q.id))[: config.sample]}
-        questions = [q for q in questions if q.id in chosen]
     return questions
+
+
+def _take_sample(questions: list[BenchmarkQuestion], size: int | None) -> list[BenchmarkQuestion]:
+    """The first `size` questions by the sha256 of their id, in their order; all of them without a size."""
+    chosen = {q.id for q in sorted(questions, key=lambda q: sha256_text(q.id))[:size]}
+    return [q for q in questions if q.id in chosen]
 
 
 def _digest_file(path: str) -> str:

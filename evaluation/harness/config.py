@@ -43,7 +43,8 @@ class BenchmarkConfig(Strict):
     JSON lines of title and text, or a world's folder), and reads `beir` (`path`: a folder in BEIR's form). `sha256`
     pins the files, in their order. `sample` takes the first N by the sha256 of their id. `kinds` are the benchmark's
     own ("comparison", "static"). `dev_of` is an instruction set: only questions of its dev split are asked, which no
-    adapter trained on the set has seen. `columns` are those of format `own`."""
+    adapter trained on the set has seen. `unseen` leaves out what a model of any run of the file has seen in training,
+    before `sample` is taken. `columns` are those of format `own`."""
 
     format: str
     path: Annotated[tuple[FilePath, ...], Field(min_length=1)]
@@ -51,6 +52,7 @@ class BenchmarkConfig(Strict):
     split: str = ""
     kinds: tuple[str, ...] = ()
     dev_of: FilePath = ""
+    unseen: bool = False
     sample: Count | None = None
     columns: OwnColumns | None = None
     name: str = ""
@@ -81,9 +83,10 @@ def read_columns(given: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def describe_own(path: Path, columns: Mapping[str, str], sample: int | None = None) -> dict[str, Any]:
-    """The values of a benchmark of one's own questions."""
-    return {"format": "own", "path": str(path), "name": path.stem, "columns": columns or None, "sample": sample}
+def describe_own(path: Path, columns: Mapping[str, str], **chosen: Any) -> dict[str, Any]:
+    """The values of a benchmark of one's own questions, with those of `sample` and `unseen` that are `chosen`."""
+    given = {name: value for name, value in chosen.items() if value is not None}
+    return {"format": "own", "path": str(path), "name": path.stem, "columns": columns or None, **given}
 
 
 class RankingConfig(Strict):
@@ -234,7 +237,7 @@ def load_runs(path: Path, **overrides: Any) -> dict[str, RunConfig]:
     return {name: _override(config, **overrides) for name, config in runs.items()}
 
 
-def _override(config: RunConfig, sample: int | None = None, **overrides: Any) -> RunConfig:
-    if sample is not None:
-        overrides["benchmark"] = config.benchmark.model_copy(update={"sample": sample})
+def _override(config: RunConfig, sample: int | None = None, unseen: bool | None = None, **overrides: Any) -> RunConfig:
+    chosen = {name: value for name, value in (("sample", sample), ("unseen", unseen)) if value is not None}
+    overrides["benchmark"] = config.benchmark.model_copy(update=chosen)
     return config.model_copy(update={name: value for name, value in overrides.items() if value is not None})

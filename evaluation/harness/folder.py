@@ -8,7 +8,8 @@ A figure is {n, value, low, high}: mean and 95 % bootstrap interval. metrics.jso
 same by route, shape, hops, depth, negations and kind of question; `parts`, what each part of the system costs
 {calls, tokens_in, tokens_out, seconds, share}; `confusion`, counts of predicted routes by gold
 route; `coverage` by the limit that refuses answers [{floor, coverage, accuracy}]; `normaliser`, the rule of em, acc and
-f1; `questions_sha256`, the digest of the rows.
+f1; `seen` {count, n, by_model}, the questions that models have seen in training, and `unknown`, the models of which
+that is not known; `questions_sha256`, the digest of the rows.
 
 Digests identify a run. A run that differs from the one in its folder is refused before anything is asked, and the error
 names what differs.
@@ -72,7 +73,8 @@ class QuestionRow:
     benchmark's own word for the question. `retrieved` are the titles found, each once: the first of every leaf, then
     the second of every leaf. `probability` is the least that a reading of its leaves had, `relevance` the least that
     the most relevant document of a leaf had. `trace` is a `revelator.trace.Trace`, or its JSON when read from a file,
-    or None of predictions.
+    or None of predictions. `seen` says what each model has seen in training, the `question` or an `article` that it is
+    about, by the model's name; None in runs of earlier releases.
     """
 
     id: str
@@ -100,6 +102,7 @@ class QuestionRow:
     probability: float | None = None
     relevance: float | None = None
     trace: Any = None
+    seen: dict[str, str] | None = None
 
     @property
     def has_cost(self) -> bool:
@@ -111,7 +114,9 @@ class QuestionRow:
 class Run:
     """`config` as resolved; `benchmark` {name, format, normaliser, answers (`aliases` or `list`), files
     {path: sha256}}; `system` {kind (`strategy`, `baseline`, `predictions`, `ranking`), name}; `adapter` {version,
-    manifest, base} and `index` {folder, digest, count} are empty where there is none."""
+    manifest, base} and `index` {folder, digest, count} are empty where there is none. `fingerprints` holds the sha256
+    of each file that says what a model was trained on, by the name of the model's folder ("" where there is no file);
+    `unknown` names the models of which that is not known."""
 
     config: dict[str, Any]
     command: str
@@ -126,6 +131,8 @@ class Run:
     machine: str = ""
     seed: int = 0
     started: str = ""
+    fingerprints: dict[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
     format: int = FORMAT
 
     @property
@@ -189,7 +196,7 @@ def find_difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
 def _identify(run: Run) -> dict[str, Any]:
     """What makes two runs the same, by name; where files and folders lie does not."""
     own = {name: getattr(run, name) for name in ("system", "ablation", "seed", "code", "generator", "ids")}
-    for part in ("benchmark", "adapter", "index"):
+    for part in ("benchmark", "adapter", "index", "fingerprints"):
         values = getattr(run, part)
         own |= {f"{part}.{name}": value for name, value in values.items() if name not in ("files", "folder")}
     return own | {"benchmark.files (sha256)": sorted(run.benchmark.get("files", {}).values())}

@@ -12,7 +12,7 @@ from typing import Any
 from rich.progress import Progress
 
 from evaluation.baselines.methods import BASELINES
-from evaluation.harness.ablations import check_ablation
+from evaluation.harness.ablations import check_ablation, has_gold
 from evaluation.harness.benchmarks import (
     CLOSED_INDEX_KINDS,
     Benchmark,
@@ -40,12 +40,16 @@ from evaluation.harness.systems import (
     describe_system,
     name_generator,
     needs_index,
+    needs_revelator,
+    needs_translation,
     open_generator,
     open_revelator,
     open_system,
 )
+from evaluation.harness.trained_models import list_compared_models, list_models
 from evaluation.rows import append_rows, lock_folder
-from revelator.errors import ConfigError, RevelatorError, Unavailable
+from evaluation.seen import TrainedModel, find_seen, find_seen_question, leave_out_seen, list_unknown
+from revelator.errors import ConfigError, DataError, RevelatorError, Unavailable
 from revelator.files import sha256_file
 from revelator.trace import Trace
 from serving import latency
@@ -56,20 +60,29 @@ TEST = "test"  # the split of a data set in BEIR's form, unless another is named
 
 
 def prepare_run(
-    config: RunConfig, command: str, read: Callable[[BenchmarkConfig], Benchmark] = open_benchmark
+    config: RunConfig,
+    command: str,
+    compared: Sequence[RunConfig] = (),
+    read: Callable[[BenchmarkConfig], Benchmark] | None = None,
 ) -> tuple[RunConfig, Run, Benchmark]:
     """Checks everything that can be wrong (benchmark, system, index, adapter, server, predictions) and describes the
-    run. Builds the closed index if there is none, also for `--check`; the configuration that is returned names it."""
+    run. Builds the closed index if there is none, also for `--check`; the configuration that is returned names it.
+
+    A benchmark that is `unseen` leaves out what the models of any of the `compared` runs have seen. A bound is asked
+    the questions that have the gold that it is given."""
+    compared = compared or [config]
     if config.system.ranking:
-        return config, *_prepare_ranking(config, config.system.ranking, command)
+        return config, *_prepare_ranking(config, config.system.ranking, command, compared)
     given = bool(config.system.predictions)
     if not given:
         check_system(config)
     elif config.ablation.list_switches():
         raise ConfigError("predictions are made: there is nothing to switch", where="ablation")
-    benchmark = read(config.benchmark)
+    benchmark = read(config.benchmark) if read else open_benchmark(config.benchmark, compared)
     if config.ablation.route == "oracle" and not all(question.gold.route for question in benchmark.questions):
         raise ConfigError(f"{benchmark.name} does not say the route of each question", where="ablation.route")
+    if config.system.bound:
+        benchmark = _keep_gold(benchmark, config.system.bound)
     ids = tuple(question.id for question in benchmark.questions)
     if given:
         read_predictions(Path(str(config.system.predictions)), ids)
@@ -77,11 +90,21 @@ def prepare_run(
         index = build_closed_index(benchmark.all_questions, Path(config.home), kind)
         config = config.model_copy(update={"index": str(index)})
     about: dict[str, Any] = {} if given else describe_system(config)
-    return config, _describe_run(config, command, benchmark, ids, about), benchmark
+    models = list_models(config)
+    seen = {question.id: find_seen_question(models, question.gold) for question in benchmark.questions}
+    benchmark = replace(benchmark, seen=seen)
+    return config, _describe_run(config, command, benchmark, about, models), benchmark
+
+
+def _keep_gold(benchmark: Benchmark, bound: str) -> Benchmark:
+    questions = tuple(question for question in benchmark.questions if has_gold(bound, question.gold))
+    if not questions:
+        raise DataError(f"no question of {benchmark.name} has what {bound} is given", where="system.bound")
+    return replace(benchmark, questions=questions, without_gold=len(benchmark.questions) - len(questions))
 
 
 def _describe_run(
-    config: RunConfig, command: str, benchmark: Benchmark, ids: tuple[str, ...], about: dict[str, Any]
+    config: RunConfig, command: str, benchmark: Benchmark, about: dict[str, Any], models: Sequence[TrainedModel]
 ) -> Run:
     return Run(
         config=config.model_dump(mode="json"),
@@ -89,22 +112,32 @@ def _describe_run(
         benchmark=benchmark.to_json(),
         system={"kind": config.system.kind, "name": config.system.name},
         ablation=config.ablation.list_switches(),
-        ids=ids,
+        ids=tuple(benchmark.seen),
         seed=config.seed,
+        fingerprints={name: digest for model in models for name, digest in model.digests.items()},
+        unknown=list_unknown(models),
         **describe_machine(),
         **about,
     )
 
 
-def _prepare_ranking(config: RunConfig, ranking: RankingConfig, command: str) -> tuple[Run, Benchmark]:
+def _prepare_ranking(
+    config: RunConfig, ranking: RankingConfig, command: str, compared: Sequence[RunConfig]
+) -> tuple[Run, Benchmark]:
     check_ablation(config.ablation, config.system.name, served=bool(config.url))
     about = config.benchmark
-    ids = tuple(case.id for case in load_cases(config, ranking).cases)
+    cases, left_out = load_cases(config, ranking).cases, None
+    if about.unseen:
+        known = list_compared_models(compared)
+        cases, left_out = leave_out_seen(cases, [find_seen(known, [case.question]) for case in cases], known)
+    models = list_models(config)
+    seen = {case.id: find_seen(models, [case.question]) for case in cases[: about.sample]}
     files = {str(path): sha256_file(path) for path in _list_files(about)}
-    benchmark = Benchmark(about.name or about.format, about.format, "none", False, (), files)
-    planner = describe_planner(config) if needs_translation(config) or ranking.labels == "model" else {}
-    models = {"adapter": planner, "generator": name_generator(config) if ranking.way == "bright" else ""}
-    return _describe_run(config, command, benchmark, ids[: about.sample], models), benchmark
+    named = about.name or about.format, about.format, "none", False
+    benchmark = Benchmark(*named, (), files, seen=seen, left_out=left_out)
+    planner = describe_planner(config) if needs_revelator(config) else {}
+    described = {"adapter": planner, "generator": name_generator(config) if ranking.way == "bright" else ""}
+    return _describe_run(config, command, benchmark, described, models), benchmark
 
 
 def _list_files(about: BenchmarkConfig) -> list[Path]:
@@ -125,12 +158,6 @@ def load_cases(config: RunConfig, ranking: RankingConfig) -> LabelledCases:
     return make_corpus_cases(Path(about.path[0]), ranking.per_template, ranking.seed, ranking.terms)
 
 
-def needs_translation(config: RunConfig) -> bool:
-    """Whether the revelator writes the logical queries, which the benchmark does not give."""
-    ranking = config.system.ranking
-    return ranking is not None and ranking.way == "logical" and config.benchmark.format == "beir"
-
-
 def run_questions(
     config: RunConfig,
     run: Run,
@@ -147,7 +174,7 @@ def run_questions(
         bar = progress.add_task(run.name, total=len(run.ids), completed=len(done))
 
         def write(row: QuestionRow) -> None:
-            append_rows(folder / QUESTIONS, [row])
+            append_rows(folder / QUESTIONS, [replace(row, seen=dict(benchmark.seen[row.id]))])
             progress.advance(bar)
 
         if config.system.ranking:
@@ -165,7 +192,7 @@ def rank_pending_cases(config: RunConfig, ranking: RankingConfig, todo: set[str]
     """Ranks the cases in `todo`. Loads no encoder when there are none."""
     made = load_cases(config, ranking)
     left = [case for case in made.cases if case.id in todo]
-    if left and (needs_translation(config) or ranking.labels == "model" or ranking.way == "bright"):
+    if left and (needs_revelator(config) or ranking.way == "bright"):
         left = asyncio.run(_ask_about_cases(config, ranking, left, made.texts))
     if left:
         operators, about = config.ablation.operators or Operators(), config.benchmark
@@ -179,7 +206,7 @@ async def _ask_about_cases(
     async with AsyncExitStack() as stack:
         if ranking.way == "bright":
             cases = await reason_about_cases(cases, open_generator(config, stack))
-        if ranking.labels == "model" or needs_translation(config):
+        if needs_revelator(config):
             revelator = open_revelator(config, stack, SharedModels())
         judged = await judge_cases(cases, texts, revelator) if ranking.labels == "model" else cases
         return await translate_cases(judged, revelator) if needs_translation(config) else [*judged]

@@ -13,6 +13,7 @@ import numpy as np
 
 from evaluation.harness.folder import FORMAT, METRICS, QUESTIONS, QuestionRow, Run, read_questions
 from evaluation.metrics.bootstrap import bootstrap
+from evaluation.seen import SeenCount
 from revelator.files import sha256_file, write_json
 from revelator.tasks import TASKS
 from revelator.trace import Trace
@@ -101,6 +102,7 @@ def write_metrics(folder: Path, run: Run) -> dict[str, Any]:
         "questions_sha256": sha256_file(folder / QUESTIONS),
         "normaliser": run.benchmark["normaliser"],
         **measure_rows(rows),
+        **SeenCount.of((row.seen for row in rows), run.unknown).to_json(),
     }
     write_json(folder / METRICS, value)
     return value

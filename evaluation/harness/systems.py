@@ -59,7 +59,15 @@ JUDGED = (*AFFECTS["relevance"], "atomic", "gold-plan")  # systems that judge do
 CLIENT_SECONDS = 120.0
 
 
+def needs_translation(config: RunConfig) -> bool:
+    """Whether the revelator writes the logical queries, which the benchmark does not give."""
+    ranking = config.system.ranking
+    return ranking is not None and ranking.way == "logical" and config.benchmark.format == "beir"
+
+
 def needs_revelator(config: RunConfig) -> bool:
+    if config.system.ranking:
+        return needs_translation(config) or config.system.ranking.labels == "model"
     return BASELINES[config.system.name].revelator if config.system.baseline else needs_index(config)
 
 
@@ -171,14 +179,14 @@ def describe_judge(config: RunConfig) -> dict[str, str]:
     setting = choose_judge(config)
     if config.system.name not in JUDGED or (setting == "embedded" and not config.planner):
         return {}
-    return {"judge": _choose_adapter(config) if setting == "embedded" else str(setting)}
+    return {"judge": choose_adapter(config) if setting == "embedded" else str(setting)}
 
 
 def choose_judge(config: RunConfig) -> JudgeSetting:
     return "none" if config.ablation.relevance is False else config.judge
 
 
-def _choose_adapter(config: RunConfig) -> str:
+def choose_adapter(config: RunConfig) -> str:
     """The adapter that the configuration names. Where an endpoint plans, nobody need have promoted a champion."""
     return "base" if config.planner and "adapter" not in config.model_fields_set else config.adapter
 
@@ -349,7 +357,7 @@ def _open_adapter(config: RunConfig, stack: AsyncExitStack, shared: SharedModels
     from serving.models.local import LocalRevelator
 
     torch.manual_seed(config.seed)
-    found = find_adapter(_choose_adapter(config), Path(config.home))
+    found = find_adapter(choose_adapter(config), Path(config.home))
     engine = shared.open_engine(config.base or found.base_name, found.folder, config.threads)
     local = LocalRevelator(engine, config.decoding)
     stack.callback(local.close)

@@ -69,11 +69,12 @@ def report(
         run_id, versions = log_report(built, loaded, out)
     conclusions = {section.name: section.conclusion for section in built.sections}
     if as_json:
+        seen = {run.title: run.seen.to_json() for run in loaded}
         written = {"page": str(out / PAGE), "run_id": run_id, "versions": versions, "conclusions": conclusions}
-        click.echo(json.dumps(written))
+        click.echo(json.dumps(written | {"seen": seen}))
         return
-    for benchmark, conclusion in conclusions.items():
-        click.echo(f"{benchmark}: {conclusion}")
+    for section in built.sections:
+        click.echo(f"{section.name}: {section.conclusion}\n{section.about}")
     click.echo(f"page: {out / PAGE}")
     if mlflow:
         under = ", ".join(f"{NAME} version {version}" for version in versions) or f"no version of {NAME}"
@@ -128,6 +129,7 @@ def _log_run(run: LoadedRun, version: Version | None) -> None:
                 "system": run.name,
                 "config_hash": about.config_hash,
                 "version": str(version.version) if version else "",
+                "seen": str(run.seen)[:4000],
                 "machine": about.machine,
                 "command": about.command[:4000],
             }

@@ -14,7 +14,16 @@ from rich.table import Table as TerminalTable
 from evaluation.harness.run_metrics import COSTS, FEWEST, GROUPED, MEANINGS, MEASURES, PART_COSTS, PARTS, SCORES
 from evaluation.report.cases import Case, find_most_different_cases, find_worst_cases
 from evaluation.report.charts import Chart, choose_charts, draw_legend_mark, select_charted_runs
-from evaluation.report.runs import Estimate, LoadedRun, choose_main_measure, compare_runs, conclude, group_by_benchmark
+from evaluation.report.runs import (
+    Estimate,
+    LoadedRun,
+    choose_main_measure,
+    compare_runs,
+    conclude,
+    count_seen_by_either,
+    group_by_benchmark,
+)
+from evaluation.seen import SeenCount
 from revelator.errors import ExpressionError
 from revelator.plans import parse, to_letters
 from revelator.tasks import TASKS
@@ -35,16 +44,18 @@ MARKS = {"": "", "best": "★", "better": "▲", "worse": "▼"}
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure: its value and interval as texts, and its `n` where that is not all questions of the run. It is the best
-    of its column, or it is better or worse than what it is compared with."""
+    """A figure: its value and interval as texts, and its `n` where that is not all questions of the run; or a number of
+    questions, and how many of them were seen in training. It is the best of its column, or it is better or worse than
+    what it is compared with."""
 
     value: str
     interval: str = ""
     mark: Literal["", "best", "better", "worse"] = ""
     n: str = ""
+    seen: str = ""
 
     def __str__(self) -> str:
-        return " ".join(filter(None, [MARKS[self.mark], self.value, self.interval, self.n]))
+        return " ".join(filter(None, [MARKS[self.mark], self.value, self.interval, self.n, self.seen]))
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,7 @@ class Table:
     title: str
     note: str
     measures: Mapping[str, str]
-    rows: list[tuple[str, str, list[Cell]]]
+    rows: list[tuple[str, Cell, list[Cell]]]
 
     @property
     def width(self) -> float:
@@ -149,21 +160,25 @@ def _describe(runs: Sequence[LoadedRun]) -> str:
         text += f"; the runs do not have the same questions: {len(set.intersection(*ids))} are in all of them"
     if len(select_charted_runs(runs)) < len(runs):
         text += "; charts show the systems without ablations"
-    return f"{text}."
+    return f"{text}. {'; '.join(f'{run.name} {run.seen}' for run in runs)}."
 
 
 def _build_difference_table(
     title: str, note: str, pairs: Sequence[tuple[LoadedRun, LoadedRun]], measures: Mapping[str, str]
 ) -> Table:
     """Each run less the other of its pair, on the questions that both have."""
-    gaps = [(run.name, compare_runs(run, reference, measures)) for run, reference in pairs]
-    measures = {name: label for name, label in measures.items() if any(name in found for _, found in gaps)}
+    gaps = [(run.name, compare_runs(run, other, measures), count_seen_by_either(run, other)) for run, other in pairs]
+    measures = {name: label for name, label in measures.items() if any(name in found for _, found, _ in gaps)}
     rows = []
-    for system, found in gaps:
+    for system, found, seen in gaps:
         n = max((int(estimate["n"]) for estimate in found.values()), default=0)
-        rows.append((system, f"{n:,}", [_build_difference(found.get(name), name) for name in measures]))
+        rows.append((system, _build_count(n, seen), [_build_difference(found.get(name), name) for name in measures]))
     note += " Mean and 95 % bootstrap interval; ▲ is better and ▼ worse where the interval excludes 0."
     return Table(title, note, measures, rows)
+
+
+def _build_count(n: float, seen: SeenCount) -> Cell:
+    return Cell(f"{n:,.0f}", seen=str(seen))
 
 
 def _build_difference(gap: Estimate | None, measure: str) -> Cell:
@@ -181,7 +196,8 @@ def _build_table(title: str, note: str, runs: Sequence[LoadedRun], measures: Map
         if len({format_interval(figure, name).value for figure in figures}) > 1:
             choose = min if name in COSTS else max
             best[name] = format_interval(choose(figures, key=lambda figure: figure["value"]), name).value
-    rows = [(run.name, f"{len(run.rows):,}", [_build_cell(run, name, best) for name in measures]) for run in runs]
+    counts = {run.folder: _build_count(len(run.rows), run.seen) for run in runs}
+    rows = [(run.name, counts[run.folder], [_build_cell(run, name, best) for name in measures]) for run in runs]
     return Table(title, note, measures, rows)
 
 
@@ -192,7 +208,7 @@ def _build_part_table(runs: Sequence[LoadedRun]) -> Table:
         for part, costs in run.metrics.get("parts", {}).items():
             if costs["calls"]:
                 cells = [Cell(f"{costs[name]:,.{2 if costs[name] < 10 else 0}f}") for name in PART_COSTS]
-                rows.append((f"{run.name}: {PARTS[part]}", f"{len(run.rows):,}", cells))
+                rows.append((f"{run.name}: {PARTS[part]}", _build_count(len(run.rows), run.seen), cells))
     return Table("Cost by part", "Mean of a question, of the calls that its trace holds.", PART_COSTS, rows)
 
 
@@ -202,7 +218,8 @@ def _build_route_table(runs: Sequence[LoadedRun]) -> Table:
     for run in runs:
         for gold, counts in run.metrics["confusion"].items():
             cells = [Cell(f"{counts.get(route, 0):,}") for route in ROUTES]
-            rows.append((f"{run.name}: {gold}", f"{sum(counts.values()):,}", cells))
+            seen = run.count_seen(row for row in run.rows if row.gold_route == gold and row.route)
+            rows.append((f"{run.name}: {gold}", _build_count(sum(counts.values()), seen), cells))
     return Table("Routes", "Questions by gold route (rows) and by the route that they took (columns).", ROUTES, rows)
 
 
@@ -214,7 +231,8 @@ def _build_group_table(field: str, title: str, runs: Sequence[LoadedRun]) -> Tab
     for key, run, own in sorted(found, key=lambda one: (len(one[0]) if field != "kind" else 0, one[0])):
         n = max(figure["n"] for figure in own.values())
         cells = [format_interval(own.get(name), name) for name in measures]
-        rows.append((f"{name_group(field, key)}: {run.name}", f"{n:,.0f}", cells))
+        seen = run.count_seen(row for row in run.rows if str(getattr(row, field)) == key)
+        rows.append((f"{name_group(field, key)}: {run.name}", _build_count(n, seen), cells))
     note = f"Mean of a question and its 95 % bootstrap interval. Groups of fewer than {FEWEST} questions are left out."
     return Table(f"By {title}", note, measures, rows)
 
@@ -252,7 +270,7 @@ def format_interval(estimate: Estimate | None, measure: str, *, sign: bool = Fal
 def render_for_terminal(table: Table, benchmark: str) -> TerminalTable:
     """A column for each row of the table, or the table as it is if it has many rows."""
     head, *body = [["system", "questions", *table.measures.values()]] + [
-        [system, n, *map(str, cells)] for system, n, cells in table.rows
+        [system, *map(str, [n, *cells])] for system, n, cells in table.rows
     ]
     if len(body) <= MOST_COLUMNS:
         head, *body = map(list, zip(head, *body, strict=True))

@@ -11,6 +11,7 @@ from typing import Any
 from evaluation.harness.folder import QuestionRow, Run, read_metrics, read_questions, read_run
 from evaluation.harness.run_metrics import MEASURES, measure_row
 from evaluation.metrics.bootstrap import bootstrap
+from evaluation.seen import SeenCount, warn_of_seen
 from revelator.errors import ConfigError
 from revelator.files import sha256_text
 
@@ -75,6 +76,14 @@ class LoadedRun:
         }
 
     @property
+    def seen(self) -> SeenCount:
+        return self.count_seen(self.rows)
+
+    def count_seen(self, rows: Iterable[QuestionRow]) -> SeenCount:
+        """How many of these rows of the run its models have seen in training."""
+        return SeenCount.of((row.seen for row in rows), self.run.unknown)
+
+    @property
     def anchor(self) -> str:
         """The id of the part of the page that says how to repeat this run."""
         return f"run-{self.series.number}-{sha256_text(str(self.folder.resolve()))[:8]}"
@@ -127,10 +136,22 @@ def choose_main_measure(runs: Sequence[LoadedRun]) -> str:
     return next((name for name in MAIN_MEASURES if all(name in run.figures for run in runs)), "answered")
 
 
+def pair_rows(run: LoadedRun, reference: LoadedRun) -> list[tuple[QuestionRow, QuestionRow]]:
+    """The rows of the questions of both."""
+    rows = {row.id: row for row in reference.rows}
+    return [(row, rows[row.id]) for row in run.rows if row.id in rows]
+
+
+def count_seen_by_either(run: LoadedRun, reference: LoadedRun) -> SeenCount:
+    """How many of the questions of both runs a model of either has seen in training."""
+    both = [(row.seen, other.seen) for row, other in pair_rows(run, reference)]
+    seen = [None if ours is None or theirs is None else theirs | ours for ours, theirs in both]
+    return SeenCount.of(seen, (*run.run.unknown, *reference.run.unknown))
+
+
 def compare_runs(run: LoadedRun, reference: LoadedRun, measures: Iterable[str]) -> dict[str, Estimate]:
     """The mean of `run` minus `reference` over the questions of both, for each measure that both score."""
-    rows = {row.id: row for row in reference.rows}
-    pairs = [(row, rows[row.id]) for row in run.rows if row.id in rows]
+    pairs = pair_rows(run, reference)
     found: dict[str, Estimate] = {}
     for measure in measures:
         values = [(measure_row(row, measure), measure_row(other, measure)) for row, other in pairs]
@@ -143,8 +164,11 @@ def compare_runs(run: LoadedRun, reference: LoadedRun, measures: Iterable[str]) 
 def conclude(reference: LoadedRun, others: Sequence[LoadedRun], measure: str) -> str:
     """What follows from the paired differences of `measure` to the reference, in one sentence with the 95 % interval of
     the best of the others. A bound, which is given gold, and a system with a part switched off are not among these if
-    there are any others. A sentence more for each run of which questions ended in an error, for they count as wrong."""
-    return " ".join(filter(None, [_conclude(reference, others, measure), *map(_describe_errors, [reference, *others])]))
+    there are any others. A sentence more for each run of which questions ended in an error, for they count as wrong,
+    and a warning where systems are compared on questions that models have seen in training."""
+    runs = [reference, *others]
+    warning = warn_of_seen({run.name: run.seen for run in runs}) if others else ""
+    return " ".join(filter(None, [_conclude(reference, others, measure), *map(_describe_errors, runs), warning]))
 
 
 def _describe_errors(run: LoadedRun) -> str:

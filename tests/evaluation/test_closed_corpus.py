@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from evaluation.harness.benchmarks import CLOSED_INDEX_KINDS
 from evaluation.harness.folder import QuestionRow, read_questions, read_run
+from evaluation.report.runs import compare_runs, load_run_folders
 from evaluation.run import evaluate
 from revelator.errors import ConfigError, DataError
 from serving.retrieval.index import Index
@@ -109,11 +110,19 @@ def test_an_oracle_sends_a_question_its_gold_route_and_needs_one(tmp_path: Path)
         run(tmp_path, own, format="own", index=index, ablation={"route": "oracle"}, baseline="hanrag")
 
 
-def test_a_question_without_gold_is_refused_alone(tmp_path: Path) -> None:
-    plain = {name: MUSIQUE[name] for name in ("id", "question", "answer", "paragraphs")}
+@pytest.mark.parametrize("bound", ["gold-passages", "gold-plan"])
+def test_a_bound_is_not_asked_a_question_without_gold_and_the_comparison_is_on_the_others(
+    tmp_path: Path, bound: str
+) -> None:
+    plain = {name: MUSIQUE[name] for name in ("question", "answer", "paragraphs")} | {"id": "2hop__3_4"}
     plain["paragraphs"] = [paragraph | {"is_supporting": False} for paragraph in MUSIQUE["paragraphs"]]
-    [row] = run(tmp_path, plain, bound="gold-passages")
-    assert (row.status, row.error) == ("error", "InvalidRequest: this question has no gold passages")
+    rows = run(tmp_path, MUSIQUE, plain | {"question": "Where was Sarnath's founder born?"}, bound=bound)
+    assert [row.id for row in rows] == ["musique:2hop__1_2"] and rows[0].status != "error"
+    assert len(run(tmp_path, MUSIQUE, plain, baseline="naive-5")) == 2
+    told, asked = load_run_folders([tmp_path / bound, tmp_path / "naive-5"])
+    assert compare_runs(told, asked, ["f1"])["f1"]["n"] == 1
+    with pytest.raises(DataError, match=f"no question of musique has what {bound} is given"):
+        run(tmp_path, plain, bound=bound)
 
 
 def test_questions_without_passages_have_no_closed_corpus(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import mlflow
@@ -11,8 +11,11 @@ from click.testing import CliRunner
 
 from data_gen.commands import build as build_set
 from evaluation.gate.command import grade, promote, rollback, show_versions
+from evaluation.gate.scores import read_pinned_rows
 from revelator import promotions, registry
+from revelator.artifact import read_manifest, write_manifest
 from revelator.errors import ArtifactError, ConfigError, DataError, GateRefused
+from revelator.fingerprints import Fingerprints
 from tests.training.toy import write_adapter, write_base, write_set
 
 OPEN = "confidence: 0.9\nminimum: 1\nmargins: {}\nfloors: {}\n"
@@ -40,6 +43,14 @@ class Place:
         path = self.home / "rules.yaml"
         path.write_text(text)
         return str(path)
+
+
+def record_training(adapter: Path, question: str) -> None:
+    """Writes down that the adapter was trained on one question; its manifest is written anew."""
+    Fingerprints.of([question]).write(adapter)
+    about = asdict(read_manifest(adapter))
+    names = ("base_name", "base_digest", "data_digest", "run_id", "tasks")
+    write_manifest(adapter, **{name: about[name] for name in names})
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +137,7 @@ def test_a_rollback_makes_the_replaced_version_champion_again_and_says_when_ther
         place.bare(rollback)
 
 
-def test_scores_of_a_version_of_a_folder_and_of_the_base_alone(place: Place) -> None:
+def test_scores_of_a_version_of_a_folder_and_of_the_base_alone(place: Place, tmp_path: Path) -> None:
     of_version = json.loads(place.call(grade, "1", "--json"))
     of_folder = json.loads(
         place.call(grade, str(place.home / "adapters" / "revelator-1"), "--set", str(place.set_folder), "--json")
@@ -134,6 +145,14 @@ def test_scores_of_a_version_of_a_folder_and_of_the_base_alone(place: Place) -> 
     assert of_version == of_folder and of_version["route"]["n"] == 1
     alone = json.loads(place.call(grade, "base", "--base", str(place.base), "--set", str(place.set_folder), "--json"))
     assert set(alone) == set(of_version)
+    known = write_adapter(tmp_path / "known", place.base)
+    question = read_pinned_rows(place.set_folder, "dev", 1)[0].question
+    record_training(known, question)
+    asked = (str(known), "--set", str(place.set_folder))
+    graded = json.loads(place.call(grade, *asked, "--json"))
+    assert any(own["seen"]["count"] == 1 for own in graded.values())
+    assert all(own["unknown"] == [place.base.name] for own in graded.values())
+    assert "seen: 1 of 1" in " ".join(place.call(grade, *asked).split())
 
 
 def test_graded_rows_are_kept_and_a_grading_that_was_broken_off_goes_on(place: Place, tmp_path: Path) -> None:
@@ -214,6 +233,7 @@ def test_questions_are_asked_end_to_end_and_the_next_challenger_is_asked_them_to
     registry.connect(place.home)
     for seed in (1, 2):
         adapter = write_adapter(tmp_path / f"adapter-{seed}", place.base, seed=seed)
+        record_training(adapter, "Who directed Lantern Row?" if seed == 1 else "Who?")
         registry.register_adapter(adapter, tags={"set_folder": str(place.set_folder)})
     questions = tmp_path / "qa.csv"
     questions.write_text(
@@ -226,9 +246,14 @@ def test_questions_are_asked_end_to_end_and_the_next_challenger_is_asked_them_to
         place.call(promote, "--version", "1", *rules, *given[:2])
     first = json.loads(place.call(promote, "--limit", "3", "--version", "1", *rules, *given))
     assert first["moved"] and first["tasks"]["answers"]["n"] == 3
+    seen = first["tasks"]["answers"]["seen"]["challenger"]
+    assert (seen["seen"]["count"], seen["seen"]["n"]) == (1, 3) and place.base.name in seen["unknown"]
+    assert "Warning: questions were seen in training, which flatters: challenger 1 of" in first["seen"]
     refused = CliRunner().invoke(promote, ["--home", str(place.home), "--limit", "3", "--version", "2", *rules])
     assert isinstance(refused.exception, GateRefused), refused.exception
-    assert json.loads(refused.stdout)["tasks"]["pinned/answers"]["n"] == 3
+    said = json.loads(refused.stdout)
+    assert said["tasks"]["pinned/answers"]["n"] == 3
+    assert "flatters: champion 1 of" in said["seen"] and "seen: 1 of 3" in refused.exception.table
     questions.write_text(questions.read_text() + "Who?,Ada\n")
     with pytest.raises(ArtifactError, match="sha256"):
         place.call(promote, "--version", "2", *rules)

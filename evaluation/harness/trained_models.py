@@ -1,0 +1,59 @@
+"""The models of a run, and what each was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from evaluation.harness.config import RunConfig
+from evaluation.harness.systems import choose_adapter, choose_judge, needs_index, needs_revelator
+from evaluation.seen import TrainedModel, merge_models
+from serving.executor.judges import JudgeConfig
+from serving.models.adapters import find_adapter
+from serving.retrieval.index_folder import INDEX
+
+
+def list_models(config: RunConfig) -> list[TrainedModel]:
+    """The models of a run's system. Raises ArtifactError for an adapter or a base that is not there."""
+    return [*_list_models(config)]
+
+
+def _list_models(config: RunConfig) -> Iterator[TrainedModel]:
+    ranking = config.system.ranking
+    if config.system.predictions or config.url:
+        name = f"server {config.url}" if config.url else f"predictions {config.system.name}"
+        yield TrainedModel.make_unknown(name)
+        return
+    if needs_revelator(config):
+        yield from _list_planner_and_judge(config)
+    if config.generator and not (ranking and ranking.way != "bright"):
+        yield TrainedModel.make_unknown(f"generator {config.generator.model}")
+    elif not ranking:
+        yield TrainedModel.read_reader()
+    if encoder := _find_encoder(config):
+        yield TrainedModel.make_unknown(f"encoder {encoder}")
+
+
+def _list_planner_and_judge(config: RunConfig) -> Iterator[TrainedModel]:
+    judge = choose_judge(config)
+    if config.planner:
+        yield TrainedModel.make_unknown(f"planner {config.planner.model}")
+    if not config.planner or judge == "embedded":
+        found = find_adapter(choose_adapter(config), Path(config.home))
+        yield TrainedModel.read_revelator(found.folder, config.base or found.base_name)
+    if isinstance(judge, JudgeConfig):
+        yield TrainedModel.make_unknown(f"judge {judge.model}")
+
+
+def _find_encoder(config: RunConfig) -> str:
+    """The model that embeds passages and questions; "" where none does."""
+    if config.system.ranking:
+        return config.system.ranking.model if config.system.ranking.way != "random" else ""
+    if not needs_index(config) or not Path(config.index).is_dir():
+        return ""
+    return str(INDEX.read_manifest(Path(config.index))["settings"]["model"])
+
+
+def list_compared_models(runs: Iterable[RunConfig]) -> list[TrainedModel]:
+    """The models of several runs, each once."""
+    return merge_models(model for run in runs for model in list_models(run))
