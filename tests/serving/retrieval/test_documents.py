@@ -67,6 +67,38 @@ def test_a_file_whose_name_is_not_utf8_is_left_out_and_named(library: Path, tmp_
     assert left == {"\ufffd\ufffd.md": "a name that is not UTF-8"}
 
 
+@pytest.mark.parametrize("adds", [False, True], ids=["build", "add"])
+def test_a_link_that_leads_out_of_the_folder_is_left_out_and_named(library: Path, tmp_path: Path, adds: bool) -> None:
+    """Who writes into a shared folder must not choose which files of this machine are read."""
+    out, secrets = tmp_path / "out", tmp_path / "library-secrets"  # its path begins as the folder's
+    secrets.mkdir()
+    (secrets / "key.txt").write_text("The key is under the mat.\n")
+    if adds:
+        build_index([library], out)
+    links = {
+        "key.txt": secrets / "key.txt",
+        "climbing.txt": Path("../library-secrets/key.txt"),
+        "folder": secrets,
+        "twice.txt": library / "key.txt",
+        "passwd": Path("/etc/passwd"),
+        "inner.md": Path("ships/lomvi.md"),
+        "itself.txt": Path("itself.txt"),
+    }
+    for name, target in links.items():
+        (library / name).symlink_to(target)
+    manifest = add_to_index([library], out) if adds else build_index([library], out)
+    leads_out = {"key.txt", "climbing.txt", "folder", "twice.txt", "passwd"}
+    assert {name for name, why in manifest["unread"].items() if "leads out of the folder" in why} == leads_out
+    assert manifest["unread"].keys() - leads_out == {"itself.txt"}
+    assert not any("mat" in passage.text for passage in Index.open(out).passages)
+
+
+def test_a_folder_that_is_given_as_a_link_is_read(library: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(library)
+    found, left = find_files([tmp_path / "link"], tmp_path / "out")
+    assert len(found) == 6 and not left
+
+
 def make_docx(text: str) -> bytes:
     office = "http://schemas.openxmlformats.org"
     files = {
@@ -310,7 +342,7 @@ def test_what_may_not_be_read_is_listed(library: Path, tmp_path: Path) -> None:
 
 
 def test_a_link_to_nothing_is_listed(library: Path, tmp_path: Path) -> None:
-    (library / "lost.md").symlink_to(tmp_path / "nowhere.md")
+    (library / "lost.md").symlink_to(library / "gone.md")
     assert build_index([library], tmp_path / "ix")["unread"] == {"lost.md": "a link to nothing, or no file"}
 
 
