@@ -3,6 +3,9 @@
 A file may be compressed (gzip, bzip2), whatever its name. It is a path, or an address that fsspec opens (`https://…`,
 `hf://datasets/OWNER/NAME/FILE`). A line that holds no row, or a row that is not UTF-8, is handed on as `MalformedRow`;
 a file that cannot be read raises DataError. An array is read whole.
+
+A compressed file may unfold to a thousand times its size. So a line has `LINE` bytes at most, and a compressed array
+`ARRAY`; the number of rows has no bound.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ import csv
 import gzip
 import io
 import json
+import sys
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -22,8 +27,13 @@ from typing import IO, Any
 from revelator.errors import DataError
 from revelator.files import find_delimiter
 
-CELL = 1 << 27  # characters of a cell of CSV
+LINE = 1 << 27  # bytes of a line, characters of one of CSV or of its cells
+ARRAY = 1 << 28  # bytes of a JSON array, or object, that is compressed: it takes ten times as much memory
+UNBOUNDED = sys.maxsize - 1
 BATCH = 1024  # rows of a parquet file that are decoded at a time
+ROWS = 16  # of them that become objects at a time: a dictionary may hold a long text once for all rows
+BATCH_BYTES = 1 << 30  # of those rows, as columns
+GROUP_BYTES = 1 << 32  # of a group of rows of a parquet file, unpacked
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,8 @@ def read_rows(
             for line, row in rows:
                 yield line, row
     except DataError as error:
-        raise error if error.where else DataError(error.message, where=path, hint=error.hint) from error
+        where = f"{path}, after line {line}" if line else path
+        raise error if error.where else DataError(error.message, where=where, hint=error.hint) from error
     except FileNotFoundError as error:
         if "://" in path:
             raise make_unreadable_error(path, error) from error
@@ -124,12 +135,25 @@ def _open_raw(path: str) -> Any:
     return fsspec.open(path, "rb").open()
 
 
+def _split_lines(file: Any, most: int) -> Iterator[Any]:
+    """The lines of a file of bytes or text. Raises DataError for one that is longer than `most`."""
+    for line in iter(partial(file.readline, most + 1), file.read(0)):
+        if len(line) > most:
+            raise DataError(f"a line of more than {most:,} bytes", hint="give each row a line of its own")
+        yield line
+
+
 def _read_json(file: IO[bytes], member: str) -> Iterator[tuple[int, Any]]:
-    lines = enumerate(file, start=1)
-    first = next((each for each in lines if each[1].strip()), (0, b""))
+    most = ARRAY if isinstance(file, gzip.GzipFile | bz2.BZ2File) else UNBOUNDED
+    first = next((each for each in enumerate(_split_lines(file, most), start=1) if each[1].strip()), (0, b""))
+    lines = enumerate(_split_lines(file, LINE), start=first[0] + 1)
     is_array = first[1].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
     if is_array or member:
-        text = (first[1] + file.read()).decode("utf-8-sig", "surrogateescape")
+        rest = file.read() if most == UNBOUNDED else file.read(most - len(first[1]) + 1)
+        if len(first[1]) + len(rest) > most:
+            hint = "unpack the file, or write a row a line"
+            raise DataError(f"an array that unfolds to more than {most:,} bytes", hint=hint)
+        text = (first[1] + rest).decode("utf-8-sig", "surrogateescape")
         rows = _find_rows(text, member, is_array)
         if rows is not None:
             is_faulty = find_encoding_fault(text) is not None
@@ -182,10 +206,12 @@ def find_encoding_fault(text: str) -> str | None:
 
 
 def _read_table(file: IO[bytes], is_tsv: bool, header: Header, lenient: bool) -> Iterator[tuple[int, Any]]:
-    csv.field_size_limit(CELL)
+    csv.field_size_limit(LINE)
     is_unquoted = is_tsv and lenient
     text_lines = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
-    lines: Iterator[str] = map(_decode_line, file) if is_unquoted else iter(text_lines)
+    lines: Iterator[str] = (
+        map(_decode_line, _split_lines(file, LINE)) if is_unquoted else _split_lines(text_lines, LINE)
+    )
     first = next(lines, "").removeprefix("\ufeff")
     delimiter = "\t" if is_tsv else find_delimiter(first)
     reader = csv.reader(
@@ -225,6 +251,15 @@ def _read_parquet(file: Any, columns: Collection[str]) -> Iterator[tuple[int, An
     import pyarrow.parquet
 
     table = pyarrow.parquet.ParquetFile(file)
+    groups = map(table.metadata.row_group, range(table.num_row_groups))
+    if (most := max((group.total_byte_size for group in groups), default=0)) > GROUP_BYTES:
+        raise DataError(f"a group of rows unfolds to {most:,} bytes", hint="write the file in smaller groups of rows")
     wanted = [name for name in table.schema_arrow.names if name in columns or not columns]
-    batches = table.iter_batches(batch_size=BATCH, columns=wanted)
-    return enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
+    number = 0
+    for batch in table.iter_batches(batch_size=BATCH, columns=wanted):
+        if batch.nbytes > BATCH_BYTES:
+            hint = "shorten the texts"
+            raise DataError(f"{BATCH:,} rows unfold to {batch.nbytes:,} bytes, from row {number + 1}", hint=hint)
+        for first in range(0, batch.num_rows, ROWS):
+            yield from enumerate(batch.slice(first, ROWS).to_pylist(), start=number + first + 1)
+        number += batch.num_rows

@@ -6,6 +6,9 @@ and run it again. Times are milliseconds since the trace began; `started_at` is 
 While it is written, it is a sequence of events in causal order. Each event holds what has changed since the one before
 it about the same node (or, `node` None, about the question as a whole), as the plain values of the trace's JSON. A
 client that keeps a `Replay` sees the trace grow, and after `finished` holds the trace that the executor holds.
+
+Anybody may send a trace to be reused. Reading ends at the first fault of a list (`FailFast`), and at a mapping of far
+more keys than there are fields (`FewKeys`): what is refused costs no more than what is read.
 """
 
 from __future__ import annotations
@@ -14,11 +17,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, FailFast, TypeAdapter, ValidationError
 
-from revelator.config import find_first_fault
+from revelator.config import FewKeys, find_first_fault
 from revelator.errors import DataError
 from revelator.plans.language import LanguageName
 
@@ -127,15 +130,15 @@ class Node:
     question: str
     parent: str | None = None
     asked: str | None = None
-    inputs: dict[str, str] = field(default_factory=dict)
-    documents: list[Passage] = field(default_factory=list)
+    inputs: Annotated[dict[str, str], FewKeys] = field(default_factory=dict)
+    documents: Annotated[list[Annotated[Passage, FewKeys]], FailFast()] = field(default_factory=list)
     sentence: str = ""
-    answers: list[str] = field(default_factory=list)
+    answers: Annotated[list[str], FailFast()] = field(default_factory=list)
     status: Status = "ok"
     error: str | None = None
     started_ms: float = 0.0
     ended_ms: float = 0.0
-    usage: Usage = Usage()
+    usage: Annotated[Usage, FewKeys] = Usage()
     detail: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -185,20 +188,22 @@ class Trace:
     plan: str | None = None  # canonical expression that was executed
     plan_source: PlanSource = "none"
     plan_language: LanguageName = "bnf"
-    diagnostics: list[dict[str, Any]] = field(default_factory=list)
+    diagnostics: Annotated[list[dict[str, Any]], FailFast()] = field(default_factory=list)
     degraded: bool = False  # the way that was chosen could not be gone to its end: another was, for this reason
     reason: str | None = None
     deadline_exceeded: bool = False  # time ran out: the answer is made of what had been found by then
     outcome: Outcome = "answered"
     answer: str = ""
-    answers: list[str] = field(default_factory=list)
+    answers: Annotated[list[str], FailFast()] = field(default_factory=list)
     text: str = ""
-    nodes: list[Node] = field(default_factory=list)
-    usage: Usage = Usage()
+    nodes: Annotated[list[Annotated[Node, FewKeys]], FailFast()] = field(default_factory=list)
+    usage: Annotated[Usage, FewKeys] = Usage()
     wall_ms: float = 0.0
     critical_path_ms: float = 0.0
     started_at: float = 0.0
-    versions: dict[str, str] = field(default_factory=dict)  # by model; and MLflow's id of the release
+    versions: Annotated[dict[str, str], FewKeys] = field(
+        default_factory=dict
+    )  # by model; and MLflow's id of the release
     schema: int = SCHEMA_VERSION
 
     def list_evidence(self) -> list[Evidence]:
@@ -264,7 +269,8 @@ def list_evidence(nodes: Iterable[Node]) -> list[Evidence]:
     return found
 
 
-_NODE, _TRACE = TypeAdapter(Node), TypeAdapter(Trace)
+_NODE = TypeAdapter(Node)
+_TRACE: TypeAdapter[Trace] = TypeAdapter(Annotated[Trace, FewKeys])
 
 
 def sort_ids(ids: Iterable[str]) -> list[str]:

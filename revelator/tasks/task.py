@@ -13,7 +13,9 @@ from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
 from string import Template
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import FailFast
 
 from revelator.errors import ExpressionError, TaskOutputError
 from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
@@ -28,7 +30,7 @@ class Step:
     """A sub-question that was asked, with its answers: none where nothing was found."""
 
     question: str
-    answers: tuple[str, ...]
+    answers: Annotated[tuple[str, ...], FailFast()]  # clients send them, too: reading ends at the first fault
 
     @property
     def answer(self) -> str:

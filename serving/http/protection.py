@@ -17,6 +17,7 @@ from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -26,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from revelator import errors
 from revelator.config import find_first_fault
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
+from serving.latency import count_values
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 POLICY = (
@@ -113,6 +115,7 @@ def _split_url(url: str) -> SplitResult | None:
 
 
 BODY_BYTES = 1 << 18  # a question and a plan, or a conversation
+BODY_VALUES = 20_000  # a conversation of thousands of messages: no body of ours has more, each could be a fault
 APART = 1 << 16  # bytes beyond which a body is read beside the event loop
 
 
@@ -133,12 +136,21 @@ async def read_body(request: Request, kind: type[Read], most: int = BODY_BYTES) 
         if len(body) > most:
             raise HTTPException(413, f"the body has more than {most:,} bytes")
     try:
-        if len(body) > APART:
-            return await asyncio.to_thread(kind.model_validate_json, body)
-        return kind.model_validate_json(body)
+        return await asyncio.to_thread(_parse, body, kind) if len(body) > APART else _parse(body, kind)
     except ValidationError as error:
         field, reason = find_first_fault(error)
         raise InvalidRequest(reason, where=field or None) from error
+
+
+def _parse(body: bytearray, kind: type[Read]) -> Read:
+    """Counts the values before pydantic sees them: of 780,000 unknown keys it made 1.1 GB of faults."""
+    try:
+        count = count_values(from_json(body), BODY_VALUES)
+    except ValueError as error:
+        raise InvalidRequest(f"invalid JSON: {error}") from error
+    if count > BODY_VALUES:
+        raise InvalidRequest(f"the body holds more than {BODY_VALUES:,} values")
+    return kind.model_validate_json(body)
 
 
 _STATUSES: dict[type[RevelatorError], int] = {

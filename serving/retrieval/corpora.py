@@ -34,16 +34,17 @@ def find_files(paths: Sequence[Path], out: Path) -> tuple[dict[str, Path], dict[
     """The files that an index of `paths` is made of, by their names in it, and why others were left out.
 
     A file that is given is named by itself, one of a folder by its path from there. Hidden files are passed over, and
-    so is the index itself, `out`.
+    so is the index itself, `out`. A link to a file within the folder is read, one that leads out of it is left out;
+    linked folders are not entered.
     Raises DataError where there is nothing at a path, and where two files have one name."""
     found: dict[str, Path] = {}
     left: dict[str, str] = {}
     for path in paths:
         if path.is_dir():
             here = (file for file in path.rglob("*") if not _is_hidden(file.relative_to(path)))
-            own = sorted(file for file in here if not file.resolve().is_relative_to(out.resolve()))
+            own = sorted(file for file in here if not _resolve(file).is_relative_to(_resolve(out)))
             named = {_name_file(file, path): file for file in own}
-            left |= {name: reason for name, file in named.items() if (reason := _find_obstacle(file, name))}
+            left |= {name: reason for name, file in named.items() if (reason := _find_obstacle(file, name, path))}
             named = {name: file for name, file in named.items() if name not in left and file.is_file()}
         elif path.is_file():
             named = {path.name: path}
@@ -62,15 +63,21 @@ def _name_file(file: Path, folder: Path) -> str:
     return os.fsencode(file.relative_to(folder).as_posix()).decode(errors="replace")
 
 
+def _resolve(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # `Path.resolve` raises for a link to itself
+
+
 def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def _find_obstacle(path: Path, named: str) -> str:
-    """Why a file or folder within a folder, which an index calls `named`, cannot be read, or nothing."""
+def _find_obstacle(path: Path, named: str, folder: Path) -> str:
+    """Why a file or folder within `folder`, which an index calls `named`, cannot be read, or nothing."""
     name = path.name.lower()
     if UNKNOWN in named:
         return "a name that is not UTF-8"
+    if path.is_symlink() and not _resolve(path).is_relative_to(_resolve(folder)):
+        return "a link that leads out of the folder"
     if path.is_dir():
         return "" if os.access(path, os.R_OK | os.X_OK) else "a folder that may not be opened"
     if not (name.endswith((*DOCUMENTS, *ROWS)) or name.removesuffix(".gz").endswith(ROWS)):

@@ -4,21 +4,28 @@ Each document is read as Markdown (MarkItDown converts what is none). A passage 
 under one heading, of at most `size` tokens of MiniLM's vocabulary; the last `overlap` tokens of a passage begin the
 next one. Its title is the headings above it, or the document's, and its id names its place: the path, and where it
 begins and ends in characters of the document's Markdown, `handbook/leave.md#120-980`.
+
+A small file may unfold to very much: a DOCX is a zip archive, a PDF holds compressed streams, and each element of XML
+or HTML becomes an object of 1 kB. So a DOCX unfolds to `UNFOLDED` bytes at most, and the conversion of a file may take
+`MEMORY` bytes.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import resource
 from bisect import bisect_left
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
@@ -33,6 +40,9 @@ MARKDOWN = (".md", ".markdown")
 DOCUMENTS = (*MARKDOWN, ".txt", ".text", ".html", ".htm", ".pdf", ".docx")
 BINARY = (".pdf", ".docx")
 LARGEST = 100_000_000  # bytes of a file
+UNFOLDED = 200_000_000  # bytes of all parts of a DOCX: text, styles, pictures
+PARTS = 10_000  # of a DOCX
+MEMORY = 2_000_000_000  # bytes that a conversion may take: a DOCX of 100,000 paragraphs takes 250 MB
 CHARACTERS = 20  # of a token, at most: MiniLM counts a word of any length that it does not know as one
 SIZE, OVERLAP = 200, 40
 SENTENCE_END = re.compile(r"[.!?。！？]\s|\n")
@@ -86,11 +96,64 @@ def convert_document(path: Path) -> str:
             raise DataError("not text: it holds zero bytes", where=str(path))
     if kind in MARKDOWN:
         return data.decode("utf-8-sig", "replace")
+    convert = _open_converter(kind)
     try:
-        return _open_converter(kind)(BytesIO(data))
+        with _limit_memory(MEMORY):
+            return convert(BytesIO(_unfold_docx(data) if kind == ".docx" else data))
+    except DataError as error:
+        raise DataError(error.message, where=str(path), hint=error.hint) from error
+    except MemoryError as error:
+        reason = f"to convert it takes more than {MEMORY:,} bytes of memory"
+        raise DataError(reason, where=str(path), hint="split it, or save it as text") from error
     except Exception as error:  # a converter's libraries raise whatever they like about a damaged file
         reason = f"not a {kind[1:].upper()} file that can be read: damaged, protected, or of another kind"
         raise DataError(reason, where=str(path)) from error
+
+
+def _unfold_docx(data: bytes) -> bytes:
+    """The same archive without compression. Each part is read no further than the bound, whatever size its directory
+    names; parts may also share their bytes. Raises DataError for what is larger."""
+    if data.count(b"PK\1\2") > PARTS:  # each part has an entry that begins so, which becomes an object when it is read
+        raise DataError(f"more than {PARTS:,} parts", hint="save it again, or split it")
+    too_large = DataError(f"it unfolds to more than {UNFOLDED:,} bytes", hint="split it, or save it as text")
+    unfolded, left = BytesIO(), UNFOLDED
+    with ZipFile(BytesIO(data)) as packed, ZipFile(unfolded, "w") as plain:
+        parts = {part.filename: part for part in packed.infolist()}
+        if sum(part.file_size for part in parts.values()) > UNFOLDED:
+            raise too_large
+        for name, part in parts.items():
+            if part.compress_type not in (ZIP_STORED, ZIP_DEFLATED):  # others are unpacked without a bound
+                raise DataError("compressed in a way that DOCX does not know", hint="save it again")
+            place = part.header_offset + 30
+            size = int.from_bytes(data[place - 4 : place - 2], "little")
+            spelled = data[place : place + size].decode("utf-8" if part.flag_bits & 0x800 else "cp437")
+            if spelled.lower() == part.orig_filename.lower():
+                part.orig_filename = spelled  # some writers spell a name twice: zipfile would refuse the part
+            with packed.open(part) as file:
+                content = file.read(left + 1)
+            left -= len(content)
+            if left < 0:
+                raise too_large
+            plain.writestr(name, content)
+    return unfolded.getvalue()
+
+
+@contextmanager
+def _limit_memory(most: int) -> Iterator[None]:
+    """Within the block the process, all its threads together, can take `most` more bytes, then it gets a MemoryError.
+    Linux alone keeps the limit."""
+    pages = Path("/proc/self/statm")
+    if not pages.exists():
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = int(pages.read_text().split()[0]) * resource.getpagesize() + most
+    bounds = [bound for bound in (soft, wanted) if bound != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(bounds), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 @cache

@@ -30,6 +30,7 @@ from revelator.errors import ConfigError, Unavailable
 from revelator.files import sha256_text
 from serving.triton.access import CLOSED, CONTROL, LOOPBACK, Exposure, read_secret
 from serving.triton.installation import Installation
+from serving.triton.private_files import keep_files_private
 
 SHARED_MEMORY = Path("/dev/shm")
 NEVER_BY_ITSELF = 2**31 - 1  # one request in so many is traced, of those that come without a trace
@@ -167,7 +168,7 @@ class TritonServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
+                preexec_fn=_prepare_process,
             )
 
     def _build_command(self) -> list[str]:
@@ -249,6 +250,11 @@ class TritonServer:
     def _clear_shared_memory(self) -> None:
         for region in SHARED_MEMORY.glob(f"{self.regions}*"):
             region.unlink(missing_ok=True)
+
+
+def _prepare_process() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    keep_files_private()
 
 
 def _list_trace_settings() -> list[str]:

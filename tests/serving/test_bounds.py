@@ -15,12 +15,14 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 from tritonclient.utils import deserialize_bytes_tensor
 
 from revelator import errors, wire
+from revelator.config import find_first_fault
 from revelator.limits import Limits
 from revelator.plans import Diagnostic, list_placeholders, parse, substitute
 from revelator.plans.art import Art
@@ -36,6 +38,7 @@ from serving.executor.trees import run_tree
 from serving.knowledge.sources import Sources
 from serving.latency import write_json
 from serving.triton.inside.options import (
+    HISTORY_STEPS,
     REUSED_ANSWERS,
     REUSED_CHARACTERS,
     REUSED_NODES,
@@ -260,6 +263,93 @@ def test_a_conversation_arrives_as_it_was_sent() -> None:
     _, options = wire.build_request("And where was he born?", 60.0, history=history)["inputs"]
     [text] = deserialize_bytes_tensor(options._get_content())
     assert read_history(read_options(text.decode(), 4_000_000)["history"]) == tuple(history)
+
+
+TRACE = '{"reuse": {"question": "?", "strategy": "auto", '
+NODE = TRACE + '"nodes": [{"id": "1", "kind": "atomic", "question": "?", '
+REPEATED = [  # what repeats stands between two texts; # is its number
+    (NODE + '"documents": [', "{}", "]}]}}", "nodes.0.documents.0"),
+    (NODE + '"documents": [', "0", "]}]}}", "nodes.0.documents.0"),
+    (NODE + '"documents": [{', '"k#": 0', "}]}]}}", "nodes.0.documents.0"),
+    (NODE + '"answers": [', "0", "]}]}}", "nodes.0.answers.0"),
+    (NODE + '"inputs": {', '"k#": 0', "}}]}}", "nodes.0.inputs"),
+    (NODE + '"usage": {', '"k#": 0', "}}]}}", "nodes.0.usage"),
+    (NODE + '"detail": {"ids": {"a": {', '"k#": 0', "}}}}]}}", "ids.a"),
+    (NODE, '"k#": 0', "}]}}", "nodes.0"),
+    (TRACE + '"nodes": [', '{"documents": [{}, {}], "answers": [0, 0]}', "]}}", "nodes"),
+    (TRACE + '"diagnostics": [', "0", "]}}", "diagnostics.0"),
+    (TRACE + '"answers": [', "0", "]}}", "answers.0"),
+    (TRACE + '"versions": {', '"k#": 0', "}}}", "versions"),
+    (TRACE, '"k#": 0', "}}", ""),
+    ('{"reuse": {', '"k#": 0', "}}", ""),
+    ('{"history": [', "{}", "]}", "history"),
+    ('{"history": [', '{"question": "?", "answers": [0, 0]}', "]}", "history"),
+    ('{"history": [{"question": "?", "answers": [', "0", "]}]}", "0.answers.0"),
+    ("{", '"k#": 0', "}", "options"),
+]
+
+
+def read_all(options: str) -> None:
+    wanted = read_options(options, 4_000_000)
+    if "reuse" in wanted:
+        read_trace(wanted["reuse"])
+    if "history" in wanted:
+        read_history(wanted["history"])
+
+
+def count_faults(error: BaseException | None) -> int:
+    """How many faults pydantic found, if an error was made of its own."""
+    while error is not None and not isinstance(error, ValidationError):
+        error = error.__cause__
+    return error.error_count() if error else 0
+
+
+@pytest.mark.parametrize("repeated", REPEATED, ids=lambda repeated: f"{repeated[0][-30:]}{repeated[1]}")
+@given(size=st.integers(1, 4_000))
+@settings(max_examples=15)
+def test_options_of_any_size_are_refused_for_a_bounded_number_of_faults(
+    repeated: tuple[str, str, str, str], size: int
+) -> None:
+    head, unit, tail, place = repeated
+    text = head + ", ".join(unit.replace("#", str(n)) for n in range(size)) + tail
+    with pytest.raises(errors.InvalidRequest) as refused:
+        read_all(text)
+    assert count_faults(refused.value) <= 250 or place == "ids.a"  # of a node of 5,000 values at most
+    assert place in str(refused.value) and len(str(refused.value)) < 500
+
+
+def test_the_first_of_very_many_faults_takes_no_memory() -> None:
+    with pytest.raises(ValidationError) as found:
+        TypeAdapter(list[str]).validate_python([0] * 200_000)
+    tracemalloc.start()
+    try:
+        assert find_first_fault(found.value) == ("", "200,000 faults, too many to list")
+        assert tracemalloc.get_traced_memory()[1] < 100_000  # bytes
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_key_of_any_length_makes_a_short_message() -> None:
+    with pytest.raises(errors.InvalidRequest, match=r"nodes.0.kkkk.*…: there is no such field") as refused:
+        read_all(NODE + f'"{"k" * 100_000}": 0' + "}]}}")
+    assert len(str(refused.value)) < 500
+
+
+def test_a_history_is_bounded_in_its_entries() -> None:
+    entry = {"question": "?", "answers": ["a"]}
+    assert len(read_history([entry] * HISTORY_STEPS)) == HISTORY_STEPS
+    with pytest.raises(errors.InvalidRequest, match="10,001 entries; at most 10,000"):
+        read_history([entry] * (HISTORY_STEPS + 1))
+
+
+def test_a_valid_trace_of_four_megabytes_is_read_whole() -> None:
+    documents = [Passage(str(n), "t", "w" * 150, 0.5, 0.5) for n in range(10)]
+    ids = {"a": {f"n{n}": ["1"] for n in range(150)}}
+    node = {"documents": documents, "answers": ["a"] * 5, "inputs": {f"n{n}": "1" for n in range(64)}}
+    nodes = [Node(str(n), "atomic", "?", **node, detail={"ids": ids}) for n in range(600)]
+    text = json.dumps({"reuse": trace_of(nodes)})
+    assert len(text) > 3_000_000
+    assert read_trace(read_options(text, 4_000_000)["reuse"]).nodes == nodes
 
 
 WRITTEN = trace_of([Node("1", "atomic", "?", documents=[Passage("1", "t", "x")], answers=["a"], detail={"count": 1})])

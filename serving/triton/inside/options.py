@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from revelator.config import find_first_fault
+from revelator.config import FewKeys, find_first_fault
 from revelator.errors import DataError, InvalidRequest
 from revelator.tasks import Step
 from revelator.trace import Trace
@@ -20,6 +20,7 @@ from serving.latency import count_values
 REUSED_NODES = 2_000  # of an earlier trace: 32 leaves, each asked for 8 values, on a chain of some stages
 REUSED_ANSWERS = 20_000  # of all nodes of an earlier trace together
 REUSED_CHARACTERS = 500_000  # of the JSON of a node that is taken over; each leaf that asks the same has a copy
+HISTORY_STEPS = 10_000  # of a conversation, of which the last few are read
 REUSED_VALUES = 5_000  # in that JSON: an event about them keeps the event loop for a millisecond
 
 
@@ -45,7 +46,8 @@ class _Detail:
 
 
 _DETAIL = TypeAdapter(_Detail)
-_HISTORY = TypeAdapter(tuple[Step, ...])
+_OPTIONS: TypeAdapter[Options] = TypeAdapter(Annotated[Options, FewKeys])
+_HISTORY: TypeAdapter[tuple[Step, ...]] = TypeAdapter(Annotated[tuple[Step, ...], FailFast()])
 
 
 def read_options(text: str, most_bytes: int) -> dict[str, Any]:
@@ -54,11 +56,11 @@ def read_options(text: str, most_bytes: int) -> dict[str, Any]:
     if len(text) > most_bytes or len(text.encode()) > most_bytes:
         raise InvalidRequest(f"the options are too large; the limit options_bytes is {most_bytes}")
     try:
-        wanted = Options.model_validate(from_json(text or "{}", allow_inf_nan=False))
+        wanted = _OPTIONS.validate_python(from_json(text or "{}", allow_inf_nan=False))
     except ValidationError as error:
         field, reason = find_first_fault(error)
         hint = f"options are {', '.join(Options.model_fields)}"
-        raise InvalidRequest(reason, where=f"options.{field}"[:200].rstrip("."), hint=hint) from error
+        raise InvalidRequest(reason, where=f"options.{field}".rstrip("."), hint=hint) from error
     except ValueError as error:
         raise InvalidRequest(f"the options are not JSON: {error}") from error
     return {name: given for name, given in wanted if given is not None}
@@ -89,6 +91,8 @@ def read_trace(value: Mapping[str, Any]) -> Trace:
 
 def read_history(value: list[Any]) -> tuple[Step, ...]:
     """Reads what was asked and answered before. Raises InvalidRequest."""
+    if len(value) > HISTORY_STEPS:
+        raise InvalidRequest(f"option history: {len(value):,} entries; at most {HISTORY_STEPS:,} are read")
     try:
         return _HISTORY.validate_python(value)
     except ValidationError as error:

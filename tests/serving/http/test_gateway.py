@@ -106,6 +106,9 @@ def test_it_says_that_it_lives_is_ready_and_what_it_takes(http: httpx.Client) ->
         (b"\xff", 400, ""),
         (b'{"inputs": ' + b"9" * 5_000 + b"}", 400, ""),
         (b"[" * 100_000, 400, ""),
+        ({f"k{n}": 0 for n in range(500_000)}, 400, "more than 20,000 values"),
+        ({"inputs": [{f"k{n}": 0 for n in range(500_000)}]}, 400, "more than 20,000 values"),
+        (b'{"inputs": [], "outputs": [' + b"{}," * 2_000_000 + b"{}]}", 400, "more than 20,000 values"),
     ],
     ids=lambda value: str(value)[:40],
 )

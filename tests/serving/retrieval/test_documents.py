@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
+import resource
 import signal
+import struct
 import subprocess
 import sys
+import tracemalloc
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,9 +26,9 @@ from tokenizers import Tokenizer
 from revelator.errors import ConfigError, DataError
 from revelator.minilm import TOKENIZER, fetch_minilm
 from serving.commands.index import add
-from serving.retrieval import INDEX, Index, add_to_index, build_index, remove_from_index
+from serving.retrieval import INDEX, Index, add_to_index, build_index, documents, remove_from_index
 from serving.retrieval.corpora import find_files
-from serving.retrieval.documents import CHARACTERS, Paragraph, pack, read_document
+from serving.retrieval.documents import CHARACTERS, LARGEST, Paragraph, convert_document, pack, read_document
 
 GUIDE = """---
 layout: page
@@ -67,6 +71,38 @@ def test_a_file_whose_name_is_not_utf8_is_left_out_and_named(library: Path, tmp_
     assert left == {"\ufffd\ufffd.md": "a name that is not UTF-8"}
 
 
+@pytest.mark.parametrize("adds", [False, True], ids=["build", "add"])
+def test_a_link_that_leads_out_of_the_folder_is_left_out_and_named(library: Path, tmp_path: Path, adds: bool) -> None:
+    """Who writes into a shared folder must not choose which files of this machine are read."""
+    out, secrets = tmp_path / "out", tmp_path / "library-secrets"  # its path begins as the folder's
+    secrets.mkdir()
+    (secrets / "key.txt").write_text("The key is under the mat.\n")
+    if adds:
+        build_index([library], out)
+    links = {
+        "key.txt": secrets / "key.txt",
+        "climbing.txt": Path("../library-secrets/key.txt"),
+        "folder": secrets,
+        "twice.txt": library / "key.txt",
+        "passwd": Path("/etc/passwd"),
+        "inner.md": Path("ships/lomvi.md"),
+        "itself.txt": Path("itself.txt"),
+    }
+    for name, target in links.items():
+        (library / name).symlink_to(target)
+    manifest = add_to_index([library], out) if adds else build_index([library], out)
+    leads_out = {"key.txt", "climbing.txt", "folder", "twice.txt", "passwd"}
+    assert {name for name, why in manifest["unread"].items() if "leads out of the folder" in why} == leads_out
+    assert manifest["unread"].keys() - leads_out == {"itself.txt"}
+    assert not any("mat" in passage.text for passage in Index.open(out).passages)
+
+
+def test_a_folder_that_is_given_as_a_link_is_read(library: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(library)
+    found, left = find_files([tmp_path / "link"], tmp_path / "out")
+    assert len(found) == 6 and not left
+
+
 def make_docx(text: str) -> bytes:
     office = "http://schemas.openxmlformats.org"
     files = {
@@ -85,13 +121,13 @@ def make_docx(text: str) -> bytes:
     return file.getvalue()
 
 
-def make_pdf(text: str) -> bytes:
-    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
+def make_pdf(text: str, more: bytes = b"") -> bytes:
+    stream = zlib.compress(f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET ".encode() + more)
     objects = [
         b"<</Type/Catalog/Pages 2 0 R>>",
         b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
         b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
-        b"<</Length %d>>\nstream\n%s\nendstream" % (len(stream), stream),
+        b"<</Length %d/Filter/FlateDecode>>\nstream\n%s\nendstream" % (len(stream), stream),
         b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
     ]
     data, places = b"%PDF-1.4\n", []
@@ -101,6 +137,108 @@ def make_pdf(text: str) -> bytes:
     table = b"".join(b"%010d 00000 n \n" % place for place in places)
     head = b"xref\n0 6\n0000000000 65535 f \n" + table
     return data + head + b"trailer <</Size 6/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n" % len(data)
+
+
+def make_archive(parts: dict[str, bytes], how: int = zipfile.ZIP_DEFLATED) -> bytearray:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", how) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return bytearray(file.getvalue())
+
+
+def read_parts(archive: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+        return {name: packed.read(name) for name in packed.namelist()}
+
+
+def understate_sizes(archive: bytearray) -> bytearray:
+    """Says in the directory that each part has ten bytes."""
+    at = archive.find(b"PK\1\2")
+    while at >= 0:
+        archive[at + 24 : at + 28] = (10).to_bytes(4, "little")
+        at = archive.find(b"PK\1\2", at + 4)
+    return archive
+
+
+def share_bytes(archive: bytearray, times: int) -> bytearray:
+    """Names its last part again and again, under other names of the same length: each unfolds the same bytes."""
+    directory, end = archive.rfind(b"PK\1\2"), archive.rfind(b"PK\5\6")
+    entry = archive[directory:end]
+    count, size, start = struct.unpack("<HII", archive[end + 10 : end + 20])
+    more = b"".join(entry[:46] + f"{n:07}".encode() + entry[53:] for n in range(times))
+    tail = archive[end : end + 8] + struct.pack("<HHIIH", count + times, count + times, size + len(more), start, 0)
+    return archive[:end] + more + tail
+
+
+ZEROS = {"a.xml": bytes(200_000_000)}
+FEWER = {"a.xml": bytes(30_000_000)}
+TOO_LARGE, UNKNOWN_METHOD = "unfolds to more than 20,000,000 bytes", "compressed in a way that DOCX does not know"
+BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
+    "one large part": (lambda: make_archive(ZEROS), TOO_LARGE),
+    "many parts": (lambda: make_archive({f"{n}.xml": bytes(1_000_000) for n in range(30)}), TOO_LARGE),
+    "parts that share their bytes": (
+        lambda: share_bytes(make_archive({"0000000.xml": bytes(1_000_000)}), 30),
+        TOO_LARGE,
+    ),
+    "a size that is not true": (lambda: understate_sizes(make_archive(ZEROS)), "damaged"),
+    "bzip2": (lambda: understate_sizes(make_archive(FEWER, zipfile.ZIP_BZIP2)), UNKNOWN_METHOD),
+    "lzma": (lambda: understate_sizes(make_archive(FEWER, zipfile.ZIP_LZMA)), UNKNOWN_METHOD),
+    "very many parts": (lambda: make_archive({f"{n}.xml": b"" for n in range(10_001)}), "more than 10,000 parts"),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=list(BOMBS))
+def test_a_docx_that_unfolds_to_very_much_is_refused_before_it_has_done_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bomb: tuple[Callable[[], bytes], str]
+) -> None:
+    make, says = bomb
+    path = tmp_path / "bomb.docx"
+    path.write_bytes(make())
+    monkeypatch.setattr(documents, "UNFOLDED", 20_000_000)
+    convert_document_of(tmp_path)  # imports take memory
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=says) as refused:
+            convert_document(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert refused.value.where == str(path) and peak < LARGEST + 10_000_000  # the buffer of a file
+
+
+def convert_document_of(folder: Path) -> str:
+    path = folder / "plain.docx"
+    path.write_bytes(make_docx("plain"))
+    return convert_document(path)
+
+
+@pytest.mark.parametrize("kind", ["docx", "html", "pdf"])
+def test_a_conversion_that_takes_too_much_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    path = tmp_path / f"bomb.{kind}"
+    if kind == "docx":
+        parts = read_parts(make_docx("x"))
+        parts["word/document.xml"] = parts["word/document.xml"].replace(b"<w:p>", b"<w:p/>" * 100_000 + b"<w:p>")
+        path.write_bytes(make_archive(parts))
+    elif kind == "html":
+        path.write_text("<b>x</b>" * 200_000)
+    else:
+        path.write_bytes(make_pdf("x", bytes(300_000_000)))
+    convert_document_of(tmp_path)
+    monkeypatch.setattr(documents, "MEMORY", 80_000_000)
+    assert path.stat().st_size < 4_000_000
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(DataError, match="more than 80,000,000 bytes of memory") as refused:
+        convert_document(path)
+    assert refused.value.where == str(path) and "split it" in str(refused.value)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_a_docx_whose_writer_spells_a_name_twice_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.docx").write_bytes(make_docx("Ana Berg").replace(b"word/document.xml<", b"Word/document.xml<"))
+    assert "Ana Berg" in convert_document(tmp_path / "a.docx")
 
 
 def test_markdown_is_cut_at_headings_and_loses_its_marks(tmp_path: Path) -> None:
@@ -310,7 +448,7 @@ def test_what_may_not_be_read_is_listed(library: Path, tmp_path: Path) -> None:
 
 
 def test_a_link_to_nothing_is_listed(library: Path, tmp_path: Path) -> None:
-    (library / "lost.md").symlink_to(tmp_path / "nowhere.md")
+    (library / "lost.md").symlink_to(library / "gone.md")
     assert build_index([library], tmp_path / "ix")["unread"] == {"lost.md": "a link to nothing, or no file"}
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import bz2
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from revelator import row_files
 from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest
 from serving.retrieval import INDEX, Index, LocalRetriever, build_index, extract_query_terms
 from serving.retrieval.index_folder import PassageStore, encode_passage, write_passages
@@ -112,6 +116,59 @@ def test_gzip_is_known_by_its_content_and_several_corpora_are_one_index(tmp_path
     manifest = build_index([one, two], tmp_path / "out")
     assert manifest["count"] == 4
     assert [c["name"] for c in manifest["corpora"]] == ["one.data", "two.jsonl"]
+
+
+UNBROKEN = b'{"title": "' + b"a" * 3_000_000
+BOMBS = {
+    "c.jsonl.gz": (
+        gzip.compress(b'{"title": "a", "text": "b"}\n' + UNBROKEN),
+        "after line 1: a line of more than 1,000",
+    ),
+    "c.jsonl": (bz2.compress(b'{"title": "a", "text": "b"}\n' + UNBROKEN), "after line 1: a line of more than 1,000"),
+    "c.csv.gz": (gzip.compress(b"title,text\na,b\n" + UNBROKEN), "after line 2: a line of more than 1,000"),
+    "c.tsv.gz": (gzip.compress(b"title\ttext\na\tb\n" + UNBROKEN), "after line 2: a line of more than 1,000"),
+    "a.jsonl.gz": (gzip.compress(b"[" + b"0," * 1_500_000 + b"0]"), "a line of more than 100,000"),
+    "b.jsonl.gz": (gzip.compress(b"[\n" + b"0,\n" * 1_000_000 + b"0]"), "an array that unfolds to more than 100,000"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_rows_that_unfold_to_very_much_are_refused_before_they_have_done_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    data, says = BOMBS[name]
+    (tmp_path / name).write_bytes(data)
+    assert len(data) < 10_000
+    monkeypatch.setattr(row_files, "LINE", 1_000)
+    monkeypatch.setattr(row_files, "ARRAY", 100_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=says) as refused:
+            list(row_files.read_rows(str(tmp_path / name), lenient=True))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000 and str(tmp_path) in str(refused.value) and refused.value.hint
+
+
+def test_an_array_that_is_not_compressed_has_no_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_files, "LINE", 10)
+    monkeypatch.setattr(row_files, "ARRAY", 10)
+    (tmp_path / "a.json").write_text(json.dumps(ROWS))
+    assert [row for _, row in row_files.read_rows(str(tmp_path / "a.json"))] == ROWS
+
+
+@pytest.mark.parametrize("bound", ["BATCH_BYTES", "GROUP_BYTES"])
+def test_a_parquet_file_that_unfolds_to_very_much_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    table = pyarrow.table({"title": ["a"] * 1_000, "text": ["b" * 10_000] * 1_000})
+    pyarrow.parquet.write_table(table, tmp_path / "c.parquet", use_dictionary=bound == "BATCH_BYTES")
+    assert len(list(row_files.read_rows(str(tmp_path / "c.parquet")))) == 1_000
+    monkeypatch.setattr(row_files, bound, 1_000_000)
+    with pytest.raises(DataError, match="unfold") as refused:
+        list(row_files.read_rows(str(tmp_path / "c.parquet")))
+    assert "c.parquet" in str(refused.value) and refused.value.hint
 
 
 def test_what_a_stopped_build_left_damaged_is_made_again(tmp_path: Path) -> None:

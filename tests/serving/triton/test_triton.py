@@ -22,6 +22,7 @@ from revelator.errors import (
     PlanError,
     Unavailable,
 )
+from revelator.files import sha256_text
 from revelator.plans import logic
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Passage, Trace
@@ -31,6 +32,7 @@ from serving.triton import control, repository
 from serving.triton.access import INNER, read_secret
 from serving.triton.config import read_serving
 from serving.triton.serve import Watchdog
+from serving.triton.server import SHARED_MEMORY
 from tests.serving.conftest import FAST, WAIT
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
@@ -49,6 +51,15 @@ def test_the_server_listens_on_loopback_alone(world):
     sockets = [c for c in psutil.Process(world.pid).net_connections() if c.status == psutil.CONN_LISTEN]
     assert len(sockets) >= 2  # gRPC, and metrics for our own page
     assert all(ip_address(c.laddr.ip.removeprefix("::ffff:")).is_loopback for c in sockets)
+
+
+def test_no_other_user_reads_the_shared_memory_of_the_server(world, client):
+    """Questions, answers and the inner token pass through shared memory."""
+    client.ask(QUESTION, plan=PLAN)
+    regions = list(SHARED_MEMORY.glob(f"revelator-{sha256_text(str((world.home / 'model_repo').resolve()))[:16]}-*"))
+    written = [*regions, *(world.home / "triton" / "metrics").iterdir()]
+    assert regions and len(written) > len(regions)
+    assert not [path for path in written if path.stat().st_mode & 0o077]
 
 
 def test_a_plan_is_run_and_its_answer_comes_back_typed_with_its_trace(client):
