@@ -6,9 +6,8 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -107,7 +106,7 @@ async def score_endpoint(rows: Sequence[ReadingRow], url: str, model: str, secon
     took = (time.perf_counter() - began) / len(rows)
     pairs = list(zip(rows, outcomes, strict=True))
     return {
-        **score_outcomes(rows, [_fill_in_probability(outcome) for outcome in outcomes]).to_json(),
+        **score_outcomes(rows, [EndpointOutcome.of(outcome) for outcome in outcomes]).to_json(),
         "answered": _average([bool(outcome.answers) for row, outcome in pairs if row.is_answerable]),
         "refused": _average([not outcome.answers for row, outcome in pairs if not row.is_answerable]),
         "tokens_in": _average([outcome.tokens_in for outcome in outcomes]),
@@ -116,9 +115,16 @@ async def score_endpoint(rows: Sequence[ReadingRow], url: str, model: str, secon
     }
 
 
-def _fill_in_probability(reading: Reading) -> Reading:
-    """Where an endpoint gives no log probabilities, an answer counts as certain."""
-    return reading if reading.probability is not None else replace(reading, probability=float(bool(reading.answers)))
+class EndpointOutcome(NamedTuple):
+    """`revelator.scores.Outcome` of a language model. Without log probabilities an answer counts as certain."""
+
+    answers: tuple[str, ...]
+    probability: float
+
+    @classmethod
+    def of(cls, reading: Reading) -> EndpointOutcome:
+        said = reading.probability
+        return cls(reading.answers, float(bool(reading.answers)) if said is None else said)
 
 
 def _average(values: Sequence[float]) -> float | None:

@@ -18,13 +18,13 @@ import re
 import string
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
-    from revelator.reading import Reading, ReadingRow
+    from revelator.reading import ReadingRow
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -151,7 +151,17 @@ class ReadingScores:
         return {name: None if math.isnan(value) else value for name, value in asdict(self).items()}
 
 
-def score_outcomes(rows: Sequence[ReadingRow], outcomes: Sequence[Reading]) -> ReadingScores:
+class Outcome(Protocol):
+    """What a reader made of a row; `probability` that the passage answers the question."""
+
+    @property
+    def answers(self) -> Sequence[str]: ...
+
+    @property
+    def probability(self) -> float: ...
+
+
+def score_outcomes(rows: Sequence[ReadingRow], outcomes: Sequence[Outcome]) -> ReadingScores:
     answerable = [(row, outcome) for row, outcome in zip(rows, outcomes, strict=True) if row.is_answerable]
     scores = [score_answer(", ".join(outcome.answers), _list_golds(row)) for row, outcome in answerable]
     probabilities = [outcome.probability for outcome in outcomes]
@@ -171,7 +181,7 @@ def _list_golds(row: ReadingRow) -> list[str]:
     return [", ".join(texts)] if row.is_list else texts
 
 
-def _score_spans(lists: Sequence[tuple[ReadingRow, Reading]]) -> float:
+def _score_spans(lists: Sequence[tuple[ReadingRow, Outcome]]) -> float:
     shared = named = wanted = 0
     for row, outcome in lists:
         ours, theirs = {normalise(text) for text in outcome.answers}, {normalise(a.text) for a in row.answers}

@@ -24,6 +24,8 @@ from evaluation.seen import READER, SeenCount, TrainedModel, find_seen, find_see
 from revelator.artifact import EMBEDDED_READER
 from revelator.errors import ArtifactError, ConfigError
 from revelator.fingerprints import FILE, Fingerprints, hash_question
+from revelator.folders import MANIFEST
+from revelator.reading import READER
 from tests.evaluation.report_runs import write_runs
 from tests.serving.toy_model import write_adapter
 
@@ -54,9 +56,11 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "reader"
     folder.mkdir()
     for file in EMBEDDED_READER.iterdir():
-        if file.name != FILE:
+        if file.name not in (FILE, MANIFEST):
             (folder / file.name).symlink_to(file)
     Fingerprints.of(titles=["Port Velm"]).write(folder)
+    about = READER.read_manifest(EMBEDDED_READER)
+    READER.write_manifest(folder, {name: about[name] for name in ("calibration", "minilm")})
     monkeypatch.setattr("evaluation.seen.EMBEDDED_READER", folder)
     return folder
 
@@ -146,7 +150,11 @@ def test_endpoints_servers_predictions_and_models_without_fingerprints_are_unkno
         return [*list_unknown(list_models(RunConfig.model_validate(made)))]
 
     endpoints = {name: {"url": "http://127.0.0.1:1/v1", "model": name[0]} for name in ("planner", "generator")}
-    assert name_unknown({"strategy": "auto"}, **endpoints) == ["generator g", "planner p"]
+    assert name_unknown({"strategy": "auto"}, judge="none", **endpoints) == ["generator g", "planner p"]
+    judges = name_unknown({"strategy": "auto"}, judge={"url": "http://127.0.0.1:1/v1", "model": "j"}, **endpoints)
+    assert judges == ["generator g", "judge j", "planner p"]
+    embedded = name_unknown({"strategy": "auto"}, base=str(base), **endpoints)
+    assert embedded == sorted(["generator g", "planner p", base.name]), "the base judges beside a planner"
     assert name_unknown({"strategy": "auto"}, url="127.0.0.1:8001") == ["server 127.0.0.1:8001"]
     assert name_unknown({"predictions": "theirs.jsonl"}) == ["predictions theirs"]
     own = name_unknown({"strategy": "auto"}, adapter="base", base=str(base), generator=endpoints["generator"])
