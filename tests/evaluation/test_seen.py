@@ -25,7 +25,7 @@ from revelator.artifact import EMBEDDED_READER
 from revelator.errors import ArtifactError, ConfigError
 from revelator.fingerprints import FILE, Fingerprints, hash_question
 from revelator.folders import MANIFEST
-from revelator.reading import READER
+from revelator.reading import READER as READER_FOLDER
 from tests.evaluation.report_runs import write_runs
 from tests.serving.toy_model import write_adapter
 
@@ -59,8 +59,8 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if file.name not in (FILE, MANIFEST):
             (folder / file.name).symlink_to(file)
     Fingerprints.of(titles=["Port Velm"]).write(folder)
-    about = READER.read_manifest(EMBEDDED_READER)
-    READER.write_manifest(folder, {name: about[name] for name in ("calibration", "minilm")})
+    about = READER_FOLDER.read_manifest(EMBEDDED_READER)
+    READER_FOLDER.write_manifest(folder, {name: about[name] for name in ("calibration", "minilm")})
     monkeypatch.setattr("evaluation.seen.EMBEDDED_READER", folder)
     return folder
 
