@@ -64,9 +64,8 @@ class Server(ThreadingHTTPServer):
 def write_reading(*answers: str, sentence: int = 0) -> str:
     """The JSON in which a language model says what it has read; without answers, that it has not found any."""
     kind = {0: "unknown", 1: "value"}.get(len(answers), "list")
-    if answers in (("yes",), ("no",)):
-        kind, answers = answers[0], ()
-    return json.dumps({"kind": kind, "answers": answers, "sentence": sentence})
+    kind = "verdict" if answers in (("yes",), ("no",)) else kind
+    return json.dumps({"kind": kind, "facts": "", "answers": answers, "sentence": sentence})
 
 
 def says(content: str | None, **choice: Any) -> Reply:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from evaluation.reading import reading
 from revelator.errors import ConfigError
 from revelator.reading import Answer, ReadingRow
-from tests.chat_server import running, says
+from tests.chat_server import running, says, write_reading
 
 PASSAGE = "Lantern Row was directed by Ines Calloway."
 
@@ -33,8 +33,8 @@ def measure(*arguments: str) -> dict[str, float]:
 
 def test_a_language_model_is_scored_for_what_it_answers_and_what_it_refuses(rows: Path) -> None:
     with running() as server:
-        right = says('{"kind": "value", "answers": ["Ines Calloway"], "sentence": 1}')
-        server.replies = [right, says('{"kind": "unknown", "answers": [], "sentence": 0}')]
+        right = says(write_reading("Ines Calloway", sentence=1))
+        server.replies = [right, says(write_reading())]
         by_order = measure(str(rows), "--generator", server.url, "--generator-model", "m")
         asked = [request["messages"][-1]["content"] for request in server.requests]
     first_is_answerable = "directed Lantern" in asked[0]
@@ -47,7 +47,7 @@ def test_a_language_model_is_scored_for_what_it_answers_and_what_it_refuses(rows
 
 def test_a_sample_is_the_same_rows_each_time(rows: Path) -> None:
     with running() as server:
-        server.replies = [says('{"kind": "unknown", "answers": [], "sentence": 0}')]
+        server.replies = [says(write_reading())]
         for _ in range(2):
             measured = measure(str(rows), "--generator", server.url, "--generator-model", "m", "--sample", "1")
             assert measured["n"] == 1

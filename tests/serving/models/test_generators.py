@@ -97,12 +97,22 @@ async def test_the_reply_is_held_to_a_schema_that_tells_kinds_apart_and_numbers_
     await endpoint(server).answer(ASKED)
     await endpoint(server).answer(GenerateRequest("merge", "Who?", steps=(Step("Who?", ("A",)),)))
     read, merged = [request["response_format"]["json_schema"]["schema"] for request in server.requests]
-    assert list(read["properties"]) == read["required"] == ["kind", "answers", "sentence"]
-    assert list(merged["properties"]) == merged["required"] == ["kind", "answers"]
-    assert read["properties"]["kind"]["enum"] == ["value", "list", "yes", "no", "unknown"]
+    assert list(read["properties"]) == read["required"] == ["kind", "facts", "answers", "sentence"]
+    assert list(merged["properties"]) == merged["required"] == ["kind", "facts", "answers"]
+    assert read["properties"]["kind"]["enum"] == ["value", "list", "verdict", "unknown"]
 
 
-@pytest.mark.parametrize("broken", ["Marlow Vint directed it.", '{"kind": "person", "answers": []}', "", '{"kind":'])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "Marlow Vint directed it.",
+        '{"kind": "person", "answers": []}',
+        '{"kind": "verdict", "answers": ["Copper Rain"]}',
+        '{"kind": "value"}',
+        "",
+        '{"kind":',
+    ],
+)
 async def test_a_reply_that_cannot_be_read_is_asked_for_once_more_and_never_becomes_an_answer(
     server: Server, broken: str
 ) -> None:
@@ -247,9 +257,9 @@ async def test_a_body_that_is_no_reply_is_unavailable(server: Server, body: byte
     [
         (GOOD, ("Marlow Vint",), "endpoint"),
         (f"```json\n{GOOD}\n```", ("Marlow Vint",), "endpoint:embedded"),
-        (f'<think>{{"kind": "no"}} or not</think>{GOOD}', ("Marlow Vint",), "endpoint"),
+        (f'<think>{{"kind": "unknown", "answers": []}} or not</think>{GOOD}', ("Marlow Vint",), "endpoint"),
         ('{"thought": 1} then {"kind": "list", "answers": ["1962", 7, "  "]}', ("1962", "7"), "endpoint:embedded"),
-        ('{"kind": "yes", "answers": ["Copper Rain"], "sentence": 1}', ("yes",), "endpoint"),
+        ('{"kind": "verdict", "facts": "1962; 1964", "answers": ["No"], "sentence": 1}', ("no",), "endpoint"),
         ('{"kind": "unknown", "answers": ["Marlow Vint"], "sentence": 1}', (), "endpoint"),
     ],
 )
