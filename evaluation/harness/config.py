@@ -94,12 +94,14 @@ class RankingConfig(Strict):
     with what the language model `generator` writes when it reasons about the question (BRIGHT, Su et al. 2024). Of
     `itlr`'s templates there are `per_template` cases; `terms` are how many terms their queries have, one number or
     several. `labels` say which documents of a corpus match: those that hold the `phrase` of a term, or those that the
-    revelator (a `planner`, best) judges to be about it."""
+    revelator (a `planner`, best) judges to be about it. `queries` are those of the templates, or what the revelator
+    writes for their questions."""
 
     way: Literal["plain", "logical", "bright", "random"] = "logical"
     per_template: Count = 10
     terms: Annotated[tuple[Terms, ...], Field(min_length=1)] = (3,)
     labels: Literal["phrase", "model"] = "phrase"
+    queries: Literal["gold", "model"] = "gold"
     seed: int = 2
     model: str = "minilm"
     max_tokens: Annotated[int, Field(ge=0)] = 128  # of a text; 0: the model's own limit

@@ -60,9 +60,10 @@ CLIENT_SECONDS = 120.0
 
 
 def needs_translation(config: RunConfig) -> bool:
-    """Whether the revelator writes the logical queries, which the benchmark does not give."""
+    """Whether the revelator writes the logical queries."""
     ranking = config.system.ranking
-    return ranking is not None and ranking.way == "logical" and config.benchmark.format == "beir"
+    written = ranking is not None and (ranking.queries == "model" or config.benchmark.format == "beir")
+    return written and ranking is not None and ranking.way == "logical"
 
 
 def needs_revelator(config: RunConfig) -> bool:
@@ -83,7 +84,7 @@ def takes_option(config: RunConfig, name: str) -> bool:
     if config.url or system.predictions:
         return False
     if system.ranking:
-        ranks = {"generator": system.ranking.way == "bright", "planner": system.ranking.labels == "model"}
+        ranks = {"generator": system.ranking.way == "bright", "planner": needs_revelator(config)}
         return ranks.get(name, False)
     if name == "generator":
         return True

@@ -115,10 +115,15 @@ def test_a_run_ranks_a_corpus_by_terms_and_a_language_model_translates_the_queri
     model = str(write_encoder(tmp_path / "encoder"))
 
     def run(
-        name: str, benchmark: dict[str, object], labels: str = "phrase", way: str = "logical", **more: object
+        name: str,
+        benchmark: dict[str, object],
+        labels: str = "phrase",
+        way: str = "logical",
+        queries: str = "gold",
+        **more: object,
     ) -> Path:
         ranking = {"way": way, "per_template": 1, "terms": [2, 3], "model": model, "max_tokens": 0}
-        ranking |= {"labels": labels}
+        ranking |= {"labels": labels, "queries": queries}
         write_json(tmp_path / f"{name}.yaml", {"benchmark": benchmark, "system": {"ranking": ranking}, **more})
         called = [str(tmp_path / f"{name}.yaml"), "--out", str(tmp_path / name)]
         CliRunner().invoke(evaluate, called, catch_exceptions=False)
@@ -133,6 +138,9 @@ def test_a_run_ranks_a_corpus_by_terms_and_a_language_model_translates_the_queri
         Planner(server, relevance="yes")
         own = {"format": "itlr", "path": str(tmp_path / "corpus.jsonl"), "sample": 10}
         judged = read_questions(run("judged", own, "model", planner={"url": server.url, "model": "m"}))
+        written = read_questions(run("written", own, queries="model", planner={"url": server.url, "model": "m"}))
+    assert {row.gold_plan for row in written} == {'"ferry" AND NOT "harbour"'}
+    assert [row.gold_titles for row in written] == [row.gold_titles for row in read_questions(corpus)][:10]
     assert [row.id for row in judged] == [row.id for row in read_questions(corpus)][:10]
     for row in judged:  # every document is about every term: all of a case match, or none does
         assert row.scores.get("ndcg@10", 1.0) == 1.0 and bool(row.gold_titles) == bool(row.scores)
