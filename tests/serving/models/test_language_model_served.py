@@ -1,4 +1,5 @@
-"""The generator with a real language model behind llama.cpp's server: what it says comes back in the form asked for."""
+"""A real language model behind llama.cpp's server plans, judges and reads: what it says comes back in the form that was
+asked for, also where the connection or the server fails on the way."""
 
 from __future__ import annotations
 
@@ -6,10 +7,13 @@ import httpx
 import pytest
 
 from revelator.errors import DeadlineExceeded
-from revelator.tasks import Step
-from revelator.trace import Passage
+from revelator.tasks import TASKS, QuestionInput, Step
+from revelator.trace import Node, Passage
+from serving.executor.judges import JudgeConfig, ListwiseJudge
+from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.generators import EndpointGenerator
 from serving.protocols import GenerateRequest
+from tests.chat_server import Handler, Reply, cuts, cuts_inside, fails, running, says
 from tests.served_llm import MODEL
 
 pytestmark = pytest.mark.llm
@@ -62,6 +66,41 @@ async def test_a_deadline_ends_a_reading_and_the_next_one_is_answered(llm_url: s
 async def test_a_text_is_written_as_it_is(llm_url: str) -> None:
     reading = await generator(llm_url).answer(GenerateRequest("write", "Say one word.", logprobs=True))
     assert reading.sentence and reading.tokens
+
+
+async def test_it_plans_in_a_form_that_the_executor_can_check(llm_url: str) -> None:
+    revelator = EndpointRevelator(PlannerConfig(url=llm_url, model=MODEL, timeout=300))
+    asked = QuestionInput("Where was the builder of the Heron Bridge born?")
+    await revelator.check()
+    [plan] = await revelator.complete("translate_bnf", [TASKS["translate_bnf"].render(asked)])
+    assert plan.text and "{" not in plan.text[:1] and plan.tokens_out > 0
+    [route] = await revelator.complete("route", [TASKS["route"].render(asked)])
+    assert set(route.probabilities) == set(TASKS["route"].labels or ())
+    assert sum(route.probabilities.values()) == pytest.approx(1)
+    await revelator.close()
+
+
+async def test_it_judges_all_documents_of_a_leaf_in_one_call(llm_url: str) -> None:
+    judge = ListwiseJudge(JudgeConfig(url=llm_url, model=MODEL, timeout=300))
+    node = Node("1", "atomic", "Who built the Heron Bridge?")
+    judged = await judge.judge(node, node.question, PASSAGES)
+    assert judged is not None and len(judged) == len(PASSAGES) and set(judged) <= {0.0, 1.0}
+    assert node.usage.model_calls == 1
+    await judge.close()
+
+
+@pytest.mark.parametrize("fault", [fails(500), fails(503), cuts, cuts_inside, says("no JSON"), says('{"kind": "val')])
+async def test_what_fails_once_on_the_way_is_asked_again(llm_url: str, fault: Reply) -> None:
+    def forward(handler: Handler) -> None:
+        with httpx.Client(trust_env=False, timeout=300) as client:
+            handler.send(200, client.post(f"{llm_url}/chat/completions", json=handler.body).content)
+
+    with running() as between:
+        between.replies = [fault, forward]
+        asked = EndpointGenerator(between.url, MODEL, timeout=300, retries=1)
+        reading = await asked.answer(GenerateRequest("read", "Who built the Heron Bridge?", PASSAGES))
+    assert (reading.answers, reading.method) == (("Ada Merrow",), "endpoint")
+    assert len(between.requests) == 2
 
 
 def test_the_server_lists_its_model(llm_url: str) -> None:
