@@ -47,10 +47,13 @@ def find_leak(held_out: dict[str, str], *texts: str) -> str | None:
 def find_held_out(held_out: dict[str, str], question: AnnotatedQuestion, keep_back: float = 0.0) -> str | None:
     """The reason against a question that would teach a held-out one, or one that is kept back; None for any other.
 
-    Steps are not kept back: a question of four steps would be dropped for each of them."""
+    A single question is kept back with its article, too. Steps are not: a question of four would be dropped for each
+    of them."""
     if found := find_leak(held_out, *question.list_taught()):
         return f"held out ({found})"
-    published = (question.question, *question.parts, *question.made_from)
+    published = [question.question, *question.parts, *question.made_from]
+    if question.route == "single":  # else too few would be left: questions of two articles lose twice as many
+        published += [passage.title for passage in question.passages if passage.relevant and passage.title]
     return KEPT_BACK if any(is_kept_back(text, keep_back) for text in published) else None
 
 

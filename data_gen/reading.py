@@ -236,7 +236,7 @@ def _write_rows(
     for row in rows:
         if leak := find_leak(held, row.question):
             dropped[f"held out ({leak})"] += 1
-        elif is_kept_back(row.question, keep_back):
+        elif is_kept_back(row.question, keep_back) or (row.title and is_kept_back(row.title, keep_back)):
             dropped[KEPT_BACK] += 1
         else:
             kept.append(row)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from revelator.errors import ConfigError
+from revelator.errors import ConfigError, DataError, DeadlineExceeded
 
 if TYPE_CHECKING:
     from revelator.reading import ReadingRow
@@ -67,6 +67,8 @@ def reading(
     if url and folder:
         raise ConfigError("one of them reads: leave --reader or --generator out", where="--reader")
     rows = [row for row in load_rows(file) if not only_dev or is_dev(row)]
+    if not rows:
+        raise DataError("no row is left", where=str(file), hint="leave --dev out, or give rows of more articles")
     rows = sorted(rows, key=lambda row: sha256_text(row.id + row.question))[:sample]
     if url and model:
         figures = asyncio.run(score_endpoint(rows, url, model, timeout))
@@ -88,10 +90,11 @@ def reading(
 async def score_endpoint(rows: Sequence[ReadingRow], url: str, model: str, seconds: float) -> dict[str, Any]:
     """The figures of a language model that reads every row, one after the other; `seconds` is the limit of one."""
     from evaluation.rows import progress_bar
+    from revelator.language_model import RefusedError
     from revelator.scores import score_outcomes
     from revelator.trace import Passage
     from serving.models.generators import EndpointGenerator
-    from serving.protocols import GenerateRequest
+    from serving.protocols import GenerateRequest, Reading
 
     generator = EndpointGenerator(url, model, timeout=seconds)
     outcomes: list[Reading] = []
@@ -100,7 +103,10 @@ async def score_endpoint(rows: Sequence[ReadingRow], url: str, model: str, secon
         with progress_bar() as progress:
             for row in progress.track(rows, description=model):
                 passage = Passage(row.id, row.title, row.passage)
-                outcomes.append(await generator.answer(GenerateRequest("read", row.question, (passage,))))
+                try:
+                    outcomes.append(await generator.answer(GenerateRequest("read", row.question, (passage,))))
+                except (DeadlineExceeded, RefusedError) as error:  # of this row; an endpoint that is gone ends the rest
+                    outcomes.append(Reading("", (), reason=str(error)))
     finally:
         await generator.close()
     took = (time.perf_counter() - began) / len(rows)

@@ -59,11 +59,6 @@ class Fingerprints:
         return cls(_sort(map(fingerprint, questions)), _sort(map(fingerprint, titles)))
 
     @classmethod
-    def of_hashes(cls, hashes: Iterable[str]) -> Fingerprints:
-        """Of questions whose `hash_question` is known."""
-        return cls(_sort(int(each[: 2 * BYTES], 16) for each in hashes))
-
-    @classmethod
     def of_numbers(cls, questions: Iterable[int]) -> Fingerprints:
         """Of questions whose `fingerprint` is known."""
         return cls(_sort(questions))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
@@ -27,6 +28,7 @@ NAME_CHARACTERS = 200  # of the model that an endpoint reports
 KEY_VARIABLE = "OPENAI_API_KEY"
 ONE_REQUEST = frozenset({400, 413, 422})  # refusals of this one request; another may pass
 PASSING = frozenset({408, 409, 425, 429})  # refusals that pass, as faults of the server (500 and above) do
+SURE = 2  # refusals of a field, after which it is not sent any more
 WAIVABLE = ("logprobs", "max_tokens", "temperature")  # fields that some models refuse, and say so by name
 NO_TEXT = "the reply is not what the protocol promises: no choices with a text"
 
@@ -111,7 +113,7 @@ class Endpoint:
         self.timeout = timeout
         self.retries = retries
         self._whole = None if is_patient else timeout
-        self._refused: frozenset[str] = frozenset()  # fields that the server does not take
+        self._refusals: Counter[str] = Counter()  # calls in a row in which the server refused a field
         self._key = read_key(api_key)
         self._client = AsyncOpenAI(
             base_url=base_url,
@@ -132,8 +134,9 @@ class Endpoint:
 
     async def chat_in_form(self, messages: Sequence[Message], **options: Any) -> Reply:
         """`chat` with as many of the options as the server takes. What it refuses is left out of the same call, made
-        again, and of later ones; a refusal that remains is the prompt's, and is raised."""
-        refused = self._refused
+        again, and after `SURE` calls in a row of later ones: once, the prompt may have been the reason. A refusal that
+        remains is raised."""
+        refused = {name for name, count in self._refusals.items() if count >= SURE}
         while True:
             given = {name: value for name, value in options.items() if name not in refused}
             if "logprobs" not in given:
@@ -145,9 +148,11 @@ class Endpoint:
                 unnamed = (name for name in ("response_format", "logprobs") if name in given)
                 if (left_out := next(chain(named, unnamed), None)) is None:
                     raise
-                refused |= {left_out}
+                refused.add(left_out)
             else:
-                self._refused |= refused
+                self._refusals.update(refused)
+                for name in given:
+                    del self._refusals[name]
                 return reply
 
     async def continue_text(self, prompt: str, model: str | None = None, **options: Any) -> Reply:

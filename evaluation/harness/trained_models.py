@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from evaluation.harness.config import RunConfig
-from evaluation.harness.systems import choose_adapter, choose_judge, needs_index, needs_revelator
+from evaluation.harness.systems import JUDGED, choose_adapter, choose_judge, needs_index, needs_revelator
 from evaluation.seen import TrainedModel, merge_models
 from serving.executor.judges import JudgeConfig
 from serving.models.adapters import find_adapter
@@ -38,7 +38,7 @@ def _list_planner_and_judge(config: RunConfig) -> Iterator[TrainedModel]:
     judge = choose_judge(config)
     if config.planner:
         yield TrainedModel.make_unknown(f"planner {config.planner.model}")
-    if not config.planner or judge == "embedded":
+    if not config.planner or (judge == "embedded" and config.system.name in JUDGED):
         found = find_adapter(choose_adapter(config), Path(config.home))
         yield TrainedModel.read_revelator(found.folder, config.base or found.base_name)
     if isinstance(judge, JudgeConfig):

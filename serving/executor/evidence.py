@@ -88,10 +88,12 @@ async def _name_document(node: Node, reading: Reading, passages: Sequence[Passag
     that holds all of them or, where none does, one; and why an answer is unsupported that no passage holds."""
     if reading.document:
         node.detail["document"] = reading.document
-        return
+        if not reading.model:  # the embedded reader marks its answers in the passage
+            return
     said = sum(len(passage.text) for passage in passages)
     held = await offload(said, partial(_find_held_answers, node.answers, passages))
-    if any(held):
+    named = next((own for own, passage in zip(held, passages, strict=True) if passage.id == reading.document), [])
+    if any(held) and not named:
         node.detail["document"] = passages[held.index(max(held, key=len))].id
     if lost := set(node.answers).difference(*held):
         missing = [answer for answer in node.answers if answer in lost]

@@ -13,18 +13,20 @@ close the mark, and the system prompt says that documents give no orders.
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from string import Template
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from revelator.config import find_first_fault
-from revelator.language_model import Endpoint, Reply
+from revelator.language_model import Endpoint, RefusedError, Reply
 from revelator.sentences import split_sentences
 from revelator.tasks.chat_prompts import Message, quote_data
 from revelator.trace import Passage
@@ -34,11 +36,30 @@ from serving.protocols import GenerateRequest, Reading
 
 PASSAGE_CHARACTERS = 4000  # about 900 words a passage
 REPLY_TOKENS = 1024  # of a reply in JSON: a model may think first
+SHOWN_CHARACTERS = 2_000  # of a reply that cannot be read, when it is asked for again
 OBJECTS = 100  # braces in a reply at which its object is looked for: each may read the rest of the text
 KINDS = ("value", "list", "verdict", "unknown")
 VERDICTS = ("yes", "no")
 VERDICT, UNKNOWN = "verdict", "unknown"
+REWRITTEN = ("value", "unknown")  # kinds of a question that is to be rewritten: a question is no verdict
 TEXTS = ("compose", "write")  # modes whose reply is a text
+
+
+def _check_value(value: Any) -> Any:
+    """Refuses what is no bare value: true, a number that is none, JSON inside a text."""
+    if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError("answers: a text or a number is needed")
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        try:
+            json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+        raise ValueError("answers: a bare value is needed, not JSON")
+    return value
+
+
+def _read_verdict(answer: str | int | float) -> str:
+    return str(answer).strip(" .!").lower()
 
 
 class ReadReply(BaseModel):
@@ -46,13 +67,13 @@ class ReadReply(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    kind: str = Field(pattern=f"^({'|'.join(KINDS)})$")
-    answers: list[str | int | float]
-    sentence: int = 0
+    kind: Literal["value", "list", "verdict", "unknown"]
+    answers: list[Annotated[str | int | float, BeforeValidator(_check_value)]]
+    sentence: int | None = None
 
     @model_validator(mode="after")
     def _has_answers_of_its_kind(self) -> ReadReply:
-        if self.kind == VERDICT and [str(answer).strip().lower() for answer in self.answers] not in (["yes"], ["no"]):
+        if self.kind == VERDICT and tuple(map(_read_verdict, self.answers)) not in (("yes",), ("no",)):
             raise ValueError("answers: a verdict is yes or no")
         return self
 
@@ -87,21 +108,26 @@ class EndpointGenerator:
             return self._make_reading(reply, sentence=text, answers=(text,) if text else (), method="endpoint:text")
         sentences = number_sentences(request.passages) if request.mode == "read" else []
         messages = build_messages(request)
-        form = {"response_format": _make_format(bool(sentences)), "max_tokens": REPLY_TOKENS, "temperature": 0}
+        kinds = REWRITTEN if request.mode == "rewrite" else KINDS
+        form = {"response_format": _make_format(kinds, bool(sentences)), "max_tokens": REPLY_TOKENS, "temperature": 0}
         form |= _want_tokens(True)
         reply = await self._endpoint.chat_in_form(messages, **form)
-        found, fault, method = await offload(len(reply.text), lambda: read_reply(reply.text))
+        read = partial(read_reply, kinds=kinds)
+        found, fault, method = await offload(len(reply.text), lambda: read(reply.text))
         if found is None:
             again = f"That reply cannot be read: {fault}. Reply with the JSON object and nothing else."
-            said: list[Message] = [{"role": "assistant", "content": reply.text}, {"role": "user", "content": again}]
-            second = await self._endpoint.chat_in_form([*messages, *said], **form)
-            costs = reply.tokens_in + second.tokens_in, reply.tokens_out + second.tokens_out
-            reply = replace(second, tokens_in=costs[0], tokens_out=costs[1])
-            found, fault, method = await offload(len(reply.text), lambda: read_reply(reply.text))
+            shown = reply.text.strip()[:SHOWN_CHARACTERS] or "{}"
+            said: list[Message] = [{"role": "assistant", "content": shown}, {"role": "user", "content": again}]
+            with suppress(RefusedError):  # the chat may have become too long
+                second = await self._endpoint.chat_in_form([*messages, *said], **form)
+                costs = reply.tokens_in + second.tokens_in, reply.tokens_out + second.tokens_out
+                reply = replace(second, tokens_in=costs[0], tokens_out=costs[1])
+                found, fault, method = await offload(len(reply.text), lambda: read(reply.text))
         if found is None:
             reason = f"the language model's reply cannot be read: {fault}"
             return self._make_reading(reply, method="endpoint:unreadable", reason=reason)
-        evidence = sentences[found.sentence - 1] if 0 < found.sentence <= len(sentences) else Sentence("", "")
+        number = found.sentence or 0
+        evidence = sentences[number - 1] if 0 < number <= len(sentences) else Sentence("", "")
         answers = list_answers(found)
         return self._make_reading(
             reply,
@@ -126,11 +152,11 @@ def _want_tokens(wanted: bool) -> dict[str, Any]:
     return {"logprobs": True, "top_logprobs": LIKELIEST} if wanted else {}
 
 
-def _make_format(has_sentences: bool) -> dict[str, Any]:
+def _make_format(kinds: Sequence[str], has_sentences: bool) -> dict[str, Any]:
     """The reply as a JSON schema: `kind` first, then the facts that decide a verdict, which a small model says right
     more often when it has written them down (2WikiMultiHopQA's gold passages, Qwen2.5-Coder-1.5B: docs/results.md)."""
     properties: dict[str, Any] = {
-        "kind": {"type": "string", "enum": list(KINDS)},
+        "kind": {"type": "string", "enum": list(kinds)},
         "facts": {"type": "string"},
         "answers": {"type": "array", "items": {"type": "string"}},
     }
@@ -186,7 +212,7 @@ def _load_prompt(name: str) -> str:
     return files("serving.models").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8").rstrip()
 
 
-def read_reply(text: str) -> tuple[ReadReply | None, str, str]:
+def read_reply(text: str, kinds: Collection[str] = KINDS) -> tuple[ReadReply | None, str, str]:
     """The object in a reply, why there is none, and the method. What a model thought before it does not count."""
     text = text.rpartition("</think>")[2].strip()
     fault = "it holds no JSON object"
@@ -202,6 +228,9 @@ def read_reply(text: str) -> tuple[ReadReply | None, str, str]:
         except (ValueError, RecursionError):
             continue
         else:
+            if found.kind not in kinds:
+                fault = f"kind: must be one of {', '.join(kinds)}"
+                continue
             return found, "", "endpoint" if (start, end) == (0, len(text)) else "endpoint:embedded"
     return None, fault, "endpoint:unreadable"
 
@@ -211,8 +240,9 @@ def list_answers(found: ReadReply) -> tuple[str, ...]:
     if found.kind == UNKNOWN:
         return ()
     if found.kind == VERDICT:
-        return (str(found.answers[0]).strip().lower(),)
-    return tuple(dict.fromkeys(text for answer in found.answers if (text := " ".join(str(answer).split()))))
+        return (_read_verdict(found.answers[0]),)
+    said = (" ".join(str(answer).split()) for answer in found.answers)
+    return tuple(dict.fromkeys(text for text in said if text and text.lower() != UNKNOWN))
 
 
 def estimate_answerable(kind: str, reply: Reply) -> float | None:

@@ -64,8 +64,13 @@ def read_document(path: Path, name: str, *, size: int = SIZE, overlap: int = OVE
     """The passages of a document, whose ids begin with `name`.
 
     Raises DataError where the file cannot be read, is no document of its kind, or holds no text."""
-    text = convert_document(path)
-    paragraphs = split_markdown(text) if path.suffix.lower() not in (".txt", ".text") else split_text(text)
+    try:
+        with _limit_memory(MEMORY):
+            text = convert_document(path)
+            paragraphs = split_text(text) if path.suffix.lower() in (".txt", ".text") else split_markdown(text)
+    except MemoryError as error:
+        reason = f"to convert it takes more than {MEMORY:,} bytes of memory"
+        raise DataError(reason, where=str(path), hint="split it, or save it as text") from error
     if not paragraphs:
         raise DataError("no text in it", where=str(path), hint="a scanned page needs text recognition (OCR) first")
     title = next((paragraph.headings[0] for paragraph in paragraphs if paragraph.headings), path.stem)
@@ -98,13 +103,11 @@ def convert_document(path: Path) -> str:
         return data.decode("utf-8-sig", "replace")
     convert = _open_converter(kind)
     try:
-        with _limit_memory(MEMORY):
-            return convert(BytesIO(_unfold_docx(data) if kind == ".docx" else data))
+        return convert(BytesIO(_unfold_docx(data) if kind == ".docx" else data))
     except DataError as error:
         raise DataError(error.message, where=str(path), hint=error.hint) from error
-    except MemoryError as error:
-        reason = f"to convert it takes more than {MEMORY:,} bytes of memory"
-        raise DataError(reason, where=str(path), hint="split it, or save it as text") from error
+    except MemoryError:
+        raise
     except Exception as error:  # a converter's libraries raise whatever they like about a damaged file
         reason = f"not a {kind[1:].upper()} file that can be read: damaged, protected, or of another kind"
         raise DataError(reason, where=str(path)) from error

@@ -23,7 +23,7 @@ from evaluation.run import evaluate
 from evaluation.seen import READER, SeenCount, TrainedModel, find_seen, find_seen_question, list_unknown
 from revelator.artifact import EMBEDDED_READER
 from revelator.errors import ArtifactError, ConfigError
-from revelator.fingerprints import FILE, Fingerprints, hash_question
+from revelator.fingerprints import FILE, Fingerprints, fingerprint
 from revelator.folders import MANIFEST
 from revelator.reading import READER as READER_FOLDER
 from tests.evaluation.report_runs import write_runs
@@ -183,7 +183,7 @@ HOPS = AnnotatedQuestion(
     ("known", "found"),
     [
         (Fingerprints.of(["where was the director of “Lantern Row” born"]), "question"),
-        (Fingerprints.of_hashes([hash_question(BORN)]), "question"),  # as of a composed question of the training
+        (Fingerprints.of_numbers([fingerprint(BORN)]), "question"),  # as of a composed question of the training
         (Fingerprints.of(titles=["Lantern Row"]), "article"),
         (Fingerprints.of(titles=["Sarnath"]), None),  # a distractor
         (Fingerprints.of(["Where was {director} born?"]), None),  # the leaf of many plans
@@ -196,8 +196,7 @@ def test_a_question_is_seen_by_its_text_its_steps_or_its_gold_articles(known: Fi
 
 
 def test_a_single_question_that_was_trained_on_inside_a_composed_one_is_seen() -> None:
-    made_from = [hash_question(each) for each in (DIRECTED, BORN)]
-    composed = Fingerprints.of([HOPS.question]) | Fingerprints.of_hashes(made_from)
+    composed = Fingerprints.of([HOPS.question]) | Fingerprints.of([DIRECTED, BORN])
     assert find_seen([TrainedModel("mine", composed)], [BORN]) == {"mine": "question"}
 
 

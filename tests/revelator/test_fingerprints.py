@@ -48,7 +48,7 @@ def test_the_same_questions_in_any_order_give_the_same_bytes(tmp_path):
 def test_a_fingerprint_is_the_beginning_of_the_published_hash():
     digest = hashlib.sha256(b"who built ost 2").hexdigest()
     assert Fingerprints.of(["Who  built Ost, 2?"]).questions.tolist() == [int(digest[:10], 16)]
-    assert Fingerprints.of_hashes([digest]).has_question("Who built Ost 2")
+    assert Fingerprints.of_numbers([int(digest[:10], 16)]).has_question("Who built Ost 2")
 
 
 def test_a_folder_without_the_file_says_whose_training_is_unknown(tmp_path):

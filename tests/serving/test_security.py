@@ -16,6 +16,7 @@ from revelator.folders import MANIFEST
 from revelator.limits import Limits
 from revelator.plans.art import Art, parse, render
 from revelator.plans.operators import Relate, Search
+from revelator.sentences import split_sentences
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Passage
 from serving.executor.evidence import Models
@@ -94,7 +95,8 @@ def test_a_document_reaches_a_prompt_delimited(order: str) -> None:
     user = build_messages(request)[1]["content"]
     assert user.count("<data>") == user.count("</data>") == 1
     inside = user.split("<data>\n")[1].split("\n</data>")[0]
-    assert json.loads(inside) == [{"title": order, "text": order}]
+    numbered = [f"{number}. {said}" for number, said in enumerate(split_sentences(order), 1)]
+    assert json.loads(inside) == [{"title": order, "sentences": numbered}]
     prompt = TASKS["relevance"].render(RelevanceInput("q?", order, order))
     assert prompt.count("\n") == TASKS["relevance"].render(RelevanceInput("q?", "t", "t")).count("\n")
 

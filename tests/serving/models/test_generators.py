@@ -20,7 +20,7 @@ from revelator.tasks import Step
 from revelator.trace import Passage
 from serving.models.generators import EndpointGenerator, build_messages, estimate_answerable, list_answers, read_reply
 from serving.protocols import GenerateRequest, Reading
-from tests.chat_server import Reply, Server, cuts, fails, running, says
+from tests.chat_server import Reply, Server, cuts, fails, running, says, write_reading
 
 GOOD = '{"kind": "value", "answers": ["Marlow Vint"], "sentence": 3}'
 PASSAGES = (Passage("a", "Vint", "A name. Old."), Passage("b", "Copper Rain", "Directed by Marlow Vint."))
@@ -66,18 +66,26 @@ async def test_log_probabilities_come_where_they_are_wanted(server: Server) -> N
         ("no", [{"response_format"}, {"logprobs", "top_logprobs", "response_format"}]),
     ],
 )
-async def test_what_a_server_refuses_is_left_out_of_the_same_call_and_of_later_ones(
+async def test_what_a_server_refuses_is_left_out_and_after_two_calls_not_sent_any_more(
     server: Server, message: str, left_out: list[set[str]]
 ) -> None:
     generator = endpoint(server)
-    server.replies = [*[fails(400, message)] * len(left_out), says(GOOD)]
     for _ in range(2):
+        server.replies = [*[fails(400, message)] * len(left_out), says(GOOD)]
         assert (await generator.answer(ASKED)).answers == ("Marlow Vint",)
-    asked = [
-        {"logprobs", "top_logprobs", "response_format", "max_tokens"} & request.keys() for request in server.requests
-    ]
+    await generator.answer(ASKED)
     whole = {"logprobs", "top_logprobs", "response_format", "max_tokens"}
-    assert asked == [whole, *(whole - fields for fields in left_out), whole - left_out[-1]]
+    asked = [whole & request.keys() for request in server.requests]
+    once = [whole, *(whole - fields for fields in left_out)]
+    assert asked == [*once, *once, whole - left_out[-1]]
+
+
+async def test_a_field_that_one_prompt_cannot_have_is_sent_again(server: Server) -> None:
+    generator = endpoint(server)
+    server.replies = [fails(400, "max_tokens is too large for this prompt"), says(GOOD)]
+    for _ in range(3):
+        await generator.answer(ASKED)
+    assert ["max_tokens" in request for request in server.requests] == [True, False, True, True]
 
 
 async def test_a_prompt_that_is_refused_raises_the_servers_words_and_changes_no_later_request(server: Server) -> None:
@@ -109,6 +117,9 @@ async def test_the_reply_is_held_to_a_schema_that_tells_kinds_apart_and_numbers_
         '{"kind": "person", "answers": []}',
         '{"kind": "verdict", "answers": ["Copper Rain"]}',
         '{"kind": "value"}',
+        '{"kind": "value", "answers": [true]}',
+        '{"kind": "value", "answers": [NaN]}',
+        '{"kind": "value", "answers": ["{\\"a\\": 1}"]}',
         "",
         '{"kind":',
     ],
@@ -120,13 +131,25 @@ async def test_a_reply_that_cannot_be_read_is_asked_for_once_more_and_never_beco
     reading = await endpoint(server).answer(ASKED)
     assert (reading.answers, reading.tokens_in, reading.tokens_out) == (("Marlow Vint",), 62, 14)
     [*_, said, again] = server.requests[1]["messages"]
-    assert (said["content"], "cannot be read" in again["content"]) == (broken, True)
+    assert (said["content"], "cannot be read" in again["content"]) == (broken or "{}", True)
 
     server.replies, server.requests = [says(broken)], []
     reading = await endpoint(server).answer(ASKED)
     assert (reading.answers, reading.sentence, reading.method) == ((), "", "endpoint:unreadable")
     assert reading.reason.startswith("the language model's reply cannot be read: ")
     assert len(server.requests) == 2
+
+    server.replies = [says(broken), fails(400, "the chat is too long")]
+    assert (await endpoint(server).answer(ASKED)).method == "endpoint:unreadable"
+
+
+async def test_a_question_that_is_rewritten_is_no_verdict(server: Server) -> None:
+    question = "Is Brack Mill in Norland?"
+    server.replies = [says(write_reading("yes")), says(write_reading(question))]
+    rewritten = await endpoint(server).answer(GenerateRequest("rewrite", "Is it in Norland?"))
+    assert rewritten.answers == (question,)
+    kinds = [r["response_format"]["json_schema"]["schema"]["properties"]["kind"]["enum"] for r in server.requests]
+    assert kinds == [["value", "unknown"]] * 2
 
 
 @given(st.floats(0.01, 0.97), st.sampled_from(['{"kind": "', '{ "kind":"']))
@@ -259,7 +282,7 @@ async def test_a_body_that_is_no_reply_is_unavailable(server: Server, body: byte
         (f"```json\n{GOOD}\n```", ("Marlow Vint",), "endpoint:embedded"),
         (f'<think>{{"kind": "unknown", "answers": []}} or not</think>{GOOD}', ("Marlow Vint",), "endpoint"),
         ('{"thought": 1} then {"kind": "list", "answers": ["1962", 7, "  "]}', ("1962", "7"), "endpoint:embedded"),
-        ('{"kind": "verdict", "facts": "1962; 1964", "answers": ["No"], "sentence": 1}', ("no",), "endpoint"),
+        ('{"kind": "verdict", "facts": "1962; 1964", "answers": ["No."], "sentence": null}', ("no",), "endpoint"),
         ('{"kind": "unknown", "answers": ["Marlow Vint"], "sentence": 1}', (), "endpoint"),
     ],
 )
