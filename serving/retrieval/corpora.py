@@ -76,8 +76,12 @@ def _find_obstacle(path: Path, named: str, folder: Path) -> str:
     name = path.name.lower()
     if UNKNOWN in named:
         return "a name that is not UTF-8"
-    if path.is_symlink() and not _resolve(path).is_relative_to(_resolve(folder)):
-        return "a link that leads out of the folder"
+    if path.is_symlink():
+        target, top = _resolve(path), _resolve(folder)
+        if not target.is_relative_to(top):
+            return "a link that leads out of the folder"
+        if _is_hidden(target.relative_to(top)):
+            return "a link to a hidden file"
     if path.is_dir():
         return "" if os.access(path, os.R_OK | os.X_OK) else "a folder that may not be opened"
     if not (name.endswith((*DOCUMENTS, *ROWS)) or name.removesuffix(".gz").endswith(ROWS)):

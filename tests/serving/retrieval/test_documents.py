@@ -86,13 +86,15 @@ def test_a_link_that_leads_out_of_the_folder_is_left_out_and_named(library: Path
         "passwd": Path("/etc/passwd"),
         "inner.md": Path("ships/lomvi.md"),
         "itself.txt": Path("itself.txt"),
+        "notes.txt": Path(".env"),
     }
+    (library / ".env").write_text("A doormat.\n")
     for name, target in links.items():
         (library / name).symlink_to(target)
     manifest = add_to_index([library], out) if adds else build_index([library], out)
     leads_out = {"key.txt", "climbing.txt", "folder", "twice.txt", "passwd"}
     assert {name for name, why in manifest["unread"].items() if "leads out of the folder" in why} == leads_out
-    assert manifest["unread"].keys() - leads_out == {"itself.txt"}
+    assert manifest["unread"].keys() - leads_out == {"itself.txt", "notes.txt"}
     assert not any("mat" in passage.text for passage in Index.open(out).passages)
 
 
