@@ -84,8 +84,10 @@ class Models:
 
 
 async def _name_document(node: Node, reading: Reading, passages: Sequence[Passage]) -> None:
-    """Writes into the node's detail which passage holds its answers: the one that the reading names, else the first
-    that holds all of them or, where none does, one; and why an answer is unsupported that no passage holds."""
+    """Writes into the node's detail which passage holds its answers, and why an answer is unsupported that none holds.
+
+    It is the passage that the reading names, if that holds one of them; else the first that holds most of them. A
+    language model may name a passage that does not say its answer, so what it names is checked."""
     if reading.document:
         node.detail["document"] = reading.document
         if not reading.model:  # the embedded reader marks its answers in the passage
