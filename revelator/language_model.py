@@ -10,17 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from revelator.endpoints import check_key, check_url, mask_key
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
+from revelator.reply_forms import Way, is_json
 from revelator.tasks.chat_prompts import Message
-
-if TYPE_CHECKING:
-    pass
 
 MESSAGE_CHARACTERS = 500  # of a server's own error text
 REPLY_CHARACTERS = 200_000  # of an endpoint's reply; the executor takes half as many of its answers
@@ -80,6 +77,16 @@ def explain_failure(error: Exception, url: str, model: str, key: str | None, *, 
     return ServingError(message, where=url, hint=hint)
 
 
+def _find_refused(message: str, way: Way, ways: Sequence[Way], options: Mapping[str, Any]) -> str | None:
+    """What to leave out of a request that was refused: what the message names, else the log probabilities, else the
+    way; None where nothing is left, so that it is the prompt that is refused."""
+    loose = way is not ways[-1]
+    if loose and any(name in message for name in (*way.fields, *way.fields.get("extra_body", ()))):
+        return way.name
+    named = [name for name in WAIVABLE if name in options and name in message]
+    return next(iter([*named, *(["logprobs"] if "logprobs" in options else []), *([way.name] if loose else [])]), None)
+
+
 def read_key(given: str | None = None) -> str | None:
     """The key that is given, else that of the environment; None without one."""
     key = given or os.environ.get(KEY_VARIABLE, "")
@@ -113,7 +120,7 @@ class Endpoint:
         self.timeout = timeout
         self.retries = retries
         self._whole = None if is_patient else timeout
-        self._refusals: Counter[str] = Counter()  # calls in a row in which the server refused a field
+        self._refusals: Counter[tuple[str, str]] = Counter()  # calls in a row, by their kind and what was refused
         self._key = read_key(api_key)
         self._client = AsyncOpenAI(
             base_url=base_url,
@@ -132,28 +139,37 @@ class Endpoint:
             _read_chat_tokens,
         )
 
-    async def chat_in_form(self, messages: Sequence[Message], **options: Any) -> Reply:
-        """`chat` with as many of the options as the server takes. What it refuses is left out of the same call, made
-        again, and after `SURE` calls in a row of later ones: once, the prompt may have been the reason. A refusal that
-        remains is raised."""
-        refused = {name for name, count in self._refusals.items() if count >= SURE}
+    async def ask_in_form(self, kind: str, ways: Sequence[Way], **options: Any) -> Reply:
+        """The reply to the first of `ways` that the server takes, with as many of the options as it takes.
+
+        What it refuses is left out of the same call, made again, and after `SURE` calls of this `kind` in a row of
+        later ones: once, the prompt may have been the reason. A way that it took and did not heed is left at once. A
+        refusal of the last way, without options that may be left out, is raised.
+        """
+        refused = {what for (own, what), count in self._refusals.items() if own == kind and count >= SURE}
         while True:
+            way = next((way for way in ways if way.name not in refused), ways[-1])
             given = {name: value for name, value in options.items() if name not in refused}
             if "logprobs" not in given:
                 given.pop("top_logprobs", None)
+            fields = {**way.fields, **given}
             try:
-                reply = await self.chat(messages, **given)
+                if isinstance(way.prompt, str):
+                    reply = await self.continue_text(way.prompt, **fields)
+                else:
+                    reply = await self.chat(way.prompt, **fields)
             except RefusedError as error:
-                named = (name for name in WAIVABLE if name in given and name in error.message)
-                unnamed = (name for name in ("response_format", "logprobs") if name in given)
-                if (left_out := next(chain(named, unnamed), None)) is None:
+                left_out = _find_refused(error.message, way, ways, given)
+                if left_out is None:
                     raise
                 refused.add(left_out)
-            else:
-                self._refusals.update(refused)
-                for name in given:
-                    del self._refusals[name]
-                return reply
+                continue
+            self._refusals.update((kind, what) for what in refused)
+            for name in (way.name, *given):
+                del self._refusals[kind, name]
+            if way.is_json and reply.finish != "length" and not is_json(reply.text):
+                self._refusals[kind, way.name] = SURE
+            return reply
 
     async def continue_text(self, prompt: str, model: str | None = None, **options: Any) -> Reply:
         """What the model, or another one of the endpoint, writes behind a prompt, without a chat template

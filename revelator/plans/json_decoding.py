@@ -21,15 +21,17 @@ Schema = dict[str, Any]
 def make_json_grammar(schema: Schema, texts: Iterable[tuple[str, str]] = ()) -> Grammar:
     """The grammar of JSON values of a schema, on one line.
 
-    Of a schema it reads `$ref`, `anyOf`, `const`, objects whose first key is required, arrays with `prefixItems`,
-    booleans, and strings: with something in them to see, unless `x-text` names the one of `texts` that says what they
-    are. An array has one item or more, whatever `minItems` says. Raises KeyError for another type.
+    Of a schema it reads `$ref`, `anyOf`, `const`, `enum`, objects whose first key is required, arrays with
+    `prefixItems`, which may be empty unless `minItems` is given, booleans, numbers from 0 to 999,999, and strings: with
+    something in them to see, unless `x-text` names the one of `texts` that says what they are. Raises KeyError for
+    another type.
     """
     definitions = schema.get("$defs", {})
     rules = [("value", _write_value(schema)), *((name, _write_value(part)) for name, part in definitions.items())]
     character, visible = (rf'(/[^"\\{CONTROLS}{barred}]/ | {ESCAPE})' for barred in ("", character_class(r"\s")))
     text = ("TEXT", f"{QUOTE} {character}* {visible} {character}* {QUOTE}")
-    return Grammar((*rules, text, *texts))
+    number = ("NUMBER", '"0" | /[1-9]/ /[0-9]/{0,5}')
+    return Grammar((*rules, text, number, *texts))
 
 
 def _write_value(schema: Schema) -> str:
@@ -37,6 +39,8 @@ def _write_value(schema: Schema) -> str:
         return schema["$ref"].rpartition("/")[2]
     if "const" in schema:
         return _quote(json.dumps(schema["const"]))
+    if "enum" in schema:
+        return f"({' | '.join(_quote(json.dumps(value)) for value in schema['enum'])})"
     if "anyOf" in schema:
         return " | ".join(map(_write_value, schema["anyOf"]))
     write: dict[str, Callable[[Schema], str]] = {
@@ -44,6 +48,7 @@ def _write_value(schema: Schema) -> str:
         "array": _write_array,
         "string": lambda text: text.get("x-text", "TEXT"),
         "boolean": lambda _: '("true" | "false")',
+        "integer": lambda _: "NUMBER",
     }
     return write[schema["type"]](schema)
 
@@ -57,12 +62,13 @@ def _write_object(schema: Schema) -> str:
 
 
 def _write_array(schema: Schema) -> str:
-    """One item or more: `prefixItems` first, each but the first only after the one before."""
+    """`prefixItems` first, each but the first only after the one before."""
     items = f'(", " ({_write_value(schema["items"])}))*'
     first, *later = [f"({_write_value(item)})" for item in schema.get("prefixItems", [schema["items"]])]
     for item in reversed(later):
         items = f'(", " {item} {items})?'
-    return f'"[" {first} {items} "]"'
+    inside = f"{first} {items}" if schema.get("minItems") else f"({first} {items})?"
+    return f'"[" {inside} "]"'
 
 
 def _quote(text: str) -> str:

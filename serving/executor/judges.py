@@ -21,6 +21,7 @@ from revelator.config import Strict
 from revelator.endpoints import Address
 from revelator.errors import DataError, InvalidRequest
 from revelator.language_model import Endpoint, RefusedError
+from revelator.reply_forms import JsonForm
 from revelator.tasks import RelevanceInput
 from revelator.tasks.chat_prompts import Message, make_data_message
 from revelator.trace import Node, Passage, Usage
@@ -144,10 +145,10 @@ class ListwiseJudge:
         return [float(number in numbers) for number in range(1, count + 1)]
 
     async def _ask(self, node: Node, chat: Sequence[Message], count: int) -> str:
-        form = {"temperature": 0, "max_tokens": CHAT_TOKENS, "response_format": make_schema(count)}
+        ways = make_form(count).list_ways(chat)
         with record_call(node, TASK) as call:
             try:
-                reply = await self._endpoint.chat_in_form(chat, **form)
+                reply = await self._endpoint.ask_in_form(TASK, ways, temperature=0, max_tokens=CHAT_TOKENS)
             except RefusedError as error:
                 raise InvalidRequest(error.message, where=error.where, hint=error.hint) from error
             call |= {"tokens_in": reply.tokens_in, "tokens_out": reply.tokens_out}
@@ -159,11 +160,11 @@ class ListwiseJudge:
         await self._endpoint.close()
 
 
-def make_schema(count: int) -> dict[str, Any]:
-    """The `response_format` of a reply about `count` documents."""
+def make_form(count: int) -> JsonForm:
+    """The form of a reply about `count` documents."""
     numbers = {"type": "array", "items": {"type": "integer", "enum": [*range(1, count + 1)]}}
     whole = {"type": "object", "properties": {FIELD: numbers}, "required": [FIELD], "additionalProperties": False}
-    return {"type": "json_schema", "json_schema": {"name": TASK, "strict": True, "schema": whole}}
+    return JsonForm(TASK, whole)
 
 
 def _describe_documents(question: str, passages: Sequence[Passage]) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ Both are one class with another prompt. `chat` describes a task in plain words, 
 prompt that an adapter was trained with, put to `/completions` without a chat template; the adapter's name is the model.
 
 What holds a reply to its form (`structure`): the field `structured_outputs` of vLLM (a choice, a regular expression or
-a grammar), a JSON schema in `response_format`, or nothing. What a server refuses is left out of the same call, made
-again, and of later calls for the task. Whatever wrote it, a reply is read and checked like any other model's.
+a grammar), the form of a JSON object (`revelator.reply_forms`), or nothing. Whatever wrote it, a reply is read and
+checked like any other model's.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -23,8 +23,9 @@ from pydantic import Field
 from revelator.config import Strict
 from revelator.endpoints import Address
 from revelator.errors import DeadlineExceeded, InvalidRequest, ServingError, Unavailable
-from revelator.language_model import WAIVABLE, Endpoint, RefusedError, Reply
+from revelator.language_model import Endpoint, RefusedError, Reply
 from revelator.plans.json_decoding import make_json_grammar
+from revelator.reply_forms import JsonForm, Way
 from revelator.tasks import TASKS, QuestionInput, Task
 from revelator.tasks.chat_prompts import build_chat, read_examples, read_last_line
 from serving.batching import gather_all
@@ -71,7 +72,6 @@ class EndpointRevelator:
     def __init__(self, config: PlannerConfig, *, api_key: str | None = None, retries: int = 2) -> None:
         self.config = config
         self._endpoint = Endpoint(config.url, config.model, api_key=api_key, timeout=config.timeout, retries=retries)
-        self._refused: dict[str, frozenset[str]] = defaultdict(frozenset)  # by kind of task
         self._calls = asyncio.Semaphore(CALLS)
         self._is_vllm: bool | None = None
         lead = " " if config.prompt == "trained" else ""  # a completion of the training set begins with a space
@@ -116,34 +116,35 @@ class EndpointRevelator:
 
     async def _ask(self, task: Task, prompt: str, temperature: float) -> Reply:
         """The reply to the fullest request that the endpoint takes."""
-        kind = "label" if task.labels else task.name
-        refused = self._refused[kind]
+        trained = self.config.prompt == "trained"
+        most = task.language.token_limit if task.language else TEXT_TOKENS
+        options: dict[str, Any] = {"temperature": temperature, "max_tokens": most if trained else CHAT_TOKENS}
+        if task.labels:
+            options |= {"logprobs": LIKELIEST} if trained else {"logprobs": True, "top_logprobs": LIKELIEST}
         async with self._calls:
-            structures = await self._list_structures(task)
-            while True:
-                structure = next((each for each in structures if each not in refused), "none")
-                options = self._make_options(task, structure, temperature, refused)
-                try:
-                    reply = await self._send(task, prompt, structure, options)
-                except RefusedError as error:
-                    left_out = _find_refused(error.message, structure, options)
-                    if left_out is None or (left_out == structure and self.needs_structure):
-                        raise InvalidRequest(error.message, where=error.where, hint=error.hint) from error
-                    refused |= {left_out}
-                else:
-                    self._refused[kind] |= refused
-                    return reply
+            ways = await self._list_ways(task, prompt)
+            try:
+                return await self._endpoint.ask_in_form("label" if task.labels else task.name, ways, **options)
+            except RefusedError as error:
+                raise InvalidRequest(error.message, where=error.where, hint=error.hint) from error
 
-    async def _list_structures(self, task: Task) -> tuple[str, ...]:
-        """What to ask for, the tightest first. A trained model writes no JSON around its output."""
+    async def _list_ways(self, task: Task, prompt: str) -> list[Way]:
+        """The requests that may be sent, the tightest first. A trained model writes no JSON around its output."""
         wanted = self.config.structure
+        structured = {"extra_body": {"structured_outputs": self._vllm_structures[task.name]}}
         if self.config.prompt == "trained":
-            return ("vllm",) if wanted in ("auto", "vllm") else ()
-        if wanted == "auto":
-            if self._is_vllm is None:
-                self._is_vllm = OWNER in (await self._list_models()).values()
-            wanted = "vllm" if self._is_vllm else "schema"
-        return {"vllm": ("vllm", "schema"), "schema": ("schema",)}.get(wanted, ())
+            fields = {"model": self._name_model(), "stop": ["\n"]}
+            ways = [Way("structured_outputs", prompt, fields | structured)] * (wanted in ("auto", "vllm"))
+            return ways if self.needs_structure else [*ways, Way("prompt", prompt, fields)]
+        if wanted == "auto" and self._is_vllm is None:
+            self._is_vllm = OWNER in (await self._list_models()).values()
+        plain = build_chat(task, prompt)
+        if wanted == "none":
+            return [Way("chat", plain)]
+        note = f'Write it as a JSON object with the one field "{FIELD}".'
+        *held, _ = make_form(task).list_ways(build_chat(task, prompt, partial(_wrap, task), note))
+        is_vllm = wanted == "vllm" or (wanted == "auto" and self._is_vllm)
+        return [*[Way("structured_outputs", plain, structured)] * bool(is_vllm), *held, Way("chat", plain)]
 
     async def _list_models(self) -> dict[str, str]:
         """The endpoint's models, each with its owner; none where it has no list. Whether it is down, or the key is
@@ -155,32 +156,6 @@ class EndpointRevelator:
         except ServingError:
             return {}
 
-    def _make_options(self, task: Task, structure: str, temperature: float, refused: frozenset[str]) -> dict[str, Any]:
-        trained = self.config.prompt == "trained"
-        most = task.language.token_limit if task.language else TEXT_TOKENS
-        options: dict[str, Any] = {"temperature": temperature, "max_tokens": most if trained else CHAT_TOKENS}
-        if task.labels:
-            options["logprobs"] = LIKELIEST if trained else True
-        options = {name: value for name, value in options.items() if name not in refused}
-        if "logprobs" in options and not trained:
-            options["top_logprobs"] = LIKELIEST
-        if trained:
-            options["stop"] = ["\n"]
-        if structure == "vllm":
-            options["extra_body"] = {"structured_outputs": self._vllm_structures[task.name]}
-        elif structure == "schema":
-            options["response_format"] = {"type": "json_schema", "json_schema": _make_object_schema(task)}
-        return options
-
-    async def _send(self, task: Task, prompt: str, structure: str, options: Mapping[str, Any]) -> Reply:
-        if self.config.prompt == "trained":
-            return await self._endpoint.continue_text(prompt, self._name_model(), **options)
-        if structure != "schema":
-            return await self._endpoint.chat(build_chat(task, prompt), **options)
-        note = f'Write it as a JSON object with the one field "{FIELD}".'
-        chat = build_chat(task, prompt, lambda output: _wrap(task, output), note)
-        return await self._endpoint.chat(chat, **options)
-
     def _name_model(self) -> str:
         """The model that a training prompt is put to."""
         return self.config.model
@@ -191,17 +166,6 @@ class EndpointRevelator:
 
     async def close(self) -> None:
         await self._endpoint.close()
-
-
-def _find_refused(message: str, structure: str, options: Mapping[str, Any]) -> str | None:
-    """What to leave out of a request that was refused: the field that the message names, else the structure, else the
-    log probabilities; None where nothing is left, so that it is the prompt that is refused."""
-    for name in WAIVABLE:
-        if name in options and name in message:
-            return name
-    if structure != "none":
-        return structure
-    return "logprobs" if "logprobs" in options else None
 
 
 def make_vllm_structure(task: Task, lead: str) -> dict[str, Any]:
@@ -217,7 +181,7 @@ def make_vllm_structure(task: Task, lead: str) -> dict[str, Any]:
     return {"grammar": f"root ::= {json.dumps(lead)} output\n{written}"}
 
 
-def _make_object_schema(task: Task) -> dict[str, Any]:
+def make_form(task: Task) -> JsonForm:
     """A JSON object with the one field that holds the output. A tree has fields that may be left out, which OpenAI's
     own `strict` does not allow."""
     schema = task.json_schema() if task.json_schema else {"type": "string"}
@@ -226,7 +190,7 @@ def _make_object_schema(task: Task) -> dict[str, Any]:
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     inner = {key: value for key, value in schema.items() if key in ("type", "enum", "items", "$ref")}
     whole = {"type": "object", "properties": {FIELD: inner}, "required": [FIELD], "additionalProperties": False}
-    return {"name": task.name, "strict": not definitions, "schema": whole | definitions}
+    return JsonForm(task.name, whole | definitions, is_strict=not definitions)
 
 
 def _wrap(task: Task, output: str) -> str:

@@ -1,10 +1,10 @@
 """The generator behind an OpenAI-compatible endpoint: a language model that reads passages and merges answers.
 
-A reply is one JSON object, held to a schema where the server can (`response_format`). Its `kind` comes first: what the
-passages say is one value, a list, a verdict, or nothing; its log probability tells how likely they answer at all. Then
-come the facts that decide a verdict, the bare values, and the number of the sentence that says them. No sentence is
-copied out. A reply that cannot be
-read is asked for once more, with the reason, and then the question stays unanswered: raw text is never an answer.
+A reply is one JSON object, held to its form as tightly as the server can (`revelator.reply_forms`). Its `kind` comes
+first: what the passages say is one value, a list, a verdict, or nothing; its log probability tells how likely they
+answer at all. Then come the facts that decide a verdict, the bare values, and the number of the sentence that says
+them. No sentence is copied out. A reply that cannot be read is asked for once more, with the reason, and then the
+question stays unanswered: raw text is never an answer.
 
 Passages and steps reach the model as JSON strings between `<data>` marks, in which `<` is escaped: no document can
 close the mark, and the system prompt says that documents give no orders.
@@ -27,6 +27,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 
 from revelator.config import find_first_fault
 from revelator.language_model import Endpoint, RefusedError, Reply
+from revelator.reply_forms import JsonForm, Way
 from revelator.sentences import split_sentences
 from revelator.tasks.chat_prompts import Message, quote_data
 from revelator.trace import Passage
@@ -101,17 +102,18 @@ class EndpointGenerator:
 
     async def answer(self, request: GenerateRequest) -> Reading:
         if request.mode in TEXTS:
-            reply = await self._endpoint.chat_in_form(
-                build_messages(request), temperature=0, **_want_tokens(request.logprobs)
+            ways = [Way("chat", build_messages(request))]
+            reply = await self._endpoint.ask_in_form(
+                request.mode, ways, temperature=0, **_want_tokens(request.logprobs)
             )
             text = reply.text.strip()
             return self._make_reading(reply, sentence=text, answers=(text,) if text else (), method="endpoint:text")
         sentences = number_sentences(request.passages) if request.mode == "read" else []
         messages = build_messages(request)
         kinds = REWRITTEN if request.mode == "rewrite" else KINDS
-        form = {"response_format": _make_format(kinds, bool(sentences)), "max_tokens": REPLY_TOKENS, "temperature": 0}
-        form |= _want_tokens(True)
-        reply = await self._endpoint.chat_in_form(messages, **form)
+        form = make_form(kinds, bool(sentences))
+        options = {"max_tokens": REPLY_TOKENS, "temperature": 0, **_want_tokens(True)}
+        reply = await self._endpoint.ask_in_form(form.name, form.list_ways(messages), **options)
         read = partial(read_reply, kinds=kinds)
         found, fault, method = await offload(len(reply.text), lambda: read(reply.text))
         if found is None:
@@ -119,7 +121,8 @@ class EndpointGenerator:
             shown = reply.text.strip()[:SHOWN_CHARACTERS] or "{}"
             said: list[Message] = [{"role": "assistant", "content": shown}, {"role": "user", "content": again}]
             with suppress(RefusedError):  # the chat may have become too long
-                second = await self._endpoint.chat_in_form([*messages, *said], **form)
+                second_ways = form.list_ways([*messages, *said])
+                second = await self._endpoint.ask_in_form(form.name, second_ways, **options)
                 costs = reply.tokens_in + second.tokens_in, reply.tokens_out + second.tokens_out
                 reply = replace(second, tokens_in=costs[0], tokens_out=costs[1])
                 found, fault, method = await offload(len(reply.text), lambda: read(reply.text))
@@ -152,8 +155,8 @@ def _want_tokens(wanted: bool) -> dict[str, Any]:
     return {"logprobs": True, "top_logprobs": LIKELIEST} if wanted else {}
 
 
-def _make_format(kinds: Sequence[str], has_sentences: bool) -> dict[str, Any]:
-    """The reply as a JSON schema: `kind` first, then the facts that decide a verdict, which a small model says right
+def make_form(kinds: Sequence[str], has_sentences: bool) -> JsonForm:
+    """The form of a reply: `kind` first, then the facts that decide a verdict, which a small model says right
     more often when it has written them down (2WikiMultiHopQA's gold passages, Qwen2.5-Coder-1.5B: docs/results.md)."""
     properties: dict[str, Any] = {
         "kind": {"type": "string", "enum": list(kinds)},
@@ -163,7 +166,7 @@ def _make_format(kinds: Sequence[str], has_sentences: bool) -> dict[str, Any]:
     if has_sentences:
         properties["sentence"] = {"type": "integer"}
     schema = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-    return {"type": "json_schema", "json_schema": {"name": "reading", "strict": True, "schema": schema}}
+    return JsonForm("reading", schema)
 
 
 def number_sentences(passages: Sequence[Passage]) -> list[Sentence]:

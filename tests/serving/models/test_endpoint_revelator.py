@@ -128,21 +128,22 @@ async def test_a_schema_names_the_labels_and_holds_a_tree_to_its_language(server
     assert shown == {"output": "straightforward"}
 
 
-@pytest.mark.parametrize("field", ["response_format", "logprobs", "max_tokens", "temperature"])
+@pytest.mark.parametrize("field", ["logprobs", "max_tokens", "temperature"])
 async def test_a_field_that_the_server_refuses_is_left_out_from_then_on(server: Server, field: str) -> None:
     Planner(server).refuses = {field}
     revelator = planner(server)
     for _ in range(2):
         assert (await complete(revelator, "route")).text == "complex"
     await complete(revelator, "relevance")  # of the same kind: a label
-    assert [field in request for request in server.requests] == [True, False, False, False]
+    assert [field in request for request in server.requests] == [True, False, True, False, False]
 
 
-async def test_vllms_field_is_followed_by_a_schema_and_that_by_nothing(server: Server) -> None:
-    Planner(server).refuses = {"structured_outputs", "response_format"}
+async def test_vllms_field_is_followed_by_a_schema_a_grammar_and_that_by_nothing(server: Server) -> None:
+    Planner(server).refuses = {"structured_outputs", "response_format", "grammar"}
     assert (await complete(planner(server, structure="vllm"), "translate_bnf")).text == PLAN
-    forms = [{"structured_outputs", "response_format"} & request.keys() for request in server.requests]
-    assert forms == [{"structured_outputs"}, {"response_format"}, set()]
+    fields = ["structured_outputs", "response_format", "grammar"]
+    forms = [[field for field in fields if field in request] for request in server.requests]
+    assert forms == [["structured_outputs"], ["response_format"], ["grammar"], ["response_format"], []]
 
 
 async def test_a_released_adapter_never_writes_without_what_holds_it(server: Server) -> None:

@@ -1,0 +1,60 @@
+"""What holds a language model's reply to a form: the ways that servers have, from the tightest to none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from revelator.plans.json_decoding import make_json_grammar
+from revelator.tasks.chat_prompts import Message
+
+
+@dataclass(frozen=True)
+class Way:
+    """A request that holds the reply to its form in one way. A `prompt` that is a text is continued, without a chat
+    template. `fields` are those of the protocol, `extra_body` those of a server's own. Where `is_json`, a reply that is
+    no JSON shows that the server took the fields and did not heed them."""
+
+    name: str
+    prompt: Sequence[Message] | str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    is_json: bool = False
+
+
+@dataclass(frozen=True)
+class JsonForm:
+    """Replies that are one JSON object of a schema. `is_strict` says that no field may be left out, as OpenAI's own
+    `strict` demands."""
+
+    name: str
+    schema: dict[str, Any]
+    is_strict: bool = True
+
+    def list_ways(self, chat: Sequence[Message]) -> tuple[Way, ...]:
+        """A JSON schema (OpenAI, vLLM, SGLang, llama.cpp, Ollama, LM Studio), a grammar in GBNF (llama.cpp before
+        schemas, KoboldCpp), any JSON object (DeepSeek, Mistral), and the chat alone."""
+        described = {"name": self.name, "strict": self.is_strict, "schema": self.schema}
+        grammar = _write_grammar(json.dumps(self.schema))
+        return (
+            Way("json_schema", chat, {"response_format": {"type": "json_schema", "json_schema": described}}, True),
+            Way("grammar", chat, {"extra_body": {"grammar": grammar}}, True),
+            Way("json_object", chat, {"response_format": {"type": "json_object"}}, True),
+            Way("chat", chat),
+        )
+
+
+@cache
+def _write_grammar(schema: str) -> str:
+    return f"root ::= output\n{make_json_grammar(json.loads(schema)).ebnf}"
+
+
+def is_json(reply: str) -> bool:
+    """Whether a reply is JSON and nothing else; what a model thought before does not count."""
+    try:
+        json.loads(reply.rpartition("</think>")[2])
+    except (ValueError, RecursionError):
+        return False
+    return True
