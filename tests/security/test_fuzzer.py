@@ -261,9 +261,12 @@ async def _put_over_http(asked: Attempt, port: int) -> str:
 
 
 async def _fill(home: Home) -> None:
-    """As many questions as may be in flight are taken in at once, by each executor, and then answered."""
+    """As many questions as may be in flight are taken in at once, by each executor, and then answered.
+
+    They allow so much time that none is refused: the attack has held questions for long, so the executors expect that
+    of these."""
     gate = home.endpoint.gates[HELD]
-    async with AsyncClient(home.running.grpc, timeout=SECONDS) as client:
+    async with AsyncClient(home.running.grpc, timeout=10 * SECONDS) as client:
 
         async def follow() -> str:
             return [event.kind async for event in client.stream(HELD, strategy="single")][-1]
