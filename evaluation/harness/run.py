@@ -114,7 +114,7 @@ def _describe_run(
         ablation=config.ablation.list_switches(),
         ids=tuple(benchmark.seen),
         seed=config.seed,
-        fingerprints={name: digest for model in models for name, digest in model.digests.items()},
+        fingerprints={name: digest for model in models for name, digest in model.fingerprints.digests.items()},
         unknown=list_unknown(models),
         **describe_machine(),
         **about,
