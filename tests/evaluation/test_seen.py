@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from revelator.errors import ArtifactError, ConfigError
 from revelator.fingerprints import FILE, Fingerprints, fingerprint
 from revelator.folders import MANIFEST, FolderKind
 from revelator.reading import READER
+from serving.retrieval.index_folder import INDEX, IndexSettings
 from tests.evaluation.report_runs import write_runs
 from tests.serving.toy_model import write_adapter
 
@@ -176,6 +177,35 @@ def test_endpoints_servers_predictions_and_models_without_fingerprints_are_unkno
     assert own == sorted([base.name, "generator g"])
     ranking = {"ranking": {"way": "plain"}}
     assert name_unknown(ranking, benchmark={"format": "itlr", "path": "corpus"}) == ["encoder minilm"]
+
+
+def test_the_encoder_of_each_index_that_a_run_searches_is_unknown_by_name(tmp_path: Path) -> None:
+    for name, model in {"own": "one", "papers": "other", "notes": "other"}.items():
+        (tmp_path / name).mkdir()
+        INDEX.write_manifest(tmp_path / name, {"settings": asdict(IndexSettings("dense", model))})
+    texts = [{"kind": "text", "name": name, "index": name} for name in ("papers", "notes")]
+    sources = [{"kind": "text"}, *texts, {"kind": "graph", "folder": "films"}]
+    (tmp_path / "sources.yaml").write_text(yaml.safe_dump({"sources": sources}))
+    shared = {
+        "benchmark": {"format": "own", "path": "qa.csv"},
+        "index": str(tmp_path / "own"),
+        "sources": str(tmp_path / "sources.yaml"),
+        "generator": {"url": "http://127.0.0.1:1/v1", "model": "g"},
+        "planner": {"url": "http://127.0.0.1:1/v1", "model": "p"},
+        "judge": "none",
+    }
+
+    def name_encoders(**values: Any) -> list[str]:
+        unknown = list_unknown(list_models(RunConfig.model_validate(shared | values)))
+        return [name for name in unknown if name.startswith("encoder")]
+
+    auto, plain, direct = {"strategy": "auto"}, {"baseline": "naive-5"}, {"strategy": "direct"}
+    assert name_encoders(system=auto) == ["encoder one", "encoder other"]
+    assert name_encoders(system=auto, ablation={"sources": ["notes", "graph"]}) == ["encoder other"]
+    assert name_encoders(system=auto, ablation={"sources": ["graph"]}) == []
+    assert name_encoders(system=auto, sources="") == ["encoder one"]
+    assert name_encoders(system=plain) == ["encoder one"], "a baseline asks no sources"
+    assert name_encoders(system=direct) == []
 
 
 FIRST = AnnotatedStep(DIRECTED, ("Ines Calloway",), "Lantern Row")
