@@ -267,7 +267,10 @@ def report_comparison(runs: list[LoadedRun], folder: Path, as_json: bool) -> Non
     says = " ".join(section.conclusion for section in built.sections)
     if as_json:
         figures = [{name: run.figures[name]["value"] for name in SCORES | COSTS if name in run.figures} for run in runs]
-        about = [{"name": run.name, "n": len(run.rows), **run.seen.to_json()} for run in runs]
+        about = [
+            {"name": run.name, "n": len(run.rows), **run.seen.to_json(), "without_gold": run.run.without_gold}
+            for run in runs
+        ]
         systems = [one | own for one, own in zip(about, figures, strict=True)]
         click.echo(json.dumps({"systems": systems, "says": says, "report": str(page)}))
         return
