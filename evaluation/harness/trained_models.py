@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from evaluation.harness.config import RunConfig
-from evaluation.harness.systems import JUDGED, choose_adapter, choose_judge, needs_index, needs_revelator
+from evaluation.harness.system_needs import JUDGED, choose_adapter, choose_judge, needs_index, needs_revelator
 from evaluation.seen import TrainedModel, merge_models
 from serving.executor.judges import JudgeConfig
 from serving.knowledge.config import Text, read_sources
