@@ -43,6 +43,7 @@ def hash_question(text: str) -> str:
 
 
 def fingerprint(text: str) -> int:
+    """The first 40 bits of `hash_question`."""
     return int(hash_question(text)[: 2 * BYTES], 16)
 
 
