@@ -66,7 +66,7 @@ class Build:
         self.writer.add(make_table(rows))
 
     def _admit(self, candidate: Candidate) -> Iterator[Row]:
-        if reason := candidate.fault or self.seen.find_repeat(candidate.id_fingerprint, candidate.question_fingerprint):
+        if reason := candidate.fault or self.seen.find_repeat(candidate.id_key, candidate.question_key):
             self.dropped[candidate.reason_prefix + reason] += 1
             return
         if candidate.reason_prefix != COPY:

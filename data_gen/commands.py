@@ -215,10 +215,10 @@ def world(
 def fetch(names: tuple[str, ...], out: Path, mirror: str | None, as_json: bool) -> None:
     """Fetch published data sets, in the form in which the configurations of this project read them.
 
-    Without a NAME, list the sets: licence, size, where they are published, and whether they are in OUT. Each set
-    becomes the folder OUT/NAME. A download that was cut off continues when the same command runs again. A file whose
-    sha256 is known is compared with it; of any other, the folder's manifest keeps the sha256, and a later fetch is
-    compared with that.
+    Without a NAME, list the sets: licence, size, whether they are in OUT, and of each published file the size and the
+    sha256 that it must have (shortened; --json has all of it) and its address. Each set becomes the folder OUT/NAME. A
+    download that was cut off continues when the same command runs again. A file whose sha256 is known is compared with
+    it; of any other, the folder's manifest keeps the sha256, and a later fetch is compared with that.
 
     --from takes the published files by the names that the list shows, from a mirror, or from a folder into which you
     put them yourself.
@@ -270,7 +270,7 @@ def _list_published(out: Path, as_json: bool) -> None:
         size = f"{published.size / 1e6:,.0f} MB" if published.size else "size not known"
         click.echo(f"{name}: {published.title}; {published.licence}; {size}{'; fetched' * fetched[name]}")
         for file, download in published.downloads.items():
-            click.echo(f"  {file}  {download.url}")
+            click.echo(f"  {file}  {download.describe()}  {download.url}")
 
 
 @click.command()

@@ -45,6 +45,11 @@ class Download(Strict):
     size: Count | None = None
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
 
+    def describe(self) -> str:
+        """`30,439,728 bytes, sha256 15fa63794d18…`"""
+        size = f"{self.size:,} bytes" if self.size else "size not known"
+        return f"{size}, {f'sha256 {self.sha256[:12]}…' if self.sha256 else 'sha256 not known'}"
+
 
 class MadeFile(Strict):
     """A file made of the downloads `of`; see the head of `published.yaml` for each field."""

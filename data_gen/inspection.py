@@ -27,7 +27,7 @@ from rich.markdown import Markdown
 from rich.panel import Panel
 from rich.table import Table
 
-from data_gen.leakage import fingerprint_question, fingerprint_text
+from data_gen.leakage import make_question_key, make_text_key
 from data_gen.questions import QUESTIONS
 from revelator.errors import DataError
 from revelator.files import sha256_text
@@ -87,18 +87,18 @@ def compare_sets(old: Path, new: Path) -> dict[str, Any]:
     Raises ArtifactError for a folder that is no finished set.
     """
     before, after = SET.read_manifest(old, verify=True), SET.read_manifest(new, verify=True)
-    mark_question, mark_group = lru_cache(1024)(fingerprint_question), lru_cache(1024)(fingerprint_text)
+    make_own_key, make_group_key = lru_cache(1024)(make_question_key), lru_cache(1024)(make_text_key)
     left: dict[str, tuple[str, str]] = {}
     stood: dict[int, str] = {}
     for row in _stream_all(old):
         left[row.id] = row.task, row.source
-        for mark in (mark_question(row.question), mark_group(row.group)):
-            stood.setdefault(mark, row.split)
+        for key in (make_own_key(row.question), make_group_key(row.group)):
+            stood.setdefault(key, row.split)
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     moved: dict[str, str] = {}
     for row in _stream_all(new):
         counts[row.task, row.source]["kept" if left.pop(row.id, None) else "added"] += 1
-        splits = {stood.get(mark, row.split) for mark in (mark_question(row.question), mark_group(row.group))}
+        splits = {stood.get(key, row.split) for key in (make_own_key(row.question), make_group_key(row.group))}
         if others := splits - {row.split}:
             moved.setdefault(row.question, f"{min(others)} → {row.split}")
     for name in left.values():

@@ -63,38 +63,39 @@ def is_kept_back(text: str, share: float) -> bool:
     return int(hash_question(text)[:8], 16) < share * 16**8
 
 
-def fingerprint_text(text: str) -> int:
-    """64 bits of sha256."""
+def make_text_key(text: str) -> int:
+    """The first 64 bits of the sha256: which texts of a build are the same. That a model was trained on a question is
+    known by 40 bits (`revelator.fingerprints.fingerprint`)."""
     return int(sha256_text(text)[:16], 16)
 
 
-def fingerprint_question(text: str) -> int:
-    """64 bits of the hash of the normalised text."""
+def make_question_key(text: str) -> int:
+    """The first 64 bits of the hash of the normalised text."""
     return int(hash_question(text)[:16], 16)
 
 
 class SeenQuestions:
     """Remembers questions, in order to drop one that came before, in whichever split.
 
-    It remembers a fingerprint of the id and one of the text, about 150 bytes a question. Two of n different ones are
-    the same with a probability of n²/2⁶⁵ (for a million questions 3 in 10⁸), and then the later question is dropped.
+    It remembers a key of the id and one of the text, about 150 bytes a question. Two of n different ones have one key
+    with a probability of n²/2⁶⁵ (for a million questions 3 in 10⁸), and then the later question is dropped.
     """
 
     def __init__(self) -> None:
         self._ids: set[int] = set()
         self._questions: set[int] = set()
 
-    def find_repeat(self, id_fingerprint: int, question_fingerprint: int) -> str | None:
+    def find_repeat(self, id_key: int, question_key: int) -> str | None:
         """The reason against a question that came before; None for a new one, which is remembered.
 
-        The arguments are the `fingerprint_text` of its id and the `fingerprint_question` of its text.
+        The arguments are the `make_text_key` of its id and the `make_question_key` of its text.
         """
-        if id_fingerprint in self._ids:
+        if id_key in self._ids:
             return "id seen before"
-        if question_fingerprint in self._questions:
+        if question_key in self._questions:
             return "question seen before"
-        self._ids.add(id_fingerprint)
-        self._questions.add(question_fingerprint)
+        self._ids.add(id_key)
+        self._questions.add(question_key)
         return None
 
 
@@ -109,7 +110,7 @@ class QuestionFilter:
     def admits(self, question: AnnotatedQuestion, dropped: Counter[str]) -> bool:
         """Whether a question is let through; a reason against it is counted."""
         reason = find_held_out(self._held_out, question, self._keep_back) or self._seen.find_repeat(
-            fingerprint_text(question.id), fingerprint_question(question.question)
+            make_text_key(question.id), make_question_key(question.question)
         )
         if reason:
             dropped[reason] += 1

@@ -17,7 +17,7 @@ from data_gen.augment.noise import add_typing_errors
 from data_gen.augment.rewording import reword
 from data_gen.augment.substitution import load_names, substitute_names
 from data_gen.config import AugmentConfig, SetConfig, SourceConfig
-from data_gen.leakage import find_held_out, fingerprint_question, fingerprint_text, load_held_out
+from data_gen.leakage import find_held_out, load_held_out, make_question_key, make_text_key
 from data_gen.questions import AnnotatedQuestion
 from data_gen.records import hash_fraction, make_records, make_sub_questions
 from data_gen.sources.formats import READERS
@@ -53,8 +53,8 @@ class Candidate:
     """
 
     reason_prefix: str
-    id_fingerprint: int
-    question_fingerprint: int
+    id_key: int
+    question_key: int
     fault: str | None
     split: str
     source: str
@@ -170,8 +170,8 @@ class Preparer:
         trains = question.split == "train" and rows and reason_prefix != COPY
         return Candidate(
             reason_prefix=reason_prefix,
-            id_fingerprint=fingerprint_text(question.id),
-            question_fingerprint=fingerprint_question(question.question),
+            id_key=make_text_key(question.id),
+            question_key=make_question_key(question.question),
             fault=fault,
             split=question.split,
             source=question.source,

@@ -183,7 +183,7 @@ def choose_runs(runs: dict[str, RunConfig], names: Sequence[str], where: str) ->
 def replace_planners(runs: dict[str, RunConfig], endpoint: PlannerConfig, where: str) -> dict[str, RunConfig]:
     """Returns the runs with `endpoint` as the planner of those that have one; where none has, of all that plan. Raises
     ConfigError if none does."""
-    from evaluation.harness.systems import takes_option
+    from evaluation.harness.system_needs import takes_option
 
     planned = {name for name, config in runs.items() if config.planner} or {
         name for name, config in runs.items() if takes_option(config, "planner")
@@ -214,7 +214,7 @@ def read_model_options(
 
 def set_models(runs: dict[str, RunConfig], models: dict[str, Any], where: str) -> dict[str, RunConfig]:
     """Returns the runs, each with those of `models` that it can take. Raises ConfigError for one that none takes."""
-    from evaluation.harness.systems import takes_option
+    from evaluation.harness.system_needs import takes_option
 
     for name in models:
         if not any(takes_option(config, name) for config in runs.values()):
@@ -267,7 +267,10 @@ def report_comparison(runs: list[LoadedRun], folder: Path, as_json: bool) -> Non
     says = " ".join(section.conclusion for section in built.sections)
     if as_json:
         figures = [{name: run.figures[name]["value"] for name in SCORES | COSTS if name in run.figures} for run in runs]
-        about = [{"name": run.name, "n": len(run.rows), **run.seen.to_json()} for run in runs]
+        about = [
+            {"name": run.name, "n": len(run.rows), **run.seen.to_json(), "without_gold": run.run.without_gold}
+            for run in runs
+        ]
         systems = [one | own for one, own in zip(about, figures, strict=True)]
         click.echo(json.dumps({"systems": systems, "says": says, "report": str(page)}))
         return

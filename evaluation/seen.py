@@ -16,38 +16,34 @@ from typing import Any, TypeVar
 from data_gen.questions import AnnotatedQuestion
 from revelator.artifact import EMBEDDED_READER, find_base, read_adapter_fingerprints
 from revelator.errors import ConfigError
-from revelator.files import sha256_file
-from revelator.fingerprints import FILE, Fingerprints
+from revelator.fingerprints import Fingerprints
 from revelator.plans import list_placeholders
+from revelator.reading import READER
 
 T = TypeVar("T")
 Seen = Mapping[str, str]  # of one question: what a model has seen (`question` or `article`), by the model's name
-READER = "embedded reader"
+READER_NAME = "embedded reader"
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model that a run uses, and what it was trained on. `digests` holds the sha256 of each fingerprints file by the
-    name of its folder; "" where there is no file."""
+    """A model that a run uses, and what it was trained on."""
 
     name: str
     fingerprints: Fingerprints
-    digests: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read_revelator(cls, adapter: Path | None, base_name: str) -> TrainedModel:
         """Of an adapter over its base, or of the base alone. Raises ArtifactError for a file that has changed, and for
         a base that is not there."""
-        base = find_base(base_name)
-        folders = [base, adapter] if adapter else [base]
         name = adapter.resolve().name if adapter else Path(base_name).name
-        return cls(name, read_adapter_fingerprints(adapter, base), _digest(folders))
+        return cls(name, read_adapter_fingerprints(adapter, find_base(base_name)))
 
     @classmethod
     def read_reader(cls, folder: Path | None = None) -> TrainedModel:
-        """Of the embedded reader, or of that in `folder`."""
-        name, folder = folder.resolve().name if folder else READER, folder or EMBEDDED_READER
-        return cls(name, Fingerprints.read(folder, name), _digest([folder]))
+        """Of the embedded reader, or of that in `folder`. Raises ArtifactError for a file that has changed."""
+        name = folder.resolve().name if folder else READER_NAME
+        return cls(name, Fingerprints.read(folder or EMBEDDED_READER, READER, name))
 
     @classmethod
     def make_unknown(cls, name: str) -> TrainedModel:
@@ -58,11 +54,6 @@ class TrainedModel:
         if any(map(self.fingerprints.has_question, texts)):
             return "question"
         return "article" if any(map(self.fingerprints.has_title, titles)) else ""
-
-
-def _digest(folders: Iterable[Path]) -> dict[str, str]:
-    files = {folder.resolve().name: folder / FILE for folder in folders}
-    return {name: sha256_file(file) if file.is_file() else "" for name, file in files.items()}
 
 
 def merge_models(models: Iterable[TrainedModel]) -> list[TrainedModel]:

@@ -16,13 +16,14 @@ from pathlib import Path
 
 from revelator.errors import ArtifactError
 from revelator.files import sha256_file, sha256_text
-from revelator.fingerprints import FILE, Fingerprints
+from revelator.fingerprints import Fingerprints
 from revelator.folders import FolderKind
 from revelator.plans.language import grammar_hash
 from revelator.tasks import prompt_hash
 
 ADAPTER = FolderKind("an adapter", "revelator-adapter-1", "revelator train CONFIG.yaml")
 BASE = FolderKind("a base", "revelator-base-1", "revelator train pretrain")  # a base of ours; others have no manifest
+MERGED = FolderKind("a merged model", "revelator-merged-1", "revelator model merge ADAPTER --out DIR")
 _TRAINING = Path(__file__).resolve().parents[1] / "training"
 DEFAULT_BASE = "mini"
 EMBEDDED_BASE = _TRAINING / "bases" / DEFAULT_BASE
@@ -198,26 +199,19 @@ def verify_adapter(folder: Path, base: Path) -> AdapterManifest:
 
 
 def read_base_fingerprints(folder: Path) -> Fingerprints:
-    """What a base was trained on; of one without the file, its name is unknown. Raises ArtifactError for a file that is
-    not as the manifest says."""
+    """What a base, or a merged model, was trained on; where its manifest lists no fingerprints, its name is unknown.
+    Raises ArtifactError for a file that is not as the manifest says."""
     folder = folder.resolve()
+    kind = MERGED if MERGED.find_manifest(folder) else BASE
     is_cached = folder.parent.name == "snapshots"  # of the Hub's cache: models--OWNER--NAME/snapshots/COMMIT
     name = folder.parents[1].name.removeprefix("models--").replace("--", "/") if is_cached else folder.name
-    return _read_fingerprints(BASE, folder, name)
+    return Fingerprints.read(folder, kind, name)
 
 
 def read_adapter_fingerprints(adapter: Path | None, base: Path) -> Fingerprints:
     """What a base, and an adapter on it, were trained on. Raises ArtifactError as `read_base_fingerprints` does."""
     known = read_base_fingerprints(base)
-    return known | _read_fingerprints(ADAPTER, adapter, adapter.resolve().name) if adapter else known
-
-
-def _read_fingerprints(kind: FolderKind, folder: Path, name: str) -> Fingerprints:
-    path, digest = folder / FILE, kind.find_manifest(folder).get("files", {}).get(FILE)
-    if digest and not (path.is_file() and sha256_file(path) == digest):
-        hint = f"make it with `{kind.command}`"
-        raise ArtifactError("is missing, or has changed since it was built", where=str(path), hint=hint)
-    return Fingerprints.read(folder, name)
+    return known | Fingerprints.read(adapter, ADAPTER) if adapter else known
 
 
 @contextmanager

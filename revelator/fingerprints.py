@@ -9,11 +9,12 @@ caught.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import unicodedata
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revelator.errors import ArtifactError
+from revelator.folders import FolderKind
 
 FILE = "fingerprints.npz"  # beside the weights of a base, an adapter or a reader, and beside the rows of a set
 BYTES = 5  # of a fingerprint
@@ -41,6 +43,7 @@ def hash_question(text: str) -> str:
 
 
 def fingerprint(text: str) -> int:
+    """The first 40 bits of `hash_question`."""
     return int(hash_question(text)[: 2 * BYTES], 16)
 
 
@@ -48,11 +51,13 @@ def fingerprint(text: str) -> int:
 class Fingerprints:
     """The questions that a model was trained on, and the titles of the articles that it learned to read from, each
     sorted and without repeats. `unknown` names what else went into the model and has no fingerprints: a base from the
-    Hub, an adapter of an earlier release."""
+    Hub, an adapter of an earlier release. `digests` holds the sha256 of each file that they were read from, by the name
+    of its folder, "" for a folder without one."""
 
     questions: Array = field(default_factory=lambda: NONE)
     titles: Array = field(default_factory=lambda: NONE)
     unknown: tuple[str, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, questions: Iterable[str] = (), titles: Iterable[str] = ()) -> Fingerprints:
@@ -69,6 +74,7 @@ class Fingerprints:
             np.union1d(self.questions, other.questions),
             np.union1d(self.titles, other.titles),
             tuple(sorted({*self.unknown, *other.unknown})),
+            {**self.digests, **other.digests},
         )
 
     def has_question(self, text: str) -> bool:
@@ -83,18 +89,26 @@ class Fingerprints:
         np.savez(folder / FILE, questions=_pack(self.questions), titles=_pack(self.titles), unknown=unknown)
 
     @classmethod
-    def read(cls, folder: Path, name: str) -> Fingerprints:
-        """Reads the file of a folder; without one, all that is known is that `name` is unknown. Raises ArtifactError
-        for a file that cannot be read."""
-        path = folder / FILE
+    def read(cls, folder: Path, kind: FolderKind, name: str = "") -> Fingerprints:
+        """Reads the file that the manifest of a folder lists. Where no manifest of this kind lists one, a file that
+        lies there is not read: `name`, by default the folder's, is unknown.
+
+        Raises ArtifactError for a listed file that is missing, that has another sha256, or that cannot be read."""
+        path, own, hint = folder / FILE, folder.resolve().name, f"make it with `{kind.command}`"
+        digest = kind.find_manifest(folder).get("files", {}).get(FILE, "")
+        if not digest:
+            return cls(unknown=(name or own,), digests={own: ""})
         if not path.is_file():
-            return cls(unknown=(name,))
+            raise ArtifactError("is missing", where=str(path), hint=hint)
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise ArtifactError("has changed since it was built", where=str(path), hint=hint)
         try:
-            with np.load(path, allow_pickle=False) as found:
+            with np.load(io.BytesIO(content), allow_pickle=False) as found:
                 unknown = tuple(map(str, json.loads(found["unknown"].tobytes())))
-                return cls(_unpack(found["questions"]), _unpack(found["titles"]), unknown)
+                return cls(_unpack(found["questions"]), _unpack(found["titles"]), unknown, {own: digest})
         except (OSError, EOFError, TypeError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise ArtifactError(f"the fingerprints cannot be read: {error}", where=str(path)) from error
+            raise ArtifactError(f"the fingerprints cannot be read: {error}", where=str(path), hint=hint) from error
 
 
 def _sort(values: Iterable[int]) -> Array:

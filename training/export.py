@@ -12,6 +12,7 @@ import click
 
 from revelator import registry
 from revelator.artifact import (
+    MERGED,
     AdapterManifest,
     explain_full_disk,
     find_base,
@@ -21,8 +22,7 @@ from revelator.artifact import (
     verify_files,
     write_manifest,
 )
-from revelator.errors import ConfigError
-from revelator.files import sha256_file, stage_folder, write_bytes, write_json
+from revelator.files import sha256_file, stage_folder, write_bytes
 from revelator.fingerprints import Fingerprints
 from revelator.options import AS_JSON, HOME, PATH
 from revelator.registry import CHAMPION, NAME
@@ -31,8 +31,6 @@ from training.config import AdapterConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-RECORD = "merged.json"  # what a merged model was made from; written last
 
 
 def use_lasting_names(adapter_config: Any, base: str) -> None:
@@ -110,19 +108,18 @@ def merge(adapter: str, base: str | None, out: Path, home: Path, as_json: bool) 
       revelator model merge runs/adapters/qwen --out runs/merged/qwen
       revelator model merge 3 --base /models/Qwen2.5-0.5B --out runs/merged/3
     """
-    if out.exists() and not (out / RECORD).is_file() and (out.is_file() or any(out.iterdir())):
-        raise ConfigError(
-            "something stands there that is no merged model", where=f"--out {out}", hint="name another folder"
-        )
-    record = merge_adapter(fetch_adapter(adapter, home), base, out)
+    MERGED.check_place(out)
+    manifest = merge_adapter(fetch_adapter(adapter, home), base, out)
     if as_json:
-        click.echo(json.dumps({"out": str(out), **record}))
+        click.echo(json.dumps({"out": str(out), **manifest}))
     else:
-        click.echo(f"merged model {out}: base {record['base']['name']} with adapter {record['adapter'][:12]}…, bf16")
+        made = f"base {manifest['base']['name']} with adapter {manifest['adapter'][:12]}…"
+        click.echo(f"merged model {out}: {made}, bf16")
 
 
 def merge_adapter(adapter: Path, base: str | None, out: Path) -> dict[str, Any]:
-    """Writes the model to `out`, by one rename; returns its record (base, adapter's sha256, prompts, grammar).
+    """Writes the model to `out`, by one rename; returns its manifest: base, adapter's sha256, prompts, grammar, and the
+    sha256 of each file.
 
     Weights are summed in the base's bf16. Raises ArtifactError when the adapter does not fit the base, or when the
     base's own weights are quantised.
@@ -145,12 +142,11 @@ def merge_adapter(adapter: Path, base: str | None, out: Path) -> dict[str, Any]:
             warnings.simplefilter("ignore", FutureWarning)
             PeftModel.from_pretrained(model, adapter).merge_and_unload(safe_merge=True).save_pretrained(stage)
         AutoTokenizer.from_pretrained(folder, trust_remote_code=False).save_pretrained(stage)
-        record = {
+        about = {
             "base": {"name": manifest.base_name, "digest": manifest.base_digest},
             "adapter": sha256_file(adapter / "adapter_model.safetensors"),
             "prompt_hash": manifest.prompt_hash,
             "grammar_hash": manifest.grammar_hash,
         }
         read_adapter_fingerprints(adapter, folder).write(stage)
-        write_json(stage / RECORD, record)
-    return record
+        return MERGED.write_manifest(stage, about)

@@ -48,7 +48,7 @@ from revelator.fingerprints import Fingerprints
 from revelator.folders import MANIFEST
 from revelator.minilm import NAME as MINILM
 from revelator.prefix_lm.model import PrefixLMConfig, PrefixLMForCausalLM, load_minilm_tokenizer, start_from_minilm
-from revelator.rows import Row, read_split, verify_set
+from revelator.rows import SET, Row, read_split, verify_set
 from revelator.tasks import TASKS
 from training.checkpoints import (
     clear_work,
@@ -115,7 +115,7 @@ def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: 
     model = load_prefix_lm(base) if base else start_from_minilm(tokenizer)
     seen = read_base_fingerprints(base) if base else Fingerprints(unknown=(MINILM,))
     for folder in config.sets:
-        seen |= Fingerprints.read(folder, folder.resolve().name)
+        seen |= Fingerprints.read(folder, SET)
     trained = TrainingState(model, make_optimizers(model))
     stream = batch_rows(rows, WIDTHS, config.batch_tokens, random)
     if checkpoint:

@@ -330,7 +330,7 @@ def list_seen(config: ReaderConfig, rows: dict[str, list[ReadingRow]]) -> Finger
     drawn = [row for name, each in rows.items() if config.shares.get(name, 1.0) for row in each]
     seen = Fingerprints.of((row.question for row in drawn), (row.title for row in drawn if row.title))
     if config.reader:
-        return seen | Fingerprints.read(config.reader, config.reader.resolve().name)
+        return seen | Fingerprints.read(config.reader, READER)
     return seen | Fingerprints(unknown=(MINILM,))
 
 

@@ -39,6 +39,7 @@ from revelator.artifact import (
 from revelator.errors import ConfigError
 from revelator.files import stage_folder
 from revelator.fingerprints import Fingerprints
+from revelator.rows import SET
 from training.checkpoints import (
     CHECKPOINT,
     clear_work,
@@ -165,7 +166,7 @@ def _track_training(
     """Trains within an MLflow run and saves the adapter."""
     assert config.out is not None and config.set_folder is not None
     digests = {"base_digest": inputs.base_digest, "data_digest": inputs.manifest["digest"]}
-    seen = Fingerprints.read(config.set_folder, config.set_folder.resolve().name)
+    seen = Fingerprints.read(config.set_folder, SET)
     seen |= read_adapter_fingerprints(inputs.adapter, inputs.base)
     with open_tracked_run(start.run_id, config.out.name, inputs.describe(config)) as run_id:
         record_run(config.work, run_id, start.identity)

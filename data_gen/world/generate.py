@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from data_gen.leakage import fingerprint_text
+from data_gen.leakage import make_text_key
 from data_gen.questions import QUESTIONS, AnnotatedQuestion
 from data_gen.world.documents import Document, View, write_document
 from data_gen.world.graph import WorldGraph
@@ -125,7 +125,7 @@ class _Writer:
     def _draw(self, questions: Questions, route: str, id: str) -> tuple[AnnotatedQuestion, str]:
         for _ in range(PATIENCE):
             if made := questions.draw(route, id):
-                key = fingerprint_text(" ".join(made[0].question.lower().split()).rstrip("?."))
+                key = make_text_key(" ".join(made[0].question.lower().split()).rstrip("?."))
                 if key not in self.asked:
                     self.asked.add(key)
                     return made

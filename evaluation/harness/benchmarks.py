@@ -58,7 +58,8 @@ class Benchmark:
         """Describes the benchmark for a run's record."""
         answers = "list" if self.has_list_answers else "aliases"
         about = {name: getattr(self, name) for name in ("name", "format", "normaliser", "files")}
-        left_out = {"left_out": self.left_out.to_json()} if self.left_out else {}
+        left_out: dict[str, Any] = {"left_out": self.left_out.to_json()} if self.left_out else {}
+        left_out |= {"without_gold": self.without_gold} if self.without_gold else {}
         return about | {"answers": answers, "questions": len(self.questions)} | left_out
 
     def describe_left_out(self) -> str:

@@ -9,7 +9,8 @@ same by route, shape, hops, depth, negations and kind of question; `parts`, what
 {calls, tokens_in, tokens_out, seconds, share}; `confusion`, counts of predicted routes by gold
 route; `coverage` by the limit that refuses answers [{floor, coverage, accuracy}]; `normaliser`, the rule of em, acc and
 f1; `seen` {count, n, by_model}, the questions that models have seen in training, and `unknown`, the models of which
-that is not known; `questions_sha256`, the digest of the rows.
+that is not known; `without_gold`, how many questions a bound was not asked, because the gold that it is given is not
+known; `questions_sha256`, the digest of the rows.
 
 Digests identify a run. A run that differs from the one in its folder is refused before anything is asked, and the error
 names what differs.
@@ -113,10 +114,11 @@ class QuestionRow:
 @dataclass(frozen=True)
 class Run:
     """`config` as resolved; `benchmark` {name, format, normaliser, answers (`aliases` or `list`), files
-    {path: sha256}}; `system` {kind (`strategy`, `baseline`, `predictions`, `ranking`), name}; `adapter` {version,
-    manifest, base} and `index` {folder, digest, count} are empty where there is none. `fingerprints` holds the sha256
-    of each file that says what a model was trained on, by the name of the model's folder ("" where there is no file);
-    `unknown` names the models of which that is not known."""
+    {path: sha256}}, with `left_out` and `without_gold` where questions were left out because a model has seen them, or
+    because a bound has no gold of them; `system` {kind (`strategy`, `baseline`, `bound`, `predictions`, `ranking`),
+    name}; `adapter` {version, manifest, base} and `index` {folder, digest, count} are empty where there is none.
+    `fingerprints` holds the sha256 of each file that says what a model was trained on, by the name of the model's
+    folder ("" where there is no file); `unknown` names the models of which that is not known."""
 
     config: dict[str, Any]
     command: str
@@ -138,6 +140,11 @@ class Run:
     @property
     def config_hash(self) -> str:
         return sha256_text(json.dumps(self.config, sort_keys=True))
+
+    @property
+    def without_gold(self) -> int:
+        """How many questions were left out because the gold that the bound is given is not known of them."""
+        return self.benchmark.get("without_gold", 0)
 
     @property
     def name(self) -> str:

@@ -32,20 +32,9 @@ from evaluation.harness.folder import QUESTIONS, QuestionRow, Run, begin_run, de
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.question_scores import score_prediction, score_trace, start_row
 from evaluation.harness.ranking import Case, LabelledCases, rank
-from evaluation.harness.systems import (
-    Ask,
-    SharedModels,
-    check_system,
-    describe_planner,
-    describe_system,
-    name_generator,
-    needs_index,
-    needs_revelator,
-    needs_translation,
-    open_generator,
-    open_revelator,
-    open_system,
-)
+from evaluation.harness.system_needs import check_system, needs_index, needs_revelator, needs_translation
+from evaluation.harness.system_versions import describe_planner, describe_system, name_generator
+from evaluation.harness.systems import Ask, SharedModels, open_generator, open_revelator, open_system
 from evaluation.harness.trained_models import list_compared_models, list_models
 from evaluation.rows import append_rows, lock_folder
 from evaluation.seen import TrainedModel, find_seen, find_seen_question, leave_out_seen, list_unknown
@@ -114,7 +103,7 @@ def _describe_run(
         ablation=config.ablation.list_switches(),
         ids=tuple(benchmark.seen),
         seed=config.seed,
-        fingerprints={name: digest for model in models for name, digest in model.digests.items()},
+        fingerprints={name: digest for model in models for name, digest in model.fingerprints.digests.items()},
         unknown=list_unknown(models),
         **describe_machine(),
         **about,

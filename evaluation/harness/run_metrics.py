@@ -103,6 +103,7 @@ def write_metrics(folder: Path, run: Run) -> dict[str, Any]:
         "normaliser": run.benchmark["normaliser"],
         **measure_rows(rows),
         **SeenCount.of((row.seen for row in rows), run.unknown).to_json(),
+        "without_gold": run.without_gold,
     }
     write_json(folder / METRICS, value)
     return value

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from evaluation.harness.config import RunConfig
-from evaluation.harness.systems import JUDGED, choose_adapter, choose_judge, needs_index, needs_revelator
+from evaluation.harness.system_needs import JUDGED, choose_adapter, choose_judge, needs_index, needs_revelator
 from evaluation.seen import TrainedModel, merge_models
 from serving.executor.judges import JudgeConfig
+from serving.knowledge.config import Text, read_sources
 from serving.models.adapters import find_adapter
 from serving.retrieval.index_folder import INDEX
 
@@ -30,7 +31,7 @@ def _list_models(config: RunConfig) -> Iterator[TrainedModel]:
         yield TrainedModel.make_unknown(f"generator {config.generator.model}")
     elif not ranking:
         yield TrainedModel.read_reader()
-    if encoder := _find_encoder(config):
+    for encoder in _list_encoders(config):
         yield TrainedModel.make_unknown(f"encoder {encoder}")
 
 
@@ -45,13 +46,24 @@ def _list_planner_and_judge(config: RunConfig) -> Iterator[TrainedModel]:
         yield TrainedModel.make_unknown(f"judge {judge.model}")
 
 
-def _find_encoder(config: RunConfig) -> str:
-    """The model that embeds passages and questions; "" where none does."""
-    if config.system.ranking:
-        return config.system.ranking.model if config.system.ranking.way != "random" else ""
-    if not needs_index(config) or not Path(config.index).is_dir():
-        return ""
-    return str(INDEX.read_manifest(Path(config.index))["settings"]["model"])
+def _list_encoders(config: RunConfig) -> list[str]:
+    """The models that embed passages and questions, each once."""
+    if ranking := config.system.ranking:
+        return [ranking.model] if ranking.way != "random" else []
+    folders = [folder for folder in _list_indexes(config) if folder.is_dir()]
+    return sorted({str(INDEX.read_manifest(folder)["settings"]["model"]) for folder in folders} - {""})
+
+
+def _list_indexes(config: RunConfig) -> list[Path]:
+    """The indexes that a run searches: `index`, or those of the text sources that the executor asks."""
+    index, sources = Path(config.index), Path(config.sources)
+    if not needs_index(config):
+        return []
+    if not config.sources or config.system.baseline:
+        return [index]
+    kept, named = config.ablation.sources, read_sources(sources).sources
+    texts = [source for source in named if isinstance(source, Text) and (kept is None or source.name in kept)]
+    return [sources.parent / source.index if source.index else index for source in texts]
 
 
 def list_compared_models(runs: Iterable[RunConfig]) -> list[TrainedModel]:

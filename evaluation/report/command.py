@@ -70,8 +70,9 @@ def report(
     conclusions = {section.name: section.conclusion for section in built.sections}
     if as_json:
         seen = {run.title: run.seen.to_json() for run in loaded}
+        without_gold = {run.title: run.run.without_gold for run in loaded if run.run.without_gold}
         written = {"page": str(out / PAGE), "run_id": run_id, "versions": versions, "conclusions": conclusions}
-        click.echo(json.dumps(written | {"seen": seen}))
+        click.echo(json.dumps(written | {"seen": seen, "without_gold": without_gold}))
         return
     for section in built.sections:
         click.echo(f"{section.name}: {section.conclusion}\n{section.about}")

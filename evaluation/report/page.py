@@ -45,17 +45,18 @@ MARKS = {"": "", "best": "★", "better": "▲", "worse": "▼"}
 @dataclass(frozen=True)
 class Cell:
     """A figure: its value and interval as texts, and its `n` where that is not all questions of the run; or a number of
-    questions, and how many of them were seen in training. It is the best of its column, or it is better or worse than
-    what it is compared with."""
+    questions, how many of them were seen in training, and how many a bound was not asked. It is the best of its column,
+    or it is better or worse than what it is compared with."""
 
     value: str
     interval: str = ""
     mark: Literal["", "best", "better", "worse"] = ""
     n: str = ""
     seen: str = ""
+    left_out: str = ""
 
     def __str__(self) -> str:
-        return " ".join(filter(None, [MARKS[self.mark], self.value, self.interval, self.n, self.seen]))
+        return " ".join(filter(None, [MARKS[self.mark], self.value, self.interval, self.n, self.seen, self.left_out]))
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,9 @@ def _describe(runs: Sequence[LoadedRun]) -> str:
     ids = [set(run.run.ids) for run in runs]
     if any(each != ids[0] for each in ids):
         text += f"; the runs do not have the same questions: {len(set.intersection(*ids))} are in all of them"
+    for run in runs:
+        if run.run.without_gold:
+            text += f"; {run.name} was not asked {run.run.without_gold:,} without the gold that it is given"
     if len(select_charted_runs(runs)) < len(runs):
         text += "; charts show the systems without ablations"
     return f"{text}. {'; '.join(f'{run.name} {run.seen}' for run in runs)}."
@@ -181,6 +185,12 @@ def _build_count(n: float, seen: SeenCount) -> Cell:
     return Cell(f"{n:,.0f}", seen=str(seen))
 
 
+def _count_questions(run: LoadedRun) -> Cell:
+    """The count of all questions of a run."""
+    left_out = f"left out: {run.run.without_gold:,} without gold" if run.run.without_gold else ""
+    return replace(_build_count(len(run.rows), run.seen), left_out=left_out)
+
+
 def _build_difference(gap: Estimate | None, measure: str) -> Cell:
     cell = format_interval(gap, measure, sign=True)
     if gap is None or gap["low"] <= 0 <= gap["high"]:
@@ -196,8 +206,7 @@ def _build_table(title: str, note: str, runs: Sequence[LoadedRun], measures: Map
         if len({format_interval(figure, name).value for figure in figures}) > 1:
             choose = min if name in COSTS else max
             best[name] = format_interval(choose(figures, key=lambda figure: figure["value"]), name).value
-    counts = {run.folder: _build_count(len(run.rows), run.seen) for run in runs}
-    rows = [(run.name, counts[run.folder], [_build_cell(run, name, best) for name in measures]) for run in runs]
+    rows = [(run.name, _count_questions(run), [_build_cell(run, name, best) for name in measures]) for run in runs]
     return Table(title, note, measures, rows)
 
 
@@ -208,7 +217,7 @@ def _build_part_table(runs: Sequence[LoadedRun]) -> Table:
         for part, costs in run.metrics.get("parts", {}).items():
             if costs["calls"]:
                 cells = [Cell(f"{costs[name]:,.{2 if costs[name] < 10 else 0}f}") for name in PART_COSTS]
-                rows.append((f"{run.name}: {PARTS[part]}", _build_count(len(run.rows), run.seen), cells))
+                rows.append((f"{run.name}: {PARTS[part]}", _count_questions(run), cells))
     return Table("Cost by part", "Mean of a question, of the calls that its trace holds.", PART_COSTS, rows)
 
 

@@ -219,7 +219,7 @@ def _serve(
     from serving.triton.config import EMBEDDED
     from serving.triton.pace import measure_pace
     from serving.triton.serve import Watchdog, serve_home
-    from serving.triton.server import read_ports
+    from serving.triton.server import NOT_PRIVATE, read_ports
 
     with Console(stderr=True).status("time a call at each endpoint"):
         pace = asyncio.run(measure_pace(config))
@@ -251,6 +251,8 @@ def _serve(
                 limits = Limits.of_deployment(config.limits)
                 click.echo(f"limits  {', '.join(f'{name}={getattr(limits, name):g}' for name in config.limits)}")
             click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http or 'off (--http)'}\nmetrics {running.metrics}")
+            if not server.is_private:
+                click.echo(NOT_PRIVATE)
             click.echo(f'log     {running.log}\nask: revelator ask "…" --home {home}   stop: Ctrl-C')
             watchdog = Watchdog(home, server.pid, server.url, running.models, click.echo)
             while server.poll() is None:

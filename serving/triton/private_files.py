@@ -41,17 +41,21 @@ _PROGRAM = ctypes.create_string_buffer(_write_program(_architecture, _fchmod))
 _FILTER = ctypes.create_string_buffer(struct.pack("@HP", len(_PROGRAM) // 8, ctypes.addressof(_PROGRAM)))
 
 
-def keep_files_private() -> None:
+def keep_files_private() -> bool:
     """Gives others no right to what this process and its children make from now on. Call it between fork and exec:
     there is no way back.
 
-    A process without CAP_SYS_ADMIN also gives up setuid programs, as the kernel asks for. A kernel without seccomp, or
-    another processor, leaves the umask alone.
+    A process without CAP_SYS_ADMIN also gives up setuid programs, as the kernel asks for. Returns False where the
+    kernel refuses the filter, has no seccomp, or runs on another processor: the umask alone holds, and a later `fchmod`
+    can give rights to others.
     """
     os.umask(OTHERS)
-    if _seccomp and not _install():
-        _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        _install()
+    if not _seccomp:
+        return False
+    if _install():
+        return True
+    _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    return _install()
 
 
 def _install() -> bool:

@@ -36,6 +36,10 @@ SHARED_MEMORY = Path("/dev/shm")
 NEVER_BY_ITSELF = 2**31 - 1  # one request in so many is traced, of those that come without a trace
 LIVE_SECONDS = 60.0  # that a starting server may take
 EXIT_SECONDS = 10  # that a stopping server waits for running questions
+NOT_PRIVATE = (  # the first line of the log where the kernel takes no filter of `keep_files_private`
+    "warning: the kernel takes no seccomp filter, so other users of this machine can open the server's shared memory "
+    "and read questions, answers and the inner token: run it in a container (SECURITY.md)"
+)
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 _ERROR_LINE = re.compile(r"^E\d{4} \S+ \d+ \S+\] \"?(.*?)\"?$")
@@ -128,6 +132,12 @@ class TritonServer:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the kernel keeps other users out of the shared memory of the process that was started."""
+        with self.log.open(encoding="utf-8", errors="replace") as log:
+            return log.readline() != f"{NOT_PRIVATE}\n"
 
     @property
     def url(self) -> str:
@@ -253,8 +263,10 @@ class TritonServer:
 
 
 def _prepare_process() -> None:
+    """Runs in the server's process before its program; standard error is the log already."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    keep_files_private()
+    if not keep_files_private():
+        os.write(2, f"{NOT_PRIVATE}\n".encode())
 
 
 def _list_trace_settings() -> list[str]:

@@ -160,7 +160,7 @@ def test_a_set_knows_the_questions_that_it_may_teach_and_none_of_dev_or_test(con
     for name in ("a", "b"):
         build(load_config(config), tmp_path / name)
     assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
-    seen = Fingerprints.read(tmp_path / "a", "a")
+    seen = Fingerprints.read(tmp_path / "a", SET)
     asked: dict[str, set[str]] = {split: {r.question for r in stream_rows(tmp_path / "a", split)} for split in SPLITS}
     assert asked["train"] and all(map(seen.has_question, asked["train"]))
     assert asked["dev"] and asked["test"] and not any(map(seen.has_question, asked["dev"] | asked["test"]))
@@ -188,7 +188,7 @@ def test_a_composed_question_counts_with_those_that_it_was_made_from_and_is_drop
     (tmp_path / "held.sha256").write_text(f"{hash_question('Who made the Orn of Ost?')}  secret-test\n")
     source = {"format": "world", "path": str(tmp_path / "w.jsonl")}
     made = build(configured(sources=[source], held_out=str(tmp_path / "held.sha256")), tmp_path / "set")
-    seen = Fingerprints.read(tmp_path / "set", "set")
+    seen = Fingerprints.read(tmp_path / "set", SET)
     assert seen.has_question("Who made the Marn of Ost?") and seen.has_question("Who made Marn?")
     assert made["dropped"] == {"held out (secret-test)": 1} and not seen.has_question("Who made Orn?")
 

@@ -463,9 +463,16 @@ def test_the_list_says_what_there_is_and_what_was_fetched(mirror: Mirror, tmp_pa
     fetch("nq", find_set("nq"), tmp_path, mirror.address, ignore)
     shown = CliRunner().invoke(revelator, ["data", "fetch", "--out", str(tmp_path)]).stdout
     assert "nq: Natural Questions (open); CC-BY-SA-3.0; size not known; fetched\n" in shown
-    assert "musique: MuSiQue; CC-BY-4.0; 271 MB\n  musique_ans_v1.0_dev.jsonl  https://" in shown
+    assert "musique: MuSiQue; CC-BY-4.0; 271 MB\n  musique_ans_v1.0_dev.jsonl  30,439,728 bytes, sha256 15fa" in shown
+    assert "  nq-dev.qa.csv  size not known, sha256 not known  https://" in shown
     listed = json.loads(CliRunner().invoke(revelator, ["data", "fetch", "--out", str(tmp_path), "--json"]).stdout)
     assert [about["name"] for about in listed if about["fetched"]] == ["nq"]
+    for about in listed:
+        for file, download in about["downloads"].items():
+            digest, size = download["sha256"], download["size"]
+            line = next(line for line in shown.splitlines() if line.startswith(f"  {file}  "))
+            assert (f"sha256 {digest[:12]}…" if digest else "sha256 not known") in line and download["url"] in line
+            assert (f"{size:,} bytes" if size else "size not known") in line
     again = CliRunner().invoke(revelator, ["data", "fetch", "nq", "--out", str(tmp_path), "--json"])
     assert json.loads(again.stdout)["sets"]["nq"] == PUBLISHED.read_manifest(tmp_path / "nq")
 

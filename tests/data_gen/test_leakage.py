@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from data_gen.leakage import (
     SeenQuestions,
     find_leak,
-    fingerprint_question,
-    fingerprint_text,
     is_kept_back,
     load_held_out,
+    make_question_key,
+    make_text_key,
 )
 from revelator.errors import DataError
 from revelator.fingerprints import hash_question, normalise
@@ -63,7 +63,7 @@ def test_a_question_is_admitted_once_by_id_and_by_text() -> None:
     seen = SeenQuestions()
 
     def admit(identity: str, text: str) -> str | None:
-        return seen.find_repeat(fingerprint_text(identity), fingerprint_question(text))
+        return seen.find_repeat(make_text_key(identity), make_question_key(text))
 
     assert admit("1", "Who made it?") is None
     assert admit("2", "who made IT") == "question seen before"

@@ -10,7 +10,8 @@ import pytest
 from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.ablations import AblatedRevelator, check_ablation, keep_sources
 from evaluation.harness.config import AblationConfig, RunConfig
-from evaluation.harness.systems import check_system, choose_strategy, open_system, read_limits
+from evaluation.harness.system_needs import check_system, choose_strategy, read_limits
+from evaluation.harness.systems import open_system
 from revelator.errors import ConfigError
 from revelator.limits import Limits
 from revelator.trace import Trace

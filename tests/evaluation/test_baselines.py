@@ -14,7 +14,7 @@ from evaluation.baselines.methods import BASELINES, run_baseline
 from evaluation.baselines.trajectories import Trajectory, choose_answers, score_segment
 from evaluation.harness.config import load_runs
 from evaluation.harness.question_scores import count_rounds
-from evaluation.harness.systems import check_system
+from evaluation.harness.system_needs import check_system
 from revelator.errors import DeadlineExceeded, InvalidRequest, Unavailable
 from revelator.limits import Limits
 from revelator.tasks import TASKS

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from evaluation.harness.benchmarks import CLOSED_INDEX_KINDS
 from evaluation.harness.folder import QuestionRow, read_questions, read_run
+from evaluation.report.page import build_report, render_html
 from evaluation.report.runs import compare_runs, load_run_folders
 from evaluation.run import evaluate
 from revelator.errors import ConfigError, DataError
@@ -121,6 +122,14 @@ def test_a_bound_is_not_asked_a_question_without_gold_and_the_comparison_is_on_t
     assert len(run(tmp_path, MUSIQUE, plain, baseline="naive-5")) == 2
     told, asked = load_run_folders([tmp_path / bound, tmp_path / "naive-5"])
     assert compare_runs(told, asked, ["f1"])["f1"]["n"] == 1
+    assert [each.run.without_gold for each in (told, asked)] == [1, 0]
+    assert [each.metrics["without_gold"] for each in (told, asked)] == [1, 0]
+    built = build_report([told, asked])
+    [section] = built.sections
+    counts = {name: str(count) for table in section.tables for name, count, _ in table.rows if table.title == "Quality"}
+    assert "left out: 1 without gold" in counts[bound] and "left out" not in counts["naive-5"]
+    assert f"{bound} was not asked 1 without the gold that it is given" in section.about
+    assert "left out: 1 without gold" in render_html(built)
     with pytest.raises(DataError, match=f"no question of musique has what {bound} is given"):
         run(tmp_path, plain, bound=bound)
 

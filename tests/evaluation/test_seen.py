@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,13 @@ from evaluation.reading import reading
 from evaluation.report.command import report
 from evaluation.report.runs import conclude, load_run_folders
 from evaluation.run import evaluate
-from evaluation.seen import READER, SeenCount, TrainedModel, find_seen, find_seen_question, list_unknown
-from revelator.artifact import EMBEDDED_READER
+from evaluation.seen import READER_NAME, SeenCount, TrainedModel, find_seen, find_seen_question, list_unknown
+from revelator.artifact import ADAPTER, BASE, EMBEDDED_READER
 from revelator.errors import ArtifactError, ConfigError
 from revelator.fingerprints import FILE, Fingerprints, fingerprint
-from revelator.folders import MANIFEST
-from revelator.reading import READER as READER_FOLDER
+from revelator.folders import MANIFEST, FolderKind
+from revelator.reading import READER
+from serving.retrieval.index_folder import INDEX, IndexSettings
 from tests.evaluation.report_runs import write_runs
 from tests.serving.toy_model import write_adapter
 
@@ -39,14 +40,20 @@ OWN = {
 }
 
 
+def teach(folder: Path, kind: FolderKind, seen: Fingerprints) -> None:
+    """Writes down what a model was trained on; its manifest is written anew."""
+    seen.write(folder)
+    kind.write_manifest(folder, kind.find_manifest(folder))
+
+
 @pytest.fixture(scope="module")
 def models(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A base that was trained on one question, and an adapter over it that was trained on another."""
     folder = tmp_path_factory.mktemp("models")
     shutil.copytree(base, folder / "small")
-    Fingerprints.of([DIRECTED]).write(folder / "small")
+    teach(folder / "small", BASE, Fingerprints.of([DIRECTED]))
     write_adapter(folder / "mine", folder / "small", 1)
-    Fingerprints.of([BORN.upper()]).write(folder / "mine")
+    teach(folder / "mine", ADAPTER, Fingerprints.of([BORN.upper()]))
     return folder
 
 
@@ -58,9 +65,8 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for file in EMBEDDED_READER.iterdir():
         if file.name not in (FILE, MANIFEST):
             (folder / file.name).symlink_to(file)
-    Fingerprints.of(titles=["Port Velm"]).write(folder)
-    about = READER_FOLDER.read_manifest(EMBEDDED_READER)
-    READER_FOLDER.write_manifest(folder, {name: about[name] for name in ("calibration", "minilm")})
+    READER.write_manifest(folder, READER.read_manifest(EMBEDDED_READER))
+    teach(folder, READER, Fingerprints.of(titles=["Port Velm"]))
     monkeypatch.setattr("evaluation.seen.EMBEDDED_READER", folder)
     return folder
 
@@ -93,11 +99,11 @@ def test_each_row_each_figure_and_the_comparison_say_what_was_seen(
     config = write_config(tmp_path, models, index, plain=PLAIN, adapted=adapted)
     lines = [json.loads(line) for line in ask(config, "--json").splitlines() if line.startswith("{")]
     assert [line["seen"]["count"] for line in lines[:2]] == [1, 3] and lines[1]["unknown"] == []
-    assert lines[2]["systems"][1]["seen"] == {"count": 3, "n": 4, "by_model": {"mine": 2, READER: 1}}
-    warning = f"Warning: questions were seen in training, which flatters: naive-5 1 of 4 ({READER} 1)"
-    assert f"{warning}; single 3 of 4 ({READER} 1, mine 2)." in lines[2]["says"]
+    assert lines[2]["systems"][1]["seen"] == {"count": 3, "n": 4, "by_model": {"mine": 2, READER_NAME: 1}}
+    warning = f"Warning: questions were seen in training, which flatters: naive-5 1 of 4 ({READER_NAME} 1)"
+    assert f"{warning}; single 3 of 4 ({READER_NAME} 1, mine 2)." in lines[2]["says"]
     rows = read_questions(tmp_path / "out" / "adapted")
-    assert [row.seen for row in rows] == [{"mine": "question"}, {"mine": "question"}, {READER: "article"}, {}]
+    assert [row.seen for row in rows] == [{"mine": "question"}, {"mine": "question"}, {READER_NAME: "article"}, {}]
     assert "seen" in read_metrics(tmp_path / "out" / "plain")
     assert [*read_run(tmp_path / "out" / "adapted").fingerprints] == ["mine", "reader", "small"]
     shown = ask(config)
@@ -112,7 +118,7 @@ def test_compared_runs_are_asked_the_same_questions_that_no_model_of_any_of_them
     adapted = {"system": {"strategy": "single"}, "adapter": str(models / "mine")}
     config = write_config(tmp_path, models, index, plain=PLAIN, adapted=adapted)
     said = ask(config, "--unseen", "--run", "plain")
-    assert f"left out 3 of 4 that models have seen in training ({READER} 1, mine 2)" in " ".join(said.split())
+    assert f"left out 3 of 4 that models have seen in training ({READER_NAME} 1, mine 2)" in " ".join(said.split())
     [row] = read_questions(tmp_path / "out" / "plain")
     assert row.question == PARAPHRASE and row.seen == {}, "other words are not recognised"
     assert read_run(tmp_path / "out" / "plain").benchmark["left_out"]["seen"]["count"] == 3
@@ -130,7 +136,7 @@ def test_a_sample_is_taken_of_the_unseen_questions_and_a_configuration_can_ask_f
 
 def test_without_an_unseen_question_nothing_is_asked(tmp_path: Path, models: Path, reader: Path, index: Path) -> None:
     config = write_config(tmp_path, models, index, plain=PLAIN)
-    Fingerprints.of(OWN).write(reader)
+    teach(reader, READER, Fingerprints.of(OWN))
     with pytest.raises(ConfigError, match=r"models have seen all 4 in training \(embedded reader 4\)"):
         ask(config, "--unseen")
     assert not (tmp_path / "out").exists()
@@ -139,9 +145,19 @@ def test_without_an_unseen_question_nothing_is_asked(tmp_path: Path, models: Pat
 def test_a_changed_record_of_training_is_another_run(tmp_path: Path, models: Path, reader: Path, index: Path) -> None:
     config = write_config(tmp_path, models, index, plain=PLAIN)
     ask(config)
-    Fingerprints.of(OWN).write(reader)
+    teach(reader, READER, Fingerprints.of(OWN))
     with pytest.raises(ArtifactError, match=r"fingerprints\.reader"):
         ask(config)
+
+
+def test_what_a_reader_has_seen_is_read_only_as_its_manifest_lists_it(reader: Path) -> None:
+    assert TrainedModel.read_reader().fingerprints.has_title("Port Velm")
+    Fingerprints.of(titles=["Sarnath"]).write(reader)
+    with pytest.raises(ArtifactError, match="has changed since it was built"):
+        TrainedModel.read_reader()
+    (reader / MANIFEST).unlink()
+    assert TrainedModel.read_reader().fingerprints.unknown == (READER_NAME,)
+    assert TrainedModel.read_reader(reader).fingerprints.unknown == ("reader",)
 
 
 def test_endpoints_servers_predictions_and_models_without_fingerprints_are_unknown_by_name(base: Path) -> None:
@@ -161,6 +177,35 @@ def test_endpoints_servers_predictions_and_models_without_fingerprints_are_unkno
     assert own == sorted([base.name, "generator g"])
     ranking = {"ranking": {"way": "plain"}}
     assert name_unknown(ranking, benchmark={"format": "itlr", "path": "corpus"}) == ["encoder minilm"]
+
+
+def test_the_encoder_of_each_index_that_a_run_searches_is_unknown_by_name(tmp_path: Path) -> None:
+    for name, model in {"own": "one", "papers": "other", "notes": "other"}.items():
+        (tmp_path / name).mkdir()
+        INDEX.write_manifest(tmp_path / name, {"settings": asdict(IndexSettings("dense", model))})
+    texts = [{"kind": "text", "name": name, "index": name} for name in ("papers", "notes")]
+    sources = [{"kind": "text"}, *texts, {"kind": "graph", "folder": "films"}]
+    (tmp_path / "sources.yaml").write_text(yaml.safe_dump({"sources": sources}))
+    shared = {
+        "benchmark": {"format": "own", "path": "qa.csv"},
+        "index": str(tmp_path / "own"),
+        "sources": str(tmp_path / "sources.yaml"),
+        "generator": {"url": "http://127.0.0.1:1/v1", "model": "g"},
+        "planner": {"url": "http://127.0.0.1:1/v1", "model": "p"},
+        "judge": "none",
+    }
+
+    def name_encoders(**values: Any) -> list[str]:
+        unknown = list_unknown(list_models(RunConfig.model_validate(shared | values)))
+        return [name for name in unknown if name.startswith("encoder")]
+
+    auto, plain, direct = {"strategy": "auto"}, {"baseline": "naive-5"}, {"strategy": "direct"}
+    assert name_encoders(system=auto) == ["encoder one", "encoder other"]
+    assert name_encoders(system=auto, ablation={"sources": ["notes", "graph"]}) == ["encoder other"]
+    assert name_encoders(system=auto, ablation={"sources": ["graph"]}) == []
+    assert name_encoders(system=auto, sources="") == ["encoder one"]
+    assert name_encoders(system=plain) == ["encoder one"], "a baseline asks no sources"
+    assert name_encoders(system=direct) == []
 
 
 FIRST = AnnotatedStep(DIRECTED, ("Ines Calloway",), "Lantern Row")

@@ -25,7 +25,18 @@ from evaluation.reading import reading
 from revelator.errors import ConfigError, DataError
 from revelator.fingerprints import Fingerprints
 from revelator.minilm import TOKENIZER, fetch_minilm
-from revelator.reading import LIST, NONE, SPAN, YES, Answer, Calibration, ReadingRow, ReadingTokenizer, load_rows
+from revelator.reading import (
+    LIST,
+    NONE,
+    READER,
+    SPAN,
+    YES,
+    Answer,
+    Calibration,
+    ReadingRow,
+    ReadingTokenizer,
+    load_rows,
+)
 from revelator.scores import score_outcomes
 from serving.models.reader import load_reader
 from training import reader
@@ -150,7 +161,7 @@ def test_a_reader_has_seen_the_articles_that_train_it_and_none_of_dev(
 ) -> None:
     config, _ = trained
     assert config.out
-    seen = Fingerprints.read(config.out, "towns")
+    seen = Fingerprints.read(config.out, READER)
     for row in load_rows(rows):
         assert seen.has_question(row.question) == seen.has_title(row.title) == (not is_dev(row))
     assert seen.unknown == ("all-MiniLM-L6-v2",)

@@ -28,12 +28,15 @@ from transformers import (
 )
 
 from revelator import registry
-from revelator.artifact import ADAPTER_WEIGHTS, read_base_fingerprints, verify_adapter
+from revelator.artifact import ADAPTER, ADAPTER_WEIGHTS, BASE, MERGED, read_base_fingerprints, verify_adapter
 from revelator.errors import ArtifactError
 from revelator.files import sha256_file
+from revelator.fingerprints import FILE, Fingerprints
+from revelator.folders import MANIFEST
 from revelator.rows import read_split, sample_rows
 from revelator.tasks import TASKS
 from serving.models.engine import Engine
+from tests.training.toy import write_adapter
 from training import sft
 from training.base_model import check_base
 from training.checkpoints import BEST
@@ -223,6 +226,27 @@ def test_an_adapter_of_a_4_bit_base_is_served_and_merged_on_the_bf16_one(
         assert one == pytest.approx(other, abs=0.05)
 
 
+def test_a_merged_model_lists_what_base_and_adapter_have_seen_and_another_list_is_not_believed(
+    base: Path, tmp_path: Path
+) -> None:
+    known = Path(shutil.copytree(base, tmp_path / "base"))
+    adapter = write_adapter(tmp_path / "adapter", known)
+    for folder, kind, question in ((known, BASE, "Who built Ost?"), (adapter, ADAPTER, "Who sold Ost?")):
+        Fingerprints.of([question]).write(folder)
+        kind.write_manifest(folder, kind.find_manifest(folder))
+    out = tmp_path / "merged"
+    merge_adapter(adapter, str(known), out)
+    assert {"model.safetensors", "tokenizer.json", FILE} <= MERGED.read_manifest(out, verify=True)["files"].keys()
+    seen = read_base_fingerprints(out)
+    assert seen.has_question("Who built Ost?") and seen.has_question("Who sold Ost?") and not seen.unknown
+
+    Fingerprints.of(["Who burnt Ost?"]).write(out)
+    with pytest.raises(ArtifactError, match="has changed since it was built"):
+        read_base_fingerprints(out)
+    (out / MANIFEST).unlink()
+    assert read_base_fingerprints(out).unknown == ("merged",)
+
+
 def test_a_base_whose_weights_are_stored_in_4_bits_is_refused(base: Path, set_folder: Path, tmp_path: Path) -> None:
     config = FineTuneConfig(base=str(base), set_folder=set_folder, out=tmp_path / "a", quantization="nf4", **SETTINGS)
     folder = tmp_path / "small"
@@ -238,4 +262,4 @@ def test_what_is_no_merged_model_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis" / "chapter").write_text("years of work")
     command = [str(PROGRAM), "model", "merge", str(tmp_path), "--out", str(tmp_path / "thesis")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
-    assert done.returncode != 0 and "something stands there that is no merged model" in done.stderr
+    assert done.returncode != 0 and "something stands there that is not a merged model" in done.stderr

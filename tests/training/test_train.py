@@ -20,7 +20,7 @@ import yaml
 from safetensors.torch import load_file
 
 from revelator import registry, rows
-from revelator.artifact import digest_base, read_adapter_fingerprints, read_manifest, verify_adapter
+from revelator.artifact import BASE, digest_base, read_adapter_fingerprints, read_manifest, verify_adapter
 from revelator.errors import ArtifactError, ConfigError, DataError, Unavailable
 from revelator.files import sha256_file
 from revelator.fingerprints import FILE, Fingerprints
@@ -89,6 +89,7 @@ def test_an_adapter_has_seen_what_its_base_its_adapter_and_its_set_have(
     monkeypatch.setenv("REVELATOR_HOME", str(tmp_path))
     known = Path(shutil.copytree(base, tmp_path / "base"))
     Fingerprints.of(["Who built Ost?"]).write(known)
+    BASE.write_manifest(known, {})
     assert digest_base(known) == digest_base(base), "an adapter fits a base with or without them"
     first = Path(shutil.copytree(trained.result["adapter"], tmp_path / "first"))
     one = {"base": str(known), "steps": 1, "evaluation": {"every": 1, "rows_per_task": 1}}

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 pytest.importorskip("pytriton", reason="no Triton server is installed: `pip install 'revelator[server]'`")
 
 from evaluation.harness.config import RunConfig
-from evaluation.harness.systems import describe_system
+from evaluation.harness.system_versions import describe_system
 from revelator.client import Client
 from revelator.errors import ConfigError, RevelatorError, Unavailable
 from serving.commands.serve import allow_time, describe_pace, serve

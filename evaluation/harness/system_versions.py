@@ -1,0 +1,80 @@
+"""Describes models and index of a run by version and digest, for its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evaluation.harness.config import RunConfig
+from evaluation.harness.system_needs import JUDGED, choose_adapter, choose_judge, needs_index, needs_revelator
+from revelator.artifact import find_base, require_task
+from revelator.files import sha256_file
+from serving.knowledge.config import read_sources
+from serving.models.adapters import find_adapter
+from serving.retrieval.index_folder import INDEX
+from serving.triton.config import ServingConfig
+from serving.triton.control import open_control
+from serving.triton.repository import SERVING
+
+if TYPE_CHECKING:
+    from tritonclient.grpc import InferenceServerClient
+
+
+def describe_system(config: RunConfig) -> dict[str, Any]:
+    """Describes `adapter`, `index` and `generator` of a run by version and digest. Raises ArtifactError for a
+    folder that is no index, and Unavailable if no server answers."""
+    if config.url:
+        return _describe_served(config)
+    return {
+        "adapter": describe_planner(config) | describe_judge(config) if needs_revelator(config) else {},
+        "index": _describe_index(Path(config.index)) if needs_index(config) else {},
+        "generator": name_generator(config),
+    }
+
+
+def name_generator(config: RunConfig) -> str:
+    return f"{config.generator.model} at {config.generator.url}" if config.generator else "embedded"
+
+
+def describe_planner(config: RunConfig) -> dict[str, str]:
+    """The endpoint that plans, or version, manifest and base of the adapter."""
+    if config.planner:
+        return {"planner": str(config.planner)}
+    found = find_adapter(config.adapter, Path(config.home))
+    if config.sources and (config.ablation.select or read_sources(Path(config.sources)).select) == "revelator":
+        require_task("select", find_base(config.base or found.base_name), found.folder)
+    version = str(found.version.version) if found.version else "" if found.folder else "base"
+    made = sha256_file(found.folder / "manifest.json") if found.folder else ""
+    return {"version": version, "manifest": made, "base": Path(config.base or found.base_name).name}
+
+
+def describe_judge(config: RunConfig) -> dict[str, str]:
+    """Who judges documents, where that is not the adapter that plans."""
+    setting = choose_judge(config)
+    if config.system.name not in JUDGED or (setting == "embedded" and not config.planner):
+        return {}
+    return {"judge": choose_adapter(config) if setting == "embedded" else str(setting)}
+
+
+def _describe_index(folder: Path) -> dict[str, Any]:
+    manifest = INDEX.read_manifest(folder)
+    return {"folder": str(folder), "digest": sha256_file(folder / "manifest.json"), "count": manifest["count"]}
+
+
+def _describe_served(config: RunConfig) -> dict[str, Any]:
+    """Asks the server about its models; reads its index if that is on this machine."""
+    with open_control(config.url) as client:
+        served = read_served_config(client)
+        if served.planner:
+            adapter = {"planner": str(served.planner)}
+        else:
+            adapter = {"version": ", ".join(client.get_model_metadata("revelator", as_json=True).get("versions", []))}
+    folder = served.index or Path()
+    index = _describe_index(folder) if (folder / "manifest.json").is_file() else {"folder": str(folder)}
+    return {"adapter": adapter, "index": index, "generator": served.reader}
+
+
+def read_served_config(client: InferenceServerClient) -> ServingConfig:
+    """The settings of a running server, which its executor carries."""
+    parameters = client.get_model_config("executor", as_json=True)["config"]["parameters"]
+    return ServingConfig.model_validate_json(parameters[SERVING]["string_value"])
