@@ -166,7 +166,6 @@ class GeneratorConfig(Strict):
 
     url: str
     model: str
-    timeout: Annotated[float, Field(gt=0)] = 60.0
 
 
 class RunConfig(Strict):
@@ -175,6 +174,9 @@ class RunConfig(Strict):
     run asks a running Triton; a baseline asks the inner models, with the token in the server's home folder `home`.
     `judge` says who judges documents: `embedded` (the adapter; beside a planner the base, where no adapter is named),
     `none`, or an endpoint.
+
+    `timeout` (seconds, retries included) bounds one call of an endpoint that plans, judges or reads; without one only
+    the deadline of its question does, which is at least as long as a timeout that is given.
 
     `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
     `closed` searches by words, `closed-dense` by meaning, `closed-hybrid` by both.
@@ -197,6 +199,7 @@ class RunConfig(Strict):
     own_knowledge: bool = False
     planner: PlannerConfig | None = None
     judge: JudgeSetting = "embedded"
+    timeout: Annotated[float, Field(gt=0)] | None = None
     sources: FilePath = ""
     limits: dict[str, int | float] = Field(default_factory=dict)
     url: str = ""

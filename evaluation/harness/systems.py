@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 Ask = Callable[[str], Awaitable[Trace]]
 Services = tuple[Revelator, Retriever, Generator, Judge]
 JUDGED = (*AFFECTS["relevance"], "atomic", "gold-plan")  # systems that judge documents
-CLIENT_SECONDS = 120.0
 
 
 def needs_translation(config: RunConfig) -> bool:
@@ -107,7 +106,7 @@ def check_system(config: RunConfig) -> None:
     if config.url:
         if system.bound:
             raise ConfigError("a bound is measured in this process", where="url", hint="leave `url` out")
-        own = ("index", "generator", "planner", "sources", "base", "own_knowledge")
+        own = ("index", "generator", "planner", "timeout", "sources", "base", "own_knowledge")
         judge = ["judge"] if config.judge != "embedded" else []
         if given := [key for key in own if getattr(config, key)] + judge:
             message = f"{', '.join(given)}: a running server has its own"
@@ -135,7 +134,8 @@ def check_system(config: RunConfig) -> None:
 def read_limits(config: RunConfig) -> Limits:
     """Reads the limits of the configuration; the others are the executor's. Raises ConfigError."""
     kept = BASELINES[config.system.name].kept if config.system.baseline else None
-    usual, chosen = Limits(), ({"kept": kept} if kept else {}) | dict[str, Any](config.limits)
+    usual = replace(Limits(), deadline_ms=max(Limits().deadline_ms, 1000 * (config.timeout or 0)))
+    chosen = ({"kept": kept} if kept else {}) | dict[str, Any](config.limits)
     try:
         usual.lower(chosen)
     except InvalidRequest as error:
@@ -272,12 +272,12 @@ async def _open_served_models(url: str, home: Path, stack: AsyncExitStack) -> Se
     models = await stack.enter_async_context(TritonModels(url, read_secret(home, INNER)))
     generator: Generator = RemoteGenerator(models)
     if served.reads_at_endpoint:
-        generator = EndpointGenerator(served.generator, served.generator_model)
+        generator = EndpointGenerator(served.generator, served.generator_model, timeout=served.timeout)
         stack.push_async_callback(generator.close)
     revelator: Revelator = RemoteRevelator(models)
-    judge = _open_judge(served.judge, revelator, stack)
+    judge = _open_judge(served.judge, revelator, stack, served.timeout)
     if served.planner:
-        revelator = _open_endpoint(served.planner, stack)
+        revelator = _open_endpoint(served.planner, stack, served.timeout)
     return revelator, RemoteRetriever(models), generator, judge
 
 
@@ -292,7 +292,7 @@ def _count_documents_read(folder: str | None, golds: Mapping[str, AnnotatedQuest
 
 
 async def _open_client(config: RunConfig, stack: AsyncExitStack) -> Ask:
-    client = await stack.enter_async_context(AsyncClient(config.url, CLIENT_SECONDS))
+    client = await stack.enter_async_context(AsyncClient(config.url))
     strategy = choose_strategy(config)
 
     async def ask(question: str) -> Trace:
@@ -321,7 +321,7 @@ def _open_services(
     setting: JudgeSetting = choose_judge(config) if config.system.name in JUDGED else "none"
     if config.planner and setting == "embedded":
         judging = _open_adapter(config, stack, shared)
-    judge = _open_judge(setting, judging, stack)
+    judge = _open_judge(setting, judging, stack, config.timeout)
     ablated = AblatedRevelator(revelator, config.ablation, golds.values())
     return ablated, retriever, open_generator(config, stack), judge
 
@@ -329,24 +329,26 @@ def _open_services(
 def open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
     if config.generator is None:
         return EmbeddedGenerator()
-    endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.generator.timeout)
+    endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.timeout)
     stack.push_async_callback(endpoint.close)
     return endpoint
 
 
 def open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Revelator:
     """Opens the endpoint that plans, or the adapter in this process, until the stack is closed."""
-    return _open_endpoint(config.planner, stack) if config.planner else _open_adapter(config, stack, shared)
+    if config.planner:
+        return _open_endpoint(config.planner, stack, config.timeout)
+    return _open_adapter(config, stack, shared)
 
 
-def _open_endpoint(planner: PlannerConfig, stack: AsyncExitStack) -> Revelator:
-    endpoint = EndpointRevelator(planner)
+def _open_endpoint(planner: PlannerConfig, stack: AsyncExitStack, timeout: float | None) -> Revelator:
+    endpoint = EndpointRevelator(planner, timeout=timeout)
     stack.push_async_callback(endpoint.close)
     return endpoint
 
 
-def _open_judge(setting: JudgeSetting, revelator: Revelator, stack: AsyncExitStack) -> Judge:
-    judge = open_judge(setting, revelator)
+def _open_judge(setting: JudgeSetting, revelator: Revelator, stack: AsyncExitStack, timeout: float | None) -> Judge:
+    judge = open_judge(setting, revelator, timeout)
     if isinstance(judge, ListwiseJudge):
         stack.push_async_callback(judge.close)
     return judge
