@@ -309,7 +309,9 @@ def test_a_question_has_at_least_as_long_as_a_call_of_an_endpoint_may_take(tmp_p
     assert configure(tmp_path, index=index, timeout=0.0).timeout is None
 
 
-def test_a_served_question_says_whether_the_timeout_of_a_call_or_its_deadline_ended_it(tmp_path: Path, index: Path) -> None:
+def test_a_served_question_says_whether_the_timeout_of_a_call_or_its_deadline_ended_it(
+    tmp_path: Path, index: Path
+) -> None:
     home = tmp_path / "home"
     with running() as server:
         server.replies = [says(write_reading())]  # while the start times its calls
