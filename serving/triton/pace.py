@@ -21,6 +21,7 @@ from serving.triton.config import ServingConfig
 STEPS = 3
 MARGIN = 2  # times the estimate: other questions are in flight, and some have more steps
 ROUND_MS = 10_000
+LONGEST_CALL = LONGEST_MS / 1000 / (STEPS * MARGIN)  # seconds: with longer calls no deadline is long enough
 QUESTION = "Where was the founder of the harbour of {name} born, and in which year did she leave?"
 TEXT = (
     "The harbour of {name} was founded in 1732 by Ines Calloway, who came from the north with eleven families. The "
@@ -69,21 +70,21 @@ async def measure_pace(config: ServingConfig) -> Pace:
     reader refuses: its address, key or model is wrong. A reader may be started later.
     """
     plan = judgement = reading = 0.0
-    silence = ""
+    silence, seconds = "", config.timeout or LONGEST_CALL
     if config.planner:
-        plan = await _time_plan(config.planner, config.timeout)
+        plan = await _time_plan(config.planner, seconds)
     if isinstance(config.judge, JudgeConfig):
-        judgement = await _time_judgement(config.judge, config.timeout)
+        judgement = await _time_judgement(config.judge, seconds)
     if config.reads_at_endpoint:
         try:
-            reading = await _time_reading(config.generator, config.generator_model, config.timeout)
+            reading = await _time_reading(config.generator, config.generator_model, seconds)
         except (Unavailable, DeadlineExceeded) as error:
             silence = str(error)
     writing = config.writing
     return Pace(plan, judgement, reading, writing.text + (writing.merge == "generator"), silence)
 
 
-async def _time_plan(planner: PlannerConfig, seconds: float | None) -> float:
+async def _time_plan(planner: PlannerConfig, seconds: float) -> float:
     revelator = EndpointRevelator(planner, timeout=seconds)
     try:
         await revelator.check()
@@ -99,7 +100,7 @@ async def _time_plan(planner: PlannerConfig, seconds: float | None) -> float:
         await revelator.close()
 
 
-async def _time_judgement(config: JudgeConfig, seconds: float | None) -> float:
+async def _time_judgement(config: JudgeConfig, seconds: float) -> float:
     judge = ListwiseJudge(config, timeout=seconds)
     try:
         await _warm_up(config.url, config.model, seconds)
@@ -114,7 +115,7 @@ async def _time_judgement(config: JudgeConfig, seconds: float | None) -> float:
         await judge.close()
 
 
-async def _time_reading(url: str, model: str, seconds: float | None) -> float:
+async def _time_reading(url: str, model: str, seconds: float) -> float:
     generator = EndpointGenerator(url, model, timeout=seconds)
     try:
         await _warm_up(url, model, seconds)
@@ -129,7 +130,7 @@ async def _time_reading(url: str, model: str, seconds: float | None) -> float:
         await generator.close()
 
 
-async def _warm_up(url: str, model: str, seconds: float | None) -> None:
+async def _warm_up(url: str, model: str, seconds: float) -> None:
     """Asks for one word. Raises the errors of `Endpoint.chat`; a refusal names the models that there are."""
     endpoint = Endpoint(url, model, timeout=seconds)
     try:

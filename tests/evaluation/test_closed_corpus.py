@@ -104,7 +104,8 @@ def test_one_command_has_a_language_model_read_the_gold_passages_of_samples_of_s
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         runs[name] = {"benchmark": {"format": name, "path": str(tmp_path / f"{name}.jsonl")}}
     path, out = tmp_path / "gold.yaml", tmp_path / "out"
-    path.write_text(yaml.safe_dump({"system": {"bound": "gold-passages"}, "home": str(tmp_path), "runs": runs}))
+    made = {"system": {"bound": "gold-passages"}, "home": str(tmp_path), "runs": runs}
+    path.write_text(yaml.safe_dump(made, sort_keys=False))
     with running() as server:
         server.replies = [says(write_reading()), says(write_reading("Port Velm", sentence=2))]
         given = ["--generator", server.url, "--generator-model", "m", "--sample", "2", "--seed", "3"]

@@ -190,7 +190,8 @@ def test_a_call_that_takes_too_long_is_out_of_time_and_not_put_again(call, way):
         server.gate.clear()
         with pytest.raises(errors.DeadlineExceeded):
             call(server.url, way, retries=5, timeout=0.3)
-        assert server.left.wait(20) and server.calls == 1
+        assert server.left.wait(20)
+        assert server.deadlines.count(300) == 1, "a probe may come beside it, which has no deadline"
 
 
 def test_closing_a_blocking_stream_cancels_it():
