@@ -94,8 +94,9 @@ def ask_engine(engine: Engine, decoding: Decoding) -> Way:
 
 def ask_vllm(url: str, *models: str, structure: str = "vllm") -> Way:
     """The prompts in turn by each of the models."""
-    settings = {"url": f"{url}/v1", "prompt": "trained", "structure": structure, "timeout": 600}
-    clients = [EndpointRevelator(PlannerConfig.model_validate(settings | {"model": model})) for model in models]
+    settings = {"url": f"{url}/v1", "prompt": "trained", "structure": structure}
+    planners = [PlannerConfig.model_validate(settings | {"model": model}) for model in models]
+    clients = [EndpointRevelator(planner, timeout=600) for planner in planners]
 
     async def ask(task: str, prompts: Sequence[str]) -> list[Timed]:
         async def ask_one(client: EndpointRevelator, prompt: str) -> Timed:

@@ -1,23 +1,90 @@
-"""`revelator eval reading`: how well a reader or a language model reads, on rows of question, passage and answers."""
+"""`revelator eval reading`: how well a reader or a language model reads, on rows of question, passage and answers.
+
+FOLDER/reading.json    written first: who reads which rows, and by which code
+FOLDER/readings.jsonl  one object for each row (`ReadRow`), appended when it has been read
+
+A measurement that was interrupted goes on in its folder; one that differs from what stands there is refused.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
+from rich.table import Table
 
-from revelator.errors import ConfigError, DataError, DeadlineExceeded
+from revelator.errors import ConfigError, DataError, DeadlineExceeded, Unavailable
 
 if TYPE_CHECKING:
-    from revelator.reading import ReadingRow
-    from serving.protocols import Reading
+    from evaluation.metrics.bootstrap import Interval
+    from revelator.reading import Reader, ReadingRow
 
 FILE = click.Path(path_type=Path)
+ABOUT, READINGS = "reading.json", "readings.jsonl"
+AT_ONCE = 256  # rows that the embedded reader reads together
+LABELS = {
+    "em": "exact match",
+    "f1": "F1",
+    "answered": "answered, of rows with an answer",
+    "refused": "refused, of rows without one",
+    "no_answer_auc": "AUC of rows with an answer against the others",
+    "span_f1": "F1 of list items",
+    "seconds": "seconds a row",
+    "tokens_in": "tokens in a row",
+    "tokens_out": "tokens out a row",
+}
+OUT_HELP = (
+    "Folder that keeps each row, and goes on where it ended.  [default with --generator: runs/evaluations/NAME of FILE]"
+)
+
+
+@dataclass(frozen=True)
+class ReadRow:
+    """What was read of one row. `golds` are the texts of which each is the whole answer, () where the passage does not
+    say it: then `em` and `f1` are None. `probability` that the passage answers; None where the model gives none, whose
+    answers count as certain. `items` are those of a list answer (`revelator.scores.count_items`)."""
+
+    id: str
+    question: str
+    golds: tuple[str, ...]
+    answers: tuple[str, ...]
+    probability: float | None
+    em: float | None
+    f1: float | None
+    items: tuple[int, int] | None
+    seconds: float
+    tokens_in: int = 0
+    tokens_out: int = 0
+    method: str = ""
+    reason: str = ""
+
+    @classmethod
+    def score(cls, row: ReadingRow, answers: Sequence[str], probability: float | None, **more: Any) -> ReadRow:
+        from revelator.scores import count_items, list_golds, score_reading
+
+        scores = score_reading(row, answers) if row.is_answerable else None
+        return cls(
+            row.id,
+            row.question,
+            tuple(list_golds(row)),
+            tuple(answers),
+            probability,
+            scores and scores.em,
+            scores and scores.f1,
+            count_items(row, answers) if row.is_list and row.answers else None,
+            **more,
+        )
+
+
+Write = Callable[[Sequence[ReadRow]], None]
 
 
 @click.command()
@@ -27,7 +94,9 @@ FILE = click.Path(path_type=Path)
 @click.option("--generator-model", "model", metavar="NAME", help="The endpoint's model.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=300.0, help="Seconds of a reading there.")
 @click.option("--dev", "only_dev", is_flag=True, help="Only the articles that the reader's training held back.")
-@click.option("--sample", type=click.IntRange(1), help="Only the first so many rows by the sha256 of id and question.")
+@click.option("--sample", type=click.IntRange(1), help="Only so many rows: the first by the sha256 of id and question.")
+@click.option("--seed", type=int, default=0, help="Another seed takes another sample.")
+@click.option("--out", type=FILE, help=OUT_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def reading(
     file: Path,
@@ -37,28 +106,32 @@ def reading(
     timeout: float,
     only_dev: bool,
     sample: int | None,
+    seed: int,
+    out: Path | None,
     as_json: bool,
 ) -> None:
     """Score a reader on FILE, JSON lines of question, passage and answers (gzipped or not).
 
-    n counts rows; em and f1 are over those that have an answer, by SQuAD's rule; no_answer_auc is the area under the
-    curve of those against the others; span_f1 is over the exact items of list answers. seen counts the rows whose
-    question or article the reader was trained on. With --generator, a row that it leaves unanswered has em and f1 0;
-    answered and refused are the shares of rows with and without an answer that it answers and refuses, and tokens and
-    seconds are means of a row.
+    Exact match and F1 are over the rows that have an answer, by SQuAD's rule; the area under the curve is of those
+    against the others; F1 of list items is over the exact items of list answers. Each figure has its number of rows and
+    a 95 % bootstrap interval. seen counts the rows whose question or article the reader was trained on.
+
+    With --generator, a language model reads the rows one after the other. A row that it leaves unanswered has exact
+    match and F1 0. Run the same command again to continue an interrupted measurement: only the row in flight is read
+    again. `revelator eval run evaluation/configs/gold-passages.yaml` reads the gold passages of benchmarks.
 
     \b
     Examples:
       revelator eval reading runs/reading/squad2_dev.jsonl.gz --json
       revelator eval reading runs/reading/squad2_dev.jsonl.gz --reader runs/readers/mine --dev --json
       revelator eval reading runs/reading/squad2_dev.jsonl.gz --generator http://127.0.0.1:8090/v1 \\
-        --generator-model qwen --sample 200
+        --generator-model qwen --sample 200 --seed 1 --out runs/evaluations/qwen-reads
     """
+    from evaluation.rows import take_sample
     from evaluation.seen import SeenCount, TrainedModel, find_seen
     from revelator.artifact import EMBEDDED_READER
-    from revelator.files import sha256_text
+    from revelator.files import sha256_folder, sha256_text
     from revelator.reading import load_rows
-    from revelator.scores import score_outcomes
     from serving.models.reader import load_reader
     from training.reading_examples import is_dev
 
@@ -69,69 +142,140 @@ def reading(
     rows = [row for row in load_rows(file) if not only_dev or is_dev(row)]
     if not rows:
         raise DataError("no row is left", where=str(file), hint="leave --dev out, or give rows of more articles")
-    rows = sorted(rows, key=lambda row: sha256_text(row.id + row.question))[:sample]
+    rows = take_sample(rows, sample, seed, lambda row: row.id + row.question)
     if url and model:
-        figures = asyncio.run(score_endpoint(rows, url, model, timeout))
         trained = TrainedModel.make_unknown(model)
+        out = out or Path("runs") / "evaluations" / file.name.partition(".")[0]
+        about: dict[str, Any] = {"reader": f"{model} at {url}", "timeout": timeout}
     else:
-        reader = load_reader(folder or EMBEDDED_READER)
-        outcomes = reader.read_all([(row.question, [(row.title, row.passage)]) for row in rows])
-        figures = score_outcomes(rows, outcomes).to_json()
-        trained = TrainedModel.read_reader(folder)
+        trained, folder = TrainedModel.read_reader(folder), folder or EMBEDDED_READER
+        about = {"reader": trained.name, "reader (sha256)": sha256_text(json.dumps(sha256_folder(folder)))}
+    with ExitStack() as stack:
+        readings, write = open_measurement(rows, about, out, stack)
+        left = rows[len(readings) :]
+        if url and model:
+            asyncio.run(read_at_endpoint(left, url, model, timeout, write))
+        elif left:
+            assert folder is not None
+            read_here(left, load_reader(folder), write)
+    figures = measure_readings(readings, is_language_model=bool(url))
     seen = SeenCount.of((find_seen([trained], [r.question], [r.title]) for r in rows), trained.fingerprints.unknown)
     if as_json:
-        click.echo(json.dumps(figures | seen.to_json()))
+        click.echo(json.dumps({"reader": about["reader"], "n": len(rows), "figures": figures} | seen.to_json()))
         return
-    for name, value in figures.items():
-        click.echo(f"{name:>13}  {'none of this kind' if value is None else round(value, 3)}")
-    click.echo(str(seen))
+    print_figures(f"{about['reader']} on {len(rows):,} rows of {file.name}", figures)
+    click.echo(str(seen) + (f"\nevery row: {out / READINGS}" if out else ""))
 
 
-async def score_endpoint(rows: Sequence[ReadingRow], url: str, model: str, seconds: float) -> dict[str, Any]:
-    """The figures of a language model that reads every row, one after the other; `seconds` is the limit of one."""
-    from evaluation.rows import progress_bar
+def open_measurement(
+    rows: Sequence[ReadingRow], about: Mapping[str, Any], out: Path | None, stack: ExitStack
+) -> tuple[list[ReadRow], Write]:
+    """The rows that were read before, and what adds more to them: in memory, in the folder if there is one, and on the
+    progress bar. The folder is locked until the stack is closed.
+
+    Raises ConfigError where another process measures there or something else stands there, and ArtifactError that names
+    what differs from the measurement there."""
+    import revelator
+    import serving
+    from evaluation.rows import (
+        append_rows,
+        begin_folder,
+        continue_rows,
+        find_differences,
+        lock_folder,
+        progress_bar,
+        refuse_differences,
+    )
+    from revelator.files import digest_code, sha256_text
+
+    readings: list[ReadRow] = []
+    if out:
+        stack.enter_context(lock_folder(out))
+        digest = sha256_text("\n".join(row.to_json() for row in rows))
+        about = {**about, "rows": len(rows), "rows (sha256)": digest, "code": digest_code(revelator, serving)}
+        if not begin_folder(out / ABOUT, about):
+            refuse_differences(find_differences(json.loads((out / ABOUT).read_bytes()), about), out)
+            readings = continue_rows(out / READINGS, ReadRow)
+    progress = stack.enter_context(progress_bar())
+    bar = progress.add_task(about["reader"], total=len(rows), completed=len(readings))
+
+    def write(more: Sequence[ReadRow]) -> None:
+        if out:
+            append_rows(out / READINGS, more)
+        readings.extend(more)
+        progress.advance(bar, len(more))
+
+    return readings, write
+
+
+def read_here(rows: Sequence[ReadingRow], reader: Reader, write: Write) -> None:
+    """Lets a reader in this process read the rows, `AT_ONCE` at a time."""
+    for start in range(0, len(rows), AT_ONCE):
+        part = rows[start : start + AT_ONCE]
+        began = time.perf_counter()
+        outcomes = reader.read_all([(row.question, [(row.title, row.passage)]) for row in part])
+        took = (time.perf_counter() - began) / len(part)
+        pairs = zip(part, outcomes, strict=True)
+        write([ReadRow.score(row, found.answers, found.probability, seconds=took) for row, found in pairs])
+
+
+async def read_at_endpoint(rows: Sequence[ReadingRow], url: str, model: str, seconds: float, write: Write) -> None:
+    """Lets a language model read every row, one after the other; `seconds` is the timeout of one. A row that it refuses
+    or that takes too long stays unanswered. Raises Unavailable when the endpoint is down."""
     from revelator.language_model import RefusedError
-    from revelator.scores import score_outcomes
     from revelator.trace import Passage
     from serving.models.generators import EndpointGenerator
     from serving.protocols import GenerateRequest, Reading
 
     generator = EndpointGenerator(url, model, timeout=seconds)
-    outcomes: list[Reading] = []
-    began = time.perf_counter()
     try:
-        with progress_bar() as progress:
-            for row in progress.track(rows, description=model):
-                passage = Passage(row.id, row.title, row.passage)
-                try:
-                    outcomes.append(await generator.answer(GenerateRequest("read", row.question, (passage,))))
-                except (DeadlineExceeded, RefusedError) as error:  # of this row; an endpoint that is gone ends the rest
-                    outcomes.append(Reading("", (), reason=str(error)))
+        for row in rows:
+            began = time.perf_counter()
+            passage = Passage(row.id, row.title, row.passage)
+            try:
+                found = await generator.answer(GenerateRequest("read", row.question, (passage,)))
+            except (DeadlineExceeded, RefusedError) as error:
+                found = Reading("", (), reason=str(error))
+            took = time.perf_counter() - began
+            spent = {"seconds": took, "tokens_in": found.tokens_in, "tokens_out": found.tokens_out}
+            about = {"method": found.method, "reason": found.reason}
+            write([ReadRow.score(row, found.answers, found.probability, **spent, **about)])
+    except Unavailable as error:
+        hint = f"{error.hint or 'mend it'}; what was read is kept, and the same command goes on"
+        raise Unavailable(error.message, where=error.where, hint=hint) from error
     finally:
         await generator.close()
-    took = (time.perf_counter() - began) / len(rows)
-    pairs = list(zip(rows, outcomes, strict=True))
-    return {
-        **score_outcomes(rows, [EndpointOutcome.of(outcome) for outcome in outcomes]).to_json(),
-        "answered": _average([bool(outcome.answers) for row, outcome in pairs if row.is_answerable]),
-        "refused": _average([not outcome.answers for row, outcome in pairs if not row.is_answerable]),
-        "tokens_in": _average([outcome.tokens_in for outcome in outcomes]),
-        "tokens_out": _average([outcome.tokens_out for outcome in outcomes]),
-        "seconds": took,
+
+
+def measure_readings(readings: Sequence[ReadRow], *, is_language_model: bool) -> dict[str, dict[str, float]]:
+    """The figures of `LABELS` as {n, value, low, high}, without those of which there is no row. Only a language model
+    refuses rows, and has tokens."""
+    from evaluation.metrics.bootstrap import bootstrap, bootstrap_auc, bootstrap_ratio
+
+    scored = [(one.em, one.f1) for one in readings if one.em is not None and one.f1 is not None]
+    listed = [one.items for one in readings if one.items]
+    certain = [float(bool(one.answers)) if one.probability is None else one.probability for one in readings]
+    found: dict[str, Interval] = {
+        "em": bootstrap([em for em, _ in scored]),
+        "f1": bootstrap([f1 for _, f1 in scored]),
+        "no_answer_auc": bootstrap_auc(certain, [bool(one.golds) for one in readings]),
+        "span_f1": bootstrap_ratio([right for right, _ in listed], [both for _, both in listed]),
+        "seconds": bootstrap([one.seconds for one in readings]),
     }
+    if is_language_model:
+        found |= {
+            "answered": bootstrap([bool(one.answers) for one in readings if one.golds]),
+            "refused": bootstrap([not one.answers for one in readings if not one.golds]),
+            "tokens_in": bootstrap([one.tokens_in for one in readings]),
+            "tokens_out": bootstrap([one.tokens_out for one in readings]),
+        }
+    return {name: found[name].to_json() for name in LABELS if name in found and found[name].n}
 
 
-class EndpointOutcome(NamedTuple):
-    """`revelator.scores.Outcome` of a language model. Without log probabilities an answer counts as certain."""
-
-    answers: tuple[str, ...]
-    probability: float
-
-    @classmethod
-    def of(cls, reading: Reading) -> EndpointOutcome:
-        said = reading.probability
-        return cls(reading.answers, float(bool(reading.answers)) if said is None else said)
-
-
-def _average(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def print_figures(title: str, figures: Mapping[str, Mapping[str, float]]) -> None:
+    table = Table("", "mean", "95 % interval", "n", title=title, title_justify="left")
+    for name, figure in figures.items():
+        decimals = 1 if name.startswith("tokens") else 3
+        value, low, high = (f"{figure[part]:,.{decimals}f}" for part in ("value", "low", "high"))
+        table.add_row(LABELS[name], value, f"[{low}, {high}]", f"{figure['n']:,}")
+    Console().print(table)

@@ -34,6 +34,7 @@ TAKEN = {  # which runs can take an option
     "merge": "it is for strategies and the bound gold-plan, without `url`",
     "judge": "it is for strategies and baselines that judge documents, without `url`",
 }
+TIMEOUT_HELP = "Seconds of one call of an endpoint.  [default: as in CONFIG, else what the deadline leaves]"
 OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG or FILE]"
 HOME_HELP = "Where --questions looks for a champion.  [env: REVELATOR_HOME; default: runs]"
 ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the champion below HOME, else `base`]"
@@ -47,8 +48,9 @@ ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the
 @click.option("--out", type=PATH, help=OUT_HELP)
 @click.option("--run", "names", multiple=True, help="Of several runs this one; can be given more than once.")
 @click.option("--url", help="Ask the running Triton at this gRPC address instead of this process.")
-@click.option("--sample", type=click.IntRange(1), help="Only the first so many questions by the sha256 of their id.")
-@click.option("--unseen", is_flag=True, default=None, help="Leave out what a model of any of the runs has seen.")
+@click.option("--sample", type=click.IntRange(1), help="Only so many questions: the first by the sha256 of their id.")
+@click.option("--seed", type=int, help="Of the sample, and of what a model samples.  [default: as in CONFIG, else 0]")
+@click.option("--unseen/--no-unseen", default=None, help="Leave out what a model of any of the runs has seen, or not.")
 @click.option("--concurrency", type=click.IntRange(1), help="Questions in flight.")
 @click.option("--adapter", help=ADAPTER_HELP)
 @planner_options("An OpenAI-compatible endpoint that plans: in CONFIG's planner's place, or beside base and champion.")
@@ -56,7 +58,7 @@ ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model that reads.")
 @click.option("--merge", type=click.Choice(MERGE_POLICIES), help="Who makes one answer of the parts', as of `serve`.")
 @judge_options("Who judges documents, in every run that judges: the adapter, nobody, or a language model.")
-@click.option("--seed", type=int, help="Of what is sampled.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), help=TIMEOUT_HELP)
 @click.option("--home", type=PATH, default=registry.find_home, help=HOME_HELP)
 @click.option(
     "--check", is_flag=True, help="Check everything that is needed, build a missing closed index; ask nothing."
@@ -107,6 +109,7 @@ def evaluate(
       revelator eval run --questions qa.tsv --column question=Frage --column answer=Antwort --index runs/indexes/mine
       revelator eval run evaluation/configs/world.yaml --out runs/evaluations/world
       revelator eval run evaluation/configs/musique.yaml --sample 50 --concurrency 4
+      revelator eval run evaluation/configs/gold-passages.yaml --generator URL --generator-model NAME --sample 50
       revelator eval run evaluation/configs/world.yaml --url 127.0.0.1:8001 --out runs/evaluations/served
       revelator eval run evaluation/configs/world-naive-5.yaml --check
       revelator eval run evaluation/configs/compare-world.yaml --run auto --run naive-5
@@ -236,7 +239,7 @@ def make_plain_and_auto_runs(
     """Makes the configurations of plain retrieval and of `auto` over a file of own questions. With an endpoint
     there is a second `auto` with it as planner, and a third with the embedded base if another adapter plans."""
     chosen = {name: overrides.pop(name, None) for name in ("sample", "unseen")}
-    benchmark = describe_own(questions, read_columns(columns), **chosen)
+    benchmark = describe_own(questions, read_columns(columns), **chosen, seed=overrides.get("seed"))
     shared: dict[str, Any] = {"benchmark": benchmark, "index": str(index or ""), "home": str(home)}
     shared |= {name: value for name, value in overrides.items() if value is not None}
     if not overrides.get("url"):  # a running server has its own

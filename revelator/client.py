@@ -51,6 +51,7 @@ from revelator.wire import (
     read_answer,
     read_event,
     read_failure,
+    shorten_request,
 )
 
 DEFAULT_URL = "127.0.0.1:8001"
@@ -63,18 +64,22 @@ __all__ = ["DEFAULT_URL", "Answer", "AsyncClient", "Client", "Options"]
 
 
 class AsyncClient:
-    """Client of the server at `url` (gRPC, host:port) for asyncio. `timeout` is in seconds. It bounds a call and its
-    retries; a longer `deadline_ms` extends it to the deadline plus one second. Give `tls` where the server speaks it
-    (default: as the environment says, `revelator.channels`). Cancelling the task that awaits an answer cancels the
-    work on the server.
+    """Client of the server at `url` (gRPC, host:port) for asyncio. `timeout` (seconds) is the deadline of every
+    question, retries included: the server answers by then with what it has, and the client waits a second longer. The
+    server's own deadline holds where it is shorter, and without a timeout. A question's `deadline_ms` takes the place
+    of the timeout; if that is longer, it still bounds the retries. Give `tls` where the server speaks it (default: as
+    the environment says, `revelator.channels`). Cancelling the task that awaits an answer cancels the work on the
+    server.
 
     A question that met a server which was full or not there is sent again, at most `retries` times and within the
     timeout (`revelator.calls`).
     """
 
-    def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0, retries: int = 0, tls: Tls | None = None) -> None:
+    def __init__(
+        self, url: str = DEFAULT_URL, timeout: float | None = None, retries: int = 0, tls: Tls | None = None
+    ) -> None:
         self.url = url
-        self.timeout = check_bounds("timeout", timeout, DAY)
+        self.timeout = None if timeout is None else check_bounds("timeout", timeout, DAY)
         self.retries = retries
         self.tls = tls
         self._client = aio_client.InferenceServerClient(**make_channel_arguments(url, tls))
@@ -107,7 +112,7 @@ class AsyncClient:
                     return answer
             except RevelatorError as error:
                 await asyncio.sleep(attempts.choose_pause(error))
-            request["client_timeout"] = attempts.seconds
+            shorten_request(request, attempts.seconds)
 
     async def _build_request(self, question: str, options: Options) -> dict[str, Any]:
         """In a thread where an earlier trace goes along: one of megabytes takes tens of milliseconds to write."""
@@ -190,7 +195,7 @@ class AsyncClient:
                 if begun:
                     raise
                 await asyncio.sleep(attempts.choose_pause(error))
-            request["client_timeout"] = attempts.seconds
+            shorten_request(request, attempts.seconds)
 
     async def _events(self, request: dict[str, Any]) -> AsyncGenerator[Event, None]:
         timeout = request["client_timeout"]
@@ -226,7 +231,9 @@ class Client:
     """The same for programs that block: an `AsyncClient` whose event loop runs in a thread of its own. Several threads
     may use one client at the same time. `submit` sends a question once, whatever `retries` says."""
 
-    def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0, retries: int = 0, tls: Tls | None = None) -> None:
+    def __init__(
+        self, url: str = DEFAULT_URL, timeout: float | None = None, retries: int = 0, tls: Tls | None = None
+    ) -> None:
         async def connect() -> AsyncClient:
             return AsyncClient(url, timeout, retries, tls)
 

@@ -43,6 +43,10 @@ class RevelatorError(Exception):
         mend = f"\n  hint: {self.hint}" if self.hint else ""
         return f"{place}{self.message}{mend}"
 
+    def __repr__(self) -> str:
+        """With its text, which Exception shows only of an error whose fields were given in order."""
+        return f"{type(self).__name__}({str(self)!r})"
+
 
 @dataclass(eq=False, repr=False)
 class ExpressionError(RevelatorError):

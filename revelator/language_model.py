@@ -16,9 +16,12 @@ from typing import Any
 
 from revelator.endpoints import check_key, check_url, mask_key
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
+from revelator.limits import LONGEST_MS
 from revelator.reply_forms import Way, is_json
 from revelator.tasks.chat_prompts import Message
 
+CALL_SECONDS = LONGEST_MS / 1000  # of a call without a timeout: the deadline of its question ends it before
+CONNECT_SECONDS = 20.0  # of each attempt, until there is a connection
 MESSAGE_CHARACTERS = 500  # of a server's own error text
 REPLY_CHARACTERS = 200_000  # of an endpoint's reply; the executor takes half as many of its answers
 NAME_CHARACTERS = 200  # of the model that an endpoint reports
@@ -27,6 +30,7 @@ ONE_REQUEST = frozenset({400, 413, 422})  # refusals of this one request; anothe
 PASSING = frozenset({408, 409, 425, 429})  # refusals that pass, as faults of the server (500 and above) do
 SURE = 2  # refusals of a field, after which it is not sent any more
 WAIVABLE = ("logprobs", "max_tokens", "temperature")  # fields that some models refuse, and say so by name
+MORE_TIME = "allow a call more time: --timeout SECONDS of `serve` and of `eval`, `timeout` in a configuration"
 NO_TEXT = "the reply is not what the protocol promises: no choices with a text"
 
 
@@ -60,7 +64,7 @@ def explain_failure(error: Exception, url: str, model: str, key: str | None, *, 
 
     if isinstance(error, openai.APIConnectionError):
         hint = "is the server running, and is the address its OpenAI-compatible base (often ending in /v1)?"
-        message = mask_key(f"no connection: {error.__cause__ or error}", key)
+        message = mask_key(f"no connection: {str(error.__cause__ or '') or error}", key)
         return Unavailable(message, where=url, hint=hint, final=final)
     if not isinstance(error, openai.APIStatusError):
         return Unavailable("the reply is not what the protocol promises", where=url)
@@ -94,9 +98,10 @@ def read_key(given: str | None = None) -> str | None:
 
 
 class Endpoint:
-    """`timeout` is in seconds and covers one answer, retries included; where the caller `is_patient`, it covers each
-    attempt. The key is `api_key` or the environment variable OPENAI_API_KEY; servers that want none ignore it. The
-    openai client makes the retries, after a pause as long as a server asks for with Retry-After.
+    """`timeout` is in seconds and covers one call, retries included; where the caller `is_patient`, it covers each
+    attempt. Without one, a call may take as long as its caller waits, an hour at most. The key is `api_key` or the
+    environment variable OPENAI_API_KEY; servers that want none ignore it. The openai client makes the retries, after a
+    pause as long as a server asks for with Retry-After.
 
     Raises ConfigError for an address that is none or carries a user, and for a key that no header can hold. Calls
     raise Unavailable (no connection, 408, 409, 425, 429 or 5xx after the retries, no reply of the protocol),
@@ -109,23 +114,23 @@ class Endpoint:
         model: str,
         *,
         api_key: str | None = None,
-        timeout: float = 60.0,
+        timeout: float | None = None,
         retries: int = 2,
         is_patient: bool = False,
     ) -> None:
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 
         self.base_url = check_url(base_url)
         self.model = model
-        self.timeout = timeout
+        self.timeout = timeout or CALL_SECONDS
         self.retries = retries
-        self._whole = None if is_patient else timeout
+        self._whole = None if is_patient else self.timeout
         self._refusals: Counter[tuple[str, str]] = Counter()  # calls in a row, by their kind and what was refused
         self._key = read_key(api_key)
         self._client = AsyncOpenAI(
             base_url=base_url,
             api_key=self._key or "none",
-            timeout=timeout,
+            timeout=Timeout(self.timeout, connect=min(self.timeout, CONNECT_SECONDS)),
             max_retries=retries,
             http_client=DefaultAsyncHttpxClient(follow_redirects=False, trust_env=False),
         )
@@ -197,13 +202,17 @@ class Endpoint:
         await self._client.close()
 
     async def _call(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        import httpx
         import openai
 
         try:
             async with asyncio.timeout(self._whole):
                 return await ask()
         except (TimeoutError, openai.APITimeoutError) as error:
-            raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.base_url) from error
+            if isinstance(error.__cause__, httpx.ConnectTimeout):
+                raise explain_failure(error, self.base_url, self.model, self._key, final=self.retries > 0) from error
+            message = f"no answer within {self.timeout:g} s, the timeout of a call"
+            raise DeadlineExceeded(message, where=self.base_url, hint=MORE_TIME) from error
         except (openai.OpenAIError, ValueError, RecursionError) as error:
             raise explain_failure(error, self.base_url, self.model, self._key, final=self.retries > 0) from error
 

@@ -163,7 +163,7 @@ class Outcome(Protocol):
 
 def score_outcomes(rows: Sequence[ReadingRow], outcomes: Sequence[Outcome]) -> ReadingScores:
     answerable = [(row, outcome) for row, outcome in zip(rows, outcomes, strict=True) if row.is_answerable]
-    scores = [score_answer(", ".join(outcome.answers), _list_golds(row)) for row, outcome in answerable]
+    scores = [score_reading(row, outcome.answers) for row, outcome in answerable]
     probabilities = [outcome.probability for outcome in outcomes]
     return ReadingScores(
         n=len(rows),
@@ -174,19 +174,29 @@ def score_outcomes(rows: Sequence[ReadingRow], outcomes: Sequence[Outcome]) -> R
     )
 
 
-def _list_golds(row: ReadingRow) -> list[str]:
+def list_golds(row: ReadingRow) -> list[str]:
+    """The texts of which each is the whole answer; none where the passage does not say it."""
     if row.verdict:
         return [row.verdict]
     texts = [answer.text for answer in row.answers]
-    return [", ".join(texts)] if row.is_list else texts
+    return [", ".join(texts)] if row.is_list and texts else texts
+
+
+def score_reading(row: ReadingRow, answers: Sequence[str]) -> AnswerScore:
+    """By SQuAD's rule, of the answers joined."""
+    return score_answer(", ".join(answers), list_golds(row))
+
+
+def count_items(row: ReadingRow, answers: Sequence[str]) -> tuple[int, int]:
+    """Of a list answer: twice the exact items that are right, and the items that are named and that are wanted. F1 is
+    the ratio of the sums of both over rows."""
+    ours, theirs = {normalise(text) for text in answers}, {normalise(answer.text) for answer in row.answers}
+    return 2 * len(ours & theirs), len(ours) + len(theirs)
 
 
 def _score_spans(lists: Sequence[tuple[ReadingRow, Outcome]]) -> float:
-    shared = named = wanted = 0
-    for row, outcome in lists:
-        ours, theirs = {normalise(text) for text in outcome.answers}, {normalise(a.text) for a in row.answers}
-        shared, named, wanted = shared + len(ours & theirs), named + len(ours), wanted + len(theirs)
-    return 2 * shared / (named + wanted) if lists else float("nan")
+    counts = [count_items(row, outcome.answers) for row, outcome in lists]
+    return sum(right for right, _ in counts) / sum(both for _, both in counts) if lists else float("nan")
 
 
 def _average(values: Sequence[float]) -> float:

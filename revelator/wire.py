@@ -30,16 +30,18 @@ from revelator.errors import (
     ServingError,
     Unavailable,
 )
+from revelator.limits import LONGEST_MS
 from revelator.plans import Diagnostic
 from revelator.tasks import Step
 from revelator.trace import Event, Evidence, Outcome, Trace
 
 MODEL = "executor"
 DAY = 86_400  # seconds: the longest that a call may be waited for
+TRAVEL_SECONDS = 1.0  # that a client waits for the answer after the question's deadline
 
 _HINTS: dict[type[RevelatorError], str | None] = {
     Unavailable: "is it running, and is this its gRPC address (host:port)? `revelator serve` starts one and prints it",
-    DeadlineExceeded: "allow more time, or ask a simpler question",
+    DeadlineExceeded: "allow more time: `Client(timeout=SECONDS)`, `ask --timeout SECONDS`; or ask a simpler question",
     ServingError: None,
 }
 
@@ -65,16 +67,17 @@ class Options(TypedDict, total=False):
 
     plan: str | None  # an expression to run instead of the model's own
     strategy: str  # one of `revelator.limits.STRATEGIES`
-    deadline_ms: float | None  # the server ends its work by then, and answers with what it has
+    deadline_ms: float | None  # as the client's timeout, for one question: the server answers by then with what it has
     limits: Mapping[str, float] | None  # of revelator.limits.Limits: lower ones than the server's own
     reuse: Trace | None  # an earlier trace: what is asked again and was answered there is taken from it
     history: Sequence[Step] | None  # of a conversation: what was asked and answered before, the earliest first
 
 
-def build_request(question: str, timeout: float, /, **options: Unpack[Options]) -> dict[str, Any]:
+def build_request(question: str, timeout: float | None, /, **options: Unpack[Options]) -> dict[str, Any]:
     """Builds the arguments of `infer`. Raises InvalidRequest for what cannot be sent.
 
-    The client waits for the server's deadline and the time that the answer needs to travel.
+    `timeout`, in seconds, goes along as the question's deadline, unless there is another in the options. The client
+    waits for it and for the time that the answer needs to travel; without one it waits for the server's own deadline.
     """
     wanted: dict[str, Any] = {"strategy": "auto", **options}
     deadline_ms = wanted.pop("deadline_ms", None)
@@ -88,19 +91,29 @@ def build_request(question: str, timeout: float, /, **options: Unpack[Options]) 
 
 
 def build_request_from_json(
-    question: str, options: str, timeout: float, deadline_ms: float | None = None
+    question: str, options: str, timeout: float | None, deadline_ms: float | None = None
 ) -> dict[str, Any]:
     """Builds the same from options that are JSON already."""
     inputs = [make_text_input("question", question), make_text_input("options", options)]
     request = {"model_name": MODEL, "inputs": inputs}
+    if deadline_ms is None and timeout is not None:
+        deadline_ms = 1000 * timeout
     if deadline_ms is None:
-        return {**request, "client_timeout": timeout}
+        return {**request, "client_timeout": LONGEST_MS / 1000 + TRAVEL_SECONDS}
     deadline_ms = math.ceil(check_bounds("deadline_ms", deadline_ms, 1000 * DAY))
     return {
         **request,
         "parameters": {"deadline_ms": deadline_ms},
-        "client_timeout": max(timeout, deadline_ms / 1000 + 1),
+        "client_timeout": max(timeout or 0, deadline_ms / 1000) + TRAVEL_SECONDS,
     }
+
+
+def shorten_request(request: dict[str, Any], seconds: float) -> None:
+    """Bounds a request that is sent again to the `seconds` that are left for it."""
+    request["client_timeout"] = seconds
+    if asked := request.get("parameters"):
+        left = math.ceil(1000 * max(seconds - TRAVEL_SECONDS, seconds / 2))
+        request["parameters"] = {**asked, "deadline_ms": min(asked["deadline_ms"], left)}
 
 
 def make_text_input(name: str, text: str) -> grpc_client.InferInput:
@@ -131,7 +144,7 @@ def read_failure(error: InferenceServerException, url: str, timeout: float) -> R
     code = (error.status() or "").removeprefix("StatusCode.")
     found = read_error(code, error.message())
     if code == "DEADLINE_EXCEEDED":  # never the server's word: it says CANCELLED, and DeadlineExceeded in the message
-        found = DeadlineExceeded(f"no answer within {timeout:g} s")
+        found = DeadlineExceeded(f"no answer within {timeout:g} s, as long as this client waits")
     if found.where is None and type(found) in _HINTS:
         found.where, found.hint = url, found.hint or _HINTS[type(found)]
     return found

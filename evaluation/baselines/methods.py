@@ -215,5 +215,6 @@ async def run_baseline(name: str, question: str, models: Models, sources: Source
         async with asyncio.timeout(limits.deadline_ms / 1000):
             await BASELINES[name].answer(run)
     except TimeoutError as error:
-        raise DeadlineExceeded(f"no answer within {limits.deadline_ms:g} ms") from error
+        message = f"no answer within {limits.deadline_ms:g} ms, the question's deadline"
+        raise DeadlineExceeded(message, hint="allow more time: `limits: {deadline_ms: N}`") from error
     return run.recorder.finish()

@@ -22,7 +22,7 @@ from evaluation.harness.config import BenchmarkConfig, RunConfig
 from evaluation.harness.folder import check_ids
 from evaluation.harness.formats import FORMATS, BenchmarkQuestion, read_own_questions
 from evaluation.harness.trained_models import list_compared_models
-from evaluation.rows import read_rows
+from evaluation.rows import read_rows, take_sample
 from evaluation.seen import Seen, SeenCount, find_seen_question, leave_out_seen
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
@@ -104,7 +104,8 @@ def open_benchmark(config: BenchmarkConfig, compared: Sequence[RunConfig] = ()) 
         seen = [find_seen_question(models, question.gold) for question in questions]
         questions, left_out = leave_out_seen(questions, seen, models)
     about = config.name or config.format, config.format, how.normaliser, how.has_list_answers
-    chosen = tuple(_take_sample(questions, config.sample))
+    drawn = {question.id for question in take_sample(questions, config.sample, config.seed, lambda each: each.id)}
+    chosen = tuple(question for question in questions if question.id in drawn)
     return Benchmark(*about, chosen, files, tuple(all_questions), left_out=left_out)
 
 
@@ -119,12 +120,6 @@ def _select_questions(config: BenchmarkConfig, questions: list[BenchmarkQuestion
         dev = {record.group for record in stream_rows(Path(config.dev_of), "dev")}
         questions = [q for q in questions if q.id in dev]
     return questions
-
-
-def _take_sample(questions: list[BenchmarkQuestion], size: int | None) -> list[BenchmarkQuestion]:
-    """The first `size` questions by the sha256 of their id, in their order; all of them without a size."""
-    chosen = {q.id for q in sorted(questions, key=lambda q: sha256_text(q.id))[:size]}
-    return [q for q in questions if q.id in chosen]
 
 
 def _digest_file(path: str) -> str:

@@ -41,10 +41,11 @@ class OwnColumns(Strict):
 class BenchmarkConfig(Strict):
     """Which questions are asked. `SystemConfig.ranking` generates the questions of format `itlr` over a corpus (`path`:
     JSON lines of title and text, or a world's folder), and reads `beir` (`path`: a folder in BEIR's form). `sha256`
-    pins the files, in their order. `sample` takes the first N by the sha256 of their id. `kinds` are the benchmark's
-    own ("comparison", "static"). `dev_of` is an instruction set: only questions of its dev split are asked, which no
-    adapter trained on the set has seen. `unseen` leaves out what a model of any run of the file has seen in training,
-    before `sample` is taken. `columns` are those of format `own`."""
+    pins the files, in their order. `sample` takes the first N by the sha256 of their id; another `seed` takes others,
+    of any format but those two. `kinds` are the benchmark's own ("comparison", "static"). `dev_of` is an instruction
+    set: only questions of its dev split are asked, which no adapter trained on the set has seen. `unseen` leaves out
+    what a model of any run of the file has seen in training, before `sample` is taken. `columns` are those of format
+    `own`."""
 
     format: str
     path: Annotated[tuple[FilePath, ...], Field(min_length=1)]
@@ -54,6 +55,7 @@ class BenchmarkConfig(Strict):
     dev_of: FilePath = ""
     unseen: bool = False
     sample: Count | None = None
+    seed: int = 0
     columns: OwnColumns | None = None
     name: str = ""
 
@@ -84,7 +86,8 @@ def read_columns(given: Iterable[str]) -> dict[str, str]:
 
 
 def describe_own(path: Path, columns: Mapping[str, str], **chosen: Any) -> dict[str, Any]:
-    """The values of a benchmark of one's own questions, with those of `sample` and `unseen` that are `chosen`."""
+    """The values of a benchmark of one's own questions, with those of `sample`, `seed` and `unseen` that are
+    `chosen`."""
     given = {name: value for name, value in chosen.items() if value is not None}
     return {"format": "own", "path": str(path), "name": path.stem, "columns": columns or None, **given}
 
@@ -166,7 +169,6 @@ class GeneratorConfig(Strict):
 
     url: str
     model: str
-    timeout: Annotated[float, Field(gt=0)] = 60.0
 
 
 class RunConfig(Strict):
@@ -175,6 +177,9 @@ class RunConfig(Strict):
     run asks a running Triton; a baseline asks the inner models, with the token in the server's home folder `home`.
     `judge` says who judges documents: `embedded` (the adapter; beside a planner the base, where no adapter is named),
     `none`, or an endpoint.
+
+    `timeout` (seconds, retries included) bounds one call of an endpoint that plans, judges or reads; without one only
+    the deadline of its question does, which is at least as long as a timeout that is given.
 
     `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
     `closed` searches by words, `closed-dense` by meaning, `closed-hybrid` by both.
@@ -197,6 +202,7 @@ class RunConfig(Strict):
     own_knowledge: bool = False
     planner: PlannerConfig | None = None
     judge: JudgeSetting = "embedded"
+    timeout: Annotated[float, Field(gt=0)] | None = None
     sources: FilePath = ""
     limits: dict[str, int | float] = Field(default_factory=dict)
     url: str = ""
@@ -239,7 +245,8 @@ def load_runs(path: Path, **overrides: Any) -> dict[str, RunConfig]:
     return {name: _override(config, **overrides) for name, config in runs.items()}
 
 
-def _override(config: RunConfig, sample: int | None = None, unseen: bool | None = None, **overrides: Any) -> RunConfig:
-    chosen = {name: value for name, value in (("sample", sample), ("unseen", unseen)) if value is not None}
-    overrides["benchmark"] = config.benchmark.model_copy(update=chosen)
-    return config.model_copy(update={name: value for name, value in overrides.items() if value is not None})
+def _override(config: RunConfig, **overrides: Any) -> RunConfig:
+    given = {name: value for name, value in overrides.items() if value is not None}
+    chosen = {name: given[name] for name in ("sample", "seed", "unseen") if name in given}
+    own = {name: value for name, value in given.items() if name in RunConfig.model_fields}
+    return config.model_copy(update={**own, "benchmark": config.benchmark.model_copy(update=chosen)})

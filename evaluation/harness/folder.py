@@ -33,9 +33,9 @@ from pydantic import TypeAdapter
 
 import revelator
 import serving
-from evaluation.rows import continue_rows, read_rows
-from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.files import digest_code, sha256_file, sha256_text, write_json
+from evaluation.rows import begin_folder, continue_rows, find_differences, read_rows, refuse_differences
+from revelator.errors import ArtifactError, DataError
+from revelator.files import digest_code, sha256_file, sha256_text
 
 FORMAT = 1
 SHOWN = 3  # ids that an error names
@@ -174,30 +174,21 @@ def begin_run(folder: Path, run: Run) -> list[QuestionRow]:
     """Creates the folder of a run, or continues it, and returns the rows that it holds. Raises ConfigError if the
     folder holds something else, and ArtifactError naming each value in which the run in the folder differs from this
     one."""
-    if not (folder / RUN).exists():
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigError("not empty and no run", where=str(folder), hint="name another folder: --out DIR")
-        write_json(folder / RUN, run.to_json())
+    if begin_folder(folder / RUN, run.to_json()):
         return []
     there = read_run(folder)
-    if differs := find_difference(there, run):
-        lines = "".join(f"\n  {name}: {old} there, {new} now" for name, (old, new) in differs.items())
-        raise ArtifactError(
-            f"another run stands there:{lines}",
-            where=str(folder),
-            hint="name another folder: --out DIR; or ask again with what the run in this one began with",
-        )
+    refuse_differences(find_difference(there, run), folder)
     return _order(continue_rows(folder / QUESTIONS, QuestionRow), folder, there, whole=False)
 
 
 def find_difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
     """Finds what differs between two runs: both values, by name. Of the configurations only where nothing else does."""
-    if found := _compare(_identify(old), _identify(new)):
+    if found := find_differences(_identify(old), _identify(new)):
         if "ids" in found:
             others = "others" if len(old.ids) == len(new.ids) else "questions"
             found["ids"] = f"{len(old.ids)} questions", f"{len(new.ids)} {others}"
         return found
-    return {f"config.{name}": pair for name, pair in _compare(old.config, new.config).items()}
+    return {f"config.{name}": pair for name, pair in find_differences(old.config, new.config).items()}
 
 
 def _identify(run: Run) -> dict[str, Any]:
@@ -207,10 +198,6 @@ def _identify(run: Run) -> dict[str, Any]:
         values = getattr(run, part)
         own |= {f"{part}.{name}": value for name, value in values.items() if name not in ("files", "folder")}
     return own | {"benchmark.files (sha256)": sorted(run.benchmark.get("files", {}).values())}
-
-
-def _compare(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    return {name: (old.get(name), new.get(name)) for name in old | new if old.get(name) != new.get(name)}
 
 
 def read_run(folder: Path) -> Run:

@@ -19,7 +19,9 @@ from revelator.tasks import TASKS
 from revelator.trace import Trace
 
 ANSWERS = {"em": "exact match", "acc": "accuracy", "f1": "F1"}
+GIVEN = "given"
 SCORES = ANSWERS | {
+    GIVEN: "answer given",
     "ndcg@10": "ranking (nDCG@10)",
     "recall": "gold pages found",
     "recall@10": "gold pages in the first 10",
@@ -50,6 +52,7 @@ MEANINGS = {
     "em": "The answer is a gold answer, compared by the benchmark's own rule.",
     "acc": "The answer contains a gold answer; of a list the share of gold values that it contains.",
     "f1": "The words that the answer shares with a gold answer; of a list the values.",
+    GIVEN: "There is an answer, right or wrong; the other questions are unanswered, failed or refused.",
     "ndcg@10": "How far up the gold pages stand among the first ten pages that were found (nDCG@10).",
     "recall": "The share of gold pages among all pages that were found.",
     "recall@10": "The share of gold pages among the first ten.",
@@ -148,6 +151,8 @@ def measure_row(row: QuestionRow, name: str) -> float | None:
     question scores 0 for its answer."""
     if name in STATUSES:
         return float(row.status == name)
+    if name == GIVEN:
+        return float(bool(row.predictions)) if row.status == "error" or "em" in row.scores else None
     if name not in COSTS:
         return row.scores.get(name, 0.0 if row.status == "error" and name in ANSWERS else None)
     if not row.has_cost:
@@ -157,7 +162,7 @@ def measure_row(row: QuestionRow, name: str) -> float | None:
 
 def _tabulate(rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
     """Returns each measure as an array (n,), with nan for rows that lack it."""
-    names = dict.fromkeys([*(name for row in rows for name in row.scores), *COSTS, *STATUSES])
+    names = dict.fromkeys([*(name for row in rows for name in row.scores), GIVEN, *COSTS, *STATUSES])
     return {name: np.array([measure_row(row, name) for row in rows], float) for name in names}
 
 

@@ -63,7 +63,7 @@ def check_system(config: RunConfig) -> None:
     if config.url:
         if system.bound:
             raise ConfigError("a bound is measured in this process", where="url", hint="leave `url` out")
-        own = ("index", "generator", "planner", "sources", "base", "own_knowledge")
+        own = ("index", "generator", "planner", "timeout", "sources", "base", "own_knowledge")
         judge = ["judge"] if config.judge != "embedded" else []
         if given := [key for key in own if getattr(config, key)] + judge:
             message = f"{', '.join(given)}: a running server has its own"
@@ -91,7 +91,8 @@ def check_system(config: RunConfig) -> None:
 def read_limits(config: RunConfig) -> Limits:
     """Reads the limits of the configuration; the others are the executor's. Raises ConfigError."""
     kept = BASELINES[config.system.name].kept if config.system.baseline else None
-    usual, chosen = Limits(), ({"kept": kept} if kept else {}) | dict[str, Any](config.limits)
+    usual = replace(Limits(), deadline_ms=max(Limits().deadline_ms, 1000 * (config.timeout or 0)))
+    chosen = ({"kept": kept} if kept else {}) | dict[str, Any](config.limits)
     try:
         usual.lower(chosen)
     except InvalidRequest as error:

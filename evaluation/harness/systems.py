@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
 Ask = Callable[[str], Awaitable[Trace]]
 Services = tuple[Revelator, Retriever, Generator, Judge]
-CLIENT_SECONDS = 120.0
 
 
 class SharedModels:
@@ -116,12 +115,12 @@ async def _open_served_models(url: str, home: Path, stack: AsyncExitStack) -> Se
     models = await stack.enter_async_context(TritonModels(url, read_secret(home, INNER)))
     generator: Generator = RemoteGenerator(models)
     if served.reads_at_endpoint:
-        generator = EndpointGenerator(served.generator, served.generator_model)
+        generator = EndpointGenerator(served.generator, served.generator_model, timeout=served.timeout)
         stack.push_async_callback(generator.close)
     revelator: Revelator = RemoteRevelator(models)
-    judge = _open_judge(served.judge, revelator, stack)
+    judge = _open_judge(served.judge, revelator, stack, served.timeout)
     if served.planner:
-        revelator = _open_endpoint(served.planner, stack)
+        revelator = _open_endpoint(served.planner, stack, served.timeout)
     return revelator, RemoteRetriever(models), generator, judge
 
 
@@ -136,7 +135,7 @@ def _count_documents_read(folder: str | None, golds: Mapping[str, AnnotatedQuest
 
 
 async def _open_client(config: RunConfig, stack: AsyncExitStack) -> Ask:
-    client = await stack.enter_async_context(AsyncClient(config.url, CLIENT_SECONDS))
+    client = await stack.enter_async_context(AsyncClient(config.url))
     strategy = choose_strategy(config)
 
     async def ask(question: str) -> Trace:
@@ -160,7 +159,7 @@ def _open_services(
     setting: JudgeSetting = choose_judge(config) if config.system.name in JUDGED else "none"
     if config.planner and setting == "embedded":
         judging = _open_adapter(config, stack, shared)
-    judge = _open_judge(setting, judging, stack)
+    judge = _open_judge(setting, judging, stack, config.timeout)
     ablated = AblatedRevelator(revelator, config.ablation, golds.values())
     return ablated, retriever, open_generator(config, stack), judge
 
@@ -168,24 +167,26 @@ def _open_services(
 def open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
     if config.generator is None:
         return EmbeddedGenerator()
-    endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.generator.timeout)
+    endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.timeout)
     stack.push_async_callback(endpoint.close)
     return endpoint
 
 
 def open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Revelator:
     """Opens the endpoint that plans, or the adapter in this process, until the stack is closed."""
-    return _open_endpoint(config.planner, stack) if config.planner else _open_adapter(config, stack, shared)
+    if config.planner:
+        return _open_endpoint(config.planner, stack, config.timeout)
+    return _open_adapter(config, stack, shared)
 
 
-def _open_endpoint(planner: PlannerConfig, stack: AsyncExitStack) -> Revelator:
-    endpoint = EndpointRevelator(planner)
+def _open_endpoint(planner: PlannerConfig, stack: AsyncExitStack, timeout: float | None) -> Revelator:
+    endpoint = EndpointRevelator(planner, timeout=timeout)
     stack.push_async_callback(endpoint.close)
     return endpoint
 
 
-def _open_judge(setting: JudgeSetting, revelator: Revelator, stack: AsyncExitStack) -> Judge:
-    judge = open_judge(setting, revelator)
+def _open_judge(setting: JudgeSetting, revelator: Revelator, stack: AsyncExitStack, timeout: float | None) -> Judge:
+    judge = open_judge(setting, revelator, timeout)
     if isinstance(judge, ListwiseJudge):
         stack.push_async_callback(judge.close)
     return judge

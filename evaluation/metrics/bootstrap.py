@@ -1,4 +1,5 @@
-"""Percentile bootstrap intervals (Efron and Tibshirani 1993, chapter 13) of a mean, over rows or over groups of rows.
+"""Percentile bootstrap intervals (Efron and Tibshirani 1993, chapter 13) of a mean, over rows or over groups of rows,
+of a ratio of sums, and of the area under a curve.
 
 Rows that share a question are not independent: with `groups`, whole questions are drawn, and the mean is the ratio of
 the drawn sums to the drawn counts.
@@ -6,11 +7,13 @@ the drawn sums to the drawn counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from revelator.scores import roc_auc
 
 RESAMPLES = 10_000
 DRAWN_AT_ONCE = 4_000_000  # indices held in memory at a time: 32 MB
@@ -57,15 +60,46 @@ def bootstrap(
 def _draw_means(sums: np.ndarray, counts: np.ndarray, resamples: int, seed: int) -> np.ndarray:
     """Draws groups with repetition and returns the mean of each column, shape (resamples, columns): drawn sums over
     drawn counts, nan where nothing was drawn. `sums` and `counts` have shape (groups, columns)."""
-    n, generator, means = len(sums), np.random.default_rng(seed), []
-    step = max(1, DRAWN_AT_ONCE // n)
-    for start in range(0, resamples, step):
-        shape = (min(step, resamples - start), n)
-        drawn = generator.integers(0, n, size=shape) + np.arange(shape[0])[:, None] * n
-        times = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(shape).astype(float)
+    means = []
+    for times in _draw_times(len(sums), resamples, seed):
         with np.errstate(invalid="ignore"):
             means.append((times @ sums) / (times @ counts))
     return np.concatenate(means)
+
+
+def _draw_times(n: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """How often each of `n` is drawn, shape (draws, n), some of the `resamples` draws at a time."""
+    generator, step = np.random.default_rng(seed), max(1, DRAWN_AT_ONCE // n)
+    for start in range(0, resamples, step):
+        shape = (min(step, resamples - start), n)
+        drawn = generator.integers(0, n, size=shape) + np.arange(shape[0])[:, None] * n
+        yield np.bincount(drawn.ravel(), minlength=drawn.size).reshape(shape).astype(float)
+
+
+def bootstrap_ratio(parts: ArrayLike, wholes: ArrayLike) -> Interval:
+    """Computes the sum of `parts` over the sum of `wholes`, shape (n,) each, and its interval over drawn rows."""
+    sums, counts = np.asarray(parts, dtype=float)[:, None], np.asarray(wholes, dtype=float)[:, None]
+    if not len(sums):
+        return NO_INTERVAL
+    means = _draw_means(sums, counts, RESAMPLES, seed=0)
+    return _take_interval(sums.sum() / counts.sum(), means[:, 0], 0.975, len(sums))
+
+
+def bootstrap_auc(scores: ArrayLike, positive: ArrayLike) -> Interval:
+    """Computes the area under the curve (`revelator.scores.roc_auc`) of `scores`, shape (n,), and its interval over
+    drawn rows. A draw of one class alone does not count; all nan where there are rows of one class alone."""
+    values, truth = np.asarray(scores, dtype=float), np.asarray(positive, dtype=bool)
+    if truth.all() or not truth.any():
+        return NO_INTERVAL
+    order = np.argsort(values, kind="stable")
+    starts = np.flatnonzero(np.diff(values[order], prepend=-np.inf))  # of rows with equal scores
+    ours, areas = truth[order].astype(float), []
+    for times in _draw_times(len(values), RESAMPLES, seed=0):
+        above, below = (np.add.reduceat(times * side, starts, axis=1) for side in (ours, 1 - ours))
+        wins = above * (np.cumsum(below, axis=1) - below / 2)
+        with np.errstate(invalid="ignore"):
+            areas.append(wins.sum(axis=1) / (above.sum(axis=1) * below.sum(axis=1)))
+    return _take_interval(roc_auc(values, truth), np.concatenate(areas), 0.975, len(values))
 
 
 def paired_bootstrap(

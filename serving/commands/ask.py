@@ -23,8 +23,6 @@ from serving.triton.running import find_running_server
 if TYPE_CHECKING:
     from revelator.client import Options
 
-PATIENCE = LONGEST_MS / 1000 + 1  # seconds that a client waits: the server's deadline ends a question before that
-
 
 @click.command()
 @click.argument("question")
@@ -41,9 +39,10 @@ PATIENCE = LONGEST_MS / 1000 + 1  # seconds that a client waits: the server's de
     help="A trace that --json wrote: what is asked again is taken from it.",
 )
 @click.option(
-    "--deadline-ms",
-    type=click.FloatRange(min=0, min_open=True),
-    help="The server answers by then, with what it knows.",
+    "--timeout",
+    type=click.FloatRange(0, LONGEST_MS / 1000, min_open=True),
+    metavar="SECONDS",
+    help="The server answers by then, with what it has (default: its own deadline, which is also the longest).",
 )
 @click.option("--url", help="host:port of the server's gRPC (default: the server of --home).")
 @HOME
@@ -54,7 +53,7 @@ def ask(
     plan: str | None,
     strategy: str,
     reuse: Path | None,
-    deadline_ms: float | None,
+    timeout: float | None,
     url: str | None,
     home: Path,
     stream: bool,
@@ -81,12 +80,12 @@ def ask(
 
     try:
         earlier = _read_trace(reuse) if reuse else None
-        options = Options(plan=plan, strategy=strategy, deadline_ms=deadline_ms, reuse=earlier)
+        options = Options(plan=plan, strategy=strategy, reuse=earlier)
         address = find_address(home) if url is None else url
         if stream:
-            trace = asyncio.run(_stream(address, question, options, as_json))
+            trace = asyncio.run(_stream(address, timeout, question, options, as_json))
         else:
-            with Client(address, PATIENCE) as client:
+            with Client(address, timeout) as client:
                 trace = client.ask(question, **options).trace
     except RevelatorError as error:
         if as_json:
@@ -101,7 +100,7 @@ def ask(
         raise SystemExit(1)
 
 
-async def _stream(url: str, question: str, options: Options, as_json: bool) -> Trace:
+async def _stream(url: str, seconds: float | None, question: str, options: Options, as_json: bool) -> Trace:
     """The trace of a question whose events were shown as they came: written as JSON lines, or drawn on the terminal."""
     from revelator.client import AsyncClient
     from revelator.trace_view import build_view
@@ -112,7 +111,7 @@ async def _stream(url: str, question: str, options: Options, as_json: bool) -> T
     drawn = Live(console=console, transient=True, refresh_per_second=10)
     screen: AbstractContextManager[Live | None] = drawn if shows else nullcontext()
     with screen as live:
-        async with AsyncClient(url, PATIENCE) as client, aclosing(client.stream(question, **options)) as events:
+        async with AsyncClient(url, seconds) as client, aclosing(client.stream(question, **options)) as events:
             async for event in events:
                 replay.add(event)
                 if as_json:

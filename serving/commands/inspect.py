@@ -14,7 +14,7 @@ import click
 from revelator.endpoints import check_key
 from revelator.errors import ConfigError
 from revelator.options import HOME
-from serving.commands.ask import PATIENCE, find_address
+from serving.commands.ask import find_address
 
 TOKEN = "REVELATOR_INSPECT_TOKEN"
 ADDRESSES = "host:port of a server's gRPC; give two to compare what they serve.  [default: the server of --home]"
@@ -75,7 +75,7 @@ async def _serve(
         servers = []
         for url in urls:
             models = await find_served_models(url)
-            client = await stack.enter_async_context(AsyncClient(url, PATIENCE))
+            client = await stack.enter_async_context(AsyncClient(url))
             servers.append(Server(url, client.stream, partial(find_served_models, url)))
             click.echo(f"asks    {url}, revelator version {models.get('revelator', 'none')}")
         app = create_app(servers, Runs(folder), hosts=hosts, token=token, tracking_uri=find_tracking_server())

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from revelator import spans
 from revelator.errors import ConfigError
-from revelator.limits import Limits
+from revelator.limits import LONGEST_MS, Limits
 from revelator.options import HOME, PATH
 from serving.commands.model_options import judge_options, planner_options, read_judge_options, read_planner_options
 from serving.protocols import DECODINGS, MERGE_POLICIES, PlannerPrompt
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 MAX_IN_FLIGHT = (
     "Questions in flight in each of executor and executor_stream (default: as recorded, else 64); a question over the"
     " limit, or one that would miss its deadline, is refused."
+)
+TIMEOUT = (
+    "Of one call of an endpoint that plans, judges or reads; a question has at least as long. 0: a call may take"
+    " what is left of its question's deadline (default: as recorded, else 0)."
 )
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True)
 LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some 5 ms
@@ -61,6 +65,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
     type=PATH,
     help="YAML file of knowledge sources: indexes, graphs, web; `none`: the index alone (default: as recorded).",
 )
+@click.option("--timeout", type=click.FloatRange(0, LONGEST_MS / 1000), metavar="SECONDS", help=TIMEOUT)
 @click.option("--max-in-flight", type=click.IntRange(1), help=MAX_IN_FLIGHT)
 @click.option(
     "--decoding",
@@ -116,7 +121,8 @@ def serve(
     Planner, judge and reader (--generator) are three settings: whoever plans, the release judges documents.
 
     A start times a call at each endpoint, and raises the deadline of a question where it is too short for them, unless
-    --limit deadline_ms=N sets it.
+    --limit deadline_ms=N sets it. The deadline alone ends a call, unless --timeout bounds each. An endpoint that
+    refuses (a wrong address, key or model) ends the start; a reader that is not up yet does not.
 
     Addresses are written to serve.json below --home, the server's log to logs/triton.log, a JSON line a question to
     logs/events.jsonl (or where REVELATOR_EVENTS says). A model whose process dies is loaded again.
@@ -182,7 +188,7 @@ def allow_time(config: ServingConfig, pace: Pace) -> ServingConfig:
 
 def describe_pace(pace: Pace, config: ServingConfig) -> Iterator[str]:
     """What a question takes at the endpoints, and what follows for its deadline."""
-    from serving.triton.pace import STEPS
+    from serving.triton.pace import MARGIN, STEPS
 
     if pace.silence:
         yield f"warning: the reader does not answer: {pace.silence}"
@@ -190,6 +196,9 @@ def describe_pace(pace: Pace, config: ServingConfig) -> Iterator[str]:
         return
     yield f"pace    a question of {STEPS} steps takes {pace}"
     deadline = config.executor_limits.deadline_ms
+    if config.timeout and pace.longest_call * MARGIN > config.timeout:
+        longest = f"a call of {pace.longest_call:.1f} s can exceed it where others are in flight"
+        yield f"warning: --timeout {config.timeout:g} is short: {longest}"
     if config.measured_deadline_ms:
         yield f"deadline {deadline / 1000:g} s a question, by this measure (--limit deadline_ms=N sets it)"
     elif pace.question * 1000 > deadline:
@@ -245,6 +254,8 @@ def _serve(
             click.echo(f"reader  {config.reader}")
             for line in describe_pace(pace, config):
                 click.echo(line)
+            if config.timeout:
+                click.echo(f"timeout {config.timeout:g} s a call of an endpoint (--timeout 0: the deadline alone)")
             if config.sources:
                 click.echo(f"sources {config.sources} (--sources none: the index alone)")
             if config.limits:

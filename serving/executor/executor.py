@@ -185,9 +185,9 @@ async def _answer_at_deadline(run: QuestionRun | None, deadline_ms: float, limit
     """Answers a question whose time ran out from what has been found. Raises DeadlineExceeded where that is nothing."""
     if run is None or not any(node.answers for node in run.recorder.nodes() if node.kind == "atomic"):
         raise DeadlineExceeded(
-            f"no part of the question was answered within {deadline_ms:g} ms",
-            hint=f"allow more time (deadline_ms, here at most {limit_ms:g}: `serve --limit deadline_ms=N` raises it) "
-            "or ask a simpler question",
+            f"no part of the question was answered within {deadline_ms:g} ms, its deadline",
+            hint="allow more time (the client's timeout or deadline_ms; here at most "
+            f"{limit_ms:g}: `serve --limit deadline_ms=N` raises it) or ask a simpler question",
         )
     run.recorder.trace.deadline_exceeded = True
     await merge_at_deadline(run)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -56,7 +56,6 @@ class JudgeConfig(Strict):
 
     url: Address
     model: str = Field(min_length=1)
-    timeout: Annotated[float, Field(gt=0)] = 60.0  # seconds of an answer, retries included
 
     def __str__(self) -> str:
         return f"{self.model} at {self.url}"
@@ -65,10 +64,11 @@ class JudgeConfig(Strict):
 JudgeSetting = Literal["embedded", "none"] | JudgeConfig
 
 
-def open_judge(setting: JudgeSetting, revelator: Revelator) -> Judge:
-    """The judge of a setting; `revelator` is the one that judges where the setting is `embedded`."""
+def open_judge(setting: JudgeSetting, revelator: Revelator, timeout: float | None = None) -> Judge:
+    """The judge of a setting; `revelator` is the one that judges where the setting is `embedded`, `timeout` (seconds)
+    that of a call of an endpoint."""
     if isinstance(setting, JudgeConfig):
-        return ListwiseJudge(setting)
+        return ListwiseJudge(setting, timeout=timeout)
     return Unjudged() if setting == "none" else RevelatorJudge(revelator)
 
 
@@ -122,9 +122,11 @@ class ListwiseJudge:
     InvalidRequest for a prompt that the endpoint refuses.
     """
 
-    def __init__(self, config: JudgeConfig, *, api_key: str | None = None, retries: int = 2) -> None:
+    def __init__(
+        self, config: JudgeConfig, *, api_key: str | None = None, timeout: float | None = None, retries: int = 2
+    ) -> None:
         self.config = config
-        self._endpoint = Endpoint(config.url, config.model, api_key=api_key, timeout=config.timeout, retries=retries)
+        self._endpoint = Endpoint(config.url, config.model, api_key=api_key, timeout=timeout, retries=retries)
 
     async def judge(self, node: Node, question: str, passages: Sequence[Passage]) -> list[float] | None:
         size, count = sum(len(passage.text) for passage in passages), len(passages)

@@ -178,7 +178,8 @@ class GraphStore:
         rows: list[Row] = []
         for solution in solutions:
             if time.monotonic() > end:
-                raise DeadlineExceeded(f"the graph gave {len(rows)} rows in {self.timeout:g} s and was not done")
+                message = f"the graph gave {len(rows)} rows in {self.timeout:g} s, its timeout, and was not done"
+                raise DeadlineExceeded(message, hint="raise its `timeout` in the file of sources")
             rows.append({name: value for name in names if (value := solution[name]) is not None})
         return rows
 

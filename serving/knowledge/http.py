@@ -19,6 +19,7 @@ from revelator.errors import DeadlineExceeded, Unavailable
 
 MAX_BYTES = 8_000_000
 MESSAGE_CHARACTERS = 200  # of a server's own error text
+MORE_TIME = "raise its `timeout` in the file of sources"
 RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -55,7 +56,8 @@ class HttpEndpoint:
             async with self._client.stream(method, self.url, **content) as response:
                 return await self._read(response)
         except httpx.TimeoutException as error:
-            raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.url) from error
+            message = f"no answer within {self.timeout:g} s, the timeout of this source"
+            raise DeadlineExceeded(message, where=self.url, hint=MORE_TIME) from error
         except httpx.HTTPError as error:
             message = self.without_key(f"no answer: {error or type(error).__name__}")
             raise Unavailable(message, where=self.url) from error

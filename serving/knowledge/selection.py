@@ -119,7 +119,7 @@ class Selector:
             elif not points:
                 detail["error"] = "the reply names no source: all were asked"
         except (TimeoutError, RevelatorError) as error:
-            detail["error"] = f"{error or f'no reply within {SECONDS:g} s'}: all were asked"
+            detail["error"] = f"{str(error) or f'no reply within {SECONDS:g} s'}: all were asked"
         call["ms"] = round((time.perf_counter() - began) * 1000, 3)
         return Selection(self._keep_best(points), detail, call, usage)
 

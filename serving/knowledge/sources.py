@@ -170,7 +170,8 @@ async def _ask(source: Source, breaker: CircuitBreaker, query: Query, k: int) ->
             async with asyncio.timeout_at(ends):
                 return await _find(source, query, k)
         except TimeoutError as late:
-            raise DeadlineExceeded(f"left out after {source.timeout:g} s") from late
+            hint = "raise its `timeout` in the file of sources"
+            raise DeadlineExceeded(f"left out after {source.timeout:g} s", hint=hint) from late
 
     try:
         found = await breaker.call(attempt)

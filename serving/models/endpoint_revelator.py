@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -48,14 +48,14 @@ class PlannerConfig(Strict):
     model: str = Field(min_length=1)  # with `trained` the name of the adapter
     prompt: PlannerPrompt = "chat"  # a chat with examples, or the prompt that an adapter was trained with
     structure: Structure = "auto"  # what holds replies to their form; auto: vllm on vLLM, else a JSON schema
-    timeout: Annotated[float, Field(gt=0)] = 60.0  # seconds of an answer, retries included
 
     def __str__(self) -> str:
         return f"{self.model} at {self.url}, {self.prompt} prompt"
 
 
 class EndpointRevelator:
-    """`serving.protocols.Revelator` of an OpenAI-compatible endpoint; its key and retries are those of `Endpoint`.
+    """`serving.protocols.Revelator` of an OpenAI-compatible endpoint; its key, timeout and retries are those of
+    `Endpoint`.
 
     A label task has the probabilities of the labels by the log probabilities of their tokens. Where the endpoint gives
     none, or wrong ones, the label that was said has 1. A reply that says no label is `degraded`: all labels are equally
@@ -69,9 +69,11 @@ class EndpointRevelator:
 
     needs_structure = False  # whether a structure that is refused is an error, and not left out
 
-    def __init__(self, config: PlannerConfig, *, api_key: str | None = None, retries: int = 2) -> None:
+    def __init__(
+        self, config: PlannerConfig, *, api_key: str | None = None, timeout: float | None = None, retries: int = 2
+    ) -> None:
         self.config = config
-        self._endpoint = Endpoint(config.url, config.model, api_key=api_key, timeout=config.timeout, retries=retries)
+        self._endpoint = Endpoint(config.url, config.model, api_key=api_key, timeout=timeout, retries=retries)
         self._calls = asyncio.Semaphore(CALLS)
         self._is_vllm: bool | None = None
         lead = " " if config.prompt == "trained" else ""  # a completion of the training set begins with a space

@@ -95,7 +95,7 @@ class EndpointGenerator:
     """
 
     def __init__(
-        self, base_url: str, model: str, *, api_key: str | None = None, timeout: float = 60.0, retries: int = 2
+        self, base_url: str, model: str, *, api_key: str | None = None, timeout: float | None = None, retries: int = 2
     ) -> None:
         self._model = model
         self._endpoint = Endpoint(base_url, model, api_key=api_key, timeout=timeout, retries=retries)

@@ -31,8 +31,8 @@ class ReleasedAdapter(EndpointRevelator):
 
     needs_structure = True
 
-    def __init__(self, url: str, timeout: float = 60.0) -> None:
-        super().__init__(PlannerConfig(url=url, model=PREFIX, prompt="trained", structure="vllm", timeout=timeout))
+    def __init__(self, url: str, timeout: float | None = None) -> None:
+        super().__init__(PlannerConfig(url=url, model=PREFIX, prompt="trained", structure="vllm"), timeout=timeout)
 
     def _name_model(self) -> str:
         return f"{PREFIX}{find_choice().version}"

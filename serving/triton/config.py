@@ -11,7 +11,7 @@ from revelator import files
 from revelator.config import Strict, read_config
 from revelator.endpoints import check_url
 from revelator.errors import ConfigError, InvalidRequest
-from revelator.limits import Limits
+from revelator.limits import LONGEST_MS, Limits
 from serving.executor.judges import JudgeSetting
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import Decoding, MergePolicy, Writing
@@ -23,7 +23,10 @@ EMBEDDED: Literal["embedded"] = "embedded"  # the models of this package: the re
 
 
 class ServingConfig(Strict):
-    """What `revelator serve` serves. It writes the file itself; the options of a start change it."""
+    """What `revelator serve` serves. It writes the file itself; the options of a start change it.
+
+    `timeout` holds for planner, judge and reader alike, retries included. Without one, a call may take what is left of
+    its question's deadline."""
 
     index: Path | None = None  # searched since the last start
     remembered: Path | None = None  # searched when a start names no index
@@ -33,6 +36,7 @@ class ServingConfig(Strict):
     judge: JudgeSetting = EMBEDDED  # who judges documents: the release, nobody, or an endpoint
     merge: MergePolicy = "auto"  # who makes the answer of the answers of parts
     own_knowledge: bool = False  # whether the language model answers what no document does
+    timeout: Annotated[float, Field(gt=0, le=LONGEST_MS / 1000)] | None = None  # seconds of one call of an endpoint
     sources: Path | None = None  # file that names the knowledge sources; without one the index alone is searched
     limits: dict[str, int | float] = Field(default_factory=dict)  # lower ones than the executor's own
     measured_deadline_ms: float | None = None  # what endpoints need, measured at the start, if that is over the default
@@ -67,9 +71,10 @@ class ServingConfig(Strict):
 
     @property
     def executor_limits(self) -> Limits:
-        """The limits of every question. A deadline that somebody chose stands above the measured one."""
-        measured = {"deadline_ms": self.measured_deadline_ms} if self.measured_deadline_ms else {}
-        return Limits.of_deployment(measured | self.limits)
+        """The limits of every question. Unless somebody chose a deadline, it is as long as a call of an endpoint may
+        take, and as questions were measured to need."""
+        needed = max(Limits().deadline_ms, 1000 * (self.timeout or 0), self.measured_deadline_ms or 0)
+        return Limits.of_deployment({"deadline_ms": needed} | self.limits)
 
     @property
     def reader(self) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 
-from revelator.errors import ServingError
+from revelator.errors import DeadlineExceeded, ServingError, Unavailable
 from revelator.language_model import Endpoint
 from revelator.limits import LONGEST_MS
 from revelator.tasks import TASKS, TRANSLATE_BNF, QuestionInput
@@ -20,6 +21,7 @@ from serving.triton.config import ServingConfig
 STEPS = 3
 MARGIN = 2  # times the estimate: other questions are in flight, and some have more steps
 ROUND_MS = 10_000
+LONGEST_CALL = LONGEST_MS / 1000 / (STEPS * MARGIN)  # seconds: with longer calls no deadline is long enough
 QUESTION = "Where was the founder of the harbour of {name} born, and in which year did she leave?"
 TEXT = (
     "The harbour of {name} was founded in 1732 by Ines Calloway, who came from the north with eleven families. The "
@@ -33,7 +35,7 @@ TEXT = (
 class Pace:
     """Seconds of one call: a plan, a judgement of a step's documents, a reading; 0 where no endpoint does it.
     `last_readings` are those at the end of a question: to merge its answers, and to write a text. `silence` says why
-    the reader's endpoint gave no answer."""
+    the reader's endpoint gave no answer, which it may give later."""
 
     plan: float = 0.0
     judgement: float = 0.0
@@ -45,6 +47,10 @@ class Pace:
     def question(self) -> float:
         """Seconds of a question of `STEPS` steps, one after the other. A route takes as long as a plan, at most."""
         return 2 * self.plan + STEPS * self.judgement + (STEPS + self.last_readings) * self.reading
+
+    @property
+    def longest_call(self) -> float:
+        return max(self.plan, self.judgement, self.reading)
 
     @property
     def deadline_ms(self) -> float:
@@ -60,26 +66,26 @@ class Pace:
 async def measure_pace(config: ServingConfig) -> Pace:
     """Times one call of each kind that an endpoint answers. A short question before it lets a server load its model.
 
-    Raises the errors of `EndpointRevelator.complete` where the planner or the judge does not answer. A reader may be
-    started later.
+    Raises the errors of `EndpointRevelator.complete` where the planner or the judge does not answer, and where the
+    reader refuses: its address, key or model is wrong. A reader may be started later.
     """
     plan = judgement = reading = 0.0
-    silence = ""
+    silence, seconds = "", config.timeout or LONGEST_CALL
     if config.planner:
-        plan = await _time_plan(config.planner)
+        plan = await _time_plan(config.planner, seconds)
     if isinstance(config.judge, JudgeConfig):
-        judgement = await _time_judgement(config.judge)
+        judgement = await _time_judgement(config.judge, seconds)
     if config.reads_at_endpoint:
         try:
-            reading = await _time_reading(config.generator, config.generator_model)
-        except ServingError as error:
+            reading = await _time_reading(config.generator, config.generator_model, seconds)
+        except (Unavailable, DeadlineExceeded) as error:
             silence = str(error)
     writing = config.writing
     return Pace(plan, judgement, reading, writing.text + (writing.merge == "generator"), silence)
 
 
-async def _time_plan(planner: PlannerConfig) -> float:
-    revelator = EndpointRevelator(planner)
+async def _time_plan(planner: PlannerConfig, seconds: float) -> float:
+    revelator = EndpointRevelator(planner, timeout=seconds)
     try:
         await revelator.check()
         question, _ = _write_example(1)
@@ -88,45 +94,60 @@ async def _time_plan(planner: PlannerConfig) -> float:
         await revelator.complete(TRANSLATE_BNF.name, [TRANSLATE_BNF.render(QuestionInput(question))])
         return time.perf_counter() - began
     except ServingError as error:
-        error.hint = "; ".join(filter(None, [error.hint, "--planner embedded lets the release plan"]))
+        _add_hint(error, "--planner embedded lets the release plan")
         raise
     finally:
         await revelator.close()
 
 
-async def _time_judgement(config: JudgeConfig) -> float:
-    judge = ListwiseJudge(config)
+async def _time_judgement(config: JudgeConfig, seconds: float) -> float:
+    judge = ListwiseJudge(config, timeout=seconds)
     try:
-        await _warm_up(config.url, config.model)
+        await _warm_up(config.url, config.model, seconds)
         question, passages = _write_example(10)
         began = time.perf_counter()
         await judge.judge(Node("1", "atomic", question), question, passages)
         return time.perf_counter() - began
     except ServingError as error:
-        error.hint = "; ".join(filter(None, [error.hint, "--judge embedded lets the release judge"]))
+        _add_hint(error, "--judge embedded lets the release judge")
         raise
     finally:
         await judge.close()
 
 
-async def _time_reading(url: str, model: str) -> float:
-    generator = EndpointGenerator(url, model)
+async def _time_reading(url: str, model: str, seconds: float) -> float:
+    generator = EndpointGenerator(url, model, timeout=seconds)
     try:
-        await _warm_up(url, model)
+        await _warm_up(url, model, seconds)
         question, passages = _write_example(3)
         began = time.perf_counter()
         await generator.answer(GenerateRequest("read", question, passages=tuple(passages)))
         return time.perf_counter() - began
+    except ServingError as error:
+        _add_hint(error, "--generator embedded reads without a language model")
+        raise
     finally:
         await generator.close()
 
 
-async def _warm_up(url: str, model: str) -> None:
-    endpoint = Endpoint(url, model)
+async def _warm_up(url: str, model: str, seconds: float) -> None:
+    """Asks for one word. Raises the errors of `Endpoint.chat`; a refusal names the models that there are."""
+    endpoint = Endpoint(url, model, timeout=seconds)
     try:
         await endpoint.chat([{"role": "user", "content": "Reply with one word: ready."}])
+    except (Unavailable, DeadlineExceeded):
+        raise
+    except ServingError as error:
+        with suppress(ServingError):
+            if names := await endpoint.list_models():
+                error.hint = f"its models are {', '.join(sorted(names))}"[:500]
+        raise
     finally:
         await endpoint.close()
+
+
+def _add_hint(error: ServingError, hint: str) -> None:
+    error.hint = "; ".join(filter(None, [error.hint, hint]))
 
 
 def _write_example(count: int) -> tuple[str, list[Passage]]:

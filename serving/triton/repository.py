@@ -65,6 +65,8 @@ def configure(home: Path, *, remember: bool = False, **given: Any) -> ServingCon
         changes["remembered"] = changes["index"]
     if changes.get("planner") == EMBEDDED:
         changes["planner"] = None
+    if changes.get("timeout") == 0:
+        changes["timeout"] = None
     changes["measured_deadline_ms"] = None  # the endpoints may be others, or as fast as they were not then
     if "generator" in changes:
         changes.setdefault("generator_model", "")

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.metrics.bootstrap import bootstrap
+from evaluation.metrics.bootstrap import RESAMPLES, bootstrap, bootstrap_auc, bootstrap_ratio
+from revelator.scores import roc_auc
 
 VALUES = st.lists(st.floats(-100, 100), min_size=1, max_size=30)
 
@@ -73,3 +74,26 @@ def test_groups_of_one_row_change_nothing_but_the_draws() -> None:
 def test_groups_must_name_every_row() -> None:
     with pytest.raises(ValueError, match="3 values and 2 groups"):
         bootstrap([1.0, 0.0, 1.0], groups=["a", "b"])
+
+
+def test_the_interval_of_an_area_is_that_of_the_areas_of_drawn_rows() -> None:
+    rng = np.random.default_rng(4)
+    truth = np.arange(30) % 3 == 0
+    scores = np.round(truth * 0.3 + rng.random(30), 1)  # with ties
+    interval = bootstrap_auc(scores, truth)
+    drawn = np.random.default_rng(0).integers(0, 30, size=(RESAMPLES, 30))[:2_000]
+    low, high = np.nanquantile([roc_auc(scores[rows], truth[rows]) for rows in drawn], [0.025, 0.975])
+    assert (interval.mean, interval.n) == (roc_auc(scores, truth), 30)
+    assert (interval.low, interval.high) == (pytest.approx(low, abs=0.03), pytest.approx(high, abs=0.03))
+
+
+def test_the_area_of_one_class_alone_is_unknown() -> None:
+    for truth in ([], [True], [False, False]):
+        assert math.isnan(bootstrap_auc(np.zeros(len(truth)), truth).mean)
+
+
+def test_a_ratio_over_ones_is_a_mean() -> None:
+    values = np.random.default_rng(3).random(50)
+    ours, theirs = bootstrap_ratio(values, np.ones(50)), bootstrap(values)
+    assert vars(ours) == pytest.approx(vars(theirs))
+    assert bootstrap_ratio([2, 0], [4, 4]).mean == 0.25 and bootstrap_ratio([], []).n == 0

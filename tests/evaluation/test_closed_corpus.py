@@ -11,12 +11,13 @@ import yaml
 from click.testing import CliRunner
 
 from evaluation.harness.benchmarks import CLOSED_INDEX_KINDS
-from evaluation.harness.folder import QuestionRow, read_questions, read_run
+from evaluation.harness.folder import QuestionRow, read_metrics, read_questions, read_run
 from evaluation.report.page import build_report, render_html
 from evaluation.report.runs import compare_runs, load_run_folders
 from evaluation.run import evaluate
 from revelator.errors import ConfigError, DataError
 from serving.retrieval.index import Index
+from tests.chat_server import running, says, write_reading
 
 PARAGRAPHS = {
     "Lantern Row": "Lantern Row is a film directed by Ines Calloway.",
@@ -83,6 +84,40 @@ def test_the_bounds_are_told_what_is_gold(tmp_path: Path) -> None:
     [read] = run(tmp_path, MUSIQUE, bound="gold-passages")
     assert {p["title"] for p in read.trace["nodes"][0]["documents"]} == {"Lantern Row", "Ines Calloway"}
     assert read.cost.retrievals == 0 and read.cost.generator_calls == 1
+
+
+HOTPOT = {
+    "_id": "h1",
+    "question": "Where was the director of Lantern Row born?",
+    "answer": "Port Velm",
+    "type": "bridge",
+    "supporting_facts": [["Lantern Row", 0], ["Ines Calloway", 0]],
+    "context": [[title, [text]] for title, text in PARAGRAPHS.items()],
+}
+
+
+def test_one_command_has_a_language_model_read_the_gold_passages_of_samples_of_several_benchmarks(
+    tmp_path: Path,
+) -> None:
+    runs = {}
+    for name, row in (("musique", MUSIQUE), ("hotpotqa", HOTPOT)):
+        rows = [row | {("_id" if name == "hotpotqa" else "id"): f"2hop__{n}"} for n in range(9)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        runs[name] = {"benchmark": {"format": name, "path": str(tmp_path / f"{name}.jsonl")}}
+    path, out = tmp_path / "gold.yaml", tmp_path / "out"
+    made = {"system": {"bound": "gold-passages"}, "home": str(tmp_path), "runs": runs}
+    path.write_text(yaml.safe_dump(made, sort_keys=False))
+    with running() as server:
+        server.replies = [says(write_reading()), says(write_reading("Port Velm", sentence=2))]
+        given = ["--generator", server.url, "--generator-model", "m", "--sample", "2", "--seed", "3"]
+        shown = CliRunner().invoke(evaluate, [str(path), "--out", str(out), *given], catch_exceptions=False).stdout
+        assert len(server.requests) == 4
+    for text in ("musique: Quality", "hotpotqa: Quality", "answer given", "tokens in", "tokens out", "seconds"):
+        assert text in shown
+    figures = {name: read_metrics(out / name)["figures"] for name in runs}
+    assert [figures[name]["given"]["value"] for name in runs] == [0.5, 1.0]
+    assert figures["hotpotqa"]["f1"]["value"] == 1 and figures["hotpotqa"]["tokens_in"]["value"] == 31
+    assert {read_run(out / name).seed for name in runs} == {3}
 
 
 def test_plain_retrieval_reads_as_many_documents_as_another_run_did(tmp_path: Path) -> None:

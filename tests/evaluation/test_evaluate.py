@@ -15,9 +15,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from evaluation.harness.folder import METRICS, QUESTIONS, read_metrics, read_questions, read_run
-from evaluation.harness.systems import SharedModels
+from evaluation.harness.systems import SharedModels, read_limits
 from evaluation.run import evaluate, read_model_options, read_runs, set_models
 from revelator.errors import ArtifactError, ConfigError, DataError, RevelatorError, Unavailable
+from revelator.limits import Limits
 from serving.executor.judges import JudgeConfig
 from serving.models.endpoint_revelator import PlannerConfig
 from tests.chat_server import fails, running
@@ -297,6 +298,16 @@ def test_options_set_the_models_of_each_run_that_can_take_them(tmp_path: Path, i
     assert {name for name, run in runs.items() if run.merge == "code"} == {"planned", "unjudged", "planned-best"}
     assert {name for name, run in runs.items() if run.judge == judge} == {"planned", "planned-best"}
     assert {name for name, run in runs.items() if run.planner} == {"planned", "unjudged"}
+
+
+def test_a_question_has_at_least_as_long_as_a_call_of_an_endpoint_may_take(tmp_path: Path, index: Path) -> None:
+    [run] = read_runs(config(tmp_path, index), None, timeout=200.0, sample=3, seed=7, unseen=True).values()
+    assert (run.timeout, read_limits(run).deadline_ms) == (200, 200_000)
+    assert read_limits(run.model_copy(update={"limits": {"deadline_ms": 5_000}})).deadline_ms == 5_000
+    assert read_limits(run.model_copy(update={"timeout": 5.0})) == Limits()
+    assert (run.seed, run.benchmark.sample, run.benchmark.seed, run.benchmark.unseen) == (7, 3, 7, True)
+    served = config(tmp_path, index, url="127.0.0.1:1", system={"strategy": "auto"}, index="")
+    assert "timeout: a running server has its own" in str(refused(served, tmp_path / "refused", "--timeout", "5"))
 
 
 def test_one_command_compares_planners_and_an_endpoint_is_named_on_the_command_line(

@@ -132,6 +132,7 @@ def test_a_sample_is_taken_of_the_unseen_questions_and_a_configuration_can_ask_f
     config.write_text(config.read_text().replace("  format: own", "  unseen: true\n  format: own"))
     assert "naive-5 on 3 questions of qa; left out 1 of 4" in ask(config, "--check")
     assert "naive-5 on 2 questions of qa; left out 1 of 4" in ask(config, "--check", "--sample", "2")
+    assert "naive-5 on 4 questions of qa: everything fits" in ask(config, "--check", "--no-unseen")
 
 
 def test_without_an_unseen_question_nothing_is_asked(tmp_path: Path, models: Path, reader: Path, index: Path) -> None:

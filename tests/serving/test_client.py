@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator import errors
 from revelator.client import AsyncClient, Client
+from revelator.limits import LONGEST_MS
 from revelator.plans import check, parse
-from revelator.wire import choose_grpc_code, read_error, write_error
+from revelator.wire import build_request, choose_grpc_code, read_error, write_error
 
 SIMPLE = [
     errors.InvalidRequest,
@@ -28,6 +31,17 @@ def test_an_error_arrives_as_it_was_raised(kind, message, where, hint):
     assert type(arrived) is kind
     assert (arrived.message, arrived.where, arrived.hint) == (message, where, hint)
     assert choose_grpc_code(error) == kind.grpc_code
+    assert str(arrived) == str(error) and repr(arrived) == repr(error), "an error shows its text, however it was made"
+
+
+@given(st.none() | st.floats(0.001, 3_600), st.none() | st.floats(1, 3_600_000))
+def test_a_client_waits_longer_than_the_deadline_that_it_sends(timeout, deadline_ms):
+    request = build_request("who?", timeout, deadline_ms=deadline_ms)
+    sent = request.get("parameters", {}).get("deadline_ms")
+    wanted = deadline_ms or (timeout and 1000 * timeout)
+    assert sent == (wanted and math.ceil(wanted)), "a question's own deadline, else the client's timeout"
+    assert request["client_timeout"] > (sent or LONGEST_MS) / 1000
+    assert request["client_timeout"] > (timeout or 0), "retries may take as long"
 
 
 @given(st.none() | st.integers(1, 10_000))

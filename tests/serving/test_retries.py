@@ -38,26 +38,27 @@ EVENTS = [Event(kind, None, 0.0, {}) for kind in ("begun", "finished")]
 
 @dataclass
 class Failing:
-    """`faults` are given one after the other, then answers; `calls` counts what came. Of a stream, a fault in `midway`
+    """`faults` are given one after the other, then answers; `calls` counts what came, and `deadlines` are those that
+    came along, in milliseconds. Of a stream, a fault in `midway`
     follows its first event. A call waits for `gate` before its answer, a stream after its first event; `left` is set
     when a call has ended, or its client went away."""
 
     faults: list[errors.ServingError] = field(default_factory=list)
     midway: errors.ServingError | None = None
     calls: int = 0
+    deadlines: list[int | None] = field(default_factory=list)
     url: str = ""
     gate: threading.Event = field(default_factory=threading.Event)
     begun: threading.Event = field(default_factory=threading.Event)
     left: threading.Event = field(default_factory=threading.Event)
 
     def answer(self, request: Any, context: grpc.ServicerContext) -> Any:
-        self._begin(context)
+        self._begin(request, context)
         self.gate.wait(20)
         return response(answer=TRACE.answer, trace=json.dumps(TRACE.to_json()))
 
     def stream(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        next(requests)
-        self._begin(context)
+        self._begin(next(requests), context)
         for event in EVENTS:
             if event.kind == "finished":
                 self.gate.wait(20)
@@ -65,8 +66,10 @@ class Failing:
             if self.midway:
                 yield service_pb2.ModelStreamInferResponse(error_message=write_error(self.midway))
 
-    def _begin(self, context: grpc.ServicerContext) -> None:
+    def _begin(self, request: Any, context: grpc.ServicerContext) -> None:
         self.calls += 1
+        sent = request.parameters
+        self.deadlines.append(sent["deadline_ms"].int64_param if "deadline_ms" in sent else None)
         self.begun.set()
         context.add_callback(lambda: context.is_active() or self.left.set())
         if self.faults:
@@ -161,6 +164,17 @@ def test_a_pause_that_the_timeout_has_no_room_for_is_not_begun(call):
         assert server.calls == 1
 
 
+@pytest.mark.parametrize("way", EXPECTED)
+@pytest.mark.parametrize("call", [blocking, awaited])
+def test_the_timeout_is_sent_as_the_deadline_and_an_attempt_has_what_is_left_of_it(call, way):
+    with failing(FULL) as server:
+        assert call(server.url, way, retries=1, timeout=20) == EXPECTED[way]
+        first, second = server.deadlines
+        assert first == 20_000 and 0 < second < first
+        call(server.url, way)
+        assert server.deadlines[2:] == [None], "without a timeout the server's own deadline holds"
+
+
 @pytest.mark.parametrize("call", [blocking, awaited])
 def test_a_stream_that_has_begun_is_not_put_again(call):
     with failing(midway=FULL) as server:
@@ -176,7 +190,8 @@ def test_a_call_that_takes_too_long_is_out_of_time_and_not_put_again(call, way):
         server.gate.clear()
         with pytest.raises(errors.DeadlineExceeded):
             call(server.url, way, retries=5, timeout=0.3)
-        assert server.left.wait(20) and server.calls == 1
+        assert server.left.wait(20)
+        assert server.deadlines.count(300) == 1, "a probe may come beside it, which has no deadline"
 
 
 def test_closing_a_blocking_stream_cancels_it():

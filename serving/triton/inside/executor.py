@@ -86,7 +86,8 @@ class TritonPythonModel:
         retriever = RemoteRetriever(models)
         generator: Generator = RemoteGenerator(models)
         if self._config.reads_at_endpoint:
-            generator = EndpointGenerator(self._config.generator, self._config.generator_model)
+            named = self._config.generator, self._config.generator_model
+            generator = EndpointGenerator(*named, timeout=self._config.timeout)
             stack.push_async_callback(generator.close)
         path = self._config.sources
         sources = open_sources(path, retriever, generator, planner) if path else Sources.of_index(retriever)
@@ -105,13 +106,14 @@ class TritonPythonModel:
 
     def _open_planner_and_judge(self, models: TritonModels, stack: AsyncExitStack) -> tuple[Revelator, Judge]:
         released: Revelator = NoModel()
+        timeout = self._config.timeout
         if self._config.needs_release:
             released = self._open_release(models, stack)
         planner, judging = released, released
         if self._config.planner:
-            planner, judging = EndpointRevelator(self._config.planner), JudgingRelease(released)
+            planner, judging = EndpointRevelator(self._config.planner, timeout=timeout), JudgingRelease(released)
             stack.push_async_callback(planner.close)
-        judge = open_judge(self._config.judge, judging)
+        judge = open_judge(self._config.judge, judging, timeout)
         if isinstance(judge, ListwiseJudge):
             stack.push_async_callback(judge.close)
         return planner, judge
@@ -123,7 +125,7 @@ class TritonPythonModel:
         release = read_release(self._home)
         released: Revelator = RemoteRevelator(models)
         if release and release.vllm:
-            released = ReleasedAdapter(release.vllm)
+            released = ReleasedAdapter(release.vllm, self._config.timeout)
             stack.push_async_callback(released.close)
         compared = CanaryRevelator(released, self._home)
         stack.push_async_callback(compared.close)
@@ -176,7 +178,8 @@ class TritonPythonModel:
             async with asyncio.timeout(milliseconds / 1000):
                 wanted = await offload(len(options), partial(self._parse, options))
         except TimeoutError as error:
-            raise DeadlineExceeded(f"the options were not read within {milliseconds:g} ms") from error
+            message = f"the options were not read within {milliseconds:g} ms, the question's deadline"
+            raise DeadlineExceeded(message, hint="allow more time (deadline_ms), or send a shorter trace") from error
         return {**wanted, "deadline_ms": deadline_ms}
 
     def _parse(self, options: str) -> dict[str, Any]:

@@ -9,16 +9,19 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pydantic import ValidationError
 
 pytest.importorskip("pytriton", reason="no Triton server is installed: `pip install 'revelator[server]'`")
 
 from evaluation.harness.config import RunConfig
 from evaluation.harness.system_versions import describe_system
 from revelator.client import Client
-from revelator.errors import ConfigError, RevelatorError, Unavailable
+from revelator.errors import ConfigError, DeadlineExceeded, RevelatorError, Unavailable
+from revelator.limits import Limits
 from serving.commands.serve import allow_time, describe_pace, serve
 from serving.executor.judges import JudgeConfig
 from serving.models.endpoint_revelator import PlannerConfig
@@ -28,7 +31,7 @@ from serving.triton.config import ServingConfig, read_serving
 from serving.triton.pace import Pace, measure_pace
 from serving.triton.repository import configure, lay_out
 from serving.triton.running import find_running_server
-from tests.chat_server import Reply, Server, cuts, fails, running, says
+from tests.chat_server import Reply, Server, cuts, fails, running, says, write_reading
 from tests.planner_server import ASKED, PLAN, Planner, read_chat
 
 GUIDE = """# The Lomvi
@@ -217,6 +220,44 @@ def test_a_judge_that_cannot_answer_ends_the_start(tmp_path: Path, index: Path) 
     assert list((tmp_path / "home").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (fails(401, "wrong key"), "401: wrong key"),
+        (fails(404, "no such page"), "404: no such page"),
+        (fails(404, "no model r"), "its models are other"),
+        (fails(400, "r is no model"), "its models are other"),
+    ],
+)
+def test_a_reader_that_refuses_ends_the_start(tmp_path: Path, index: Path, fault: Reply, said: str) -> None:
+    with running() as server:
+        server.replies, server.models = [fault], {"other": "me"} if "model" in said else {}
+        options = ["--generator", server.url, "--generator-model", "r"]
+        done = CliRunner().invoke(serve, ["--home", str(tmp_path / "home"), "--index", str(index), *options])
+    assert isinstance(done.exception, RevelatorError) and said in str(done.exception)
+    assert "--generator embedded reads without a language model" in str(done.exception)
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+@pytest.mark.parametrize("fault", [fails(503, "loading the model"), cuts, None])
+async def test_a_reader_that_is_not_up_yet_is_a_warning(index: Path, fault: Reply | None) -> None:
+    with running() as server:
+        server.replies = [fault or (lambda handler: (server.release.wait(30), cuts(handler))[1])]
+        config = ServingConfig(index=index, generator=server.url, generator_model="r", timeout=None if fault else 0.3)
+        pace = await measure_pace(config)
+    assert pace.reading == 0 and server.url in pace.silence
+    assert "warning: the reader does not answer" in " ".join(describe_pace(pace, config))
+
+
+@pytest.mark.parametrize("who", ["planner", "judge"])
+async def test_one_timeout_bounds_the_calls_of_every_endpoint(index: Path, who: str) -> None:
+    with running() as server:
+        server.replies = [lambda handler: (server.release.wait(30), cuts(handler))[1]]
+        endpoint = {"planner": PlannerConfig, "judge": JudgeConfig}[who](url=server.url, model="m")
+        with pytest.raises(DeadlineExceeded, match=r"no answer within 0\.3 s, the timeout of a call"):
+            await measure_pace(ServingConfig.model_validate({"index": index, who: endpoint, "timeout": 0.3}))
+
+
 async def test_a_call_of_each_kind_is_timed_at_the_endpoints_and_a_reader_may_be_missing(index: Path) -> None:
     with running() as planning, running() as judging:
         Planner(planning)
@@ -247,6 +288,42 @@ def test_the_deadline_follows_from_the_pace_unless_somebody_set_it(tmp_path: Pat
     assert allow_time(usual, Pace(plan=1)) == usual and not [*describe_pace(Pace(), usual)]
     lay_out(tmp_path, configure(tmp_path, index=index).model_copy(update={"measured_deadline_ms": 70_000}))
     assert configure(tmp_path, index=index).measured_deadline_ms is None, "the next start measures anew"
+
+
+def test_a_question_has_at_least_as_long_as_a_call_of_an_endpoint_may_take(tmp_path: Path, index: Path) -> None:
+    def deadline_ms(**values: Any) -> float:
+        return ServingConfig.model_validate(values).executor_limits.deadline_ms
+
+    assert deadline_ms() == deadline_ms(timeout=5) == Limits().deadline_ms
+    assert deadline_ms(timeout=200) == 200_000
+    assert deadline_ms(timeout=200, measured_deadline_ms=300_000) == 300_000
+    assert deadline_ms(timeout=200, limits={"deadline_ms": 20_000}) == 20_000, "somebody chose it"
+    slow, pace = ServingConfig(timeout=200), Pace(plan=150)
+    assert allow_time(slow, pace).executor_limits.deadline_ms == pace.deadline_ms == 600_000
+    assert "--timeout 200 is short: a call of 150.0 s" in " ".join(describe_pace(pace, slow))
+    for wrong in (0, -1, 3_601, float("nan")):
+        with pytest.raises(ValidationError, match="timeout"):
+            ServingConfig(timeout=wrong)
+    lay_out(tmp_path, configure(tmp_path, index=index, timeout=200.0))
+    assert configure(tmp_path, index=index).timeout == 200, "a later start keeps it"
+    assert configure(tmp_path, index=index, timeout=0.0).timeout is None
+
+
+def test_a_served_question_says_whether_the_timeout_of_a_call_or_its_deadline_ended_it(
+    tmp_path: Path, index: Path
+) -> None:
+    home = tmp_path / "home"
+    with running() as server:
+        server.replies = [says(write_reading())]  # while the start times its calls
+        options = ("--generator", server.url, "--generator-model", "r", "--merge", "code", "--judge", "none")
+        command = ("serve", "--home", str(home), "--index", str(index), *options, "--timeout", "2")
+        with serve_locally(home, command) as url, Client(url) as client:
+            server.replies = [lambda handler: (server.release.wait(60), cuts(handler))[1]]
+            late = client.ask("Who directed Lantern Row?", strategy="single")
+            with pytest.raises(DeadlineExceeded, match="within 1500 ms, its deadline"):
+                client.ask("Who directed Lantern Row?", strategy="single", deadline_ms=1_500)
+    assert late.outcome == "failed"
+    assert f"{server.url}: no answer within 2 s, the timeout of a call" in str(late.trace.reason)
 
 
 def tasks_asked(server: Server) -> set[str]:

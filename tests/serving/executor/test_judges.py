@@ -29,7 +29,7 @@ def server() -> Iterator[Server]:
 
 @asynccontextmanager
 async def judging(server: Server, seconds: float = 20.0) -> Any:
-    judge = ListwiseJudge(JudgeConfig(url=server.url, model="m", timeout=seconds), retries=0)
+    judge = ListwiseJudge(JudgeConfig(url=server.url, model="m"), timeout=seconds, retries=0)
     try:
         yield judge
     finally:

@@ -29,7 +29,7 @@ def engine() -> Engine:
 
 
 def planner(url: str, model: str, **settings: str) -> EndpointRevelator:
-    return EndpointRevelator(PlannerConfig.model_validate({"url": url, "model": model, "timeout": 300, **settings}))
+    return EndpointRevelator(PlannerConfig.model_validate({"url": url, "model": model, **settings}), timeout=300)
 
 
 @pytest.mark.parametrize("structure", ["auto", "vllm", "schema", "none"])

@@ -184,9 +184,9 @@ async def test_no_server_at_all_is_unavailable_and_the_error_names_the_address()
         await EndpointGenerator(url, "m", retries=0).answer(ASKED)
 
 
-async def test_a_slow_answer_exceeds_the_deadline(server: Server) -> None:
+async def test_a_slow_answer_exceeds_the_timeout_of_a_call(server: Server) -> None:
     server.replies = [lambda handler: (server.release.wait(30), cuts(handler))[1]]
-    with pytest.raises(DeadlineExceeded, match=r"no answer within 0\.2 s"):
+    with pytest.raises(DeadlineExceeded, match=r"no answer within 0\.2 s, the timeout of a call"):
         await endpoint(server, timeout=0.2).answer(ASKED)
 
 

@@ -69,7 +69,7 @@ async def test_a_text_is_written_as_it_is(llm_url: str) -> None:
 
 
 async def test_it_plans_in_a_form_that_the_executor_can_check(llm_url: str) -> None:
-    revelator = EndpointRevelator(PlannerConfig(url=llm_url, model=MODEL, timeout=300))
+    revelator = EndpointRevelator(PlannerConfig(url=llm_url, model=MODEL), timeout=300)
     asked = QuestionInput("Where was the builder of the Heron Bridge born?")
     await revelator.check()
     [plan] = await revelator.complete("translate_bnf", [TASKS["translate_bnf"].render(asked)])
@@ -81,7 +81,7 @@ async def test_it_plans_in_a_form_that_the_executor_can_check(llm_url: str) -> N
 
 
 async def test_it_judges_all_documents_of_a_leaf_in_one_call(llm_url: str) -> None:
-    judge = ListwiseJudge(JudgeConfig(url=llm_url, model=MODEL, timeout=300))
+    judge = ListwiseJudge(JudgeConfig(url=llm_url, model=MODEL), timeout=300)
     node = Node("1", "atomic", "Who built the Heron Bridge?")
     judged = await judge.judge(node, node.question, PASSAGES)
     assert judged is not None and len(judged) == len(PASSAGES) and set(judged) <= {0.0, 1.0}
