@@ -77,8 +77,8 @@ class ReadRow:
             tuple(list_golds(row)),
             tuple(answers),
             probability,
-            scores and scores.em,
-            scores and scores.f1,
+            scores.em if scores else None,
+            scores.f1 if scores else None,
             count_items(row, answers) if row.is_list and row.answers else None,
             **more,
         )

@@ -247,6 +247,6 @@ def load_runs(path: Path, **overrides: Any) -> dict[str, RunConfig]:
 
 def _override(config: RunConfig, **overrides: Any) -> RunConfig:
     given = {name: value for name, value in overrides.items() if value is not None}
-    chosen = {name: given[name] for name in ("sample", "seed", "unseen") if name in given}
+    chosen = {name: value for name, value in given.items() if name in ("sample", "seed", "unseen")}
     own = {name: value for name, value in given.items() if name in RunConfig.model_fields}
     return config.model_copy(update={**own, "benchmark": config.benchmark.model_copy(update=chosen)})
