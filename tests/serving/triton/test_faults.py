@@ -24,7 +24,7 @@ import pytest
 
 from revelator import registry
 from revelator.client import AsyncClient, Client
-from revelator.errors import DeadlineExceeded, ServingError, Unavailable
+from revelator.errors import DeadlineExceeded, Overloaded, ServingError, Unavailable
 from revelator.files import sha256_text
 from revelator.trace import Event
 from serving.deploy.deploy import deploy
@@ -201,7 +201,7 @@ def test_questions_of_a_blocking_client_fail_soon_and_later_ones_are_answered(se
 async def test_questions_that_come_while_a_dead_process_is_replaced_are_not_lost(serving):
     """Triton 2.51 hands them to the dead process, which refuses one a second: the last would wait for minutes."""
     serving.endpoint.knowledge |= {FAST: ["Orland"]}
-    async with AsyncClient(serving.url, timeout=30) as client:
+    async with AsyncClient(serving.url, timeout=120) as client:
         kill(serving, "executor")
         asked = [asyncio.create_task(client.ask(FAST, strategy="single"))]
         while not any(task.done() and not task.exception() for task in asked):
@@ -210,7 +210,8 @@ async def test_questions_that_come_while_a_dead_process_is_replaced_are_not_lost
         ends = await asyncio.gather(*asked, return_exceptions=True)
     failed = [end for end in ends if isinstance(end, BaseException)]
     answered = [end for end in ends if not isinstance(end, BaseException)]
-    assert len(failed) > 10 and all(isinstance(error, Unavailable) for error in failed)
+    refused = (Unavailable, Overloaded)  # where replacing takes long, more have come by then than may be in flight
+    assert len(failed) > 10 and not [repr(error) for error in failed if not isinstance(error, refused)]
     assert answered and all(answer.answers == ("Orland",) for answer in answered)
 
 
