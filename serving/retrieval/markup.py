@@ -90,8 +90,8 @@ class _Converter(MarkdownConverter):
         heading_style = ATX
         escape_misc = True
 
-    convert_main = convert_header = convert_aside = convert_address = MarkdownConverter.convert_div
-    convert_figure = convert_details = convert_summary = MarkdownConverter.convert_div
+    convert_main = convert_header = convert_aside = MarkdownConverter.convert_div  # type: ignore[attr-defined]
+    convert_figure = convert_details = convert_summary = convert_address = convert_main
 
     def convert_a(self, el: Tag, text: str, parent_tags: set[str]) -> str:
         return text
