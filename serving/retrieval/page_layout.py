@@ -185,7 +185,7 @@ def _fit_columns(rows: Sequence[Sequence[Object]]) -> bool:
 
 
 def _make_grid(rows: Sequence[Sequence[Object]]) -> Grid | None:
-    """None where every column is of prose, or one of bullets alone."""
+    """None where the columns are of prose."""
     columns = _find_columns(rows)
     texts: list[list[str]] = []
     held = defaultdict[int, list[str]](list)
@@ -196,11 +196,7 @@ def _make_grid(rows: Sequence[Sequence[Object]]) -> Grid | None:
             number, text = _place(line, columns), line["text"].strip()
             texts[-1][number] = f"{texts[-1][number]} {text}".strip()
             held[number].append(text)
-    lengths = [sum(map(len, own)) / len(own) for own in held.values()]
-    if (
-        min(lengths) > SHORT
-        or sorted(lengths)[-2] > LONG
-        or not all(any(map(str.isalnum, "".join(own))) for own in held.values())
-    ):
+    lengths = sorted(sum(map(len, own)) / len(own) for own in held.values())
+    if lengths[0] > SHORT or lengths[-2] > LONG:
         return None
     return Grid([[Cell(text) for text in row] for row in texts])

@@ -86,7 +86,10 @@ def read(path: Path, content: str | bytes) -> list[Passage]:
 
 
 def read_lines(path: Path, content: str | bytes) -> list[str]:
-    return [line for passage in read(path, content) for line in passage.text.split("\n")]
+    """The lines of one passage that holds all."""
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    [(_, passage)] = read_corpus(path, chunk=5000)
+    return passage.text.split("\n")
 
 
 @settings(max_examples=20, deadline=None)
