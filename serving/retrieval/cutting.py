@@ -80,9 +80,8 @@ class _Walk:
                 self._open_heading(int(node.tag[1:]), render(node).strip(), span)
             elif node.type in ("paragraph", "fence", "code_block"):
                 words = render(node).strip()
-                is_title = bool(after) and after.type == "table" and 0 < len(words) <= TITLE and words[-1] not in STOPS
-                table = (words,) if is_title else ()
-                self._add(f"{bullet}{words}" if words and not is_title else words, span, table)
+                table = (words,) if node.type == "paragraph" and _is_title(words, after) else ()
+                self._add(f"{bullet}{words}" if words and not table else words, span, table)
             elif node.type == "table":
                 self._read_table(node, table, place)
                 table = ()
@@ -116,12 +115,17 @@ class _Walk:
 
     def _read_table(self, table: SyntaxTreeNode, title: tuple[str, ...], place: tuple[int, int] | None) -> None:
         rows = [node for node in table.walk(include_self=False) if node.type == "tr"]
-        columns, *_ = cells = [[render(cell).strip() for cell in row.children] for row in rows]
+        cells = [[render(cell).strip() for cell in row.children] for row in rows]
         for number, (row, own) in enumerate(zip(rows, cells, strict=True)):
             first, last = place or row.map or (0, 0)
             span = self._lines[first], self._lines[last]
-            for section, words in write_sections(columns, own, is_header=number == 0, is_alone=len(rows) == 1):
+            for section, words in write_sections(cells[0], own, is_header=number == 0, is_alone=len(rows) == 1):
                 self._add(words, span, (*title, *section))
+
+
+def _is_title(words: str, after: SyntaxTreeNode | None) -> bool:
+    """Whether a paragraph before the block `after` is the title of a table."""
+    return after is not None and after.type == "table" and 0 < len(words) <= TITLE and words[-1] not in STOPS
 
 
 def write_sections(
