@@ -14,7 +14,7 @@ from typing import Any
 
 from data_gen.everyday.words import Namer, Slots, capitalise, choose_forms, list_words, read_words
 from revelator.reading import Answer, ReadingRow
-from revelator.tables import write_row_as_text
+from revelator.tables import write_row
 
 UNSAID = 0.3  # of the questions
 QUESTIONS = 3  # of a passage
@@ -127,7 +127,7 @@ class PassageWriter:
     def _write_row(self, facts: Sequence[_Fact]) -> str:
         words = [fact.words for fact in facts]
         columns = [slots.get("n") or slots.get("part") or slots.get("adj") or slots["v"] for slots in words]
-        return write_row_as_text(["name", *columns], [facts[0].thing, *(fact.value for fact in facts)])
+        return write_row(["Name", *map(capitalise, columns)], [facts[0].thing, *(fact.value for fact in facts)])
 
     def _write_thing(self, facts: Sequence[_Fact], pronoun: str = "it", known: float = 0.0) -> str:
         """The facts of one thing: an aside after its name, two facts with one subject, or a pronoun in later sentences;

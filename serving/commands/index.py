@@ -18,6 +18,7 @@ from revelator.plans import logic as language
 from revelator.terminal import mask_controls
 from revelator.trace import Passage
 from serving.retrieval import INDEX, Index, IndexSettings, add_to_index, build_index, remove_from_index
+from serving.retrieval.build import has_changed, is_gone
 from serving.retrieval.documents import OVERLAP, SIZE
 from serving.retrieval.index_folder import Kind
 from serving.retrieval.logical_search import (
@@ -31,8 +32,7 @@ from serving.retrieval.logical_search import (
     write_calibrations,
 )
 
-SHOWN = 160  # characters of a text
-LISTED = 10  # files that were left out
+LISTED = 10  # files of a kind: those that were left out, or added
 
 
 def make_choice(literal: Any) -> click.Choice:
@@ -58,10 +58,10 @@ def make_choice(literal: Any) -> click.Choice:
 def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) -> None:
     """Index files, and all files of folders, as passages.
 
-    Documents (Markdown, text, HTML, PDF, DOCX) are cut into passages at headings and paragraphs. Files of rows hold
-    passages: JSON lines, {"id": …, "title": …, "text": …}, CSV or TSV with a header of these columns, gzipped or not,
-    or parquet; the id may be left out. CSV and TSV with other columns are tables: a row is a passage that says each
-    column and its value.
+    Documents (Markdown, text, HTML, PDF, DOCX, XLSX, PPTX, e-mails, reStructuredText, AsciiDoc, notebooks) are cut into
+    passages at headings, paragraphs and rows of tables. Files of rows hold passages: JSON lines, {"id": …, "title": …,
+    "text": …}, CSV or TSV with a header of these columns, gzipped or not, or parquet; the id may be left out. CSV and
+    TSV with other columns are read as tables of a document are.
 
     A document that cannot be read is left out and named. The corpus may be larger than memory. A build that was killed
     goes on where it was when it is started again; one over an index that stands reads and embeds only files that have
@@ -82,26 +82,42 @@ def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) ->
 @click.command()
 @click.argument("folder", metavar="DIR", type=PATH)
 @click.argument("files", nargs=-1, required=True, type=PATH)
+@click.option("--sync", is_flag=True, help="Remove files that are gone from the folders that are named.")
 @AS_JSON
-def add(folder: Path, files: tuple[Path, ...], as_json: bool) -> None:
+def add(folder: Path, files: tuple[Path, ...], sync: bool, as_json: bool) -> None:
     """Add files and folders to the index DIR; those in it that have changed are read anew.
 
-    A file of a folder is known by its path from there: to have one read anew, name the folder that the index was built
-    from. Whoever has the index open goes on reading it as it was. If the command is killed, the index stays as it was.
+    It says which files were added, have changed, were removed and are gone from where they were; with --json they are
+    lists of these names. A file of a folder is known by its path from there: to have one read anew, name the folder
+    that the index was built from. Whoever has the index open goes on reading it as it was. If the command is killed,
+    the index stays as it was.
 
     \b
-    Example:
+    Examples:
       revelator index add runs/indexes/mine handbook/ minutes-2026.pdf
+      revelator index add runs/indexes/mine handbook/ --sync
     """
-    before = _list_names(INDEX.read_manifest(folder))
-    manifest = _make(folder, as_json, lambda progress: add_to_index(files, folder, progress=progress))
-    new = _list_names(manifest) - before
-    for name, old in sorted((name, old) for name in new for old in before if old.endswith(f"/{name}"))[:LISTED]:
-        click.echo(mask_controls(f"note: {name} is new, and {old} stays as it was: are they the same file?"), err=True)
+    before = INDEX.read_manifest(folder)
+    _make(folder, as_json, lambda progress: add_to_index(files, folder, sync=sync, progress=progress), before)
 
 
-def _list_names(manifest: dict[str, Any]) -> set[str]:
-    return {corpus["name"] for corpus in manifest["corpora"]}
+def _compare(before: dict[str, Any], manifest: dict[str, Any]) -> dict[str, list[str]]:
+    """The names of the files that differ between two manifests of an index, and of those that are gone."""
+    old, new = ({corpus["name"]: corpus["sha256"] for corpus in each["corpora"]} for each in (before, manifest))
+    return {
+        "added": [name for name in new if name not in old],
+        "changed": [name for name in new if old.get(name, new[name]) != new[name]],
+        "removed": [name for name in old if name not in new],
+        "gone": [corpus["name"] for corpus in manifest["corpora"] if is_gone(corpus["path"])],
+    }
+
+
+def _list_files(changes: dict[str, list[str]]) -> None:
+    for what, names in changes.items():
+        for name in names[:LISTED]:
+            click.echo(mask_controls(f"{what}: {name}"))
+        if len(names) > LISTED:
+            click.echo(f"{what}: {len(names) - LISTED} more; --json lists them")
 
 
 @click.command()
@@ -118,7 +134,10 @@ def remove(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     _make(folder, as_json, lambda progress: remove_from_index(names, folder, progress=progress))
 
 
-def _make(out: Path, as_json: bool, make: Callable[[Progress], dict[str, Any]]) -> dict[str, Any]:
+def _make(
+    out: Path, as_json: bool, make: Callable[[Progress], dict[str, Any]], before: dict[str, Any] | None = None
+) -> None:
+    """Makes the index at `out`, and says what it holds now, and what differs from the manifest `before`."""
     started = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
@@ -128,39 +147,55 @@ def _make(out: Path, as_json: bool, make: Callable[[Progress], dict[str, Any]]) 
         click.echo(mask_controls(f"left out: {name}: {reason}"), err=True)
     if len(unread) > LISTED:
         click.echo(f"left out: {len(unread) - LISTED} more; --json lists them", err=True)
+    changes = _compare(before, manifest) if before else {}
+    known = [corpus["name"] for corpus in (before or manifest)["corpora"]]
+    twins = [(name, old) for name in changes.get("added", ()) for old in known if old.endswith(f"/{name}")]
+    for name, old in sorted(twins)[:LISTED]:
+        click.echo(mask_controls(f"note: {name} is new, and {old} stays as it was: are they the same file?"), err=True)
     if as_json:
-        click.echo(json.dumps({"out": str(out), **manifest}, ensure_ascii=False))
-        return manifest
+        click.echo(json.dumps({"out": str(out), **manifest, **changes}, ensure_ascii=False))
+        return
+    _list_files(changes)
+    if changes.get("gone"):
+        click.echo("what is gone stays in the index until `revelator index add DIR FOLDER --sync`, or `index remove`")
     click.echo(f"{_describe_contents(manifest)} in {time.perf_counter() - started:.1f} s: {out}")
     if manifest["version"] > 1:
         click.echo("a server that searches it reads the version before until `revelator serve` is started again")
     click.echo(f'next: revelator index search {out} "…"')
-    return manifest
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=PATH)
 @AS_JSON
 def info(folder: Path, as_json: bool) -> None:
-    """Say what an index holds and how it was built, and compare every file with its digest.
+    """Say what an index holds and how it was built, and compare every file with its digest: those of the index itself,
+    and those that it was built from, as far as they are where they were.
 
     \b
     Example:
       revelator index info runs/indexes/wiki
     """
     manifest = INDEX.read_manifest(folder, verify=True)
+    corpora = manifest["corpora"]
+    changes = {
+        "changed": [corpus["name"] for corpus in corpora if has_changed(corpus["path"], corpus["sha256"])],
+        "gone": [corpus["name"] for corpus in corpora if is_gone(corpus["path"])],
+    }
     if as_json:
-        click.echo(json.dumps(manifest, ensure_ascii=False))
+        click.echo(json.dumps(manifest | changes, ensure_ascii=False))
         return
     click.echo(
         f"{_describe_contents(manifest)}, {sum(manifest['sizes'].values()):,} bytes, version {manifest['version']}"
     )
     click.echo("settings: " + ", ".join(f"{name} {value}" for name, value in manifest["settings"].items()))
-    for corpus in manifest["corpora"]:
+    for corpus in corpora:
         click.echo(mask_controls(f"file: {corpus['name']}  {corpus['passages']:,} passages  sha256 {corpus['sha256']}"))
     for name, reason in manifest["unread"].items():
         click.echo(mask_controls(f"left out: {name}: {reason}"))
-    click.echo("every file is as it was built")
+    _list_files(changes)
+    click.echo("the index is as it was built" + ("" if any(changes.values()) else ", and so are the files"))
+    if any(changes.values()):
+        click.echo(f"next: revelator index add {folder} FOLDER --sync")
 
 
 def _describe_contents(manifest: dict[str, Any]) -> str:
@@ -194,7 +229,7 @@ def search(
     how: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Print the best passages for QUERY.
+    """Print the best passages for QUERY, as they are read: title, place and text.
 
     With --logic, standard error says what is odd about the query; --json then writes an object of `warnings` and
     `passages`, else the list of passages.
@@ -232,9 +267,9 @@ def _print(passages: list[Passage], warnings: list[dict[str, str]] | None, as_js
     if not passages:
         click.echo("no passage shares a word with the query" if warnings is None else "no passage matches the query")
     for passage in passages:
-        text = _fit_line(passage.text)
-        text = text if len(text) <= SHOWN else text[: SHOWN - 1].rstrip() + "…"
-        click.echo(f"{passage.score:7.2f}  {_fit_line(passage.title)}  ({_fit_line(passage.id)})\n         {text}")
+        click.echo(f"{passage.score:7.2f}  {_fit_line(passage.title)}  ({_fit_line(passage.id)})")
+        for line in passage.text.splitlines():
+            click.echo(f"         {_fit_line(line)}")
 
 
 def _fit_line(text: str) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -28,7 +28,8 @@ from revelator.errors import ArtifactError, DataError
 from revelator.files import lock_work_folder, sha256_file, stage_folder
 from revelator.trace import Passage
 from serving.retrieval import bm25, dense
-from serving.retrieval.corpora import find_files, is_document, read_corpus
+from serving.retrieval.corpora import ROWS, find_files, is_document, read_corpus
+from serving.retrieval.documents import DOCUMENTS
 from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
 from serving.retrieval.index import Index
 from serving.retrieval.index_folder import INDEX, IndexSettings, Shard, write_passages, write_shard
@@ -43,10 +44,11 @@ _DEFAULTS = IndexSettings()
 class Part:
     """The passages of one file: where they are read from, and their vectors where an older index has them.
 
-    `read` gives place and passage; `vectors` has one row a passage. A broken file ends the build if it `must_be_whole`,
-    and is left out otherwise."""
+    `path` is absolute. `read` gives place and passage; `vectors` has one row a passage. A broken file ends the build if
+    it `must_be_whole`, and is left out otherwise."""
 
     name: str
+    path: str
     sha256: str
     read: Callable[[], Iterator[tuple[str, Passage]]]
     vectors: np.ndarray | None = None
@@ -71,16 +73,23 @@ def build_index(
     build = _Build(out, settings, progress, shard_size)
     files, left = find_files(paths, out)
     if not files:
-        hint = "Markdown, text, HTML, PDF, DOCX, JSON lines, CSV, TSV and parquet are read"
+        hint = f"read are {', '.join((*DOCUMENTS, *ROWS))}"
         raise DataError("nothing there can be read", where=", ".join(map(str, paths)), hint=hint)
     return build.write(build.open_parts(files, paths), left)
 
 
-def add_to_index(paths: Sequence[Path], out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
+def add_to_index(
+    paths: Sequence[Path], out: Path, *, sync: bool = False, progress: Progress | None = None
+) -> dict[str, Any]:
     """Adds files and folders to an index, or reads those anew that have changed, as `build_index` would. What the index
-    holds already under another name is left out."""
+    holds already under another name is left out. With `sync`, files that are gone from the folders are removed."""
     build = _open_build(out, progress)
     files, left = find_files(paths, out)
+    folders = [path.absolute() for path in paths]
+    if sync:
+        for name, part in list(build.old.items()):
+            if is_gone(part.path) and any(map(Path(part.path).is_relative_to, folders)):
+                del build.old[name]
     known = {part.sha256: name for name, part in build.old.items()}
     for name, path in list(files.items()):
         other = known.get(sha256_file(path), name)
@@ -104,6 +113,16 @@ def remove_from_index(names: Sequence[str], out: Path, *, progress: Progress | N
         for each in gone:
             kept.pop(each, None)
     return build.write(kept, {})
+
+
+def is_gone(path: str) -> bool:
+    """Whether there is no file at a path that an index was built from."""
+    return not Path(path).is_file()
+
+
+def has_changed(path: str, sha256: str) -> bool:
+    """Whether a file is there and is another one than that of the digest."""
+    return not is_gone(path) and sha256_file(Path(path)) != sha256
 
 
 def _open_build(out: Path, progress: Progress | None) -> _Build:
@@ -138,12 +157,10 @@ class _Build:
             return {}
         parts, first = {}, 0
         for corpus in old.manifest["corpora"]:
-            if "passages" not in corpus:
-                return {}
             places = range(first, first := first + corpus["passages"])
             read = partial(_read_old, old, places, str(self.out))
             vectors = old.vectors.matrix[places.start : places.stop] if old.vectors else None
-            parts[corpus["name"]] = Part(corpus["name"], corpus["sha256"], read, vectors)
+            parts[corpus["name"]] = Part(corpus["name"], corpus["path"], corpus["sha256"], read, vectors)
         return parts
 
     def open_parts(self, files: Mapping[str, Path], given: Sequence[Path]) -> dict[str, Part]:
@@ -152,9 +169,12 @@ class _Build:
         parts, named = {}, set(given)
         for name, path in files.items():
             read = partial(_read_file, path, name, self.settings)
-            new = Part(name, sha256_file(path), read, must_be_whole=path in named and not is_document(path))
+            new = Part(name, str(path.absolute()), sha256_file(path), read)
             known = self.old.get(name)
-            parts[name] = known if known and known.sha256 == new.sha256 else new
+            if known and known.sha256 == new.sha256:
+                parts[name] = replace(known, path=new.path)
+            else:
+                parts[name] = replace(new, must_be_whole=path in named and not is_document(path))
         return parts
 
     def write(self, parts: Mapping[str, Part], left: dict[str, str]) -> dict[str, Any]:
@@ -162,8 +182,11 @@ class _Build:
         version = 1 + INDEX.check_place(self.out).get("version", 0)
         counts, unread = _survey(list(parts.values()), self.progress)
         read = [parts[name] for name in counts]
-        described = [{"name": part.name, "sha256": part.sha256, "passages": counts[part.name]} for part in read]
-        plan: dict[str, Any] = {"format": INDEX.format, "count": sum(counts.values()), "corpora": described}
+        corpora = [
+            {"name": part.name, "path": part.path, "sha256": part.sha256, "passages": counts[part.name]}
+            for part in read
+        ]
+        plan: dict[str, Any] = {"format": INDEX.format, "count": sum(counts.values()), "corpora": corpora}
         plan |= {"settings": asdict(self.settings), "unread": dict(sorted((left | unread).items()))}
         if encoder := self.encoder:
             plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}

@@ -1,8 +1,8 @@
 """What an index is made of: files of rows (JSON lines, CSV, TSV, parquet), documents, and folders of both.
 
 A row is a passage: `title`, `text` and, if it likes, `id`. JSON lines, CSV and TSV may be gzipped; CSV and TSV have a
-header. A header without `title` and `text` is that of a table of something else: a row says each column and its value
-in a sentence, as in a table of Markdown, and its title is what it is about. A document (`serving.retrieval.documents`)
+header. A header without `title` and `text` is that of a table of something else: its rows are read as those of a table
+in a document are, some to a passage, and the title is the file's name. A document (`serving.retrieval.documents`)
 becomes as many passages as its length asks for.
 """
 
@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from revelator.errors import DataError
 from revelator.row_files import MalformedRow, read_rows
-from revelator.tables import find_subject, write_row_as_text
 from revelator.trace import Passage
-from serving.retrieval.documents import DOCUMENTS, OVERLAP, SIZE, read_document
+from serving.retrieval.cutting import Paragraph, pack, write_sections
+from serving.retrieval.documents import DOCUMENTS, OVERLAP, SIZE, make_passages, read_document
 
 COLUMNS = ("id", "title", "text")
 ROWS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 HINT = (
     "a row has `title`, `text` and, if it likes, `id`: JSON lines, or a table below a header, which may have columns "
-    "of your own; the name of a document ends in .md, .txt, .html, .pdf or .docx"
+    f"of your own; the name of a document ends in {', '.join(DOCUMENTS)}"
 )
 
 
@@ -95,13 +97,21 @@ def is_document(path: Path) -> bool:
     return path.suffix.lower() in DOCUMENTS
 
 
+@dataclass(frozen=True)
+class _TableRow:
+    """A row of a table with columns of its own."""
+
+    columns: list[str]
+    cells: list[str]
+
+
 def read_corpus(
     path: Path, name: str = "", *, chunk: int = SIZE, overlap: int = OVERLAP
 ) -> Iterator[tuple[str, Passage]]:
-    """The passages of a file, each with its place for messages (file and line; of a document the file).
+    """The passages of a file, each with its place for messages (file and line; of a document or table the file).
 
-    A row without `id` gets `<name without its ending>:<line>`, an empty line none. Raises DataError (file, line,
-    reason).
+    A row without `id` gets `<name without its ending>:<line>`, an empty line none; some rows of a table get
+    `<name>#<first line>-<last line>`. Raises DataError (file, line, reason).
     """
     name = name or path.name
     if is_document(path):
@@ -109,21 +119,42 @@ def read_corpus(
             yield str(path), passage
         return
     folder, _, last = name.rpartition("/")
-    stem = f"{folder}/".lstrip("/") + last.split(".")[0]
-    for number, row in read_rows(str(path), header=_read_header, columns=COLUMNS, lenient=True):
+    stem = last.split(".")[0]
+    rows = read_rows(str(path), header=_read_header, columns=COLUMNS, lenient=True)
+    first = next(rows, None)
+    rows = chain([first] if first else [], rows)
+    if first and isinstance(first[1], _TableRow):
+        for passage in make_passages(pack(_read_table(rows, path), chunk, overlap), name, stem):
+            yield str(path), passage
+        return
+    for number, row in rows:
         where = f"{path}:{number}"
-        yield where, _make_passage(row, where=where, default_id=f"{stem}:{number}")
+        yield where, _make_passage(row, where=where, default_id=f"{folder}/{stem}:{number}".lstrip("/"))
 
 
-def _read_header(header: list[str]) -> Callable[[list[str]], dict[str, str]]:
-    """Makes passages of the fields under a header; of a table of other columns, what each row says."""
+def _read_header(header: list[str]) -> Callable[[list[str]], dict[str, str] | _TableRow]:
+    """Makes rows of the fields under a header: passages, or those of a table of other columns."""
     columns = [name.strip() for name in header]
     lower = [name.lower() for name in columns]
     if not any(columns):
         raise DataError("the header names no column", hint=HINT)
     if {"title", "text"} <= set(lower):
         return lambda fields: {name: field for name, field in zip(lower, fields, strict=True) if name != "id" or field}
-    return lambda fields: {"title": find_subject(fields), "text": write_row_as_text(columns, fields)}
+    return lambda fields: _TableRow(columns, fields)
+
+
+def _read_table(rows: Iterator[tuple[int, Any]], path: Path) -> Iterator[Paragraph]:
+    """The paragraphs of a table, whose places are lines of the file."""
+    is_header = True
+    for number, row in rows:
+        if not isinstance(row, _TableRow):
+            raise DataError(row.reason, where=f"{path}:{number}", hint=HINT)
+        sections = chain(
+            write_sections(row.columns, row.columns, is_header=True) if is_header else (),
+            write_sections(row.columns, row.cells),
+        )
+        is_header = False
+        yield from (Paragraph(section, words, number, number) for section, words in sections if words)
 
 
 def _make_passage(row: Any, *, where: str, default_id: str) -> Passage:

@@ -1,63 +1,41 @@
-"""Documents as passages: Markdown, plain text, HTML, PDF and DOCX, cut at headings and paragraphs.
+"""Documents as passages, cut at headings, paragraphs and rows of tables.
 
-Each document is read as Markdown (MarkItDown converts what is none). A passage is a run of paragraphs, items and rows
-under one heading, of at most `size` tokens of MiniLM's vocabulary; the last `overlap` tokens of a passage begin the
-next one. Its title is the headings above it, or the document's, and its id names its place: the path, and where it
-begins and ends in characters of the document's Markdown, `handbook/leave.md#120-980`.
+Each document is read as Markdown (`serving.retrieval.conversion` converts what is none). A passage is a run of
+paragraphs, items and rows under the same headings, of at most `size` tokens of MiniLM's vocabulary; the last `overlap`
+tokens of a passage begin the next one. Its title is the document's and the headings above it, and its id names its
+place: the path, the page if there are pages, and where it begins and ends in characters of the document's Markdown,
+`handbook/leave.md#120-980` or `report.pdf#page=3&4120-4980`.
 
 A small file may unfold to very much: a DOCX is a zip archive, a PDF holds compressed streams, and each element of XML
-or HTML becomes an object of 1 kB. So a DOCX unfolds to `UNFOLDED` bytes at most, and the conversion of a file may take
-`MEMORY` bytes.
+or HTML becomes an object of 1 kB. So an archive unfolds to `UNFOLDED` bytes at most, and the conversion of a file may
+take `MEMORY` bytes.
 """
 
 from __future__ import annotations
 
-import logging
-import re
 import resource
-from bisect import bisect_left
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cache
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
-from markdown_it import MarkdownIt
-from markdown_it.tree import SyntaxTreeNode
-from tokenizers import Tokenizer
-
 from revelator.errors import DataError
-from revelator.minilm import TOKENIZER, fetch_minilm
-from revelator.tables import find_subject, write_row_as_text
 from revelator.trace import Passage
+from serving.retrieval.cutting import Paragraph, pack, split_markdown, split_text
 
 MARKDOWN = (".md", ".markdown")
-DOCUMENTS = (*MARKDOWN, ".txt", ".text", ".html", ".htm", ".pdf", ".docx")
-BINARY = (".pdf", ".docx")
+TEXT = (".txt", ".text")
+ARCHIVES = (".docx", ".xlsx", ".pptx")
+BINARY = (".pdf", *ARCHIVES)
+DOCUMENTS = (*MARKDOWN, *TEXT, ".html", ".htm", ".rst", ".adoc", ".asciidoc", ".ipynb", ".eml", *BINARY)
 LARGEST = 100_000_000  # bytes of a file
-UNFOLDED = 200_000_000  # bytes of all parts of a DOCX: text, styles, pictures
-PARTS = 10_000  # of a DOCX
+UNFOLDED = 200_000_000  # bytes of all parts of an archive: text, styles, pictures
+PARTS = 10_000  # of an archive
 MEMORY = 2_000_000_000  # bytes that a conversion may take: a DOCX of 100,000 paragraphs takes 250 MB
-CHARACTERS = 20  # of a token, at most: MiniLM counts a word of any length that it does not know as one
 SIZE, OVERLAP = 200, 40
-SENTENCE_END = re.compile(r"[.!?。！？]\s|\n")
-PARSER = MarkdownIt("commonmark").enable("table")
-FRONT_MATTER = re.compile(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)  # settings of a site, no text
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    """What is never joined with its neighbours in one line: a paragraph, an item of a list, a row of a table."""
-
-    headings: tuple[str, ...]
-    text: str
-    start: int
-    end: int
+PAGE = "\f"  # what begins each page in the Markdown of a document that has pages
 
 
 def read_document(path: Path, name: str, *, size: int = SIZE, overlap: int = OVERLAP) -> Iterator[Passage]:
@@ -67,25 +45,38 @@ def read_document(path: Path, name: str, *, size: int = SIZE, overlap: int = OVE
     try:
         with _limit_memory(MEMORY):
             text = convert_document(path)
-            paragraphs = split_text(text) if path.suffix.lower() in (".txt", ".text") else split_markdown(text)
+            paragraphs = _split(text, path.suffix.lower())
     except MemoryError as error:
         reason = f"to convert it takes more than {MEMORY:,} bytes of memory"
         raise DataError(reason, where=str(path), hint="split it, or save it as text") from error
     if not paragraphs:
-        raise DataError("no text in it", where=str(path), hint="a scanned page needs text recognition (OCR) first")
-    title = next((paragraph.headings[0] for paragraph in paragraphs if paragraph.headings), path.stem)
-    places: Counter[str] = Counter()
-    for run in pack(paragraphs, size, overlap):
-        place = f"{name}#{run[0].start}-{run[-1].end}"
-        places[place] += 1
-        identity = place if places[place] == 1 else f"{place}/{places[place]}"  # the parts of one long paragraph
-        headings = run[0].headings or (title,)
-        text = "\n".join(paragraph.text for paragraph in run)
-        yield Passage(id=identity, title=": ".join(headings), text=text)
+        raise DataError("no text in it", where=str(path))
+    first = {paragraph.headings[0] for paragraph in paragraphs if paragraph.headings}
+    title = first.pop() if len(first) == 1 else path.stem  # the heading that all others are below, or the file's name
+    yield from make_passages(pack(paragraphs, size, overlap), name, title, text)
+
+
+def make_passages(runs: Iterable[list[Paragraph]], name: str, title: str, text: str = "") -> Iterator[Passage]:
+    """Passages of the document `name` from runs of its paragraphs, whose places are counted in `text`."""
+    last, times = "", 0
+    for run in runs:
+        page = f"page={text.count(PAGE, 0, run[0].start)}&" if text.startswith(PAGE) else ""
+        place = f"{name}#{page}{run[0].start}-{run[-1].end}"
+        times = times + 1 if place == last else 1
+        last = place
+        identity = place if times == 1 else f"{place}/{times}"  # the parts of one long paragraph
+        headings = run[0].headings if run[0].headings[:1] == (title,) else (title, *run[0].headings)
+        yield Passage(id=identity, title=": ".join(headings), text="\n".join(paragraph.text for paragraph in run))
+
+
+def _split(text: str, kind: str) -> list[Paragraph]:
+    if kind in TEXT:
+        return split_text(text)
+    return split_markdown(text, html=kind in (*MARKDOWN, ".ipynb"))  # that of other kinds is ours: `<` is text
 
 
 def convert_document(path: Path) -> str:
-    """A document's text as Markdown."""
+    """A document's text as Markdown. Raises DataError where the file cannot be read, or is no document of its kind."""
     kind = path.suffix.lower()
     try:
         with path.open("rb") as file:
@@ -101,9 +92,10 @@ def convert_document(path: Path) -> str:
             raise DataError("not text: it holds zero bytes", where=str(path))
     if kind in MARKDOWN:
         return data.decode("utf-8-sig", "replace")
-    convert = _open_converter(kind)
+    from serving.retrieval import conversion  # a second to import, which no other command should wait for
+
     try:
-        return convert(BytesIO(_unfold_docx(data) if kind == ".docx" else data))
+        return conversion.convert(unfold(data, kind) if kind in ARCHIVES else data, kind, path.stem)
     except DataError as error:
         raise DataError(error.message, where=str(path), hint=error.hint) from error
     except MemoryError:
@@ -113,7 +105,7 @@ def convert_document(path: Path) -> str:
         raise DataError(reason, where=str(path)) from error
 
 
-def _unfold_docx(data: bytes) -> bytes:
+def unfold(data: bytes, kind: str) -> bytes:
     """The same archive without compression. Each part is read no further than the bound, whatever size its directory
     names; parts may also share their bytes. Raises DataError for what is larger."""
     if data.count(b"PK\1\2") > PARTS:  # each part has an entry that begins so, which becomes an object when it is read
@@ -126,7 +118,7 @@ def _unfold_docx(data: bytes) -> bytes:
             raise too_large
         for name, part in parts.items():
             if part.compress_type not in (ZIP_STORED, ZIP_DEFLATED):  # others are unpacked without a bound
-                raise DataError("compressed in a way that DOCX does not know", hint="save it again")
+                raise DataError(f"compressed in a way that {kind[1:].upper()} does not know", hint="save it again")
             place = part.header_offset + 30
             size = int.from_bytes(data[place - 4 : place - 2], "little")
             spelled = data[place : place + size].decode("utf-8" if part.flag_bits & 0x800 else "cp437")
@@ -157,108 +149,3 @@ def _limit_memory(most: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-@cache
-def _open_converter(kind: str) -> Callable[[BinaryIO], str]:
-    from markitdown import StreamInfo, converters  # a second to import, which no other command should wait for
-
-    logging.getLogger("pdfminer").setLevel(logging.CRITICAL)
-    found = {".pdf": converters.PdfConverter, ".docx": converters.DocxConverter}
-    found |= dict.fromkeys((".html", ".htm"), converters.HtmlConverter)
-    converter = found.get(kind, converters.PlainTextConverter)()
-    return lambda file: converter.convert(file, StreamInfo(extension=kind)).markdown
-
-
-def split_text(text: str) -> list[Paragraph]:
-    """Plain text at its empty lines."""
-    found = re.finditer(r"\S(?:[^\n]|\n(?!\s*\n))*", text)
-    return [Paragraph((), " ".join(match[0].split()), match.start(), match.end()) for match in found]
-
-
-def split_markdown(text: str) -> list[Paragraph]:
-    """The paragraphs of a Markdown text without its marks, each with the headings above it."""
-    lines = [0, *(match.end() for match in re.finditer("\n", text)), len(text)]
-    headings: list[tuple[int, str]] = []
-    paragraphs: list[Paragraph] = []
-
-    def visit(node: SyntaxTreeNode, item: bool) -> None:
-        columns: list[str] = []
-        for child in node.walk(include_self=False) if node.type == "table" else node.children:
-            words = subject = ""
-            if child.type == "heading":
-                level = int(child.tag[1:])
-                headings[:] = [each for each in headings if each[0] < level] + [(level, render(child).strip())]
-            elif child.type in ("paragraph", "fence", "code_block"):
-                words = render(child).strip()
-            elif child.type == "tr" and not columns:
-                columns = [render(cell).strip() for cell in child.children]
-            elif child.type == "tr":
-                cells = [render(cell).strip() for cell in child.children]
-                subject, words = find_subject(cells), write_row_as_text(columns, cells)
-            elif node.type != "table" and child.type != "html_block":
-                visit(child, item or child.type == "list_item")
-            if words:
-                first, last = child.map or (0, 0)
-                above = (*(heading for _, heading in headings), *filter(None, [subject]))  # each row is a section
-                paragraphs.append(Paragraph(above, f"- {words}" if item else words, lines[first], lines[last]))
-
-    visit(SyntaxTreeNode(PARSER.parse(FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), text))), False)
-    return paragraphs
-
-
-def render(node: SyntaxTreeNode) -> str:
-    """The text of a node without marks, links and raw HTML; of a picture its description."""
-    if node.type in ("softbreak", "hardbreak"):
-        return " "
-    if node.type == "html_inline":
-        return ""
-    return "".join(map(render, node.children)) if node.children else node.content
-
-
-def pack(paragraphs: Sequence[Paragraph], size: int, overlap: int) -> Iterator[list[Paragraph]]:
-    """Runs of paragraphs under the same headings, of at most `size` tokens; a run begins with those of the last one
-    that fit into `overlap` tokens. A longer paragraph is cut, where it can be at the end of a sentence or word."""
-    run: list[Paragraph] = []
-    counts: list[int] = []
-    for paragraph in (part for each in paragraphs for part in _cut(each, size)):
-        count = len(_open_tokenizer().encode(paragraph.text, add_special_tokens=False).ids)
-        count = max(count, len(paragraph.text) // CHARACTERS)
-        is_new_section = bool(run) and run[0].headings != paragraph.headings
-        if run and (is_new_section or sum(counts) + count > size):
-            yield list(run)
-            while run and (is_new_section or sum(counts) > overlap or sum(counts) + count > size):
-                del run[0], counts[0]
-        run.append(paragraph)
-        counts.append(count)
-    if run:
-        yield run
-
-
-def _cut(paragraph: Paragraph, size: int) -> Iterator[Paragraph]:
-    """Parts of at most `size` tokens. Each keeps the place of the whole."""
-    longest = size * CHARACTERS
-    for part in _cut_text(paragraph.text, size):
-        yield from (replace(paragraph, text=part[at : at + longest]) for at in range(0, len(part), longest))
-
-
-def _cut_text(text: str, size: int) -> Iterator[str]:
-    offsets = _open_tokenizer().encode(text, add_special_tokens=False).offsets
-    starts = [start for start, _ in offsets]
-    first = begin = 0
-    while len(starts) - first > size:
-        least, most = starts[first + size // 2], offsets[first + size - 1][1]
-        ends = [match.end() for match in SENTENCE_END.finditer(text, least, most)]
-        end = ends[-1] if ends else max(text.rfind(" ", least, most), least) if " " in text[least:most] else most
-        yield text[begin:end].strip()
-        first, begin = bisect_left(starts, end), end
-    if rest := text[begin:].strip():
-        yield rest
-
-
-@cache
-def _open_tokenizer() -> Tokenizer:
-    tokenizer = Tokenizer.from_file(str(fetch_minilm() / TOKENIZER))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer

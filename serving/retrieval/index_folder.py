@@ -27,7 +27,7 @@ from revelator.trace import Passage
 from serving.retrieval.documents import OVERLAP, SIZE
 from serving.retrieval.words import extract_terms, extract_words
 
-INDEX = FolderKind("an index", "revelator-index-2", "revelator index build FILES --out DIR")
+INDEX = FolderKind("an index", "revelator-index-3", "revelator index build FILES --out DIR")
 TITLE_WEIGHT = 2  # times that BM25 counts a title
 Kind = Literal["bm25", "dense", "hybrid"]
 

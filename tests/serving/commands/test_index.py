@@ -38,7 +38,33 @@ def test_build_search_and_info_work_together(tmp_path: Path, corpus: Path) -> No
     info = call("info", tmp_path / "ix")
     assert "2 passages" in info.stdout
     assert "kind bm25" in info.stdout
-    assert "every file is as it was built" in info.stdout
+    assert "the index is as it was built, and so are the files" in info.stdout
+
+
+def test_a_passage_is_shown_as_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "parts.csv").write_text("part,maker,price\nshaft,Holm,9\ngear,Ro,7\n")
+    call("build", tmp_path / "parts.csv", "--out", tmp_path / "ix")
+    title, *lines = call("search", tmp_path / "ix", "shaft").stdout.splitlines()
+    assert title.endswith("parts  (parts.csv#2-3)")
+    assert [line.strip() for line in lines] == ["part: shaft; maker: Holm; price: 9", "part: gear; maker: Ro; price: 7"]
+
+
+def test_add_and_info_say_which_files_are_new_changed_removed_and_gone(tmp_path: Path) -> None:
+    folder, index = tmp_path / "docs", tmp_path / "ix"
+    folder.mkdir()
+    for name in ("same", "other", "lost"):
+        (folder / f"{name}.txt").write_text(f"It is the {name} one.")
+    call("build", folder, "--out", index)
+    (folder / "other.txt").write_text("It is a new one.")
+    (folder / "lost.txt").unlink()
+    info = call("info", index)
+    assert "changed: other.txt\ngone: lost.txt\nthe index is as it was built\n" in info.stdout
+    assert json.loads(call("info", index, "--json").stdout)["changed"] == ["other.txt"]
+    (folder / "added.txt").write_text("It came later.")
+    added = call("add", index, folder)
+    assert added.stdout.startswith("added: added.txt\nchanged: other.txt\ngone: lost.txt\n")
+    synced = json.loads(call("add", index, folder, "--sync", "--json").stdout)
+    assert (synced["added"], synced["changed"], synced["removed"], synced["gone"]) == ([], [], ["lost.txt"], [])
 
 
 def test_json_is_one_value_on_standard_output(tmp_path: Path, corpus: Path) -> None:
@@ -59,9 +85,9 @@ def test_what_a_corpus_holds_stays_on_its_line_and_does_not_steer_the_terminal(t
     row = {"id": "i\x9b", "title": "bell\x07", "text": "one \x1b[2J\x1b]0;owned\x07 word\n  0.99  Forged  (id)\u202e"}
     (tmp_path / "c.jsonl").write_text(json.dumps(row) + "\n")
     call("build", tmp_path / "c.jsonl", "--out", tmp_path / "ix")
-    first, second = call("search", tmp_path / "ix", "word").stdout.splitlines()
+    first, second, third = call("search", tmp_path / "ix", "word").stdout.splitlines()
     assert first.endswith("bell·  (i·)")
-    assert second.strip() == "one ·[2J·]0;owned· word 0.99 Forged (id)·"
+    assert (second, third) == (" " * 9 + "one ·[2J·]0;owned· word", " " * 9 + "0.99 Forged (id)·")
 
 
 def test_wrong_usage_exits_with_2_and_refused_content_with_our_errors(tmp_path: Path, corpus: Path) -> None:

@@ -27,7 +27,8 @@ from revelator.minilm import TOKENIZER, fetch_minilm
 from serving.commands.index import add
 from serving.retrieval import INDEX, Index, add_to_index, build_index, documents, remove_from_index
 from serving.retrieval.corpora import find_files
-from serving.retrieval.documents import CHARACTERS, LARGEST, Paragraph, convert_document, pack, read_document
+from serving.retrieval.cutting import CHARACTERS, Paragraph, pack
+from serving.retrieval.documents import LARGEST, convert_document, read_document
 
 GUIDE = """---
 layout: page
@@ -208,6 +209,15 @@ def test_a_docx_that_unfolds_to_very_much_is_refused_before_it_has_done_so(
     assert refused.value.where == str(path) and peak < LARGEST + 10_000_000  # the buffer of a file
 
 
+@pytest.mark.parametrize("kind", ["xlsx", "pptx"])
+def test_every_archive_is_unfolded_within_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    path = tmp_path / f"bomb.{kind}"
+    path.write_bytes(make_archive(FEWER))
+    monkeypatch.setattr(documents, "UNFOLDED", 20_000_000)
+    with pytest.raises(DataError, match=TOO_LARGE):
+        convert_document(path)
+
+
 def convert_document_of(folder: Path) -> str:
     path = folder / "plain.docx"
     path.write_bytes(make_docx("plain"))
@@ -265,8 +275,8 @@ def test_markdown_is_cut_at_headings_and_loses_its_marks(tmp_path: Path) -> None
     assert first.text == "The captain of the Lomvi is Ana Berg. She was born in Holm."
     assert second.title == "The Lomvi: Engine"
     assert second.text == "- gearbox by Ro & Sons\n- shaft"
-    assert row.title == "The Lomvi: Engine: propeller"
-    assert row.text == "Part is propeller. For propeller, the maker is Holm Works."
+    assert row.title == "The Lomvi: Engine: part | maker"
+    assert row.text == "part: maker\npropeller: Holm Works"
     name, _, place = second.id.partition("#")
     start, end = map(int, place.split("-"))
     assert name == "ships/lomvi.md"
@@ -328,32 +338,47 @@ def test_rows_of_a_file_that_is_named_itself_must_be_whole(library: Path, tmp_pa
         ("old/parts.tsv", b"id\tPart\tMaker\n1\tshaft\tHolm Works, Sund\n2\tgear\t\n"),
     ],
 )
-def test_a_row_of_a_table_with_columns_of_its_own_says_each_column_and_its_value(
-    tmp_path: Path, name: str, content: bytes
-) -> None:
+def test_rows_of_a_table_with_columns_of_its_own_are_read_together(tmp_path: Path, name: str, content: bytes) -> None:
     for folder in ("old", "new"):  # two files of one name
         (tmp_path / folder).mkdir()
         (tmp_path / name.replace("old", folder)).write_bytes(content)
     build_index([tmp_path], tmp_path / "ix")
-    shaft, gear = sorted(
-        (each for each in Index.open(tmp_path / "ix").search("shaft gear", 9) if each.id.startswith("old/parts:")),
-        key=lambda each: each.id,
-    )
-    assert shaft.title == "shaft"
-    assert shaft.text == "For shaft, the id is 1. Part is shaft. For shaft, the Maker is Holm Works, Sund."
-    assert gear.text == "For gear, the id is 2. Part is gear."
+    [table] = (each for each in Index.open(tmp_path / "ix").search("shaft gear", 9) if each.file == name)
+    assert table.title == "parts"
+    assert table.text == "id: 1; Part: shaft; Maker: Holm Works, Sund\nid: 2; Part: gear"
 
 
-def test_a_row_of_a_table_in_a_document_is_a_passage_of_its_own(tmp_path: Path) -> None:
+def test_rows_of_a_table_in_a_document_are_a_passage(tmp_path: Path) -> None:
     path = tmp_path / "parts.md"
     table = "| part | made_by | |\n|---|---|---|\n| **shaft** | Holm Works | new |\n| gear | | |\n| | | |\n"
     path.write_text(f"# Stock\n\nWhat we keep.\n\n{table}\nThat is all.\n")
     assert [(each.title, each.text) for each in read_document(path, "parts.md")] == [
-        ("Stock", "What we keep."),
-        ("Stock: shaft", "Part is shaft. For shaft, the made by is Holm Works. new."),
-        ("Stock: gear", "Part is gear."),
-        ("Stock", "That is all."),
+        ("Stock", "What we keep.\npart: shaft; made by: Holm Works; new\npart: gear\nThat is all."),
     ]
+
+
+def test_a_heading_with_nothing_below_it_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "log.md"
+    path.write_text(
+        "# Log\n\n## Launched in 1912\n\n## Sold to Ro & Sons\n\n### For 9 crowns\n\n## Crew\n\nAna Berg.\n"
+    )
+    assert [(each.title, each.text) for each in read_document(path, "log.md")] == [
+        ("Log", "Launched in 1912"),
+        ("Log: Sold to Ro & Sons", "For 9 crowns"),
+        ("Log: Crew", "Ana Berg."),
+    ]
+
+
+def test_the_title_of_a_document_without_one_heading_above_all_is_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "leave.md"
+    path.write_text("Of all.\n\n## Days\n\nThirty.\n\n## Who signs\n\nBo.\n")
+    assert [each.title for each in read_document(path, "leave.md")] == ["leave", "leave: Days", "leave: Who signs"]
+
+
+def test_html_within_markdown_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("<h1 align=center>Ro</h1>\n\n<table><tr><td>Editor</td><td>Jon</td></tr></table>\n\n<!-- no -->\n")
+    assert [(each.title, each.text) for each in read_document(path, "page.md")] == [("Ro", "Editor: Jon")]
 
 
 def test_a_text_file_in_utf_16_is_read(tmp_path: Path) -> None:
@@ -448,7 +473,7 @@ def test_a_folder_without_a_document_is_told_what_is_read(tmp_path: Path) -> Non
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="nothing there can be read") as error:
         build_index([tmp_path / "empty"], tmp_path / "ix")
-    assert str(tmp_path / "empty") in str(error.value) and "Markdown" in str(error.value.hint)
+    assert str(tmp_path / "empty") in str(error.value) and ".md" in str(error.value.hint)
 
 
 def test_what_may_not_be_read_is_listed(library: Path, tmp_path: Path) -> None:
@@ -493,6 +518,20 @@ def test_a_changed_file_that_is_named_otherwise_than_before_is_pointed_at(librar
     (library / "ships" / "lomvi.md").write_text("# The Lomvi\n\nThe captain is Bo Dahl.")
     done = CliRunner().invoke(add, [str(tmp_path / "ix"), str(library / "ships")])
     assert "note: lomvi.md is new, and ships/lomvi.md stays as it was" in done.stderr
+
+
+def test_a_sync_removes_what_is_gone_and_takes_up_what_was_renamed(library: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone.txt"
+    alone.write_text("The yard is closed.")
+    build_index([library, alone], tmp_path / "ix")
+    (library / "crew.html").rename(library / "people.html")
+    (library / "log.txt").unlink()
+    alone.unlink()
+    kept = add_to_index([library], tmp_path / "ix")
+    assert {"crew.html", "log.txt"} <= {corpus["name"] for corpus in kept["corpora"]}
+    synced = {corpus["name"] for corpus in add_to_index([library], tmp_path / "ix", sync=True)["corpora"]}
+    assert not synced & {"crew.html", "log.txt"} and {"people.html", "alone.txt"} <= synced
+    assert Index.open(tmp_path / "ix").search("cook", 1)[0].file == "people.html"
 
 
 def test_a_folder_s_name_removes_all_below_it(library: Path, tmp_path: Path) -> None:

@@ -1,0 +1,156 @@
+"""Files of every kind that is read → Markdown: by MarkItDown where it keeps what matters, else by the libraries below.
+
+Read are of DOCX text, headings, tables and footnotes; of XLSX the values that were calculated last; of PPTX slides and
+notes; of e-mails the head and the text, without attachments; of notebooks text and code, without outputs. AsciiDoc has
+no parser in Python: headings, lists, listings and simple tables are read, other marks stay in the text. What a file
+refers to is never read.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from io import BytesIO
+from itertools import groupby
+from typing import Any
+
+from markitdown import StreamInfo, converters
+
+from serving.retrieval.markup import convert_fragment, convert_page
+from serving.retrieval.table_layout import Cell, escape, write_table
+
+HEAD = ("From", "To", "Cc", "Date")  # of an e-mail; its subject is the title
+STYLES = "p[style-name='Title'] => h1:fresh\n" + "\n".join(
+    f"p[style-name='Heading {level}'] => h{level + 1}:fresh" for level in range(1, 6)
+)
+RST_SETTINGS = {
+    "file_insertion_enabled": False,
+    "raw_enabled": False,
+    "_disable_config": True,
+    "embed_stylesheet": False,
+    "syntax_highlight": "none",
+    "report_level": 3,  # of a directive that it does not know, docutils quotes the text in its message
+    "halt_level": 5,
+    "warning_stream": False,
+}
+
+
+def convert(data: bytes, kind: str, stem: str) -> str:
+    """The Markdown of a file of a `kind` (".docx") whose name without ending is `stem`. Its libraries raise whatever
+    they like where the file is damaged."""
+    match kind:
+        case ".html" | ".htm":
+            return convert_page(data)
+        case ".pdf":
+            from serving.retrieval.pdf import convert_pdf  # half a second to import
+
+            return convert_pdf(data)
+        case ".docx":
+            return _convert_docx(data)
+        case ".xlsx":
+            return _convert_workbook(data, stem)
+        case ".pptx":
+            return _convert_slides(data)
+        case ".eml":
+            return _convert_email(data)
+        case ".ipynb":
+            return converters.IpynbConverter().convert(BytesIO(data), StreamInfo()).markdown
+    text = converters.PlainTextConverter().convert(BytesIO(data), StreamInfo()).markdown
+    if kind == ".rst":
+        return _convert_rst(text)
+    return _convert_asciidoc(text) if kind in (".adoc", ".asciidoc") else text
+
+
+def _convert_docx(data: bytes) -> str:
+    import mammoth
+    from markitdown.converter_utils.docx.pre_process import pre_process_docx  # equations as LaTeX
+
+    without_pictures = mammoth.images.img_element(lambda _: {})
+    file = pre_process_docx(BytesIO(data))
+    return convert_fragment(mammoth.convert_to_html(file, style_map=STYLES, convert_image=without_pictures).value)
+
+
+def _convert_workbook(data: bytes, stem: str) -> str:
+    """Each sheet is a section, and rows between empty ones are a table."""
+    from openpyxl import load_workbook
+
+    sections = []
+    for sheet in load_workbook(BytesIO(data), data_only=True).worksheets:
+        rows = [[Cell(_write_value(cell)) for cell in row] for row in sheet.iter_rows()]
+        for area in sheet.merged_cells.ranges:
+            for y, x in area.cells:
+                rows[y - 1][x - 1] = rows[area.min_row - 1][area.min_col - 1]
+        blocks = [list(block) for is_filled, block in groupby(rows, any) if is_filled]
+        if blocks:
+            sections += [f"## {escape(sheet.title)}", *(write_table([], block) for block in blocks)]
+    return "\n\n".join([f"# {escape(stem)}", *sections]) if sections else ""
+
+
+def _write_value(cell: Any) -> str:
+    """A value as its sheet shows it, as far as that is not a matter of layout: dates, percentages, 15 digits."""
+    value = cell.value
+    if isinstance(value, datetime):
+        return value.date().isoformat() if value.time() == datetime.min.time() else value.isoformat(" ")
+    if isinstance(value, float):
+        return f"{value * 100:.15g} %" if cell.number_format.endswith("%") else f"{value:.15g}"
+    return "" if value is None else str(value)
+
+
+def _convert_slides(data: bytes) -> str:
+    """Each slide is a page under its title, wherever that stands on it, and each of its lines a paragraph."""
+    text = converters.PptxConverter().convert(BytesIO(data), StreamInfo()).markdown.replace("\v", " ")
+    slides = re.split(r"<!-- Slide number: (\d+) -->", text)[1:]
+    pieces = []
+    for number, slide in zip(slides[::2], slides[1::2], strict=True):
+        title = re.search(r"^# .+", slide, re.MULTILINE)
+        rest = slide.replace(title[0], "", 1) if title else slide
+        lines = re.sub(r"\n+(?!\|)|(?<=[^|\n])\n+(?=\|)", "\n\n", rest)
+        pieces.append(f"\f\n\n{title[0] if title else f'# Slide {number}'}\n\n{lines}")
+    return "\n\n".join(pieces)
+
+
+def _convert_email(data: bytes) -> str:
+    message = message_from_bytes(data, _class=EmailMessage, policy=default)
+    facts = [(name, str(message[name])) for name in HEAD if message[name]]
+    if names := [part.get_filename() or part.get_content_type() for part in message.iter_attachments()]:
+        facts.append(("Attachments (not read)", ", ".join(names)))
+    pieces = [f"# {escape(message['Subject'])}"] if message["Subject"] else []
+    pieces.append(write_table([], [[Cell(name), Cell(value)] for name, value in facts]))
+    if body := message.get_body(("plain", "html")):
+        text = body.get_content()
+        is_html = body.get_content_subtype() == "html"
+        pieces += [convert_fragment(text)] if is_html else map(escape, re.split(r"\n\s*\n", text))
+    return "\n\n".join(filter(None, pieces))
+
+
+def _convert_rst(text: str) -> str:
+    from bs4 import BeautifulSoup
+    from docutils.core import publish_parts
+
+    html = publish_parts(text, writer="html5", settings_overrides=RST_SETTINGS)["html_body"]
+    soup = BeautifulSoup(html, "html.parser")
+    for message in soup.select(".system-messages, .system-message"):
+        message.replace_with(*message.find_all("pre"))
+    return convert_fragment(str(soup))
+
+
+def _convert_asciidoc(text: str) -> str:
+    text = re.sub(r"^\|={3,}\n(.*?)^\|={3,}$", _convert_asciidoc_table, text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^(={1,6})(?= \S)", lambda match: "#" * len(match[1]), text, flags=re.MULTILINE)
+    text = re.sub(r"^([*.]{1,5})(?= \S)", lambda match: "  " * (len(match[1]) - 1) + "*", text, flags=re.MULTILINE)
+    text = re.sub(r"^\.(?=[^\s.])(.*)$", r"\n\1\n", text, flags=re.MULTILINE)  # the title of a block
+    text = re.sub(r"^(?:-{4,}|\.{4,})$", "```", text, flags=re.MULTILINE)  # a listing
+    return re.sub(r"^(?:\[.*\]|:[\w!-]+:.*|//.*|\+|={4,}|\*{4,}|_{4,}|-{2})$", "", text, flags=re.MULTILINE)
+
+
+def _convert_asciidoc_table(block: re.Match[str]) -> str:
+    """The first line has as many cells as there are columns; it is the header where an empty line follows."""
+    first, _, rest = block[1].lstrip("\n").partition("\n")
+    width = len(re.findall(r"(?:^|\s)\|", first))
+    cells = [Cell(text) for text in re.split(r"(?:^|(?<=\s))\|", block[1])[1:]]
+    rows = [cells[at : at + width] for at in range(0, len(cells) - width + 1, width or 1)]
+    head = 1 if rest.startswith("\n") else 0
+    return f"\n{write_table(rows[:head], rows[head:])}\n"
