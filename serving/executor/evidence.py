@@ -18,17 +18,20 @@ from revelator.errors import ServingError
 from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
 from revelator.minilm import read_vocabulary
 from revelator.plans.names import find_name_words, find_words, read_function_words
+from revelator.sentences import split_sentences
 from revelator.trace import EventKind, Node, Passage, Trace, Usage, join_answers
 from serving.circuit_breaker import CircuitBreaker
 from serving.executor.model_calls import complete_task, count_retries, record_call
 from serving.knowledge.labels import fold_label
 from serving.latency import offload
+from serving.merge.values import says_value
 from serving.protocols import GenerateRequest, Generator, Judge, Reading, Revelator
 from serving.retrieval import extract_terms
 
 Report = Callable[[EventKind, Node], None]
 VERDICTS = ("yes", "no")
 PASSAGE_CHARACTERS = 100_000  # of each passage that is read
+VALUE_CHARACTERS = 10_000  # of a passage in which a date or quantity of another form is looked for: 0.1 s
 INITIALS = 5  # letters of USA, NATO or UNHCR
 PLACEHOLDER = re.compile(r"\{[^{}]*\}|\[\d+\]")  # of a plan, and of a tree
 
@@ -96,7 +99,11 @@ async def _name_document(node: Node, reading: Reading, passages: Sequence[Passag
     held = await offload(said, partial(_find_held_answers, node.answers, passages))
     named = next((own for own, passage in zip(held, passages, strict=True) if passage.id == reading.document), [])
     if any(held) and not named:
-        node.detail["document"] = passages[held.index(max(held, key=len))].id
+        place = held.index(max(held, key=len))
+        node.detail["document"] = passages[place].id
+        if reading.document:  # the sentence is of another passage
+            text = passages[place].text
+            node.sentence = await offload(len(text), partial(_find_sentence, held[place], text))
     if lost := set(node.answers).difference(*held):
         missing = [answer for answer in node.answers if answer in lost]
         node.detail["unsupported"] = f"no passage that was read says {join_answers(missing)}"
@@ -104,9 +111,21 @@ async def _name_document(node: Node, reading: Reading, passages: Sequence[Passag
 
 def _find_held_answers(answers: Sequence[str], passages: Sequence[Passage]) -> list[list[str]]:
     """The answers that each passage holds; a verdict, which nobody writes down, is held by every passage."""
-    texts = [_fold(f"{passage.title} {passage.text}") for passage in passages]
-    keys = {answer: _fold(answer) for answer in answers}
-    return [[answer for answer, key in keys.items() if key in text or key.strip() in VERDICTS] for text in texts]
+    verdicts = [answer for answer in answers if answer.lower() in VERDICTS]
+    return [list(dict.fromkeys([*verdicts, *_find_said_answers(answers, f"{p.title}\n{p.text}")])) for p in passages]
+
+
+def _find_said_answers(answers: Sequence[str], text: str) -> list[str]:
+    """The answers that a text says: in these words, or as the same date or quantity in another form."""
+    folded = _fold(text)
+    return [answer for answer in answers if _fold(answer) in folded or says_value(text[:VALUE_CHARACTERS], answer)]
+
+
+def _find_sentence(answers: Sequence[str], text: str) -> str:
+    """The first sentence of a text that says most of the answers; "" where none says one."""
+    sentences = split_sentences(text)
+    counts = [len(_find_said_answers(answers, sentence)) for sentence in sentences]
+    return sentences[counts.index(max(counts))] if any(counts) else ""
 
 
 def _fold(text: str) -> str:
