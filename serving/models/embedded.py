@@ -83,7 +83,7 @@ def make_reading(outcome: reading.Reading, passages: Sequence[Passage]) -> Readi
     passage = passages[spans[0].passage]  # the spans of a list are of one passage
     sentences = dict.fromkeys(quote_sentence(passage.text, span.start, span.end) for span in spans)
     return Reading(
-        " ".join(list(sentences)[:SENTENCES]),
+        "\n".join(list(sentences)[:SENTENCES]),
         replace(outcome, spans=spans).answers,
         method=METHOD,
         document=passage.id,
