@@ -45,7 +45,7 @@ EventKind = Literal[
     "retrieved",  # documents with the retriever's scores
     "judged",  # the same documents with the revelator's relevance
     "answered",  # the node ended well
-    "unanswered",  # nothing supports an answer
+    "unanswered",  # nothing supports an answer, or what came before is nothing to ask about
     "skipped",  # it was never asked: what it waits for gave nothing, or time ran out
     "failed",
     "finished",  # answer, outcome and sums of the whole question
@@ -132,13 +132,14 @@ class Node:
     off: the question is answered in part), `none` (it is known that there is no answer), `calls` (of models and
     retriever, in order: task or generator's mode, prompts, milliseconds, tokens, passages that were read), `reader`
     (the language model that read, as its endpoint named it), `document` (the id of the passage that holds the answer),
-    `probability` (that the passages give it), `unsupported` (why no passage holds the answer: it is never more than a
-    part); of an operator of a tree `key` (a digest of what it was called with), `ids` (who its answers are: source,
-    name, identifiers) and `count`; where several sources were asked `sources` (what became of each), `selection` (who
-    chose them), `logic` (the logical query that found the passages of an index), `contradicts` (the list of a graph
-    that the answers stand against) and `unread` (why the reader did not read beside a graph's list); of a question of a
-    conversation `rewritten`, as it was read; `respelled` (words of a question that no document holds, with those that
-    were searched for each), `namesakes` (titles of relevant documents that bear the name of the one that was read).
+    `probability` (that the passages give it), `verdict` (the answer is yes or no, and nothing to ask about),
+    `unsupported` (why no passage holds the answer: it is never more than a part); of an operator of a tree `key` (a
+    digest of what it was called with), `ids` (who its answers are: source, name, identifiers) and `count`; where
+    several sources were asked `sources` (what became of each), `selection` (who chose them), `logic` (the logical query
+    that found the passages of an index), `contradicts` (the list of a graph that the answers stand against) and
+    `unread` (why the reader did not read beside a graph's list); of a question of a conversation `rewritten`, as it was
+    read; `respelled` (words of a question that no document holds, with those that were searched for each), `namesakes`
+    (titles of relevant documents that bear the name of the one that was read).
     """
 
     __pydantic_config__ = STRICT

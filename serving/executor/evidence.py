@@ -59,6 +59,9 @@ class Models:
         if len(node.answers) > ANSWERS:
             node.detail["truncated"] = f"of {len(node.answers)} answers the first {ANSWERS} were taken"
             node.answers = node.answers[:ANSWERS]
+        node.detail.pop("verdict", None)  # of an earlier reading
+        if reading.is_verdict:
+            node.detail["verdict"] = True
         if reading.probability is not None:
             node.detail["probability"] = round(reading.probability, 4)
         if not node.answers:

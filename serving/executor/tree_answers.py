@@ -105,6 +105,8 @@ async def answer_from_answers(models: Models, node: Node, question: str, known: 
         counts = [one.count for one in known if one.is_last]
         exact = merged.method == "count" and len(counts) == 1 and counts[0] is not None
         write_answer(node, (str(counts[0]),) if exact else merged.answers, merged.method)
+        if merged.is_verdict:
+            node.detail["verdict"] = True
     elif needs_judgement(question) and len(parts) > 1:
         steps = tuple(Step(one.question, one.answers) for one in known)
         await models.generate(node, GenerateRequest("merge", question, steps=steps))

@@ -88,6 +88,7 @@ def make_reading(outcome: reading.Reading, passages: Sequence[Passage]) -> Readi
         method=METHOD,
         document=passage.id,
         probability=outcome.probability,
+        is_verdict=outcome.kind in ("yes", "no"),
     )
 
 

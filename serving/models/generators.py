@@ -140,6 +140,7 @@ class EndpointGenerator:
             probability=estimate_answerable(found.kind, reply) if request.mode == "read" else None,
             method=method,
             reason="" if answers else "the language model finds no answer in the passages",
+            is_verdict=found.kind == VERDICT,
         )
 
     def _make_reading(self, reply: Reply, sentence: str = "", answers: tuple[str, ...] = (), **rest: Any) -> Reading:

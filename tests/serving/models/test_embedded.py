@@ -36,14 +36,14 @@ async def test_a_list_has_all_its_items_and_each_sentence_once() -> None:
     passage = Passage("a", "", f"First {MARK} and zanzibar quixote. None here. Then Zanzibar quixote.")
     reading = await read(passage, kind="list")
     assert reading.answers == (MARK, "zanzibar quixote", "Zanzibar quixote")
-    assert reading.sentence == f"First {MARK} and zanzibar quixote. Then Zanzibar quixote."
+    assert reading.sentence == f"First {MARK} and zanzibar quixote.\nThen Zanzibar quixote." and not reading.is_verdict
 
 
 @pytest.mark.parametrize("kind", ["yes", "no"])
 async def test_yes_and_no_come_with_the_sentence_that_speaks_for_them(kind: str) -> None:
     reading = await read(SOMEWHERE, NOWHERE, kind=kind)
     assert (reading.answers, reading.sentence) == ((kind,), f"The port is {MARK}, they say.")
-    assert reading.document == "a"
+    assert reading.document == "a" and reading.is_verdict
 
 
 async def test_what_no_passage_says_has_a_low_probability_and_whoever_asks_decides() -> None:
