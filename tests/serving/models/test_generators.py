@@ -306,6 +306,12 @@ async def test_a_sentence_that_there_is_not_is_no_evidence(number: int) -> None:
     assert (reading.sentence, reading.document) == wanted.get(number, ("", ""))
 
 
+async def test_a_verdict_is_told_from_a_name_that_is_spelled_like_one(server: Server) -> None:
+    kinds = ("verdict", "value")
+    server.replies = [says(json.dumps({"kind": kind, "answers": ["No"], "sentence": 1})) for kind in kinds]
+    assert [(await endpoint(server).answer(ASKED)).is_verdict for _ in kinds] == [True, False]
+
+
 async def test_a_reply_without_content_is_no_answer(server: Server) -> None:
     server.replies = [says(None)]
     assert (await endpoint(server).answer(ASKED)).answers == ()
