@@ -151,25 +151,29 @@ def test_no_answer_is_punctuation_or_words_of_the_question_alone_or_the_name_of_
 
 
 @pytest.mark.parametrize(
-    ("question", "titles", "offered"),
+    ("question", "titles", "name", "offered"),
     [
-        ("Which is longer, the Ouse or the Tay?", ["Ouse", "Tay (river)", "Leeds"], True),
-        ("泰晤士河和塞纳河哪个长 – Ouse, Tây?", ["OUSE", "Tay"], True),
-        ("How long is the Ouse?", ["Ouse", "Tay"], False),
-        ("Who owns Tern Island?", ["Tern", "Tern Island", "Tern Island (film)", ""], False),
+        ("Which is longer, the Ouse or the Tay?", ["Ouse", "Tay (river)", "Leeds"], "Ouse", True),
+        ("泰晤士河和塞纳河哪个长 – Ouse, Tây?", ["OUSE", "Tay"], "Tay", True),
+        ("How long is the Ouse?", ["Ouse", "Tay"], "Ouse", False),
+        ("Who owns Tern Island?", ["Tern", "Tern Island", "Tern Island (film)", ""], "Tern", False),
     ],
 )
 def test_a_question_that_names_several_documents_may_be_answered_by_one_of_the_names(
-    question: str, titles: list[str], offered: bool
+    question: str, titles: list[str], name: str, offered: bool
 ) -> None:
-    passages = [(title, "It is said that Ouse is long.") for title in titles]
-    assert (read_mark("Ouse").read(question, passages).answers == ("Ouse",)) is offered
+    passages = [(title, f"It is said that {name} is long.") for title in titles]
+    assert (read_mark(name).read(question, passages).answers == (name,)) is offered
 
 
 def test_a_list_goes_on_in_passages_of_its_title_and_in_no_others() -> None:
-    passages = [("Staff", "zanzibar"), ("Ports", "Zanzibar."), ("Staff", "ZANZIBAR"), ("", "Zanzibar!")]
-    outcome = read_mark("Zanzibar", "list").read("Who?", passages)
+    reader = read_mark("Zanzibar", "list")
+    outcome = reader.read(
+        "Who?", [("Staff", "zanzibar"), ("Ports", "Zanzibar is one of them."), ("Staff", "ZANZIBAR.")]
+    )
     assert [(span.passage, span.text) for span in outcome.spans] == [(0, "zanzibar"), (2, "ZANZIBAR")]
+    outcome = reader.read("Who?", [("", "zanzibar"), ("", "ZANZIBAR has no title, either.")])
+    assert [span.passage for span in outcome.spans] == [0]
 
 
 def make_window(asked: set[int], held: set[int]) -> Window:
