@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from revelator.folders import FolderKind
 from revelator.minilm import DIGESTS, WEIGHTS
 from revelator.plans.names import names_several
 from revelator.row_files import read_objects
-from revelator.sentences import find_ends
+from revelator.sentences import find_ends, is_punctuation
 
 ANSWER_KINDS = ("span", "list", "yes", "no", "none")
 SPAN, LIST, YES, NO, NONE = range(len(ANSWER_KINDS))
@@ -340,14 +339,10 @@ def _find_what_answers(window: Window, text: str, offers: bool) -> tuple[np.ndar
     """How many tokens before each place say something new (tokens + 1,), and whether a column's name ends with a token
     (tokens,)."""
     held = window.ids[window.first : window.first + len(window.offsets)]
-    is_mark = np.array([_is_punctuation(text[start:end]) for start, end in window.offsets])
+    is_mark = np.array([is_punctuation(text[start:end]) for start, end in window.offsets])
     is_own = np.isin(held, window.ids[window.types == 0]) & (held != UNKNOWN) & (not offers)
     names_column = np.array([text.startswith(": ", end) for end in window.offsets[:, 1]])
     return np.concatenate([[0], np.cumsum(~is_mark & ~is_own)]), names_column
-
-
-def _is_punctuation(text: str) -> bool:
-    return all(unicodedata.category(character).startswith("P") for character in text)
 
 
 def _find_best_span(

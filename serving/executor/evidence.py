@@ -23,7 +23,6 @@ from serving.merge.values import says_value
 from serving.protocols import GenerateRequest, Generator, Judge, Reading, Revelator
 
 Report = Callable[[EventKind, Node], None]
-VERDICTS = ("yes", "no")
 PASSAGE_CHARACTERS = 100_000  # of each passage that is read
 VALUE_CHARACTERS = 10_000  # of a passage in which a date or quantity of another form is looked for: 0.1 s
 
@@ -84,12 +83,14 @@ class Models:
 async def _name_document(node: Node, reading: Reading, passages: Sequence[Passage]) -> None:
     """Writes into the node's detail which passage holds its answers, and why an answer is unsupported that none holds.
 
-    It is the passage that the reading names, if that holds one of them; else the first that holds most of them. A
-    language model may name a passage that does not say its answer, so what it names is checked."""
+    It is the passage that the reading names, if that holds one of them; else the first that holds most of them, with
+    its sentence. A language model may name a passage that does not say its answer, so what it names is checked; a
+    verdict, which nobody writes down, has the passage that the reading names.
+    """
     if reading.document:
         node.detail["document"] = reading.document
-        if not reading.model:  # the embedded reader marks its answers in the passage
-            return
+    if reading.is_verdict or (reading.document and not reading.model):  # the embedded reader marks what it answers
+        return
     said = sum(len(passage.text) for passage in passages)
     held = await offload(said, partial(_find_held_answers, node.answers, passages))
     named = next((own for own, passage in zip(held, passages, strict=True) if passage.id == reading.document), [])
@@ -105,9 +106,8 @@ async def _name_document(node: Node, reading: Reading, passages: Sequence[Passag
 
 
 def _find_held_answers(answers: Sequence[str], passages: Sequence[Passage]) -> list[list[str]]:
-    """The answers that each passage holds; a verdict, which nobody writes down, is held by every passage."""
-    verdicts = [answer for answer in answers if answer.lower() in VERDICTS]
-    return [list(dict.fromkeys([*verdicts, *_find_said_answers(answers, f"{p.title}\n{p.text}")])) for p in passages]
+    """The answers that each passage says, its title included."""
+    return [_find_said_answers(answers, f"{passage.title}\n{passage.text}") for passage in passages]
 
 
 def _find_said_answers(answers: Sequence[str], text: str) -> list[str]:

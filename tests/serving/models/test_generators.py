@@ -280,7 +280,11 @@ async def test_a_body_that_is_no_reply_is_unavailable(server: Server, body: byte
         (GOOD, ("Marlow Vint",), "endpoint"),
         (f"```json\n{GOOD}\n```", ("Marlow Vint",), "endpoint:embedded"),
         (f'<think>{{"kind": "unknown", "answers": []}} or not</think>{GOOD}', ("Marlow Vint",), "endpoint"),
-        ('{"thought": 1} then {"kind": "list", "answers": ["1962", 7, "  "]}', ("1962", "7"), "endpoint:embedded"),
+        (
+            '{"thought": 1} then {"kind": "list", "answers": ["1962", 7, "  ", "–", "€"]}',
+            ("1962", "7", "€"),
+            "endpoint:embedded",
+        ),
         ('{"kind": "verdict", "facts": "1962; 1964", "answers": ["No."], "sentence": null}', ("no",), "endpoint"),
         ('{"kind": "unknown", "answers": ["Marlow Vint"], "sentence": 1}', (), "endpoint"),
     ],
