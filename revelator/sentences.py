@@ -1,8 +1,10 @@
-"""Where sentences end: at stops of any script and at line ends, but neither in "Dr. Who", "J. Smith" nor "2.5"."""
+"""Where sentences end: at stops of any script and at line ends, but neither in "Dr. Who", "J. Smith" nor "2.5"; and
+what is punctuation alone."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from itertools import pairwise
 
 _END = re.compile(r"[.!?…][\"”’'»)\]]*(?=\s(?!\s*[a-z]))|[。！？۔؟।]|\n")
@@ -20,3 +22,8 @@ def split_sentences(text: str) -> list[str]:
     places = [0, *find_ends(text), len(text)]
     found = (text[start:end].strip() for start, end in pairwise(places))
     return [sentence for sentence in found if sentence]
+
+
+def is_punctuation(text: str) -> bool:
+    """Whether a text says nothing: "…", "–", ""; a symbol such as "€" says something."""
+    return all(character.isspace() or unicodedata.category(character).startswith("P") for character in text)

@@ -14,10 +14,12 @@ more keys than there are fields (`FewKeys`): what is refused costs no more than 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Annotated, Any, Literal
+from urllib.parse import quote as percent_encode
 
 from pydantic import ConfigDict, FailFast, TypeAdapter, ValidationError
 
@@ -43,11 +45,16 @@ EventKind = Literal[
     "retrieved",  # documents with the retriever's scores
     "judged",  # the same documents with the revelator's relevance
     "answered",  # the node ended well
-    "unanswered",  # nothing supports an answer
+    "unanswered",  # nothing supports an answer, or what came before is nothing to ask about
     "skipped",  # it was never asked: what it waits for gave nothing, or time ran out
     "failed",
     "finished",  # answer, outcome and sums of the whole question
 ]
+
+
+_PLACE = re.compile(r"(?P<file>.+)#(?=page=\d|\d+-\d)(?:page=(?P<page>\d+))?")  # what documents are cut by
+_ADDRESS = re.compile(r"(?:^|:)(https?://[^\s<>()]+)$")  # behind the name of a source, where there are several
+_MARKDOWN, _ESCAPED = re.compile(r"([\[\]\\])"), r"\\\1"
 
 
 def join_answers(answers: Sequence[str]) -> str:
@@ -70,12 +77,23 @@ class Passage:
     @property
     def file(self) -> str:
         """The file that it is from (`handbook/leave.md` of the id `handbook/leave.md#120-980`), or nothing."""
-        return self.id.rpartition("#")[0]
+        return found["file"] if (found := _PLACE.match(self.id)) else ""
+
+    @property
+    def page(self) -> str:
+        """The page of its file (`12` of the id `report.pdf#page=12&120-980`), or nothing."""
+        return found["page"] or "" if (found := _PLACE.match(self.id)) else ""
 
     @property
     def name(self) -> str:
-        """Its title, with the file that it is from."""
-        return f"{self.title} in {self.file}" if self.file else self.title
+        """Its title, which is the headings above it, with the file that it is from, and the page."""
+        where = self.file + (f", page {self.page}" if self.page else "")
+        return " in ".join(filter(None, [self.title, where])) or self.id
+
+    @property
+    def link(self) -> str:
+        """Its address, if it is from the web, or nothing: files lie with the server."""
+        return found[1] if (found := _ADDRESS.search(self.id)) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +132,14 @@ class Node:
     off: the question is answered in part), `none` (it is known that there is no answer), `calls` (of models and
     retriever, in order: task or generator's mode, prompts, milliseconds, tokens, passages that were read), `reader`
     (the language model that read, as its endpoint named it), `document` (the id of the passage that holds the answer),
-    `probability` (that the passages give it), `unsupported` (why no passage holds the answer: it is never more than a
-    part); of an operator of a tree `key` (a digest of what it was called with), `ids` (who its answers are: source,
-    name, identifiers) and `count`; where several sources were asked `sources` (what became of each), `selection` (who
-    chose them), `logic` (the logical query that found the passages of an index), `contradicts` (the list of a graph
-    that the answers stand against) and `unread` (why the reader did not read beside a graph's list); of a question of a
-    conversation `rewritten`, as it was read; `respelled` (words of a question that no document holds, with those that
-    were searched for each), `namesakes` (titles of relevant documents that bear the name of the one that was read).
+    `probability` (that the passages give it), `verdict` (the answer is yes or no, and nothing to ask about),
+    `unsupported` (why no passage holds the answer: it is never more than a part); of an operator of a tree `key` (a
+    digest of what it was called with), `ids` (who its answers are: source, name, identifiers) and `count`; where
+    several sources were asked `sources` (what became of each), `selection` (who chose them), `logic` (the logical query
+    that found the passages of an index), `contradicts` (the list of a graph that the answers stand against) and
+    `unread` (why the reader did not read beside a graph's list); of a question of a conversation `rewritten`, as it was
+    read; `respelled` (words of a question that no document holds, with those that were searched for each), `namesakes`
+    (titles of relevant documents that bear the name of the one that was read).
     """
 
     __pydantic_config__ = STRICT
@@ -161,14 +180,33 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where the answers of one step stand: the sentence around them and its passage. `probability`: that the passage
-    answers the question, where the reader says."""
+    """Where the answers of one step stand: the sentence around them, or one a line, and its passage. `probability`:
+    that the passage answers the question, where the reader says."""
 
     question: str
     answers: tuple[str, ...]
     sentence: str
     passage: Passage
     probability: float | None = None
+
+    def cite(self, *, markdown: bool = False) -> str:
+        """Where the answers stand, and what is said there, as `quote` writes it. A passage from the web has its address
+        behind it, or in `markdown` is a link to the sentence."""
+        where, link = self.passage.name, self.passage.link
+        if link and markdown:
+            where = f"[{_MARKDOWN.sub(_ESCAPED, where)}]({self.link})"
+        elif link:
+            where = f"{where} <{link}>"
+        return ": ".join(filter(None, [where, quote(self.sentence, self.passage.text)]))
+
+    @property
+    def link(self) -> str:
+        """The address of a passage from the web, at its sentence (a text fragment), or nothing."""
+        address, said = self.passage.link, self.sentence.partition("\n")[0]
+        if not address or not said:
+            return address
+        mark = "" if "#" in address else "#"
+        return f"{address}{mark}:~:text={percent_encode(said, safe='').replace('-', '%2D')}"  # a hyphen has a meaning
 
 
 @dataclass(slots=True)
@@ -214,12 +252,11 @@ class Trace:
         """The language models that read documents or wrote answers, as their endpoints named them."""
         return sorted({node.detail["reader"] for node in self.nodes if "reader" in node.detail})
 
-    def list_citations(self) -> list[str]:
-        """The passages that hold the answers, by the numbers in `text`, each with its sentence: [1] Ana Berg: “…”."""
-        return [
-            f"[{number}] {e.passage.title or e.passage.id}" + (f": “{e.sentence}”" if e.sentence else "")
-            for number, e in enumerate(self.list_evidence(), 1)
-        ]
+    def list_citations(self, *, markdown: bool = False) -> list[str]:
+        """The passages that hold the answers, by the numbers in `text`, each with its file and sentence:
+        [1] Ana Berg in people.md: “…”."""
+        evidence = self.list_evidence() if self.answers else []
+        return [f"[{number}] {one.cite(markdown=markdown)}" for number, one in enumerate(evidence, 1)]
 
     def list_notes(self) -> list[str]:
         """How the question was read, where it could have been read otherwise."""
@@ -256,6 +293,13 @@ class Trace:
             reason = ": ".join(filter(None, find_first_fault(error)))
             raise DataError(f"this is no trace: {reason}", hint="`revelator ask --json` writes one") from error
         return replace(trace, schema=SCHEMA_VERSION)
+
+
+def quote(sentences: str, text: str) -> str:
+    """Sentences, one a line, in quotation marks where the text says them, white space aside; a paraphrase has none."""
+    said = " ".join(text.split())
+    lines = (" ".join(line.split()) for line in sentences.splitlines())
+    return " ".join(f"“{line}”" if line in said else line for line in lines if line)
 
 
 def list_evidence(nodes: Iterable[Node]) -> list[Evidence]:

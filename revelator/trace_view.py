@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from revelator.terminal import mask_controls
-from revelator.trace import Node, Passage, Trace, join_answers
+from revelator.trace import Node, Passage, Trace, join_answers, quote
 
 FRAMES = {"dependent": "* one after the other", "sequence": "+ side by side"}
 MARKS = {
@@ -100,9 +100,9 @@ def _write_label(node: Node, whole: str) -> Text:
         label.append(f"  cut off: {node.detail['truncated']}", "yellow")
     if node.error:
         label.append(f"\n{node.error}", colour)
+    evidence = node.find_evidence()
     if node.sentence and node.sentence not in node.answers:
-        said = f"“{node.sentence}”" if node.documents else node.sentence  # what no document says is no quotation
-        label.append(f"\n{said}", "italic dim")
+        label.append(f"\n{quote(node.sentence, evidence.text if evidence else '')}", "italic dim")
     if node.detail.get("call"):
         label.append(f"\nasked as {node.detail['call']}", "dim")
     if "logic" in node.detail:
@@ -112,9 +112,9 @@ def _write_label(node: Node, whole: str) -> Text:
             label.append(f"\nwithout {source['source']}: {source['error']}", "yellow")
     for source, listed in node.detail.get("contradicts", {}).items():
         label.append(f"\n{source} says {join_answers(listed)}", "yellow")
-    if passage := node.find_evidence():
+    if evidence:
         likely = f", P = {node.detail['probability']:.2f}" if "probability" in node.detail else ""
-        label.append(f"\nin {passage.title or passage.id}{likely}", "dim")
+        label.append(f"\nin {evidence.name}{likely}", "dim")
     if "unsupported" in node.detail:
         label.append(f"\n{node.detail['unsupported']}", "yellow")
     if "unsure" in node.detail:
@@ -156,8 +156,8 @@ def _write_answer(trace: Trace) -> Text:
         text.append(f"\n{'reason':<9}", "dim").append(trace.reason, OUTCOMES[trace.outcome])
     if trace.text:
         text.append(f"\n{'text':<9}", "dim").append(trace.text)
-        for source in trace.list_citations():
-            text.append(f"\n{'':<9}{source}", "dim")
+    for place, source in enumerate(trace.list_citations()):
+        text.append(f"\n{'' if place else 'evidence':<9}{source}", "dim")
     for note in trace.list_notes():
         text.append(f"\n{'note':<9}", "dim").append(note, "yellow")
     return text.append(f"\n{'cost':<9}{_describe_cost(trace)}", "dim")

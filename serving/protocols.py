@@ -76,10 +76,10 @@ class GenerateRequest:
 class Reading:
     """Spans (several where the question asks for a list), the sentence in which they stand, and how they were found.
 
-    `document` is the id of the passage that holds the spans, "" where the generator does not say; `probability` that
-    the passages answer the question, None where it has none; `reason` why there is no answer. `tokens` are those of
-    `revelator.language_model.Reply`, where they were wanted and an endpoint gives them; `model` is the name that the
-    endpoint reports.
+    `sentence` has a line for each sentence. `is_verdict`: the answer is yes or no. `document` is the id of the passage
+    that holds the spans, "" where the generator does not say; `probability` that the passages answer the question, None
+    where it has none; `reason` why there is no answer. `tokens` are those of `revelator.language_model.Reply`, where
+    they were wanted and an endpoint gives them; `model` is the name that the endpoint reports.
     """
 
     sentence: str
@@ -92,6 +92,7 @@ class Reading:
     reason: str = ""
     tokens: tuple[tuple[str, dict[str, float]], ...] = ()
     model: str = ""
+    is_verdict: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False)

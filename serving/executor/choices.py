@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from revelator.plans import list_placeholders
+from revelator.plans import list_placeholders, substitute
+from revelator.plans.bnf import blank_placeholders
+from revelator.plans.names import names_several
 from revelator.plans.operators import Filter, read_call
-from revelator.trace import Node
+from revelator.trace import Node, join_answers
+from serving.knowledge.labels import fold_label
 
 MOST_TRIES = 1_000  # of the search for a leaf's choices: a few milliseconds
 _GATHERS = re.compile(
@@ -71,6 +74,33 @@ class EndedCall(NamedTuple):
     def answers(self) -> tuple[str, ...]:
         return tuple(self.node.answers) if self.node.status == "ok" else ()
 
+    def list_values(self) -> tuple[str, ...]:
+        """The answers that another leaf is asked with. Of several values, or a list, a question may select one."""
+        template, chosen = self.node.question, self.choice.values
+        is_one = len(chosen) == 1 and bool(self.choice.picked)
+        return list_values(self.node, substitute(template, chosen) if is_one else blank_placeholders(template))
+
+
+def list_values(node: Node, own: str) -> tuple[str, ...]:
+    """The answers of a node that another question may be asked with. A verdict is none, nor is what was read and only
+    repeats words of `own`, the node's own question, unless that offers documents to choose from: both would be asked
+    about as if they were what was asked for."""
+    if node.status != "ok" or "verdict" in node.detail:
+        return ()
+    is_read = node.detail.get("method", "generator") == "generator"
+    if not is_read or names_several(own, [passage.title for passage in node.documents]):
+        return tuple(node.answers)
+    asked = f" {fold_label(own)} "
+    return tuple(answer for answer in node.answers if f" {fold_label(answer)} " not in asked)
+
+
+def explain_no_value(node: Node) -> str:
+    """Why a question cannot be asked with what a node answers."""
+    answer, asked = join_answers(node.answers), node.asked or node.question
+    if "verdict" in node.detail:
+        return f"“{answer}” is a verdict on “{asked}”, and nothing to ask about"
+    return f"“{answer}” only repeats words of its own question, “{asked}”"
+
 
 def choose_values(
     text: str,
@@ -88,7 +118,7 @@ def choose_values(
     names: dict[int, list[str]] = {producer: [] for producer in sorted(set(sources.values()))}
     for name, producer in sources.items():
         names[producer].append(name)
-    calls = {producer: [one for one in outcomes[producer] if one.answers] for producer in names}
+    calls = {p: [(one, values) for one in outcomes[p] if (values := one.list_values())] for p in names}
     if not all(calls.values()):
         return [], False
     lists = {producer for producer in names if all(wants_all(text, name) for name in names[producer])}
@@ -106,16 +136,15 @@ def choose_values(
         producer = order[position]
         if producer in lists:
             return extend(choice.combine(whole[producer]), position + 1)
-        for one in calls[producer]:
+        for one, values in calls[producer]:
             tries += 1
             if not one.choice.agrees(choice):
                 continue
-            answers = one.answers
-            for number in range(len(answers)):
+            for number, value in enumerate(values):
                 tries += 1
                 if tries > MOST_TRIES:
                     return False
-                option = _make_choice(names[producer], one, answers[number], number, producer)
+                option = _make_choice(names[producer], one, value, number, producer)
                 if not extend(choice.combine(option), position + 1):
                     return False
         return tries <= MOST_TRIES
@@ -135,8 +164,8 @@ def _make_choice(names: Sequence[str], one: EndedCall, answer: str, number: int,
     )
 
 
-def _make_list_choice(names: Sequence[str], ended: Sequence[EndedCall], list_node: str) -> Choice:
-    text = join_with_and(list(dict.fromkeys(answer for one in ended for answer in one.answers)))
+def _make_list_choice(names: Sequence[str], ended: Sequence[tuple[EndedCall, Sequence[str]]], list_node: str) -> Choice:
+    text = join_with_and(list(dict.fromkeys(value for _, values in ended for value in values)))
     return Choice(dict.fromkeys(names, text), dict.fromkeys(names, list_node), {}, dict.fromkeys(names, text))
 
 

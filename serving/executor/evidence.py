@@ -1,36 +1,30 @@
 """Evidence for one leaf: judge the documents that were found, and read an answer from those that are relevant (HANRAG,
 algorithm 1); or copy the answer from where the same was asked before, in this plan or in an earlier trace.
 
-A leaf is left unanswered, and what depends on it is not asked, where no document is relevant, where none of those that
-would be read names what the question is about, and where the likeliest answer is too unlikely.
+A leaf is left unanswered, and what depends on it is not asked, where no document is relevant, and where the likeliest
+answer is too unlikely.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
 
 from revelator.errors import ServingError
 from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
-from revelator.minilm import read_vocabulary
-from revelator.plans.names import find_name_words, find_words, read_function_words
+from revelator.sentences import split_sentences
 from revelator.trace import EventKind, Node, Passage, Trace, Usage, join_answers
 from serving.circuit_breaker import CircuitBreaker
 from serving.executor.model_calls import complete_task, count_retries, record_call
 from serving.knowledge.labels import fold_label
 from serving.latency import offload
+from serving.merge.values import says_value
 from serving.protocols import GenerateRequest, Generator, Judge, Reading, Revelator
-from serving.retrieval import extract_terms
 
 Report = Callable[[EventKind, Node], None]
-VERDICTS = ("yes", "no")
 PASSAGE_CHARACTERS = 100_000  # of each passage that is read
-INITIALS = 5  # letters of USA, NATO or UNHCR
-PLACEHOLDER = re.compile(r"\{[^{}]*\}|\[\d+\]")  # of a plan, and of a tree
+VALUE_CHARACTERS = 10_000  # of a passage in which a date or quantity of another form is looked for: 0.1 s
 
 
 @dataclass(frozen=True)
@@ -64,6 +58,9 @@ class Models:
         if len(node.answers) > ANSWERS:
             node.detail["truncated"] = f"of {len(node.answers)} answers the first {ANSWERS} were taken"
             node.answers = node.answers[:ANSWERS]
+        node.detail.pop("verdict", None)  # of an earlier reading
+        if reading.is_verdict:
+            node.detail["verdict"] = True
         if reading.probability is not None:
             node.detail["probability"] = round(reading.probability, 4)
         if not node.answers:
@@ -86,27 +83,44 @@ class Models:
 async def _name_document(node: Node, reading: Reading, passages: Sequence[Passage]) -> None:
     """Writes into the node's detail which passage holds its answers, and why an answer is unsupported that none holds.
 
-    It is the passage that the reading names, if that holds one of them; else the first that holds most of them. A
-    language model may name a passage that does not say its answer, so what it names is checked."""
+    It is the passage that the reading names, if that holds one of them; else the first that holds most of them, with
+    its sentence. A language model may name a passage that does not say its answer, so what it names is checked; a
+    verdict, which nobody writes down, has the passage that the reading names.
+    """
     if reading.document:
         node.detail["document"] = reading.document
-        if not reading.model:  # the embedded reader marks its answers in the passage
-            return
+    if reading.is_verdict or (reading.document and not reading.model):  # the embedded reader marks what it answers
+        return
     said = sum(len(passage.text) for passage in passages)
     held = await offload(said, partial(_find_held_answers, node.answers, passages))
     named = next((own for own, passage in zip(held, passages, strict=True) if passage.id == reading.document), [])
     if any(held) and not named:
-        node.detail["document"] = passages[held.index(max(held, key=len))].id
+        place = held.index(max(held, key=len))
+        node.detail["document"] = passages[place].id
+        if reading.document:  # the sentence is of another passage
+            text = passages[place].text
+            node.sentence = await offload(len(text), partial(_find_sentence, held[place], text))
     if lost := set(node.answers).difference(*held):
         missing = [answer for answer in node.answers if answer in lost]
         node.detail["unsupported"] = f"no passage that was read says {join_answers(missing)}"
 
 
 def _find_held_answers(answers: Sequence[str], passages: Sequence[Passage]) -> list[list[str]]:
-    """The answers that each passage holds; a verdict, which nobody writes down, is held by every passage."""
-    texts = [_fold(f"{passage.title} {passage.text}") for passage in passages]
-    keys = {answer: _fold(answer) for answer in answers}
-    return [[answer for answer, key in keys.items() if key in text or key.strip() in VERDICTS] for text in texts]
+    """The answers that each passage says, its title included."""
+    return [_find_said_answers(answers, f"{passage.title}\n{passage.text}") for passage in passages]
+
+
+def _find_said_answers(answers: Sequence[str], text: str) -> list[str]:
+    """The answers that a text says: in these words, or as the same date or quantity in another form."""
+    folded = _fold(text)
+    return [answer for answer in answers if _fold(answer) in folded or says_value(text[:VALUE_CHARACTERS], answer)]
+
+
+def _find_sentence(answers: Sequence[str], text: str) -> str:
+    """The first sentence of a text that says most of the answers; "" where none says one."""
+    sentences = split_sentences(text)
+    counts = [len(_find_said_answers(answers, sentence)) for sentence in sentences]
+    return sentences[counts.index(max(counts))] if any(counts) else ""
 
 
 def _fold(text: str) -> str:
@@ -145,11 +159,8 @@ def is_relevant(passage: Passage, least: float) -> bool:
 
 
 async def read_documents(models: Models, node: Node, kept: Sequence[Passage], limits: Limits) -> None:
-    """Reads the answer from documents that were judged, if one of them names what is asked about."""
+    """Reads the answer from documents that were judged."""
     question = node.asked or node.question
-    if missing := await find_missing_name(node.question, question, kept, node.detail.get("respelled", {})):
-        node.status, node.error = "unanswered", f"none of the documents that are relevant names {missing}"
-        return
     await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)), limits.answer_floor)
     relevant = [p for p in node.documents if is_relevant(p, limits.relevance_threshold)]
     if namesakes := find_namesakes(node.find_evidence(), question, relevant):
@@ -186,64 +197,6 @@ def _split_title(title: str) -> tuple[str, str]:
     """A title's name and what tells it from others of the name, folded."""
     name, _, addition = title.replace(" (", ", ", 1).partition(", ")
     return _fold(name), _fold(addition)
-
-
-async def find_missing_name(
-    template: str,
-    asked: str,
-    passages: Sequence[Passage],
-    respelled: Mapping[str, Sequence[str]] = MappingProxyType({}),
-) -> str | None:
-    """The name that a question is about, if it is in none of the passages; None where one has it, or without a name.
-
-    A passage names it by its rarest word, or by more than half of its words: "Berg" stands for "Dr. Anna Berg", and
-    another "Dr." does not. Words count as the search found them: by their stem, or as they were `respelled`.
-    """
-    words = find_entity_words(template, asked)
-    if not words:
-        return None
-    said = sum(len(passage.text) for passage in passages)
-    found = await offload(said, partial(_find_said_words, words, passages, respelled))
-    rarest = max(map(_rank_by_rarity, words))
-    if 2 * len(found) > len(words) or any(_rank_by_rarity(word) == rarest for word in found):
-        return None
-    return ", ".join(words)
-
-
-def _find_said_words(
-    words: Sequence[str], passages: Sequence[Passage], respelled: Mapping[str, Sequence[str]]
-) -> list[str]:
-    text = " ".join(f"{passage.title} {passage.text}" for passage in passages)
-    folded, terms = _fold(text), {*extract_terms(text)}
-
-    def is_said(word: str) -> bool:
-        near = [way for part in _fold(word).split() for way in respelled.get(part, ())]
-        return _fold(word) in folded or any(own <= terms for way in (word, *near) if (own := {*extract_terms(way)}))
-
-    return [word for word in words if is_said(word)]
-
-
-def find_entity_words(template: str, asked: str) -> list[str]:
-    """The words that earlier answers have put into the question, its names where there are none.
-
-    Initials are left out: passages may write the name out. So is a number that the question itself has: it may be how
-    many, or when.
-    """
-    planned = {*find_words(PLACEHOLDER.sub(" ", template))}
-    filled = [word for word in find_words(asked) if word not in planned]
-    names = find_name_words(" ".join(filled)) or [word for word in filled if word not in read_function_words()]
-    words = names or [word for word in find_name_words(asked) if not word[0].isdigit()]
-    return [word for word in dict.fromkeys(words) if not _is_initials(word)]
-
-
-def _is_initials(word: str) -> bool:
-    return word.isalpha() and word.isupper() and 1 < len(word) <= INITIALS
-
-
-def _rank_by_rarity(word: str) -> float:
-    """The place in MiniLM's vocabulary, which lists commoner words first; infinite for a word that it does not list."""
-    vocabulary = read_vocabulary()
-    return max((vocabulary.get(part, math.inf) for part in fold_label(word).split()), default=0.0)
 
 
 def copy_answer(node: Node, other: Node, how: str) -> None:

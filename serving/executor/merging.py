@@ -175,7 +175,7 @@ async def write_text(run: QuestionRun) -> None:
         return
     steps = [node for node in nodes if node.kind == "atomic" and node.asked and node.answers]  # no frame of a fan-out
     if len(steps) == 1 and steps[0].sentence and steps[0].answers == trace.answers:
-        trace.text = f"{steps[0].sentence} [1]"
+        trace.text = f"{' '.join(steps[0].sentence.split())} [1]"
         return
     node = run.open("write")
     known = tuple(Step(step.asked or "", tuple(step.answers)) for step in steps)

@@ -141,6 +141,11 @@ class Recorder:
         node.status, node.error = "skipped", reason
         self.report_end(node)
 
+    def leave_unanswered(self, node: Node, reason: str) -> None:
+        """Ends a node that is not asked because what came before it is nothing to ask with."""
+        node.status, node.error = "unanswered", reason
+        self.report_end(node)
+
     def nodes(self) -> list[Node]:
         """All nodes by number; the members of a fan-out follow the node that they stand below."""
         return [self._nodes[id] for id in sort_ids(self._nodes)]

@@ -158,11 +158,14 @@ async def answer_direct(run: QuestionRun) -> None:
 
 
 async def answer_straightforward(run: QuestionRun) -> None:
-    """Asks the generator alone; a question that it cannot answer goes through one step of retrieval."""
-    await answer_direct(run)
-    if not run.recorder.trace.answers:
+    """Asks the documents, as for a single question. Where a language model may answer from what it knows, it is asked
+    first, and the documents answer what it cannot."""
+    if run.writing.own_knowledge:
+        await answer_direct(run)
+        if run.recorder.trace.answers:
+            return
         run.degrade("the generator had no answer without documents")
-        await answer_single(run)
+    await answer_single(run)
 
 
 async def answer_single(run: QuestionRun) -> None:

@@ -21,7 +21,7 @@ from revelator.plans import Expression, bind, list_leaves, substitute
 from revelator.plans.bnf import measure_substituted
 from revelator.plans.operators import fill, read_call, spell_call
 from revelator.trace import Node
-from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose_values, wants_all
+from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose_values, explain_no_value, wants_all
 from serving.executor.evidence import copy_answer
 from serving.executor.recording import Recorder
 from serving.latency import offload
@@ -73,7 +73,7 @@ class PlanRun:
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._group = asyncio.TaskGroup()  # of the leaves and of the members of every fan
         self._tasks: list[asyncio.Task[EndedCall | Fan]] = []  # one a leaf, in the plan's order
-        self._cut_leaves: set[int] = set()  # leaves that had more values than the limit lets through
+        self._cut_leaves: set[int] = set()  # leaves that were not asked about every answer before them
         self._first: dict[str, tuple[Node, asyncio.Event]] = {}  # by text: who asked first, and whether that has ended
         self.root, self._nodes = recorder.open_plan(expression, self._after)
 
@@ -92,7 +92,7 @@ class PlanRun:
         return [one for one in _list_calls(self._tasks[leaf]) if one and one.answers]
 
     def is_whole(self, leaf: int) -> bool:
-        """Whether a leaf was asked for every value that there was, and each call gave an answer."""
+        """Whether a leaf was asked about every answer that there was, and each call gave an answer."""
         return leaf not in self._cut_leaves and all(one and one.answers for one in _list_calls(self._tasks[leaf]))
 
     def make_parts(self) -> list[Part]:
@@ -145,10 +145,16 @@ class PlanRun:
     ) -> EndedCall | Fan:
         list_nodes = {producer: self._nodes[producer].id for producer in outcomes}
         choices, is_cut = choose_values(self.leaves[leaf].text, self._sources[leaf], outcomes, list_nodes, width)
+        without = [one.node for calls in outcomes.values() for one in calls if one.answers and not one.list_values()]
+        if not choices and without:
+            self._recorder.leave_unanswered(node, explain_no_value(without[0]))
+            return EndedCall(node, NOTHING_CHOSEN)
         if not choices:
             reason = "no values that belong together were found" if is_cut else "a question before it gave no answer"
             self._recorder.skip(node, f"nothing to ask with: {reason}")
             return EndedCall(node, NOTHING_CHOSEN)
+        if without:
+            self._cut_leaves.add(leaf)
         if is_cut:
             self._cut_leaves.add(leaf)
             node.detail["truncated"] = f"of more values than the limit lets through, the first {width} were asked"
@@ -186,6 +192,8 @@ class PlanRun:
         if computed is None:
             return None
         node.asked, node.inputs, node.answers = asked, dict(choice.inputs), list(computed.answers)
+        if computed.is_verdict:
+            node.detail["verdict"] = True
         before = [self._nodes[earlier].id for earlier in self._find_leaves_before(leaf)]
         self._recorder.set_predecessors(node, before)
         with self._recorder.record(node):

@@ -162,7 +162,8 @@ def weigh_list(node: Node, listed: SourceResult, result: CombinedResult) -> None
         node.detail.pop("probability", None)
         sentence, document = "", next((p.id for p in node.documents if p.id in result.triples), None)
         node.detail |= {"document": document} if document else {}
-    node.detail.pop("unsupported", None)
+    for said in ("unsupported", "verdict"):
+        node.detail.pop(said, None)
     write_answer(node, listed.answers, result.by, decided=listed.decided)
     node.sentence = sentence or node.sentence
     if listed.truncated:

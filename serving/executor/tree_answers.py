@@ -17,7 +17,7 @@ from revelator.limits import Limits
 from revelator.plans.operators import Filter, spell_call
 from revelator.tasks import Step
 from revelator.trace import Node, Passage
-from serving.executor.evidence import Models, find_missing_name
+from serving.executor.evidence import Models
 from serving.executor.source_answers import drop_copies, weigh_list, write_answer, write_reports
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import fold_label
@@ -71,11 +71,6 @@ async def run_operator(
 async def _read_passages(models: Models, node: Node, query: Query, passages: Sequence[Passage], limits: Limits) -> None:
     if len(query.heads) > len(query.texts):
         node.detail["truncated"] = f"{len(query.texts)} of {len(query.heads)} entities were searched for"
-    if not isinstance(query.call, Filter) and (
-        missing := await find_missing_name(query.template, query.question, passages)
-    ):
-        node.status, node.error = "unanswered", f"none of the passages names {missing}"
-        return
     operator = spell_call(query.call) if query.call else ""
     request = GenerateRequest("read", query.question, passages=tuple(passages), operator=operator)
     await models.generate(node, request, limits.answer_floor)
@@ -110,6 +105,8 @@ async def answer_from_answers(models: Models, node: Node, question: str, known: 
         counts = [one.count for one in known if one.is_last]
         exact = merged.method == "count" and len(counts) == 1 and counts[0] is not None
         write_answer(node, (str(counts[0]),) if exact else merged.answers, merged.method)
+        if merged.is_verdict:
+            node.detail["verdict"] = True
     elif needs_judgement(question) and len(parts) > 1:
         steps = tuple(Step(one.question, one.answers) for one in known)
         await models.generate(node, GenerateRequest("merge", question, steps=steps))

@@ -20,6 +20,7 @@ from revelator.plans.operators import spell_call
 from revelator.tasks import TRANSLATE_ART
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor import routes
+from serving.executor.choices import explain_no_value, list_values
 from serving.executor.evidence import Models, answer_from_own_knowledge, copy_answer
 from serving.executor.judges import Unjudged
 from serving.executor.recording import Recorder
@@ -134,14 +135,17 @@ class TreeRun:
         if before:
             await asyncio.wait([self._tasks[i] for i in before])
         self.recorder.set_predecessors(node, [self.trace_nodes[i].id for i in before] or self._run.last_nodes)
-        answers = {i: tuple(self.trace_nodes[i].answers) for i in at.needs}
+        answers = {i: self._list_values(i) for i in at.needs}
         node.inputs = {f"[{i}]": self.trace_nodes[i].id for i in at.needs}
         if self._is_over_none(at.needs):
             with self.recorder.record(node):
                 answer_from_none(node, at.node.question)
             return
         if lacking := [i for i, values in answers.items() if not values]:
-            self.recorder.skip(node, f"no answer from [{'], ['.join(map(str, lacking))}]")
+            if without := [self.trace_nodes[i] for i in lacking if self.trace_nodes[i].answers]:
+                self.recorder.leave_unanswered(node, explain_no_value(without[0]))
+            else:
+                self.recorder.skip(node, f"no answer from [{'], ['.join(map(str, lacking))}]")
             return
         if (size := sum(measure_substituted(text, answers) for text in at.node.texts)) > NODE_CHARACTERS:
             self.recorder.skip(node, f"with the answers in it the node is too long: over {NODE_CHARACTERS} characters")
@@ -156,6 +160,11 @@ class TreeRun:
                 await self._record_failure(node, self._operate(at, query) if query else self._reason(at))
                 if not node.answers and "none" not in node.detail:
                     await self._fall_back(at)
+
+    def _list_values(self, number: int) -> tuple[str, ...]:
+        """The answers of a node that others are asked with."""
+        node, needs = self.trace_nodes[number], self.numbered[number].needs
+        return list_values(node, substitute(node.question, dict.fromkeys(needs, ())))
 
     async def _record_failure(self, node: Node, work: Coroutine[None, None, object]) -> None:
         try:

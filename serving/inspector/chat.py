@@ -171,7 +171,7 @@ def _describe_progress(event: Event, node: Mapping[str, Any]) -> str | None:
 def _show_answer(trace: Trace) -> str:
     why = f" ({trace.reason})" if trace.outcome == "unanswered" and trace.reason else ""
     answer = trace.text or trace.answer or f"{NO_ANSWER}{why}"
-    parts = [answer, "\n".join(trace.list_citations() if trace.answer else ()), *trace.list_notes()]
+    parts = [answer, "\n".join(trace.list_citations(markdown=True)), *trace.list_notes()]
     return "\n\n".join(filter(None, parts))
 
 

@@ -106,7 +106,7 @@ def _find_best_part(
         if len(parts) != 2 or not all(labels):
             return None
         first = min(range(2), key=lambda i: question.find(labels[i]))
-        return MergedAnswer(("yes" if best == first else "no",), f"comparison: {word}")
+        return MergedAnswer(("yes" if best == first else "no",), f"comparison: {word}", is_verdict=True)
     lineage = parts[best].members[0].lineage
     answer = _find_named_value(question, lineage) or labels[best]
     if lineage and is_described(question, labels[best]):

@@ -35,10 +35,11 @@ class Part:
 
 @dataclass(frozen=True)
 class MergedAnswer:
-    """The answers of the whole question and the operation that gave them."""
+    """The answers of the whole question and the operation that gave them. `is_verdict`: the answer is yes or no."""
 
     answers: tuple[str, ...]
     method: str
+    is_verdict: bool = False
 
 
 def measure_parts(parts: Iterable[Part]) -> int:

@@ -70,7 +70,7 @@ def judge_same(question: str, parts: Sequence[Part]) -> MergedAnswer | None:
     if said <= {"yes", "no"}:
         if said == {"no"} and _SAME.search(question):
             return None  # neither has what was asked for; they may have the same other one
-        return MergedAnswer(("yes" if said == {"yes"} else "no",), "all parts")
+        return MergedAnswer(("yes" if said == {"yes"} else "no",), "all parts", is_verdict=True)
     if not _SAME_OR_SHARED.search(question) or (len(parts) > 2 and any(len(part.answers) > 1 for part in parts)):
         return None
     first, *others = [part.answers for part in parts]
@@ -79,7 +79,7 @@ def judge_same(question: str, parts: Sequence[Part]) -> MergedAnswer | None:
     found = [_have_same_answers(question, first, other) for other in others]
     if False not in found and None in found:
         return None
-    return MergedAnswer(("no" if False in found else "yes",), "same")
+    return MergedAnswer(("no" if False in found else "yes",), "same", is_verdict=True)
 
 
 def _have_same_answers(question: str, ones: Sequence[str], others: Sequence[str]) -> bool | None:

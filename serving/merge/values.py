@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date as day
 from datetime import datetime
@@ -41,6 +42,10 @@ _AMOUNT = re.compile(
     r"(?P<number>\d{1,3}(?:[ ,']\d{3})+|\d+)(?P<fraction>\.\d+)?(?P<words>(?!\d|s\b).*)"  # "1950s" is no time
 )
 _NEXT_AMOUNT = re.compile(r"(?<=[a-z])(?<!minus)\.?,? (?:and )?(?=\d)")  # "6 ft 2 in", "2 hours and 10 minutes"
+_CLAUSE_END = re.compile(r"[;\n]|[.!?,](?=\s)")
+_MARKS = " ,.:;!?()[]\"'“”‘’"  # around a value in a text
+_DIGIT = re.compile(r"\d")
+MOST_WORDS = 5  # of a quantity in a text: "2 hours and 10 minutes"
 _ROUND_NUMBERS = re.compile(r"\b(?:hundred|thousand|[mb]illion)s\b", re.IGNORECASE)  # which text2num reads as 100, …
 
 
@@ -174,6 +179,66 @@ def find_unit(name: str, *, squared: bool = False) -> Unit | None:
 def is_value(text: str) -> bool:
     """Whether an answer is nothing but a date or a quantity."""
     return parse_date(text) is not None or parse_quantity(text) is not None
+
+
+def says_value(text: str, answer: str) -> bool:
+    """Whether a text says the date or the quantity of an answer in any form: "8 June 2021" for "June 8, 2021", "Euros a
+    year: 4500" for "4,500 euros". What an answer says beside its quantity must stand in the same clause."""
+    if (date := parse_date(answer)) and _says_date(text, date):
+        return True
+    whole = parse_quantity(answer)
+    wanted = [(whole, [])] if whole is not None else _find_quantities(normalise_spaces(answer))
+    if len(wanted) != 1:
+        return False
+    [(amount, beside)] = wanted
+    return any(_says_quantity(clause, amount, beside) for clause in _CLAUSE_END.split(text))
+
+
+def _says_date(text: str, wanted: Date) -> bool:
+    """Whether a text says a date, or one within it: a day of a month that is wanted."""
+    year = str(wanted.year if wanted.year > 0 else 1 - wanted.year)
+    words = text.split()
+    for place in (place for place, word in enumerate(words) if year in word):
+        for start in range(max(0, place - 3), place + 1):
+            for end in (place + 1, place + 2):  # an era stands behind the year
+                found = parse_date(" ".join(words[start:end]).strip(_MARKS))
+                if found and wanted.days[0] <= found.days[0] and found.days[1] <= wanted.days[1]:
+                    return True
+    return False
+
+
+def _find_quantities(clause: str) -> list[tuple[Quantity, list[str]]]:
+    """The quantities in a clause, each with the words beside it."""
+    words = (clause if _DIGIT.search(clause) else alpha2digit(clause, "en", 0)).split()
+    found, place = [], 0
+    while place < len(words):
+        for end in range(min(place + MOST_WORDS, len(words)), place, -1) if _DIGIT.search(words[place]) else ():
+            amount = parse_quantity(" ".join(words[place:end]).strip(_MARKS))
+            if amount is not None:
+                found.append((amount, [*words[:place], *words[end:]]))
+                place = end - 1
+                break
+        place += 1
+    return found
+
+
+def _says_quantity(clause: str, wanted: Quantity, beside: Sequence[str]) -> bool:
+    for found, around in _find_quantities(clause):
+        said = {normalise(word) for word in around}
+        if _are_equal(wanted, found, around) and all(normalise(word) in said for word in beside if normalise(word)):
+            return True
+    return False
+
+
+def _are_equal(wanted: Quantity, found: Quantity, around: Sequence[str]) -> bool:
+    """Whether two quantities are one. A unit may stand apart from its number, in the name of a column, or be left out
+    of what is wanted."""
+    if not wanted.unitless and not found.unitless:
+        return wanted.is_compatible_with(found) and math.isclose(wanted.magnitude, found.to(wanted.units).magnitude)
+    if not math.isclose(wanted.magnitude, found.magnitude):
+        return False
+    names = (name for word in around for name in (word.strip(_MARKS), word.strip(_MARKS).lower()) if name)
+    return wanted.unitless or any(find_unit(name) == wanted.units for name in names)
 
 
 def write_number(value: float) -> str:

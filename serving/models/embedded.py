@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,11 +19,13 @@ from serving.retrieval.snippets import choose_sentences
 
 METHOD = "reader"
 NO_LANGUAGE_MODEL = "no language model is configured"
-NO_WORDS = "the passages hold no words"
+NO_SPAN = "no words of the passages can be an answer"
 REQUESTS = 8  # read together at most: with five passages of 200 tokens each, what one pass of the network takes
 SURE = 0.5  # P(the passages answer), below which it is likelier that as wholes they do not
 SPAN = 1_000  # characters of an answer: a longer one is a run of characters without a space, which is one token
 SENTENCES = 8  # around the items of a list
+ITEM = re.compile(r"(?:^|\n)- ")  # the mark of an item, as passages have it
+LINE = re.compile(r"^(?:- )?(.+)$", re.MULTILINE)
 REACH = 600  # characters before and after a span at which its sentence ends at the latest
 
 
@@ -58,7 +61,7 @@ class EmbeddedGenerator:
         sentences = [_cut_to_sentences(request) for request in requests]
         passages = [*(request.passages for request in requests), *sentences]
         asked = [
-            (request.question, [(p.title, p.text) for p in own])
+            (request.question, [(p.title, join_items(p.text)) for p in own])
             for request, own in zip([*requests, *requests], passages, strict=True)
         ]
         outcomes = self._reader.read_all(asked)
@@ -75,19 +78,37 @@ def _cut_to_sentences(request: GenerateRequest) -> list[Passage]:
     return [replace(p, text=sentence) for p, sentence in zip(request.passages, chosen, strict=True) if sentence]
 
 
+def join_items(text: str) -> str:
+    """The text with its items in one line, and commas between those that end without a mark: a reader that was trained
+    on sentences takes the items of a list for one, or for the next line. Every character keeps its place."""
+
+    def write(mark: re.Match[str]) -> str:
+        comma = "," if text[max(0, mark.start() - 1) : mark.start()].isalnum() else ""
+        return comma.ljust(len(mark[0]))
+
+    return ITEM.sub(write, text)
+
+
 def make_reading(outcome: reading.Reading, passages: Sequence[Passage]) -> Reading:
-    """The answer with its passage, and the sentences of the passage in which it stands or which speak for it."""
-    spans = tuple(span for span in outcome.spans if span.end - span.start <= SPAN)
-    if not spans:
-        return Reading("", (), method=METHOD, probability=0.0, reason=NO_WORDS)
-    passage = passages[spans[0].passage]  # the spans of a list are of one passage
-    sentences = dict.fromkeys(quote_sentence(passage.text, span.start, span.end) for span in spans)
+    """The answers with their passage, and the sentences in which they stand or which speak for them. A span over
+    several lines is one answer a line."""
+    found = [
+        (passages[span.passage].text, span.start + line.start(1), span.start + line.end(1))
+        for span in outcome.spans
+        for line in LINE.finditer(passages[span.passage].text[span.start : span.end])
+        if line.end(1) - line.start(1) <= SPAN
+    ]
+    if not found:
+        return Reading("", (), method=METHOD, probability=0.0, reason=NO_SPAN)
+    is_verdict = outcome.kind in ("yes", "no")
+    sentences = dict.fromkeys(quote_sentence(*place) for place in found)
     return Reading(
-        " ".join(list(sentences)[:SENTENCES]),
-        replace(outcome, spans=spans).answers,
+        "\n".join(list(sentences)[:SENTENCES]),
+        outcome.answers if is_verdict else tuple(dict.fromkeys(text[start:end] for text, start, end in found)),
         method=METHOD,
-        document=passage.id,
+        document=passages[outcome.spans[0].passage].id,  # where a list begins
         probability=outcome.probability,
+        is_verdict=is_verdict,
     )
 
 

@@ -28,7 +28,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 from revelator.config import find_first_fault
 from revelator.language_model import Endpoint, RefusedError, Reply
 from revelator.reply_forms import JsonForm, Way
-from revelator.sentences import split_sentences
+from revelator.sentences import is_punctuation, split_sentences
 from revelator.tasks.chat_prompts import Message, quote_data
 from revelator.trace import Passage
 from serving.latency import offload
@@ -140,6 +140,7 @@ class EndpointGenerator:
             probability=estimate_answerable(found.kind, reply) if request.mode == "read" else None,
             method=method,
             reason="" if answers else "the language model finds no answer in the passages",
+            is_verdict=found.kind == VERDICT,
         )
 
     def _make_reading(self, reply: Reply, sentence: str = "", answers: tuple[str, ...] = (), **rest: Any) -> Reading:
@@ -245,7 +246,7 @@ def list_answers(found: ReadReply) -> tuple[str, ...]:
     if found.kind == VERDICT:
         return (_read_verdict(found.answers[0]),)
     said = (" ".join(str(answer).split()) for answer in found.answers)
-    return tuple(dict.fromkeys(text for text in said if text and text.lower() != UNKNOWN))
+    return tuple(dict.fromkeys(text for text in said if text.lower() != UNKNOWN and not is_punctuation(text)))
 
 
 def estimate_answerable(kind: str, reply: Reply) -> float | None:

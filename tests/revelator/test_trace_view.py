@@ -7,6 +7,8 @@ from rich.console import Console
 from revelator.trace import Node, Passage, Trace, Usage
 from revelator.trace_view import print_trace
 
+ROW = "films/row.pdf#page=3&10-40"
+
 
 def shown(trace: Trace) -> list[str]:
     console = Console(width=120, record=True, force_terminal=False)
@@ -17,7 +19,7 @@ def shown(trace: Trace) -> list[str]:
 def example(**changes: object) -> Trace:
     documents = [
         Passage("1", "Elsewhere", "…", 3.0, 0.1),
-        Passage("2", "Lantern Row", "…", 2.0, 0.9),
+        Passage(ROW, "Lantern Row", "In 1987\nInes Calloway  made it.", 2.0, 0.9),
         Passage("3", "Third", "…", 1.0, 0.2),
     ]
     nodes = [
@@ -33,7 +35,7 @@ def example(**changes: object) -> Trace:
             answers=["Ines Calloway"],
             sentence="Ines Calloway made it.",
             ended_ms=12,
-            detail={"kept": ["2"]},
+            detail={"kept": [ROW], "document": ROW},
         ),
         Node("4", "atomic", "Where was {director} born?", parent="2", asked="Where was Ines Calloway born?"),
     ]
@@ -80,14 +82,24 @@ def test_a_failed_question_shows_that_it_has_no_answer():
 
 def test_an_answer_shows_its_passage_and_a_question_without_one_the_reason():
     trace = example(outcome="unanswered", answer="", answers=[], reason="no document is relevant")
-    trace.nodes[2].detail |= {"document": "2", "probability": 0.934}
+    trace.nodes[2].detail["probability"] = 0.934
     trace.nodes[3].status, trace.nodes[3].error = "unanswered", "no document is relevant"
     text = "\n".join(shown(trace))
-    assert "in Lantern Row, P = 0.93" in text and "∅ 4 atomic" in text
+    assert "in Lantern Row in films/row.pdf, page 3, P = 0.93" in text and "∅ 4 atomic" in text
     assert "answer   none  (unanswered)" in text and "reason   no document is relevant" in text
     [evidence] = trace.list_evidence()
     assert (evidence.answers, evidence.sentence) == (("Ines Calloway",), "Ines Calloway made it.")
     assert (evidence.passage.title, evidence.probability) == ("Lantern Row", 0.934)
+
+
+def test_an_answer_shows_its_evidence_in_the_documents_own_words_or_as_a_paraphrase_and_what_has_none_shows_none():
+    text = "\n".join(shown(example()))
+    assert "evidence [1] Lantern Row in films/row.pdf, page 3: “Ines Calloway made it.”" in text
+    trace = example()
+    trace.nodes[2].sentence = "Calloway was the director."
+    text = "\n".join(shown(trace))
+    assert "page 3: Calloway was the director." in text and "“" not in text
+    assert "evidence" not in "\n".join(shown(example(answer="", answers=[], outcome="unanswered")))
 
 
 def test_a_document_cannot_write_to_the_terminal() -> None:

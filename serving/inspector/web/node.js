@@ -18,7 +18,7 @@ export function nodeDetail(node, choose, judging = null) {
       ["asked", node.asked || (node.question === node.asked ? node.question : null)],
       ["takes", Object.entries(node.inputs).map(([name, id]) => h("span", {}, `{${name}} from `, link(id), " "))],
       ["answer", node.answers.length ? h("strong", {}, node.answers.join("; ")) : "none" in node.detail ? "none, for sure" : null],
-      ["sentence", node.sentence],
+      ["sentence", quote(node.sentence, findEvidence(node)?.text ?? "")],
       ["evidence", evidence(node)],
       ["source", [method, shared_from && h("span", {}, "the same as ", link(shared_from)),
         reused_from && `node ${reused_from} of the earlier run`, !method && !shared_from && !reused_from && node.documents.length > 0 && "documents"]],
@@ -34,10 +34,33 @@ export function nodeDetail(node, choose, judging = null) {
 }
 
 // The passage that holds the answers, and how likely it answers the question.
-function evidence({ documents, detail: { document, probability } }) {
-  const passage = documents.find(({ id }) => id === document);
-  const likely = probability === undefined ? "" : `P = ${probability.toFixed(2)}`;
-  return [passage && (passage.title || passage.id), likely].filter(Boolean).join(", ");
+function evidence(node) {
+  const { probability } = node.detail;
+  const passage = findEvidence(node);
+  return [passage && namePassage(passage), probability === undefined ? "" : ` P = ${probability.toFixed(2)}`].filter(Boolean);
+}
+
+export function findEvidence({ documents, detail }) {
+  return documents.find(({ id }) => id === detail.document);
+}
+
+// A passage's headings, with its file and page: `Leave in handbook.pdf, page 3`. One from the web is a link, to the
+// place that says the sentence; others do what `open` does, if it is given.
+export function namePassage({ id, title }, sentence = "", open = null) {
+  const [, file, page] = id.match(/^(.+)#(?=page=\d|\d+-\d)(?:page=(\d+))?/) ?? [];
+  const name = [title, file && (page ? `${file}, page ${page}` : file)].filter(Boolean).join(" in ") || id;
+  const [, address] = id.match(/(?:^|:)(https?:\/\/[^\s<>()]+)$/) ?? [];
+  const [said] = sentence.split("\n");
+  const place = said ? `${address?.includes("#") ? "" : "#"}:~:text=${encodeURIComponent(said).replaceAll("-", "%2D")}` : "";
+  if (address) return h("a", { href: address + place, target: "_blank", rel: "noreferrer" }, name);
+  return open ? h("button", { type: "button", class: "link", onclick: open }, name) : name;
+}
+
+// Sentences, one a line, in quotation marks where the text says them, white space aside; a paraphrase has none.
+export function quote(sentences, text) {
+  const fold = (words) => words.trim().split(/\s+/).join(" ");
+  const lines = sentences.split("\n").map(fold).filter(Boolean);
+  return lines.map((line) => (fold(text).includes(line) ? `“${line}”` : line)).join(" ");
 }
 
 export function facts(pairs) {
@@ -88,8 +111,9 @@ function meter(share) {
 
 function documents(node, judging) {
   const kept = node.detail.kept ?? [];
+  const holds = (passage) => passage.id === node.detail.document;
   const order = [...node.documents].sort((one, other) =>
-    kept.includes(other.id) - kept.includes(one.id) || (other.relevance ?? 0) - (one.relevance ?? 0));
+    holds(other) - holds(one) || kept.includes(other.id) - kept.includes(one.id) || (other.relevance ?? 0) - (one.relevance ?? 0));
   return h("section", { "aria-label": "Documents" }, h("h3", {}, order.length === 1 ? "1 document" : `${order.length} documents`, kept.length ? `, ${kept.length} read` : ""),
     order.map((document, place) => passage(document, kept.includes(document.id), place === 0, node.answers, judging)));
 }

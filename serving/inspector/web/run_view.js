@@ -3,7 +3,7 @@
 import { download, judge } from "./api.js";
 import { h, milliseconds, say as announce } from "./element.js";
 import { Graph } from "./graph.js";
-import { cost, facts, nodeDetail } from "./node.js";
+import { cost, facts, findEvidence, namePassage, nodeDetail, quote } from "./node.js";
 import { Tree } from "./tree.js";
 
 export class RunView {
@@ -24,7 +24,7 @@ export class RunView {
   show(record, atMs) {
     this.record = record;
     this.atMs = atMs;
-    this.head.replaceChildren(...head(record, atMs !== undefined), this.#judging(atMs !== undefined));
+    this.head.replaceChildren(...head(record, atMs !== undefined, (id) => this.#open(id)), this.#judging(atMs !== undefined));
     this.#draw();
   }
 
@@ -86,6 +86,13 @@ export class RunView {
     if (!quietly) this.chosen(id);
   }
 
+  // Shows the passage that a node was answered from: it stands first, and unfolded.
+  #open(id) {
+    this.choose(id);
+    this.detail.querySelector(".document")?.scrollIntoView({ block: "nearest" });
+    this.detail.focus();
+  }
+
   #draw() {
     const marks = new Map([...this.marks].map(([id, { mark }]) => [id, mark]));
     this.graph.show(this.record.trace, this.selected, this.atMs !== undefined);
@@ -102,14 +109,14 @@ export class RunView {
   }
 }
 
-function head({ id, trace, reuse, error }, going) {
+function head({ id, trace, reuse, error }, going, open) {
   const outcome = going ? "running" : error ? "failed" : trace.outcome;
   return [
     h("p", { class: "asked" }, trace.question),
     h("p", { class: "answer" }, trace.answer || (going ? "…" : "no answer"), " ", h("span", { class: `badge ${outcome}` }, outcome),
       trace.plan_source === "given" && h("span", { class: "badge by-hand", title: "A person wrote or edited this plan" }, "plan by hand")),
     !going && trace.text && h("p", { class: "text" }, trace.text),
-    !going && trace.answer && h("ol", { class: "sources" }, sources(trace).map((said) => h("li", {}, said))),
+    !going && trace.answer && h("ol", { class: "sources" }, sources(trace, open)),
     trace.degraded && h("p", { class: "notice warn" }, trace.reason || "the model's own plan could not be used"),
     !going && !error && !trace.degraded && trace.outcome !== "answered" && trace.reason && h("p", { class: "notice warn" }, trace.reason),
     trace.deadline_exceeded && h("p", { class: "notice warn" }, "time ran out: the answer is made of what had been found by then"),
@@ -121,11 +128,14 @@ function head({ id, trace, reuse, error }, going) {
   ].filter(Boolean);
 }
 
-// What the numbers in the answer's text stand for: the passage of each step that was answered from one, and its sentence.
-function sources({ nodes }) {
-  return nodes.filter(({ status }) => status === "ok").flatMap(({ documents, detail, sentence }) => {
-    const held = documents.find(({ id }) => id === detail.document);
-    return held ? [`${held.title || held.id}${sentence ? `: “${sentence}”` : ""}`] : [];
+// What the numbers in the answer's text stand for: the passage of each step that was answered from one, and its
+// sentence. `open(id)` shows the passage of a node.
+function sources({ nodes }, open) {
+  const held = nodes.filter((node) => node.status === "ok" && findEvidence(node));
+  return held.map((node) => {
+    const passage = findEvidence(node);
+    const said = quote(node.sentence, passage.text);
+    return h("li", {}, namePassage(passage, node.sentence, () => open(node.id)), said && `: ${said}`);
   });
 }
 

@@ -13,28 +13,14 @@ from hypothesis import strategies as st
 from revelator.errors import InvalidRequest
 from revelator.limits import Limits
 from revelator.plans import render
-from revelator.plans.art import Art
-from revelator.plans.art import render as render_tree
-from revelator.plans.operators import Relate
 from revelator.trace import Passage
-from serving.executor.evidence import PASSAGE_CHARACTERS, find_missing_name, find_namesakes
-from serving.executor.executor import Executor
-from serving.knowledge.sources import Sources, TextSource
-from serving.models.embedded import EmbeddedGenerator
+from serving.executor.evidence import PASSAGE_CHARACTERS, find_namesakes
 from serving.protocols import Completion, Reading
-from tests.mark_reader import read_mark
 from tests.serving.executor.test_plan_laws import plans
 from tests.serving.executor.world import Toy
 
 MEGABYTE = "word " * 200_000
 WORDS = ("amber", "birch", "cedar", "delta")
-RIVERS = "Do the Lucero River and the River Lunsurova rise in the same country?"
-OUTPUTS = {
-    "decompose": '["Where does the Lucero River rise?", "Where does the River Lunsurova rise?"]',
-    "translate_bnf": "Where does the Lucero River rise? + Where does the River Lunsurova rise?",
-    "refine": "Where does the Lucero River rise?",
-    "end": "no",
-}
 
 
 class Drawn(Toy):
@@ -75,13 +61,6 @@ async def test_a_step_names_the_model_that_read_for_it_also_in_a_run_that_reuses
     assert again.list_language_models() == first.list_language_models() == ["big-2026-08-01"]
 
 
-class OneRiver:
-    """An index of one passage, which every search finds."""
-
-    async def search(self, query: str, k: int) -> list[Passage]:
-        return [Passage("bodin", "Bodin River", "The Bodin River is a river that rises in Orland.", 1.0)]
-
-
 @given(plans(5), st.integers())
 @settings(max_examples=80)
 def test_a_question_is_answered_only_where_passages_that_were_read_hold_every_span(plan, seed):
@@ -108,18 +87,6 @@ def test_a_question_is_answered_only_where_passages_that_were_read_hold_every_sp
             assert ended[producer].answers
         if node.status == "skipped":
             assert not node.documents and not node.usage.generator_calls
-
-
-@pytest.mark.parametrize("strategy", ["single", "compound", "compile", "iterate", "auto", "plan", "atomic", "logic"])
-async def test_a_question_about_names_that_no_document_has_is_unanswered(strategy):
-    world, index = Toy(outputs=OUTPUTS | {"route": "complex", "translate_logic": '"rivers"'}), OneRiver()
-    executor = Executor(world, Sources([TextSource(index)]), EmbeddedGenerator(read_mark("orland")))
-    options = {"plan": OUTPUTS["translate_bnf"]} if strategy == "plan" else {"strategy": strategy}
-    if strategy == "atomic":
-        options["plan"] = render_tree(Art(RIVERS, Relate("Lucero River", "rises in")))
-    trace = await executor.run(RIVERS, **options)
-    assert (trace.outcome, trace.answers, trace.answer) == ("unanswered", [], "")
-    assert "Lucero" in trace.reason and "names" in trace.reason
 
 
 async def test_nothing_is_read_where_nothing_is_relevant(toy):
@@ -154,34 +121,6 @@ async def test_a_fault_is_no_lack_of_evidence(toy):
     assert (await world.executor().run("Who wrote A?", strategy="single")).outcome == "failed"
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ("Where does Dr. Anna Berg work?", "Berg's office is in Orland."),
-        ("Where does the Lucero River rise?", "The Lucero rises in Orland."),
-        ("Where was Zoë Müller born?", "ZOE MULLER was born in Orland."),
-        ("What is the capital of the USA?", "Washington is the capital of the United States."),
-        ("How many days of leave are there?", "There are 30."),
-        ("Which rivers of 1402 are there?", "There are none."),
-    ],
-)
-async def test_a_name_is_supported_without_its_title_parts_case_and_accents(asked, said):
-    assert await find_missing_name(asked, asked, [Passage("1", "", said)]) is None
-
-
-@pytest.mark.parametrize(
-    ("template", "asked", "said"),
-    [
-        ("Where does Dr. Anna Berg work?", "Where does Dr. Anna Berg work?", "Dr. Otto Smith works in Orland."),
-        ("Where does the River Lunsurova rise?", "Where does the River Lunsurova rise?", "The River Bodin rises."),
-        ("Who founded {firm} in Orland?", "Who founded Sorvik in Orland?", "A school was founded in Orland."),
-        ("What is made of {ore}?", "What is made of copper?", "Pipes are made of lead."),
-    ],
-)
-async def test_a_name_is_missing_where_only_its_common_words_stand(template, asked, said):
-    assert await find_missing_name(template, asked, [Passage("1", "", said)])
-
-
 def test_a_request_may_set_the_floors():
     limits = Limits().lower({"relevance_floor": 0.3, "answer_floor": 0.0})
     assert (limits.relevance_floor, limits.answer_floor) == (0.3, 0.0)
@@ -212,16 +151,6 @@ def test_another_document_of_the_same_title_is_said_and_another_passage_of_the_d
     assert find_namesakes(passages[0], "How long is leave?", passages) == ["Leave in de/leave.md"]
     rows = [Passage(number, "Leave", "…") for number in "12"]
     assert find_namesakes(rows[0], "How long is leave?", rows) == []  # rows with one title may be parts of one page
-
-
-@pytest.mark.parametrize(
-    ("asked", "respelled"),
-    [("When was Callum Adeyemy born?", {}), ("Where did Anekke Adeymi study?", {"adeymi": ["adeyemi"]})],
-)
-async def test_a_name_is_supported_by_what_the_search_read_it_as(asked: str, respelled: dict[str, list[str]]) -> None:
-    passages = [Passage("1", "Staff", "Adeyemi was born in 1968.")]
-    assert await find_missing_name(asked, asked, passages, respelled) is None
-    assert await find_missing_name("Who is Otto Smith?", "Who is Otto Smith?", passages, respelled)
 
 
 async def test_a_trace_says_which_of_two_towns_was_read() -> None:

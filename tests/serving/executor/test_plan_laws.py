@@ -79,15 +79,15 @@ def execute(plan: Expression, answers_of, seed: int) -> tuple[list[str], PlanRun
 @settings(max_examples=50)
 def test_each_leaf_is_asked_once_with_the_values_of_its_producers(plan, seed):
     assert check(plan) == ()
-    asked, run, _ = execute(plan, lambda question: [f"<{question}>"], seed)
+    asked, run, _ = execute(plan, lambda question: [f"<answer to {question}>"], seed)
     texts, sources = [leaf.text for leaf in list_leaves(plan)], bind(plan).sources
     expected: list[str] = []
     for text, source in zip(texts, sources, strict=True):
-        expected.append(substitute(text, {name: f"<{expected[i]}>" for name, i in source.items()}))
+        expected.append(substitute(text, {name: f"<answer to {expected[i]}>" for name, i in source.items()}))
     assert sorted(asked) == sorted(expected)
     assert not any(list_placeholders(question) for question in asked)
     answers = [one.answers for i in range(len(texts)) for one in run.list_answered_calls(i)]
-    assert answers == [(f"<{q}>",) for q in expected]
+    assert answers == [(f"<answer to {q}>",) for q in expected]
 
 
 @given(plans(6), st.integers(), st.integers())
@@ -113,7 +113,7 @@ def test_a_failure_reaches_what_depends_on_it_and_nothing_else(plan, seed, data)
     def answers(question: str) -> list[str]:
         if question.split(" of ")[0] == name:
             raise RuntimeError("broken")
-        return [f"<{question}>"]
+        return [f"<answer to {question}>"]
 
     _, run, _ = execute(plan, answers, seed)
     reached = {broken}

@@ -11,24 +11,44 @@ from revelator.errors import ExpressionError, InvalidRequest, PlanError, TaskOut
 from revelator.limits import LONGEST_MS, Limits
 from revelator.plans.art import Art, render
 from revelator.plans.operators import Relate
+from serving.executor.executor import Executor
+from serving.knowledge.sources import Sources
+from serving.protocols import Writing
 
 
 def kinds(trace):
     return [node.kind for node in trace.nodes]
 
 
-async def test_a_straightforward_question_goes_to_the_generator_alone(toy):
-    world = toy({"direct: What is 2 + 2?": ["4"]}, {"route": "straightforward"})
-    trace = await world.executor().run("What is 2 + 2?")
-    assert kinds(trace) == ["route", "direct"] and trace.answers == ["4"] and trace.answer == "4"
-    assert trace.route == "straightforward" and trace.plan is None
+async def test_a_straightforward_question_is_asked_of_the_documents_whatever_the_language_model_knows(toy):
+    world = toy({"read: What does A cost?": ["9"], "direct: What does A cost?": ["7"]}, {"route": "straightforward"})
+    trace = await world.executor().run("What does A cost?")
+    assert kinds(trace) == ["route", "atomic"] and (trace.answers, trace.outcome) == (["9"], "answered")
+    assert trace.route == "straightforward" and trace.plan is None and not trace.degraded
+    assert [request.mode for request in world.requests] == ["read"]
+
+
+@pytest.fixture
+def knowing(toy):
+    """A world whose language model may answer from what it knows."""
+
+    def make(known):
+        world = toy(known, {"route": "straightforward"})
+        return Executor(world, Sources.of_index(world), world, writing=Writing(own_knowledge=True)), world
+
+    return make
+
+
+async def test_own_knowledge_answers_a_straightforward_question_without_a_search(knowing):
+    executor, world = knowing({"direct: What is 2 + 2?": ["4"]})
+    trace = await executor.run("What is 2 + 2?")
+    assert kinds(trace) == ["route", "direct"] and trace.answers == ["4"] and world.asked == []
     assert (trace.outcome, trace.reason) == ("partial", "answered without documents")
-    assert world.asked == []
 
 
-async def test_what_the_generator_cannot_answer_alone_is_looked_up(toy):
-    world = toy({"read: Who wrote A?": ["p"]}, {"route": "straightforward"})
-    trace = await world.executor().run("Who wrote A?")
+async def test_what_own_knowledge_cannot_answer_is_looked_up(knowing):
+    executor, _ = knowing({"read: Who wrote A?": ["p"]})
+    trace = await executor.run("Who wrote A?")
     assert kinds(trace) == ["route", "direct", "atomic"] and trace.answers == ["p"]
     assert trace.degraded and "without documents" in trace.reason
 

@@ -95,7 +95,7 @@ async def test_events_arrive_while_the_question_runs(toy):
 @pytest.mark.parametrize(
     ("strategy", "kinds"),
     [
-        ("auto", ["route", "direct"]),
+        ("auto", ["route", "atomic"]),
         ("single", ["atomic"]),
         ("iterate", ["refine", "atomic", "end", "merge"]),
         ("compile", ["translate", "atomic", "merge"]),

@@ -1,5 +1,7 @@
 """Dates, quantities and countries as answers write them."""
 
+from datetime import date
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from serving.merge.values import (
     parse_clock,
     parse_date,
     parse_quantity,
+    says_value,
     write_number,
     write_quantity,
 )
@@ -226,3 +229,38 @@ def test_a_text_that_is_nothing_but_a_date_or_a_quantity_is_a_value(text):
 )  # fmt: skip
 def test_a_name_with_a_number_in_it_is_no_value(text):
     assert not is_value(text)
+
+
+DATE_FORMS = ("%d %B %Y", "%B %d, %Y", "%Y-%m-%d", "%d %b %Y", "%d/%m/%Y")
+
+
+@given(st.dates(min_value=date(1000, 1, 1)), st.sampled_from(DATE_FORMS), st.sampled_from(DATE_FORMS), st.dates())
+def test_a_text_says_a_date_in_whatever_form_and_no_other_date(day: date, form: str, other: str, another: date) -> None:
+    text = f"It opened on {day.strftime(form)}, a holiday."
+    assert says_value(text, day.strftime(other))
+    assert says_value(text, f"{day:%B %Y}") and not says_value(f"It opened in {day:%B %Y}.", day.strftime(other))
+    assert day == another or another.year < 1000 or not says_value(text, another.strftime(other))
+
+
+@given(st.integers(1000, 10**12), st.integers(1000, 10**12), st.sampled_from(["euros", "kilograms", "pages"]))
+def test_a_text_says_a_number_with_and_without_separators_and_no_other(number: int, other: int, unit: str) -> None:
+    for text in (f"Grant: Alpha; {unit.capitalize()} a year: {number}; Members: 3", f"It is {number:,} {unit}, or so."):
+        assert all(says_value(text, form) for form in (f"{number:,} {unit}", f"{number} {unit}", f"{number:,}"))
+        assert number == other or not says_value(text, f"{other:,} {unit}")
+        assert not says_value(text, f"{number} miles")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "said"),
+    [
+        ("Grant: Alpha; Euros a year: 4500; Members: 300", "4,500 euros a year", True),
+        ("Grant: Alpha; Euros a year: 4500; Members: 300", "€4,500", True),
+        ("Grant: Alpha; Euros a year: 4500; Members: 300", "300 euros", False),
+        ("It has twenty-one pages.", "21", True),
+        ("It took 130 minutes.", "2 hours and 10 minutes", True),
+        ("Apollo 11 landed.", "Apollo 12", False),
+        ("He left.", "Ayr", False),
+    ],
+)
+def test_a_unit_may_stand_in_the_clause_of_its_number(text: str, answer: str, said: bool) -> None:
+    assert says_value(text, answer) is said

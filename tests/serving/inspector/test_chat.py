@@ -12,8 +12,8 @@ from revelator.tasks import Step
 from serving.inspector.chat import NO_ANSWER
 from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in, speaking
 
-BOTH = "Detroit\n\n[1] UHF: “It is Jay Levey.”\n[2] Jay Levey: “It is Detroit.”"  # with the sentences that say it
-LAST = "Detroit\n\n[1] Jay Levey: “It is Detroit.”"
+BOTH = "Detroit\n\n[1] UHF: It is Jay Levey.\n[2] Jay Levey: It is Detroit."  # what the passages say, paraphrased
+LAST = "Detroit\n\n[1] Jay Levey: It is Detroit."
 
 
 def messages(*texts: str) -> list:

@@ -155,6 +155,17 @@ def test_markup_in_a_document_is_shown_as_text(page):
     assert page.evaluate("window.injected") is None
 
 
+def test_a_citation_opens_the_passage_that_says_it(page):
+    ask(page)
+    cited = page.locator(".sources li")
+    expect(cited).to_have_text(["UHF: It is Jay Levey.", "Jay Levey: It is Detroit."])  # no quotation: nobody wrote it
+    cited.nth(1).get_by_role("button", name="Jay Levey").click()
+    expect(page.locator('[aria-selected="true"]')).to_contain_text("Where was Jay Levey born?")
+    shown = page.locator(".document[open]")
+    expect(shown).to_contain_text("Jay Levey was born in Detroit")
+    expect(shown.locator("mark")).to_have_text("Detroit")
+
+
 def test_the_tree_is_walked_folded_and_unfolded_with_the_keys_of_a_tree(page):
     ask(page)
     page.keyboard.press("Escape")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from revelator.errors import ArtifactError
 from revelator.tasks import Step
 from revelator.trace import Passage
-from serving.models.embedded import NO_LANGUAGE_MODEL, NO_WORDS, REACH, EmbeddedGenerator, quote_sentence
+from serving.models.embedded import NO_LANGUAGE_MODEL, NO_SPAN, REACH, EmbeddedGenerator, join_items, quote_sentence
 from serving.protocols import GenerateRequest, Reading
 from tests.mark_reader import read_mark, watch_passes
 
@@ -36,14 +36,14 @@ async def test_a_list_has_all_its_items_and_each_sentence_once() -> None:
     passage = Passage("a", "", f"First {MARK} and zanzibar quixote. None here. Then Zanzibar quixote.")
     reading = await read(passage, kind="list")
     assert reading.answers == (MARK, "zanzibar quixote", "Zanzibar quixote")
-    assert reading.sentence == f"First {MARK} and zanzibar quixote. Then Zanzibar quixote."
+    assert reading.sentence == f"First {MARK} and zanzibar quixote.\nThen Zanzibar quixote." and not reading.is_verdict
 
 
 @pytest.mark.parametrize("kind", ["yes", "no"])
 async def test_yes_and_no_come_with_the_sentence_that_speaks_for_them(kind: str) -> None:
     reading = await read(SOMEWHERE, NOWHERE, kind=kind)
     assert (reading.answers, reading.sentence) == ((kind,), f"The port is {MARK}, they say.")
-    assert reading.document == "a"
+    assert reading.document == "a" and reading.is_verdict
 
 
 async def test_what_no_passage_says_has_a_low_probability_and_whoever_asks_decides() -> None:
@@ -54,7 +54,7 @@ async def test_what_no_passage_says_has_a_low_probability_and_whoever_asks_decid
 @pytest.mark.parametrize("passages", [(), (Passage("a", "", ""),), (Passage("a", "Ports", " \n"),) * 2])
 async def test_passages_without_a_word_have_no_answer_and_say_so(passages: tuple[Passage, ...]) -> None:
     reading = await read(*passages)
-    assert (reading.answers, reading.probability, reading.reason) == ((), 0.0, NO_WORDS)
+    assert (reading.answers, reading.probability, reading.reason) == ((), 0.0, NO_SPAN)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ def test_any_text_is_read_and_what_is_quoted_stands_in_its_passage(question: str
         text = passages[int(reading.document)].text
         assert reading.sentence in text and all(answer in text for answer in reading.answers)
     else:
-        assert reading.reason == NO_WORDS
+        assert reading.reason == NO_SPAN
 
 
 async def test_a_megabyte_without_a_space_is_no_answer() -> None:
     reading = await read(Passage("a", "", "x" * 1_000_000))
-    assert (reading.answers, reading.reason) == ((), NO_WORDS)
+    assert (reading.answers, reading.reason) == ((), NO_SPAN)
 
 
 @pytest.mark.parametrize(
@@ -162,3 +162,32 @@ async def test_the_line_of_a_list_that_is_asked_about_is_read_alone_as_well() ->
     assert (reading.answers, reading.document) == (("nurse",), "people")
     assert reading.sentence == "Ingrid Vale is a nurse at Thornby Infirmary."
     assert reading.probability and reading.probability > 0.5
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "answers"),
+    [
+        (
+            "Who are the members of the safety committee?",
+            "The members of the safety committee are:\n- Ingrid Moss\n- Nadia Okoye\n- Henrik Dahl",
+            ("Ingrid Moss", "Nadia Okoye", "Henrik Dahl"),
+        ),
+        (
+            "Which days is the office open?",
+            "The office is open on these days:\n- Monday\n- Wednesday\n- Friday",
+            ("Monday", "Wednesday", "Friday"),
+        ),
+    ],
+)
+async def test_the_items_of_a_list_are_answers_of_their_own(question: str, text: str, answers: tuple[str, ...]) -> None:
+    passage = Passage("a", "", text)
+    reading = await EmbeddedGenerator().answer(GenerateRequest("read", question, (passage,)))
+    assert reading.answers == answers
+    assert reading.sentence.splitlines() == [f"- {answer}" for answer in answers]
+
+
+@given(st.text("aB.:- \n", max_size=80))
+def test_a_text_whose_items_are_joined_keeps_the_place_of_every_word(text: str) -> None:
+    joined = join_items(text)
+    assert len(joined) == len(text) and "\n- " not in joined
+    assert all(new == old or (old in "\n- " and new in ", ") for old, new in zip(text, joined, strict=True))

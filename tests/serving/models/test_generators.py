@@ -280,7 +280,11 @@ async def test_a_body_that_is_no_reply_is_unavailable(server: Server, body: byte
         (GOOD, ("Marlow Vint",), "endpoint"),
         (f"```json\n{GOOD}\n```", ("Marlow Vint",), "endpoint:embedded"),
         (f'<think>{{"kind": "unknown", "answers": []}} or not</think>{GOOD}', ("Marlow Vint",), "endpoint"),
-        ('{"thought": 1} then {"kind": "list", "answers": ["1962", 7, "  "]}', ("1962", "7"), "endpoint:embedded"),
+        (
+            '{"thought": 1} then {"kind": "list", "answers": ["1962", 7, "  ", "–", "€"]}',
+            ("1962", "7", "€"),
+            "endpoint:embedded",
+        ),
         ('{"kind": "verdict", "facts": "1962; 1964", "answers": ["No."], "sentence": null}', ("no",), "endpoint"),
         ('{"kind": "unknown", "answers": ["Marlow Vint"], "sentence": 1}', (), "endpoint"),
     ],
@@ -304,6 +308,12 @@ async def test_a_sentence_that_there_is_not_is_no_evidence(number: int) -> None:
         reading = await endpoint(server).answer(ASKED)
     wanted = {1: ("A name.", "a"), 2: ("Old.", "a"), 3: ("Directed by Marlow Vint.", "b")}
     assert (reading.sentence, reading.document) == wanted.get(number, ("", ""))
+
+
+async def test_a_verdict_is_told_from_a_name_that_is_spelled_like_one(server: Server) -> None:
+    kinds = ("verdict", "value")
+    server.replies = [says(json.dumps({"kind": kind, "answers": ["No"], "sentence": 1})) for kind in kinds]
+    assert [(await endpoint(server).answer(ASKED)).is_verdict for _ in kinds] == [True, False]
 
 
 async def test_a_reply_without_content_is_no_answer(server: Server) -> None:
