@@ -111,7 +111,7 @@ def serve(
 ) -> None:
     """Serve the deployed version until Ctrl-C or SIGTERM, on this machine's loopback unless --host says otherwise.
 
-    Where nothing was deployed, the embedded base plans without an adapter, as release 0. With --planner, any language
+    Where nothing was deployed, the embedded base plans without an adapter. With --planner, any language
     model plans at an OpenAI-compatible endpoint, or an adapter at a vLLM server; its key is read from OPENAI_API_KEY.
     Planner, judge and reader (--generator) are three settings: whoever plans, the release judges documents.
 
@@ -215,8 +215,9 @@ def _serve(
     home: Path, ports: str, config: ServingConfig, exposure: Exposure, http: bool, hosts: tuple[str, ...]
 ) -> None:
     from serving.deploy.deploy import release_embedded_base
-    from serving.models.releases import EMBEDDED_VERSION, read_release
+    from serving.models.releases import read_release
     from serving.triton.config import EMBEDDED
+    from serving.triton.control import describe_version
     from serving.triton.pace import measure_pace
     from serving.triton.serve import Watchdog, serve_home
     from serving.triton.server import read_ports
@@ -237,8 +238,7 @@ def _serve(
         with serve_home(home, read_ports(ports), config, report, exposure, http, hosts) as (server, running):
             status.stop()
             for name, version in running.models.items():
-                which = "release 0, the embedded base" if version == EMBEDDED_VERSION else f"version {version}"
-                click.echo(f"{name} {which}: ready")
+                click.echo(f"{name} {describe_version(version)}: ready")
             if release and release.vllm and config.needs_release:
                 click.echo(f"revelator version {release.version}, at vLLM {release.vllm}")
             click.echo(f"index   {config.index}\nplanner {config.planner or EMBEDDED}\njudge   {config.judge}")

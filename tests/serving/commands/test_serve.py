@@ -75,7 +75,7 @@ def test_documents_alone_are_enough_to_be_asked(tmp_path: Path) -> None:
         assert answer.answers == ("Holm",) and answer.trace.versions["revelator"] == "0"
         said = (home / "logs" / "serve.log").read_text()
     assert "nothing is deployed: the embedded base plans" in said
-    assert "release 0, the embedded base: ready" in said
+    assert "revelator embedded base: ready" in said
     release = read_release(home)
     assert release is not None and release.version == EMBEDDED_VERSION
 
