@@ -22,7 +22,7 @@ NAMES = {"atomic": "step", "direct": "without documents", "straightforward": "wi
 
 def find_values(trace: Trace) -> str:
     """The bare values; "none" where it is known that there is none, "" without an answer."""
-    return trace.answer or ("none" if any("none" in node.detail for node in trace.nodes) else "")
+    return trace.answer or ("none" if trace.outcome == "answered" else "")
 
 
 def find_text(trace: Trace) -> str:
@@ -129,14 +129,11 @@ def explain_silence(trace: Trace) -> str:
 
 
 def found_nothing(trace: Trace) -> bool:
-    """Whether all sources were asked and no passage is about any step: it may have been no question to them at all."""
-    silent = list(_list_silent(trace))
-    return bool(silent) and all(
-        node.status == "unanswered"
-        and (not node.documents or node.detail.get("kept") == [])
-        and not _list_lost_sources(node)
-        for node in silent
-    )
+    """Whether the question was asked as it stands, of all sources, and no passage is about it: it may be none to them
+    at all, such as a greeting."""
+    silent = [node for node in _list_silent(trace) if node.status == "unanswered" and not _list_lost_sources(node)]
+    asked = [node.asked for node in silent if not node.documents or node.detail.get("kept") == []]
+    return asked == [trace.question]
 
 
 def is_unclear(trace: Trace) -> bool:

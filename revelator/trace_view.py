@@ -176,8 +176,10 @@ def _describe_certainty(trace: Trace, certainty: Certainty) -> list[str]:
     if certainty != "sure":
         return list_doubts(trace)
     evidence = trace.list_evidence()
+    if not evidence:
+        return ["as the sources list it"]
     likely = [one.probability for one in evidence if one.probability is not None]
-    passages = f"{len(evidence) or 'no'} passage{'' if len(evidence) == 1 else 's'}"
+    passages = "1 passage" if len(evidence) == 1 else f"{len(evidence)} passages"
     return [f"from {passages}" + (f", P = {min(likely):.2f}" if likely else "")]
 
 
