@@ -95,8 +95,8 @@ def _write_label(node: Node, whole: str) -> Text:
     if asked and asked != whole:
         label.append(f"  {asked}")
     if node.answers:
-        said = [NAMES.get(answer, answer) for answer in node.answers] if node.kind == "route" else node.answers
-        label.append(" → ", "dim").append(join_answers(said), "bold")
+        shown = [NAMES.get(answer, answer) for answer in node.answers] if node.kind == "route" else node.answers
+        label.append(" → ", "dim").append(join_answers(shown), "bold")
     elif "none" in node.detail:
         label.append(" → ", "dim").append("none", "bold")
     if node.status in ("ok", "unanswered", "failed"):
@@ -158,6 +158,7 @@ def _write_answer(trace: Trace) -> Text:
     certainty = judge_certainty(trace)
     colour = COLOURS[certainty]
     shown = Text(find_values(trace) or "no answer", f"bold {colour}")
+    fields: list[tuple[str, str, list[str]]]  # name, style, lines
     fields = [("why" if certainty == "none" else certainty, colour, _describe_certainty(trace, certainty))]
     fields += [("text", "", [text])] if (text := find_text(trace)) else []
     fields += [
