@@ -2,9 +2,10 @@
 
 The question is the text of the last message, which must be the user's. What was said before tells what it refers to: a
 language model that the server reads with writes it out in full, or the planner reads it with an earlier question; where
-neither understands it, the reply asks back. Of earlier replies only what they answered counts (`read_answer`), and no
-message of the system is part of a question. Sampling parameters are accepted and change nothing: a plan is written
-greedily and run. The model `revelator` is the first server; with several, `revelator@NAME` is one of them.
+neither understands it, the reply asks back. Of earlier replies only what they answered counts (`read_answer`). Messages
+of the system say in which language and tone a language model writes the text, and nothing else. Sampling parameters are
+accepted and change nothing: a plan is written greedily and run. The model `revelator` is the first server; with
+several, `revelator@NAME` is one of them.
 
 The plan and each step's answer come as `reasoning_content`, which front ends show as thinking; the answer comes as
 `content` (`write_reply`). In a stream the values come as soon as they are known, while the text is still written. Every
@@ -81,8 +82,8 @@ class CompletionRequest(BaseModel):
         return self.messages[-1].text
 
     def read_history(self) -> list[Step]:
-        """Returns each earlier message of the user with what was answered to it; others, such as a system's, say
-        nothing about what a question refers to."""
+        """Returns each earlier message of the user with what was answered to it; others say nothing about what a
+        question refers to."""
         steps: list[Step] = []
         for message in self.messages[:-1]:
             if message.role == "user":
@@ -90,6 +91,10 @@ class CompletionRequest(BaseModel):
             elif message.role == "assistant" and steps and (answer := read_answer(message.text)):
                 steps[-1] = Step(steps[-1].question, (*steps[-1].answers, answer))
         return steps
+
+    def read_style(self) -> str:
+        """Returns what the messages of the system, or of the developer, say: it counts for language and tone alone."""
+        return "\n".join(message.text for message in self.messages if message.role in ("system", "developer"))
 
 
 class Chat:
@@ -129,7 +134,7 @@ class Chat:
                 f"there is no model {wanted.model!r}", where="model", hint=f"one of {', '.join(self._models)}"
             )
         question, server = wanted.read_question(), self._models[wanted.model]
-        asked = QuestionBody(question=question, server=server, history=wanted.read_history())
+        asked = QuestionBody(question=question, server=server, history=wanted.read_history(), style=wanted.read_style())
         return Inquiry(self._servers, self._runs, asked)
 
 

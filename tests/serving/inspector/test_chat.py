@@ -186,6 +186,14 @@ def test_the_values_come_before_the_text_which_is_left_out_where_it_says_nothing
     assert say(one, tmp_path, messages(QUESTION)).startswith(f"{shown} Sources:\n")
 
 
+def test_messages_of_the_system_say_how_the_text_is_written_and_nothing_else(one, tmp_path):
+    one.world.writing, one.world.text = Writing(text=True), "Jay Levey wurde in Detroit geboren [1]."
+    said = say(one, tmp_path, [{"role": "system", "content": "Antworte auf Deutsch."}, *messages(LEVEY)])
+    assert said.startswith("Detroit\n\nJay Levey wurde in Detroit geboren [1].\n\n>")
+    [written] = [request for request in one.world.requests if request.style]
+    assert (written.mode, written.style, written.question) == ("compose", "Antworte auf Deutsch.", LEVEY)
+
+
 def test_a_stream_gives_the_values_while_the_text_is_still_written(one, tmp_path):
     one.world.writing, one.world.text = Writing(text=True), COMPOSED
     one.world.outputs["translate_bnf"] = PLAN

@@ -57,6 +57,7 @@ class World(Toy):
 
     async def answer(self, request: GenerateRequest) -> Reading:
         if request.mode == "compose":
+            self.requests.append(request)
             return Reading(self.text, (self.text,), method="toy")
         return await super().answer(request)
 
