@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install vllm llm lock audit demo test lint types docs site bench clean
+.PHONY: help install vllm llm lock audit demo test lint types reference docs site bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
@@ -99,6 +99,9 @@ lint: install ## ruff: rules and format
 
 types: install ## mypy
 	$(BIN)/mypy --num-workers auto
+
+reference: install ## write docs/configuration.md and docs/api.md anew, from the code
+	$(BIN)/python docs/reference.py
 
 docs: install ## the site of docs/ on http://127.0.0.1:8090
 	$(BIN)/mkdocs serve -a 127.0.0.1:8090

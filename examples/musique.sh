@@ -50,7 +50,7 @@ say "index the passages"
   "$REVELATOR_DATA/2wikimultihopqa/2wiki_corpus.jsonl.gz"
 
 # 6. The served version: staged, tried, switched to. `revelator serve --index "$INDEX"` then answers at a gRPC address, and
-#    `revelator ask "Who founded the company that distributed UHF?"` shows the plan of a question and its passages.
+#    `revelator ask "Who founded the company that distributed UHF?"` answers with its passages, and `--steps` shows the plan.
 say "deploy the champion"
 revelator model deploy
 

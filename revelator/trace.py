@@ -88,7 +88,7 @@ class Passage:
     def name(self) -> str:
         """Its title, which is the headings above it, with the file that it is from, and the page."""
         where = self.file + (f", page {self.page}" if self.page else "")
-        return " in ".join(filter(None, [self.title, where])) or self.id
+        return " in ".join(filter(None, [self.title.strip(), where])) or self.id
 
     @property
     def link(self) -> str:

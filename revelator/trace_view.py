@@ -1,4 +1,4 @@
-"""A trace as a tree for the terminal: each node's question, answer, documents and time, and how they hang together."""
+"""A trace on the terminal: the answer, how sure it is and where it stands; below it the steps, as a tree."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console, Group
 from rich.text import Text
 from rich.tree import Tree
 
+from revelator.answers import NAMES, Certainty, explain_silence, find_text, find_values, judge_certainty, list_doubts
 from revelator.terminal import mask_controls
 from revelator.trace import Node, Passage, Trace, join_answers, quote
 
@@ -22,18 +23,22 @@ MARKS = {
     "failed": ("✗", "red"),
     "skipped": ("–", "yellow"),
 }
-OUTCOMES = {"answered": "green", "partial": "yellow", "unanswered": "yellow", "failed": "red"}
+COLOURS: dict[Certainty, str] = {"sure": "green", "doubtful": "yellow", "partial": "yellow", "none": "red"}
 DOCUMENTS_SHOWN = 5  # for each node
 
 
-def print_trace(trace: Trace, console: Console) -> None:
-    """Prints route, plan (quoted for a shell), the tree, and the answer with its marks. Control characters in any
-    text are shown as dots."""
+def print_trace(trace: Trace, console: Console, steps: bool = True) -> None:
+    """Prints the answer, how sure it is, and its sources; with `steps` also route, plan (quoted for a shell), the tree
+    and the cost. Control characters in any text are shown as dots."""
     trace = _mask_trace(trace)
+    console.print(_write_answer(trace), soft_wrap=True)
+    if not steps:
+        return
+    console.print()
     for line in _write_head(trace):
         console.print(line, soft_wrap=True)  # a plan is copied whole, into `ask --plan`
     console.print(tree(trace))
-    console.print(_write_answer(trace))
+    console.print(_write_field("cost", _describe_cost(trace), "dim"))
 
 
 def build_view(trace: Trace) -> Group:
@@ -70,11 +75,11 @@ def _write_head(trace: Trace) -> Iterator[Text]:
     if trace.route:
         [probabilities] = [n.detail.get("probabilities") for n in trace.nodes if n.kind == "route"][:1] or [None]
         likely = f"  P = {probabilities[0][trace.route]:.2f}" if probabilities else ""
-        yield _write_field("route", trace.route + likely)
+        yield _write_field("route", NAMES.get(trace.route, trace.route) + likely)
     if trace.plan:
         yield _write_field("plan", shlex.quote(trace.plan))
     if trace.degraded:
-        yield _write_field("degraded", trace.reason or "the model's own plan could not be used", "yellow")
+        yield _write_field("instead", trace.reason or "the model's own plan could not be used", "yellow")
 
 
 def _write_field(name: str, value: str, style: str = "cyan") -> Text:
@@ -85,11 +90,13 @@ def _write_label(node: Node, whole: str) -> Text:
     """`whole`: the question of the trace, which stands at the root and nowhere again."""
     mark, colour = MARKS[node.status]
     asked = node.asked or node.question
-    label = Text.assemble((f"{mark} ", colour), (f"{node.id} ", "dim"), FRAMES.get(node.kind, node.kind))
+    kind = FRAMES.get(node.kind) or NAMES.get(node.kind, node.kind)
+    label = Text.assemble((f"{mark} ", colour), (f"{node.id} ", "dim"), kind)
     if asked and asked != whole:
         label.append(f"  {asked}")
     if node.answers:
-        label.append(" → ", "dim").append(join_answers(node.answers), "bold")
+        shown = [NAMES.get(answer, answer) for answer in node.answers] if node.kind == "route" else node.answers
+        label.append(" → ", "dim").append(join_answers(shown), "bold")
     elif "none" in node.detail:
         label.append(" → ", "dim").append("none", "bold")
     if node.status in ("ok", "unanswered", "failed"):
@@ -147,20 +154,34 @@ def _write_document(node: Node, passage: Passage) -> Text:
 
 
 def _write_answer(trace: Trace) -> Text:
-    text = Text.assemble(("answer   ", "dim"), (trace.answer or "none", f"bold {OUTCOMES[trace.outcome]}"))
-    if trace.outcome != "answered":
-        text.append(f"  ({trace.outcome})", OUTCOMES[trace.outcome])
-    if trace.deadline_exceeded:
-        text.append("  (time ran out)", "yellow")
-    if trace.outcome != "answered" and trace.reason and not trace.degraded:
-        text.append(f"\n{'reason':<9}", "dim").append(trace.reason, OUTCOMES[trace.outcome])
-    if trace.text:
-        text.append(f"\n{'text':<9}", "dim").append(trace.text)
-    for place, source in enumerate(trace.list_citations()):
-        text.append(f"\n{'' if place else 'evidence':<9}{source}", "dim")
-    for note in trace.list_notes():
-        text.append(f"\n{'note':<9}", "dim").append(note, "yellow")
-    return text.append(f"\n{'cost':<9}{_describe_cost(trace)}", "dim")
+    """The values come first, then how sure they are or why there are none, then text, sources and notes."""
+    certainty = judge_certainty(trace)
+    colour = COLOURS[certainty]
+    shown = Text(find_values(trace) or "no answer", f"bold {colour}")
+    fields: list[tuple[str, str, list[str]]]  # name, style, lines
+    fields = [("why" if certainty == "none" else certainty, colour, _describe_certainty(trace, certainty))]
+    fields += [("text", "", [text])] if (text := find_text(trace)) else []
+    fields += [
+        ("sources", "dim", trace.list_citations() if trace.answer else []),
+        ("note", "yellow", trace.list_notes()),
+    ]
+    for name, style, lines in fields:
+        for place, line in enumerate(lines):
+            shown.append(f"\n{'' if place else name:<9}", style or "dim").append(line, style)
+    return shown
+
+
+def _describe_certainty(trace: Trace, certainty: Certainty) -> list[str]:
+    if certainty == "none":
+        return [explain_silence(trace) or trace.reason or "nothing says why"]
+    if certainty != "sure":
+        return list_doubts(trace)
+    evidence = trace.list_evidence()
+    if not evidence:
+        return ["as the sources list it"]
+    likely = [one.probability for one in evidence if one.probability is not None]
+    passages = "1 passage" if len(evidence) == 1 else f"{len(evidence)} passages"
+    return [f"from {passages}" + (f", P = {min(likely):.2f}" if likely else "")]
 
 
 def _describe_cost(trace: Trace) -> str:

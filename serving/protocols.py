@@ -57,8 +57,8 @@ class GenerateRequest:
     questions and answers are the steps.
 
     `compose`: the answer in sentences, from sub-questions, their answers and the passages that hold them, which the
-    text cites by their numbers. `write`: `question` is a whole prompt. The text of both is sentence and only answer;
-    without a language model there is none.
+    text cites by their numbers; `style` says in which language and tone. `write`: `question` is a whole prompt. The
+    text of both is sentence and only answer; without a language model there is none.
 
     `operator`: of `read`, the operator that the passages were found for, as a tree spells it. `logprobs`: the reading
     is wanted with the log probabilities of its tokens.
@@ -69,6 +69,7 @@ class GenerateRequest:
     passages: tuple[Passage, ...] = ()
     steps: tuple[Step, ...] = ()
     operator: str = ""
+    style: str = ""
     logprobs: bool = False
 
 

@@ -1,4 +1,4 @@
-"""`revelator ask`: one question to a running server, its plan and its trace on the terminal."""
+"""`revelator ask`: one question to a running server; its answer, and on request its steps, on the terminal."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 )
 @click.option("--url", help="host:port of the server's gRPC (default: the server of --home).")
 @HOME
+@click.option("--steps", is_flag=True, help="Show the way to the answer below it: route, plan, each step, cost.")
 @click.option("--stream", is_flag=True, help="Show the plan filling in while it runs; with --json, an event a line.")
 @AS_JSON
 def ask(
@@ -56,19 +57,21 @@ def ask(
     timeout: float | None,
     url: str | None,
     home: Path,
+    steps: bool,
     stream: bool,
     as_json: bool,
 ) -> None:
-    """Ask a running server, and see the plan, each step and the answer.
+    """Ask a running server, and see the answer, how sure it is and where it stands. With --steps, see the way to it.
 
-    To correct a plan, copy it from the output, edit it and give it back with --plan; with --reuse, only what has
-    changed is asked again.
+    To correct a plan, copy it from --steps, edit it and give it back with --plan; with --reuse, only what has changed
+    is asked again.
 
     A question that nothing supports is unanswered, with the reason; only a fault ends the command with status 1.
 
     \b
     Examples:
       revelator ask "Where did the designer of the Heron gauge study?"
+      revelator ask "Where did the designer of the Heron gauge study?" --steps
       revelator ask "Who designed the Heron gauge?" --stream
       revelator ask "Who designed the Heron gauge?" --strategy single --json > trace.json
       revelator ask "Which papers deal with gene therapy, but not in mice?" --strategy logic
@@ -95,7 +98,7 @@ def ask(
     if as_json and not stream:
         click.echo(json.dumps(trace.to_json(), ensure_ascii=False))
     elif not as_json:
-        print_trace(trace, Console())
+        print_trace(trace, Console(), steps)
     if trace.outcome == "failed":
         raise SystemExit(1)
 

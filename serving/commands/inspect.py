@@ -69,7 +69,7 @@ async def _serve(
     from revelator.spans import find_tracking_server
     from serving.http.gateway import make_config
     from serving.inspector import Runs, Server, create_app
-    from serving.triton.control import find_served_models
+    from serving.triton.control import describe_version, find_served_models
 
     async with AsyncExitStack() as stack:
         servers = []
@@ -77,7 +77,8 @@ async def _serve(
             models = await find_served_models(url)
             client = await stack.enter_async_context(AsyncClient(url))
             servers.append(Server(url, client.stream, partial(find_served_models, url)))
-            click.echo(f"asks    {url}, revelator version {models.get('revelator', 'none')}")
+            which = f", revelator {describe_version(models['revelator'])}" if "revelator" in models else ""
+            click.echo(f"asks    {url}{which}")
         app = create_app(servers, Runs(folder), hosts=hosts, token=token, tracking_uri=find_tracking_server())
         host, port = listening.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"

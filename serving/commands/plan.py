@@ -17,6 +17,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
+from revelator.answers import NAMES
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.options import AS_JSON, BASE, HOME
 from revelator.plans.art import Art, parse
@@ -36,7 +37,8 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
-@click.argument("path", metavar="[FILE]", default="-", type=FILE)
+@click.argument("question", default="-")
+@click.option("--file", "path", type=FILE, help="Plan the questions of this file instead, one a line.")
 @click.option("--model", metavar="MODEL", help="`base`, a folder, a version number, `latest` or an alias.")
 @BASE
 @click.option("--language", type=click.Choice(list(LANGUAGES)), default="bnf", show_default=True, help="Of the plans.")
@@ -44,7 +46,8 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @HOME
 @AS_JSON
 def make(
-    path: Path,
+    question: str,
+    path: Path | None,
     model: str | None,
     base: str | None,
     language: str,
@@ -54,7 +57,7 @@ def make(
     home: Path,
     as_json: bool,
 ) -> None:
-    """Plan questions, without a server: one question a line of FILE, or of standard input (`-`).
+    """Plan QUESTION, without a server; `-`, the default, reads one question a line from standard input.
 
     MODEL is the champion of the registry unless given, or, where there is none, the embedded base. Each question gets
     its route, with the probability of each, and a plan, also where its route needs none. With --planner, any language
@@ -65,18 +68,20 @@ def make(
 
     \b
     Examples:
-      echo "When was the director of UHF born?" | revelator plan make
-      revelator plan make questions.txt --model base --json > plans.jsonl
-      revelator plan make questions.txt --model runs/adapters/mine --language art
-      revelator plan make questions.txt --planner http://127.0.0.1:11434/v1 --planner-model llama3.2
+      revelator plan make "When was the director of UHF born?"
+      revelator plan make --file questions.txt --model base --json > plans.jsonl
+      revelator plan make --file questions.txt --model runs/adapters/mine --language art
+      revelator plan make "Who directed UHF?" --planner http://127.0.0.1:11434/v1 --planner-model llama3.2
     """
     if planner and (model or base):
         hint = "leave out --model and --base, or --planner"
         raise ConfigError("an endpoint plans in place of a model", where="--planner", hint=hint)
     chosen = read_planner_options(planner, planner_model, planner_prompt)
-    questions = _read(path).splitlines()
+    lines = question == "-" or path is not None
+    questions = _read(path or Path("-")).splitlines() if lines else [question]
     if not questions:
-        raise DataError("there is no question", where=str(path), hint="give one question a line")
+        hint = 'give one question a line, or revelator plan make "…"'
+        raise DataError("there is no question", where=str(path or "standard input"), hint=hint)
     if chosen:
         sound = _make_at_endpoint(chosen, questions, LANGUAGES[language], as_json)
     else:
@@ -131,7 +136,7 @@ def _find_champion(home: Path) -> Adapter:
 def _describe(planned: PlannedQuestion) -> str:
     if planned.error:
         return mask_controls(f"{planned.question}\n  error: {planned.error}\n")
-    routes = sorted(planned.probabilities.items(), key=lambda item: -item[1])
+    routes = sorted(((NAMES.get(r, r), share) for r, share in planned.probabilities.items()), key=lambda one: -one[1])
     verdict = "valid" if planned.valid else f"invalid: {planned.diagnostics[0]['message']}"
     lines = [
         planned.question,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from serving.triton.pace import Pace
 
 MAX_IN_FLIGHT = (
-    "Questions in flight in each of executor and executor_stream (default: as recorded, else 64); a question over the"
+    "Questions in flight in each of executor and executor_stream (default: as remembered, else 64); a question over the"
     " limit, or one that would miss its deadline, is refused."
 )
 TIMEOUT = (
@@ -44,8 +44,10 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
     "--ports", default="auto", show_default=True, help="HTTP,gRPC,metrics; auto: 8000,8001,8002 if free, else others."
 )
 @click.option("--index", type=PATH, help="Index to search (default: as remembered, else the only one below --home).")
-@click.option("--remember", is_flag=True, help="Search --index in later runs, too, unless they name another.")
-@click.option("--generator", metavar="embedded|URL", help="Who reads passages (default: as recorded, else embedded).")
+@click.option(
+    "--remember", is_flag=True, help="Begin later starts with all settings of this one, unless they name others."
+)
+@click.option("--generator", metavar="embedded|URL", help="Who reads passages (default: as remembered, else embedded).")
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model; its key is read from OPENAI_API_KEY.")
 @click.option(
     "--merge",
@@ -58,12 +60,14 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
     default=None,
     help="Let the language model answer from what it knows where no document does; such an answer is marked.",
 )
-@planner_options("Who plans: the release, or a language model (default: as recorded, else embedded).", "embedded|URL")
-@judge_options("Who judges documents: the release, nobody, or a language model (default: as recorded, else embedded).")
+@planner_options("Who plans: the release, or a language model (default: as remembered, else embedded).", "embedded|URL")
+@judge_options(
+    "Who judges documents: the release, nobody, or a language model (default: as remembered, else embedded)."
+)
 @click.option(
     "--sources",
     type=PATH,
-    help="YAML file of knowledge sources: indexes, graphs, web; `none`: the index alone (default: as recorded).",
+    help="YAML file of knowledge sources: indexes, graphs, web; `none`: the index alone (default: as remembered).",
 )
 @click.option("--timeout", type=click.FloatRange(0, LONGEST_MS / 1000), metavar="SECONDS", help=TIMEOUT)
 @click.option("--max-in-flight", type=click.IntRange(1), help=MAX_IN_FLIGHT)
@@ -71,7 +75,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
     "--decoding",
     type=click.Choice(DECODINGS),
     help="How plans are written: the best of four, token by token and valid, or freely"
-    " (default: as recorded, else beams).",
+    " (default: as remembered, else beams).",
 )
 @click.option(
     "--limit",
@@ -82,7 +86,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 )
 @click.option(
     "--logic", multiple=True, metavar="NAME=VALUE",
-    help="How logical queries are run: conjunction, disjunction, negation, source, calibration (default: as recorded).",
+    help="How logical queries are run: conjunction, disjunction, negation, source, calibration (default: remembered).",
 )  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="IP address to listen on.")
 @click.option("--tls-cert", type=FILE, help="The server's certificate (PEM): gRPC and HTTP speak TLS.")
@@ -116,7 +120,7 @@ def serve(
 ) -> None:
     """Serve the deployed version until Ctrl-C or SIGTERM, on this machine's loopback unless --host says otherwise.
 
-    Where nothing was deployed, the embedded base plans without an adapter, as release 0. With --planner, any language
+    Where nothing was deployed, the embedded base plans without an adapter. With --planner, any language
     model plans at an OpenAI-compatible endpoint, or an adapter at a vLLM server; its key is read from OPENAI_API_KEY.
     Planner, judge and reader (--generator) are three settings: whoever plans, the release judges documents.
 
@@ -124,12 +128,15 @@ def serve(
     --limit deadline_ms=N sets it. The deadline alone ends a call, unless --timeout bounds each. An endpoint that
     refuses (a wrong address, key or model) ends the start; a reader that is not up yet does not.
 
+    Nothing is remembered without --remember. With it, later starts begin with what this one serves and how, in
+    remembered.json below --home: index, sources, planner, judge, reader and all else, but for addresses and TLS.
+
     Addresses are written to serve.json below --home, the server's log to logs/triton.log, a JSON line a question to
     logs/events.jsonl (or where REVELATOR_EVENTS says). A model whose process dies is loaded again.
 
     \b
     Examples:
-      revelator serve --index runs/indexes/mine
+      revelator serve --index runs/indexes/mine --remember
       revelator serve
       revelator serve --home runs/demo --ports 9000,9001,9002
       revelator serve --http --ports 9000,9001,9002
@@ -142,8 +149,6 @@ def serve(
       revelator serve --logic negation=reciprocal --logic calibration=fitted.json
       revelator serve --host 0.0.0.0 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
     """
-    if chosen["remember"] and not chosen["index"]:
-        raise ConfigError("no index is given that could be remembered", where="--remember", hint="give --index DIR")
     plans: PlannerConfig | Literal["embedded"] | None = "embedded"
     if planner != plans or planner_model or planner_prompt:
         plans = read_planner_options(planner, planner_model, planner_prompt)
@@ -224,8 +229,9 @@ def _serve(
     home: Path, ports: str, config: ServingConfig, exposure: Exposure, http: bool, hosts: tuple[str, ...]
 ) -> None:
     from serving.deploy.deploy import release_embedded_base
-    from serving.models.releases import EMBEDDED_VERSION, read_release
-    from serving.triton.config import EMBEDDED
+    from serving.models.releases import read_release
+    from serving.triton.config import EMBEDDED, REMEMBERED_FILE
+    from serving.triton.control import describe_version
     from serving.triton.pace import measure_pace
     from serving.triton.serve import Watchdog, serve_home
     from serving.triton.server import NOT_PRIVATE, read_ports
@@ -246,8 +252,7 @@ def _serve(
         with serve_home(home, read_ports(ports), config, report, exposure, http, hosts) as (server, running):
             status.stop()
             for name, version in running.models.items():
-                which = "release 0, the embedded base" if version == EMBEDDED_VERSION else f"version {version}"
-                click.echo(f"{name} {which}: ready")
+                click.echo(f"{name} {describe_version(version)}: ready")
             if release and release.vllm and config.needs_release:
                 click.echo(f"revelator version {release.version}, at vLLM {release.vllm}")
             click.echo(f"index   {config.index}\nplanner {config.planner or EMBEDDED}\njudge   {config.judge}")
@@ -261,6 +266,10 @@ def _serve(
             if config.limits:
                 limits = Limits.of_deployment(config.limits)
                 click.echo(f"limits  {', '.join(f'{name}={getattr(limits, name):g}' for name in config.limits)}")
+            if config.remembered:
+                click.echo(f"remembered for later starts, but for addresses and TLS: {home / REMEMBERED_FILE}")
+            elif (home / REMEMBERED_FILE).is_file():
+                click.echo(f"began with what was remembered in {home / REMEMBERED_FILE}; remove it to forget that")
             click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http or 'off (--http)'}\nmetrics {running.metrics}")
             if not server.is_private:
                 click.echo(NOT_PRIVATE)

@@ -42,6 +42,8 @@ REQUIREMENTS: dict[str, Callable[[Any, Limits], None]] = {
     ART.name: trees.require_valid_tree,
 }
 
+STYLE_CHARACTERS = 2_000  # of what is read of a style
+
 
 class Executor:
     """Answers questions with a revelator, sources of knowledge and a generator.
@@ -81,6 +83,7 @@ class Executor:
         limits: Limits | None = None,
         reuse: Trace | None = None,
         history: Sequence[Step] | None = None,
+        style: str = "",
         listener: Callable[[Event], None] | None = None,
     ) -> Trace:
         """Answers one question and returns its trace.
@@ -89,7 +92,8 @@ class Executor:
         "auto" asks the revelator for the route. `deadline_ms` bounds the question end to end, up to
         the limit of the same name. `limits` replace the executor's own. `reuse`: an earlier trace; a leaf that asks,
         after substitution, what a leaf there was asked and answered takes over its documents and answers. `history`:
-        what was asked and answered before in the conversation, the earliest first. `listener` gets each event as it
+        what was asked and answered before in the conversation, the earliest first. `style`: in which language and tone
+        the answer's text is to be written; it changes nothing else. `listener` gets each event as it
         happens, the last is `finished`; `revelator.trace.replay` makes the trace of them.
 
         What fails inside is in the trace: outcome "partial", "unanswered" or "failed". Cancelling it cancels every call
@@ -116,6 +120,7 @@ class Executor:
                     given_plan=given,
                     earlier_nodes=find_reusable_nodes(reuse) if reuse else {},
                     writing=self.writing,
+                    style=style[:STYLE_CHARACTERS],
                 )
                 async with self._turn():
                     if plan is not None or not history or await routes.read_in_conversation(run, history):

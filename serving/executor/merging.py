@@ -165,24 +165,23 @@ def _write_answer(run: QuestionRun, node: Node, merged: MergedAnswer) -> None:
 async def write_text(run: QuestionRun) -> None:
     """Writes the text of an answer that stands on passages, with citations; without passages, nothing is written.
 
-    One step's sentence is the text, else a language model writes it from what the steps have found (QCompiler, section
-    3; HANRAG, algorithm 2). The text says the values, and never changes them. Where the language model fails, the
-    answer stays without a text.
+    One step's sentence is the text, unless a style is wanted, else a language model writes it from what the steps have
+    found (QCompiler, section 3; HANRAG, algorithm 2). The text says the values, and never changes them. Where the
+    language model fails, the answer stays without a text.
     """
     trace, nodes = run.recorder.trace, run.recorder.nodes()
     evidence = list_evidence(nodes)
     if not trace.answers or not evidence:
         return
     steps = [node for node in nodes if node.kind == "atomic" and node.asked and node.answers]  # no frame of a fan-out
-    if len(steps) == 1 and steps[0].sentence and steps[0].answers == trace.answers:
+    if not run.style and len(steps) == 1 and steps[0].sentence and steps[0].answers == trace.answers:
         trace.text = f"{' '.join(steps[0].sentence.split())} [1]"
         return
     node = run.open("write")
     known = tuple(Step(step.asked or "", tuple(step.answers)) for step in steps)
     values = Step(run.question, tuple(trace.answers))
-    request = GenerateRequest(
-        "compose", run.question, passages=tuple(one.passage for one in evidence), steps=(*known, values)
-    )
+    passages = tuple(one.passage for one in evidence)
+    request = GenerateRequest("compose", run.question, passages=passages, steps=(*known, values), style=run.style)
     try:
         with run.recorder.record(node):
             await run.models.generate(node, request)

@@ -40,6 +40,7 @@ class QuestionRun:
     expression: Expression | None = None  # of a question that was read with the one before it
     earlier_nodes: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
     writing: Writing = field(default_factory=Writing)
+    style: str = ""  # in which language and tone the answer's text is wanted
 
     def open(self, kind: Kind, question: str | None = None) -> Node:
         """Opens a node of the trace that comes after the last one."""

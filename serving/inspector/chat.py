@@ -1,11 +1,14 @@
 """OpenAI's chat completions over the executor, so that chat front ends can ask it.
 
 The question is the text of the last message, which must be the user's. What was said before tells what it refers to: a
-language model that the server reads with writes it out in full, or the planner reads it with an earlier question; what
-neither understands is unanswered, and says why. Sampling parameters are accepted and change nothing: a plan is written
-greedily and run. The model `revelator` is the first server; with several, `revelator@NAME` is one of them. The plan and
-each step's answer come as `reasoning_content`, which front ends show as thinking; the answer comes as `content`, with
-the passages and sentences that hold it, and how the question was read where it could have been read otherwise. Every
+language model that the server reads with writes it out in full, or the planner reads it with an earlier question; where
+neither understands it, the reply asks back. Of earlier replies only what they answered counts (`read_answer`). Messages
+of the system say in which language and tone a language model writes the text, and nothing else. Sampling parameters are
+accepted and change nothing: a plan is written greedily and run. The model `revelator` is the first server; with
+several, `revelator@NAME` is one of them.
+
+The plan and each step's answer come as `reasoning_content`, which front ends show as thinking; the answer comes as
+`content` (`write_reply`). In a stream the values come as soon as they are known, while the text is still written. Every
 run is kept; a completion's id is `chatcmpl-ID`.
 """
 
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal
 
@@ -22,14 +25,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from revelator.errors import DataError, InvalidRequest, RevelatorError
-from revelator.tasks import Step
+from revelator.tasks import TASKS, Step
 from revelator.trace import Event, Trace, join_answers
 from serving.http.protection import choose_status, make_retry_headers, read_body
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
+from serving.inspector.reply import read_answer, write_reply, write_values
 from serving.inspector.runs import Runs
 
 MODEL = "revelator"
-NO_ANSWER = "I found no answer to this."
+ANSWERING = ("atomic", "direct", "merge")  # kinds of node whose answers may be the question's
 
 
 class Part(BaseModel):
@@ -78,15 +82,19 @@ class CompletionRequest(BaseModel):
         return self.messages[-1].text
 
     def read_history(self) -> list[Step]:
-        """Returns each earlier message of the user with what was answered to it; others, such as a system's, say
-        nothing about what a question refers to."""
+        """Returns each earlier message of the user with what was answered to it; others say nothing about what a
+        question refers to."""
         steps: list[Step] = []
         for message in self.messages[:-1]:
             if message.role == "user":
                 steps.append(Step(message.text, ()))
-            elif message.role == "assistant" and steps:
-                steps[-1] = Step(steps[-1].question, (*steps[-1].answers, message.text))
+            elif message.role == "assistant" and steps and (answer := read_answer(message.text)):
+                steps[-1] = Step(steps[-1].question, (*steps[-1].answers, answer))
         return steps
+
+    def read_style(self) -> str:
+        """Returns what the messages of the system, or of the developer, say: it counts for language and tone alone."""
+        return "\n".join(message.text for message in self.messages if message.role in ("system", "developer"))
 
 
 class Chat:
@@ -114,7 +122,8 @@ class Chat:
         except RevelatorError as error:
             return JSONResponse(_describe_error(error), choose_status(error), make_retry_headers(error))
         assert inquiry.run is not None
-        message = {"role": "assistant", "content": _show_answer(inquiry.run.trace), "refusal": None}
+        content = write_reply(inquiry.run.trace, inquiry.wanted.history or ())
+        message = {"role": "assistant", "content": content, "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
         usage = _count_usage(inquiry.run.trace)
         return JSONResponse({**_make_head(inquiry, wanted, "chat.completion"), "choices": [choice], "usage": usage})
@@ -125,7 +134,7 @@ class Chat:
                 f"there is no model {wanted.model!r}", where="model", hint=f"one of {', '.join(self._models)}"
             )
         question, server = wanted.read_question(), self._models[wanted.model]
-        asked = QuestionBody(question=question, server=server, history=wanted.read_history())
+        asked = QuestionBody(question=question, server=server, history=wanted.read_history(), style=wanted.read_style())
         return Inquiry(self._servers, self._runs, asked)
 
 
@@ -141,18 +150,26 @@ async def _stream_chunks(
         return _format_event({**head, "choices": [choice]})
 
     yield chunk({"role": "assistant", "content": ""})
+    answers: list[str] = []  # of the step that ended last: the question's own, once a text is written from them
+    sent = ""
     try:
         async with aclosing(events) as stream:
             async for event in stream:
                 node = nodes.setdefault(event.node, {})
                 node |= event.changes
+                if event.kind == "answered" and node["kind"] in ANSWERING:
+                    answers = node["answers"]
+                if event.kind == "opened" and node["kind"] == "write":
+                    sent = write_values(", ".join(answers))
+                    yield chunk({"content": sent})
                 if thought := _describe_progress(event, node):
                     yield chunk({"reasoning_content": thought})
     except RevelatorError as error:
         yield _format_event(_describe_error(error))
         return
     assert inquiry.run is not None
-    yield chunk({"content": _show_answer(inquiry.run.trace)})
+    reply = write_reply(inquiry.run.trace, inquiry.wanted.history or ())
+    yield chunk({"content": reply.removeprefix(sent)})
     yield chunk({}, "stop")
     if wanted.stream_options and wanted.stream_options.include_usage:
         yield _format_event({**head, "choices": [], "usage": _count_usage(inquiry.run.trace)})
@@ -163,26 +180,26 @@ def _describe_progress(event: Event, node: Mapping[str, Any]) -> str | None:
     """A line about what has just been found: the plan, and the answer of each step."""
     if event.kind == "planned":
         return f"plan: {node['plan']}\n"
-    if event.kind == "answered" and node["kind"] in ("atomic", "direct", "merge") and node["answers"]:
-        return f"{node['asked'] or node['question'] or node['kind']} → {join_answers(node['answers'])}\n"
+    if event.kind == "answered" and node["kind"] in ANSWERING and node["answers"]:
+        return f"{node['asked'] or node['question']} → {join_answers(node['answers'])}\n"
     return None
-
-
-def _show_answer(trace: Trace) -> str:
-    why = f" ({trace.reason})" if trace.outcome == "unanswered" and trace.reason else ""
-    answer = trace.text or trace.answer or f"{NO_ANSWER}{why}"
-    parts = [answer, "\n".join(trace.list_citations(markdown=True)), *trace.list_notes()]
-    return "\n\n".join(filter(None, parts))
 
 
 def _make_head(inquiry: Inquiry, wanted: CompletionRequest, kind: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{inquiry.id}", "object": kind, "created": int(time.time()), "model": wanted.model}
 
 
-def _count_usage(trace: Trace) -> dict[str, int]:
-    spent = trace.usage
-    total = spent.tokens_in + spent.tokens_out
-    return {"prompt_tokens": spent.tokens_in, "completion_tokens": spent.tokens_out, "total_tokens": total}
+def _count_usage(trace: Trace) -> dict[str, Any]:
+    """OpenAI's counts are those of the language model that reads and writes, 0 where there is none; `revelator` counts
+    the tokens of who plans and judges, in the same way."""
+    calls = [call for node in trace.nodes for call in node.list_calls()]
+    planning = [call for call in calls if call["task"] in TASKS]
+    return _sum_tokens([call for call in calls if call["task"] not in TASKS]) | {"revelator": _sum_tokens(planning)}
+
+
+def _sum_tokens(calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    read, written = (sum(call.get(name, 0) for call in calls) for name in ("tokens_in", "tokens_out"))
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
 def _format_event(value: dict[str, Any]) -> str:

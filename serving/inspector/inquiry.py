@@ -44,6 +44,7 @@ class QuestionBody(Body):
     reuse: str | None = None
     deadline_ms: float | None = None
     history: list[Step] | None = None
+    style: str | None = None
 
 
 class Inquiry:
@@ -74,6 +75,7 @@ class Inquiry:
             deadline_ms=wanted.deadline_ms,
             reuse=earlier.trace if earlier else None,
             history=wanted.history,
+            **({"style": wanted.style} if wanted.style else {}),
         )
         begun = False
         span: Any = None

@@ -196,6 +196,7 @@ def build_messages(request: GenerateRequest) -> list[Message]:
         passages=quote_data(passages),
         steps=quote_data([asdict(step) for step in request.steps]),
         operator=quote_data(request.operator),
+        style=quote_data(request.style),
     )
     system = {"compose": "system_text", "read": "system"}.get(request.mode, "system_value")
     return [{"role": "system", "content": _load_prompt(system)}, {"role": "user", "content": user}]

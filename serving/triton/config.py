@@ -1,4 +1,5 @@
-"""What a home folder serves: `serving.json`, which `revelator serve` writes and options of its next start change."""
+"""What a home folder serves: `serving.json`, which `revelator serve` writes at each start; with --remember also
+`remembered.json`, of the same form, with which later starts begin."""
 
 from __future__ import annotations
 
@@ -18,18 +19,19 @@ from serving.protocols import Decoding, MergePolicy, Writing
 from serving.retrieval.logical_search import LogicalSettings
 
 SERVING_FILE = "serving.json"
+REMEMBERED_FILE = "remembered.json"
 EVENTS_VARIABLE = "REVELATOR_EVENTS"  # names the file that gets a line a question; `-` is standard error
 EMBEDDED: Literal["embedded"] = "embedded"  # the models of this package: the release plans and judges
 
 
 class ServingConfig(Strict):
-    """What `revelator serve` serves. It writes the file itself; the options of a start change it.
+    """What `revelator serve` serves. It writes the file itself, of its options and of what was remembered.
 
     `timeout` holds for planner, judge and reader alike, retries included. Without one, a call may take what is left of
     its question's deadline."""
 
     index: Path | None = None  # searched since the last start
-    remembered: Path | None = None  # searched when a start names no index
+    remembered: bool = False  # whether later starts begin with these settings
     generator: str = EMBEDDED  # who reads passages: `embedded`, or the base URL of an OpenAI-compatible endpoint
     generator_model: str = ""  # the endpoint's model
     planner: PlannerConfig | None = None  # an endpoint that plans in place of the release
@@ -88,10 +90,19 @@ class ServingConfig(Strict):
 
 
 def read_serving(home: Path) -> ServingConfig:
-    """What is recorded, or the defaults. Raises ConfigError for a file that is wrong."""
-    path = home / SERVING_FILE
+    """What the last start served, or the defaults. Raises ConfigError for a file that is wrong."""
+    return _read(home / SERVING_FILE)
+
+
+def read_remembered(home: Path) -> ServingConfig:
+    """What a start begins with, or the defaults. Raises ConfigError for a file that is wrong."""
+    return _read(home / REMEMBERED_FILE)
+
+
+def _read(path: Path) -> ServingConfig:
     return read_config(path, ServingConfig) if path.is_file() else ServingConfig()
 
 
 def write_serving(home: Path, config: ServingConfig) -> None:
-    files.write_json(home / SERVING_FILE, config.model_dump(mode="json"))
+    for name in (SERVING_FILE, *([REMEMBERED_FILE] if config.remembered else [])):
+        files.write_json(home / name, config.model_dump(mode="json"))

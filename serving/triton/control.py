@@ -66,7 +66,7 @@ def load(home: Path, url: str, model: str, version: int, config: str | None = No
             why = read_reason(error.message()) or _read_recorded_reason(client, model, version)
             raise ArtifactError(f"does not load: {why}", where=f"model {model}") from error
         wait_until(
-            lambda: client.is_model_ready(model, str(version)), f"version {version} of model {model}", READY_SECONDS
+            lambda: client.is_model_ready(model, str(version)), f"{describe_version(version)} of {model}", READY_SECONDS
         )
 
 
@@ -101,6 +101,11 @@ def read_reason(message: str) -> str:
 
 ANSWER_SECONDS = 5.0
 MODELS = ("executor", "executor_stream", "generator", "retriever", "revelator", "revelator_vllm")
+
+
+def describe_version(version: int | str) -> str:
+    """What people call a version of a model: the embedded base has no number."""
+    return "embedded base" if name_version(str(version)) == "0" else f"version {version}"
 
 
 async def find_served_models(url: str) -> dict[str, str]:

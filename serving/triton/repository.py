@@ -22,7 +22,7 @@ from revelator.errors import ArtifactError, ConfigError
 from serving.models.releases import VersionContents, read_release
 from serving.models.vllm import FACTS_FILE
 from serving.models.vllm import MODEL as VLLM
-from serving.triton.config import EMBEDDED, ServingConfig, read_serving, write_serving
+from serving.triton.config import EMBEDDED, ServingConfig, read_remembered, read_serving, write_serving
 
 EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
@@ -53,16 +53,16 @@ def version_folder(home: Path, version: int) -> Path:
 
 
 def configure(home: Path, *, remember: bool = False, **given: Any) -> ServingConfig:
-    """What is recorded, with the fields that are `given` in its place; None keeps a field. Writes nothing.
+    """What is remembered, or the defaults, with the fields that are `given` in its place; None keeps a field. Cards and
+    processes are those of the last `model deploy`. Writes nothing.
 
-    An index that is given is searched by later starts, too, if it is to be remembered. Raises ConfigError for what
-    cannot work, ArtifactError for a release that cannot do what is asked of it.
+    `remember`: later starts begin with all of it, once it is laid out. Raises ConfigError for what cannot work,
+    ArtifactError for a release that cannot do what is asked of it.
     """
-    recorded = read_serving(home)
+    remembered, placed = read_remembered(home), read_serving(home)
     changes = {name: value for name, value in given.items() if value is not None}
-    changes["index"] = _choose_index(home, changes.get("index"), recorded.remembered)
-    if remember:
-        changes["remembered"] = changes["index"]
+    changes |= {"remembered": remember, "gpus": placed.gpus, "instances": placed.instances}
+    changes["index"] = _choose_index(home, changes.get("index"), remembered.index)
     if changes.get("planner") == EMBEDDED:
         changes["planner"] = None
     if changes.get("timeout") == 0:
@@ -72,7 +72,7 @@ def configure(home: Path, *, remember: bool = False, **given: Any) -> ServingCon
         changes.setdefault("generator_model", "")
     if "sources" in changes:
         changes["sources"] = None if changes["sources"] == NO_SOURCES else changes["sources"].resolve()
-    config = ServingConfig(**{**dict(recorded), **changes})
+    config = ServingConfig(**{**dict(remembered), **changes})
     asked = {"--merge generator": changes.get("merge") == "generator", "--own-knowledge": changes.get("own_knowledge")}
     if not config.reads_at_endpoint and (wrong := [option for option, is_asked in asked.items() if is_asked]):
         hint = "give a language model with --generator URL"
@@ -82,7 +82,7 @@ def configure(home: Path, *, remember: bool = False, **given: Any) -> ServingCon
             _check_selection(home, config, config.sources)
         except ConfigError as error:
             if "sources" not in changes:
-                forget = "an earlier start recorded it: --sources none forgets it"
+                forget = "this file was remembered: --sources none leaves it out"
                 error.hint = "; ".join(filter(None, [error.hint, forget]))
             raise
     return config
@@ -134,7 +134,8 @@ def _require_selecting(home: Path, contents: VersionContents) -> None:
 
 
 def lay_out(home: Path, config: ServingConfig) -> None:
-    """Records the configuration, and writes the models that have no versions of their own."""
+    """Records the configuration, for later starts as well if it is to be remembered, and writes the models that have
+    no versions of their own."""
     write_serving(home, config)
     facts = repository_folder(home) / VLLM / "1" / FACTS_FILE  # where `deploy --engine vllm` laid it out
     vllm = {VLLM: str(facts.parent.resolve())} if facts.is_file() else {}

@@ -184,7 +184,7 @@ class Watchdog:
         self._report(f"{model}: its process died; loading it again")
         os.utime(folder / ("model.json" if model == repository.VLLM else "model.py"))
         control.load(self._home, self._url, model, version)
-        self._report(f"{model} version {version}: ready")
+        self._report(f"{model} {control.describe_version(version)}: ready")
 
 
 def _list_commands(server: int) -> list[str]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.console import Console
 
+from revelator.answers import list_doubts
 from revelator.trace import Node, Passage, Trace, Usage
 from revelator.trace_view import print_trace
 
 ROW = "films/row.pdf#page=3&10-40"
+GREEN, YELLOW = 32, 33  # of a terminal
 
 
-def shown(trace: Trace) -> list[str]:
+def shown(trace: Trace, steps: bool = True) -> list[str]:
     console = Console(width=120, record=True, force_terminal=False)
-    print_trace(trace, console)
+    print_trace(trace, console, steps)
     return console.export_text().splitlines()
 
 
@@ -43,19 +46,33 @@ def example(**changes: object) -> Trace:
     return Trace("Where?", "auto", nodes=nodes, usage=Usage(9, 8, 7, 6, 5), wall_ms=31, **(settings | changes))
 
 
-def test_the_head_names_route_plan_and_the_question_stands_over_the_tree():
+def test_the_answer_its_certainty_and_its_sources_come_first_and_the_steps_below_on_request():
+    trace = example(text="The director came from Port Velm [1].")
+    trace.nodes[2].detail |= {"document": "2", "probability": 0.934}
+    first = [
+        "Port Velm",
+        "sure     from 1 passage, P = 0.93",
+        "text     The director came from Port Velm [1].",
+        "sources  [1] Lantern Row: “Ines Calloway made it.”",
+    ]
+    assert shown(trace, steps=False) == first
+    assert shown(trace)[:4] == first and len(shown(trace)) > 10
+
+
+def test_below_the_answer_stand_route_plan_and_the_question_over_the_tree():
     lines = shown(example())
-    assert lines[0] == "route    complex  P = 0.75"
-    assert lines[1] == "plan     'A * B {director}?'"  # as a shell takes it
-    assert lines[2] == "Where?"
+    below = lines[lines.index("") + 1 :]
+    assert below[0] == "route    complex  P = 0.75"
+    assert below[1] == "plan     'A * B {director}?'"  # as a shell takes it
+    assert below[2] == "Where?"
 
 
 def test_nodes_hang_below_the_node_that_encloses_them_with_answer_and_time():
     text = "\n".join(shown(example()))
     assert "├── ✓ 1 route → complex  0 ms" in text
     assert "└── ✓ 2 * one after the other → Port Velm  30 ms" in text
-    assert "    ├── ✓ 3 atomic  Who directed [bold]Lantern Row[/]? → Ines Calloway  12 ms" in text
-    assert "    └── ✓ 4 atomic  Where was Ines Calloway born?" in text
+    assert "    ├── ✓ 3 step  Who directed [bold]Lantern Row[/]? → Ines Calloway  12 ms" in text
+    assert "    └── ✓ 4 step  Where was Ines Calloway born?" in text
     assert "“Ines Calloway made it.”" in text
 
 
@@ -66,40 +83,75 @@ def test_documents_that_were_read_come_first_and_the_rest_by_relevance():
     assert len(titles) == 3
 
 
-def test_what_went_wrong_is_marked():
+def test_an_answer_that_is_not_whole_says_what_it_lacks():
     trace = example(outcome="partial", degraded=True, reason="no plan could be run", deadline_exceeded=True)
     trace.nodes[3].status, trace.nodes[3].error = "skipped", "not reached"
     text = "\n".join(shown(trace))
-    assert "degraded no plan could be run" in text
-    assert "– 4 atomic" in text and "not reached" in text
-    assert "answer   Port Velm  (partial)  (time ran out)" in text
+    assert text.startswith("Port Velm\npartial  Time ran out")
+    assert "instead  no plan could be run" in text
+    assert "– 4 step" in text and "not reached" in text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "detail", "code"),
+    [
+        ("answered", {"probability": 0.9}, GREEN),
+        ("answered", {"probability": 0.2}, YELLOW),
+        ("partial", {"unsupported": "no passage says it"}, YELLOW),
+        ("partial", {"truncated": "of 300 answers the first 200 were taken"}, YELLOW),
+    ],
+)
+def test_an_answer_that_is_in_doubt_has_another_colour_and_says_why(outcome, detail, code):
+    trace = example(outcome=outcome, text="")
+    trace.nodes[2].detail |= {"document": "2"} | detail
+    console = Console(width=120, record=True, force_terminal=True)
+    print_trace(trace, console, steps=False)
+    styles = console.export_text(styles=True).splitlines()
+    assert f"\x1b[1;{code}mPort Velm" in styles[0]
+    assert len(list_doubts(trace)) == (code == YELLOW)
+
+
+def test_a_question_without_an_answer_says_why_in_plain_words():
+    trace = example(outcome="unanswered", answer="", answers=[], reason="the limit relevance_floor is 0.01")
+    trace.nodes[3] = Node("4", "atomic", "Where?", documents=[Passage("1", "A", "…")], detail={"kept": []})
+    trace.nodes[3].status, trace.nodes[3].error = "unanswered", "the limit relevance_floor is 0.01"
+    assert shown(trace, steps=False) == ["no answer", "why      no passage that was found is about it"]
+    assert "∅ 4 step" in "\n".join(shown(trace))
 
 
 def test_a_failed_question_shows_that_it_has_no_answer():
-    text = "\n".join(shown(example(outcome="failed", answer="", answers=[])))
-    assert "answer   none  (failed)" in text
+    trace = example(outcome="failed", answer="", answers=[])
+    trace.nodes[3].status, trace.nodes[3].error = "failed", "Unavailable: down"
+    why = "why      “Where was Ines Calloway born?”: a part of the service failed (Unavailable: down)"
+    assert shown(trace, steps=False) == ["no answer", why]
 
 
-def test_an_answer_shows_its_passage_and_a_question_without_one_the_reason():
-    trace = example(outcome="unanswered", answer="", answers=[], reason="no document is relevant")
-    trace.nodes[2].detail["probability"] = 0.934
-    trace.nodes[3].status, trace.nodes[3].error = "unanswered", "no document is relevant"
-    text = "\n".join(shown(trace))
-    assert "in Lantern Row in films/row.pdf, page 3, P = 0.93" in text and "∅ 4 atomic" in text
-    assert "answer   none  (unanswered)" in text and "reason   no document is relevant" in text
+def test_each_step_shows_its_passage_and_how_likely_it_holds_the_answer():
+    trace = example()
+    trace.nodes[2].detail |= {"document": "2", "probability": 0.934}
+    assert "in Lantern Row in films/row.pdf, page 3, P = 0.93" in "\n".join(shown(trace))
     [evidence] = trace.list_evidence()
     assert (evidence.answers, evidence.sentence) == (("Ines Calloway",), "Ines Calloway made it.")
     assert (evidence.passage.title, evidence.probability) == ("Lantern Row", 0.934)
 
 
-def test_an_answer_shows_its_evidence_in_the_documents_own_words_or_as_a_paraphrase_and_what_has_none_shows_none():
+def test_an_answer_shows_its_evidence_in_the_documents_own_words_or_as_a_paraphrase():
     text = "\n".join(shown(example()))
-    assert "evidence [1] Lantern Row in films/row.pdf, page 3: “Ines Calloway made it.”" in text
+    assert "[1] Lantern Row in films/row.pdf, page 3: “Ines Calloway made it.”" in text
     trace = example()
     trace.nodes[2].sentence = "Calloway was the director."
     text = "\n".join(shown(trace))
     assert "page 3: Calloway was the director." in text and "“" not in text
-    assert "evidence" not in "\n".join(shown(example(answer="", answers=[], outcome="unanswered")))
+
+
+def test_a_route_and_a_step_are_called_by_words_that_need_no_manual():
+    trace = example(route="straightforward")
+    trace.nodes[0] = Node(
+        "1", "route", "", answers=["straightforward"], detail={"probabilities": [{"straightforward": 1}]}
+    )
+    trace.nodes[2].kind = "direct"
+    text = "\n".join(shown(trace))
+    assert text.count("without documents") == 3 and "straightforward" not in text and "direct " not in text
 
 
 def test_a_document_cannot_write_to_the_terminal() -> None:

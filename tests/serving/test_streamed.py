@@ -152,7 +152,9 @@ def test_ask_streams_events_as_json_lines_and_ends_with_the_same_tree(world):
     lines = CliRunner().invoke(revelator, [*asked, "--stream", "--json"]).stdout.splitlines()
     trace = replay(Event.from_json(json.loads(line)) for line in lines)
     assert trace.answers == ["Port Velm"]
-    streamed, plain = (CliRunner().invoke(revelator, [*asked, *more]).stdout for more in (["--stream"], []))
+    streamed, plain = (
+        CliRunner().invoke(revelator, [*asked, *more]).stdout for more in (["--steps", "--stream"], ["--steps"])
+    )
     assert "… " not in streamed and "Port Velm" in streamed
     untimed = [[line.split("  ")[0] for line in text.splitlines()] for text in (streamed, plain)]
     assert untimed[0] == untimed[1]
@@ -172,9 +174,9 @@ def test_the_plan_fills_in_on_a_terminal_while_the_question_runs(world):
         shown = ""
         while "Ines Calloway" not in shown or "… " not in shown:
             shown += os.read(ours, 65536).decode(errors="replace")
-        assert "answer" not in shown
+        assert "sources" not in shown
         world.endpoint.gates[LAST].set()
-        while "answer" not in shown:
+        while "sources" not in shown:
             shown += os.read(ours, 65536).decode(errors="replace")
         assert process.wait(WAIT) == 0
     finally:

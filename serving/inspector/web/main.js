@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { compareNodes, compareWords, summary } from "./differences.js";
 import { Editor } from "./editor.js";
 import { find, h, say } from "./element.js";
+import { nameOf, nameVersion } from "./names.js";
 import { Replay } from "./replay.js";
 import { RunView } from "./run_view.js";
 import { RunList } from "./runs.js";
@@ -138,17 +139,17 @@ function withoutPlan({ trace, error }) {
   const steps = trace.nodes.filter(({ kind, parent }) => ["atomic", "direct"].includes(kind) && !parent).length;
   if (trace.plan || error || !steps) return "";
   const took = steps === 1 ? "one step" : `${steps} steps`;
-  return `No plan was written: the question took ${took}${trace.route ? `, as its route is ${trace.route}` : ""}. You can write one.`;
+  return `No plan was written: the question took ${took}${trace.route ? `, as its route is ${nameOf(trace.route)}` : ""}. You can write one.`;
 }
 
 async function describeServers() {
   const servers = await api.servers();
-  const options = () => servers.map(({ name, models }) => h("option", { value: name }, models.revelator ? `${name} (version ${models.revelator})` : name));
+  const options = () => servers.map(({ name, models }) => h("option", { value: name }, models.revelator ? `${name} (${nameVersion(models.revelator)})` : name));
   server.replaceChildren(...options());
   beside.replaceChildren(h("option", { value: "" }, "nothing"), ...options());
   document.querySelectorAll(".several").forEach((label) => (label.hidden = servers.length < 2));
   find("#servers").replaceChildren(...servers.map(({ name, models, error }) =>
-    h("span", { class: error ? "server bad" : "server", title: error ?? "" }, error ? `${name} does not answer` : `${name}${models.revelator ? ` · version ${models.revelator}` : ""}`)));
+    h("span", { class: error ? "server bad" : "server", title: error ?? "" }, error ? `${name} does not answer` : `${name}${models.revelator ? ` · ${nameVersion(models.revelator)}` : ""}`)));
 }
 
 // ---- keys and links

@@ -1,7 +1,8 @@
 // Everything about one node: what was asked, what was found, where it comes from, what it cost.
 
 import { h, milliseconds } from "./element.js";
-import { KINDS, MARKS } from "./tree.js";
+import { nameOf } from "./names.js";
+import { MARKS } from "./tree.js";
 
 const TOLD = ["kept", "probabilities", "method", "shared_from", "reused_from", "document", "probability", "calls"]; // of detail, each shown in its own way
 
@@ -12,12 +13,12 @@ export function nodeDetail(node, choose, judging = null) {
   const took = node.ended_ms - node.started_ms;
   const { method, shared_from, reused_from } = node.detail;
   return h("article", { class: "node" },
-    h("h2", {}, h("span", { class: `mark ${node.status}` }, MARKS[node.status]), ` ${node.id} ${KINDS[node.kind] ?? node.kind}`),
+    h("h2", {}, h("span", { class: `mark ${node.status}` }, MARKS[node.status]), ` ${node.id} ${nameOf(node.kind)}`),
     facts([
       ["as planned", node.question && node.question !== node.asked && node.question],
       ["asked", node.asked || (node.question === node.asked ? node.question : null)],
       ["takes", Object.entries(node.inputs).map(([name, id]) => h("span", {}, `{${name}} from `, link(id), " "))],
-      ["answer", node.answers.length ? h("strong", {}, node.answers.join("; ")) : "none" in node.detail ? "none, for sure" : null],
+      ["answer", node.answers.length ? h("strong", {}, (node.kind === "route" ? node.answers.map(nameOf) : node.answers).join("; ")) : "none" in node.detail ? "none, for sure" : null],
       ["sentence", quote(node.sentence, findEvidence(node)?.text ?? "")],
       ["evidence", evidence(node)],
       ["source", [method, shared_from && h("span", {}, "the same as ", link(shared_from)),
@@ -26,7 +27,7 @@ export function nodeDetail(node, choose, judging = null) {
       ["time", ["ok", "unanswered", "failed", "running"].includes(node.status) && `${milliseconds(Math.max(took, 0))}, from ${milliseconds(node.started_ms)} on`],
       ["cost", cost(node.usage)],
       ["calls", (node.detail.calls ?? []).map(called)],
-      ...Object.entries(node.detail).filter(([name]) => !TOLD.includes(name)).map(([name, value]) => [name.replaceAll("_", " "), plain(value)]),
+      ...Object.entries(node.detail).filter(([name]) => !TOLD.includes(name)).map(([name, value]) => [nameOf(name).replaceAll("_", " "), plain(value)]),
     ]),
     node.detail.probabilities && likely(node.detail.probabilities[0]),
     node.documents.length > 0 && documents(node, judging),
@@ -78,7 +79,7 @@ export function cost(usage) {
 
 // `2 × relevance, 18 ms, 341 tokens in`.
 function called({ task, count, ms, tokens_in, tokens_out }) {
-  return h("div", { class: "entry" }, [`${count} × ${task}`, milliseconds(ms), cost({ tokens_in, tokens_out })].filter(Boolean).join(", "));
+  return h("div", { class: "entry" }, [`${count} × ${nameOf(task)}`, milliseconds(ms), cost({ tokens_in, tokens_out })].filter(Boolean).join(", "));
 }
 
 // Whatever else a node knows, as words: lists in lines, values by their names.
@@ -100,7 +101,7 @@ function inLine(object) {
 
 function likely(probabilities) {
   const rows = Object.entries(probabilities).sort(([, one], [, other]) => other - one);
-  return h("ul", { class: "likely" }, rows.map(([label, p]) => h("li", {}, h("span", {}, label), meter(p), h("span", {}, p.toFixed(2)))));
+  return h("ul", { class: "likely" }, rows.map(([label, p]) => h("li", {}, h("span", {}, nameOf(label)), meter(p), h("span", {}, p.toFixed(2)))));
 }
 
 function meter(share) {

@@ -4,6 +4,7 @@ import { download, judge } from "./api.js";
 import { h, milliseconds, say as announce } from "./element.js";
 import { Graph } from "./graph.js";
 import { cost, facts, findEvidence, namePassage, nodeDetail, quote } from "./node.js";
+import { nameOf, nameVersion } from "./names.js";
 import { Tree } from "./tree.js";
 
 export class RunView {
@@ -117,6 +118,7 @@ function head({ id, trace, reuse, error }, going, open) {
       trace.plan_source === "given" && h("span", { class: "badge by-hand", title: "A person wrote or edited this plan" }, "plan by hand")),
     !going && trace.text && h("p", { class: "text" }, trace.text),
     !going && trace.answer && h("ol", { class: "sources" }, sources(trace, open)),
+    ...(going ? [] : notes(trace).map((note) => h("p", { class: "notice warn" }, note))),
     trace.degraded && h("p", { class: "notice warn" }, trace.reason || "the model's own plan could not be used"),
     !going && !error && !trace.degraded && trace.outcome !== "answered" && trace.reason && h("p", { class: "notice warn" }, trace.reason),
     trace.deadline_exceeded && h("p", { class: "notice warn" }, "time ran out: the answer is made of what had been found by then"),
@@ -139,16 +141,29 @@ function sources({ nodes }, open) {
   });
 }
 
+// How the question was read, where it could have been read otherwise.
+function notes({ nodes }) {
+  const said = nodes.flatMap(({ detail, documents }) => {
+    const read = documents.find(({ id }) => id === detail.document);
+    return [
+      detail.rewritten && `read as: ${detail.rewritten}`,
+      ...Object.entries(detail.respelled ?? {}).map(([word, near]) => `no document says “${word}”: read as “${near.join("” or “")}”`),
+      detail.namesakes && read && `${read.title || read.id} was read; others have the name: ${detail.namesakes.join(", ")}`,
+    ];
+  });
+  return [...new Set(said.filter(Boolean))];
+}
+
 // How the question went as a whole, while no step is selected.
 function whole({ server, trace }, going) {
   const version = trace.versions?.revelator;
   const route = trace.nodes.find(({ kind }) => kind === "route")?.detail.probabilities?.[0][trace.route];
   return [
     facts([
-      ["route", trace.route && (route === undefined ? trace.route : `${trace.route}, P = ${route.toFixed(2)}`)],
+      ["route", trace.route && (route === undefined ? nameOf(trace.route) : `${nameOf(trace.route)}, P = ${route.toFixed(2)}`)],
       ["time", !going && trace.usage && `${milliseconds(trace.wall_ms)}, longest chain ${milliseconds(trace.critical_path_ms)}`],
       ["cost", !going && trace.usage && cost(trace.usage)],
-      ["server", `${server}${version ? `, revelator version ${version}` : ""}`],
+      ["server", `${server}${version ? `, revelator: ${nameVersion(version)}` : ""}`],
       ["asked", trace.started_at && new Date(trace.started_at * 1000).toLocaleString()],
     ]),
     h("p", { class: "empty" }, "Select a step to see what it asked, found and cost."),

@@ -1,6 +1,7 @@
 // The list of runs that are kept, with a search and a filter. Any of them can be opened, or set beside the open one.
 
 import { h, milliseconds } from "./element.js";
+import { nameVersion } from "./names.js";
 
 const FILTERS = {
   "all runs": () => true,
@@ -51,6 +52,6 @@ function item({ id, question, answer, outcome, by_hand, right, plan_judged, vers
     h("a", { href: `/?run=${id}`, "aria-current": id === open ? "true" : null },
       h("span", { class: "title" }, question),
       h("span", { class: `answers ${outcome}` }, answer || outcome),
-      h("span", { class: "when" }, [`${when}, ${milliseconds(wall_ms)}`, version && `v${version}`, verdict, plan_judged && "plan judged"].filter(Boolean).join(", "), by_hand && h("span", { class: "badge by-hand" }, "plan by hand"))),
+      h("span", { class: "when" }, [`${when}, ${milliseconds(wall_ms)}`, version && nameVersion(version), verdict, plan_judged && "plan judged"].filter(Boolean).join(", "), by_hand && h("span", { class: "badge by-hand" }, "plan by hand"))),
     open && id !== open && h("a", { class: "beside", href: `/?run=${open}&with=${id}`, "aria-label": `compare with: ${question}` }, "compare"));
 }

@@ -1,10 +1,10 @@
 // The tree of a run: a row a node, kept in place while the run goes on, so that focus and selection stay.
 
 import { h, milliseconds } from "./element.js";
+import { nameOf } from "./names.js";
 import { endOf, inTreeOrder } from "./replay.js";
 
 export const MARKS = { waiting: "·", running: "…", ok: "✓", unanswered: "∅", failed: "✗", skipped: "–" };
-export const KINDS = { dependent: "one after the other", sequence: "side by side" };
 
 export class Tree {
   #rows = new Map();
@@ -85,8 +85,8 @@ export class Tree {
       h("span", { class: "mark", role: "img", title: node.status, "aria-label": node.status }, MARKS[node.status]),
       h("span", { class: "number" }, node.id),
       h("span", { class: "what" },
-        h("span", { class: "kind" }, KINDS[node.kind] ?? node.kind), asked ? ` ${asked} ` : " ",
-        node.answers.length ? h("span", { class: node.kind === "translate" ? "" : "answers" }, `→ ${node.answers.join("; ")}`) : "none" in node.detail && "→ none",
+        h("span", { class: "kind" }, nameOf(node.kind)), asked ? ` ${asked} ` : " ",
+        node.answers.length ? h("span", { class: node.kind === "translate" ? "" : "answers" }, `→ ${saidBy(node).join("; ")}`) : "none" in node.detail && "→ none",
         badges(node, mark), node.error && h("span", { class: "error" }, node.error)),
       h("span", { class: "time" }, ["ok", "unanswered", "failed", "running"].includes(node.status) ? milliseconds(until - node.started_ms) : ""),
       h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: "bar" })),
@@ -128,6 +128,7 @@ export class Tree {
   }
 }
 
+const saidBy = ({ kind, answers }) => (kind === "route" ? answers.map(nameOf) : answers);
 const DIFFERENCES = { differs: "differs", alone: "only here" };
 
 function badges(node, mark) {

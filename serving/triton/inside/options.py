@@ -34,6 +34,7 @@ class Options(BaseModel):
     limits: dict[str, Any] | None = None
     reuse: dict[str, Any] | None = None
     history: list[Any] | None = None
+    style: str | None = None
 
 
 @dataclass
@@ -51,7 +52,7 @@ _HISTORY: TypeAdapter[tuple[Step, ...]] = TypeAdapter(Annotated[tuple[Step, ...]
 
 
 def read_options(text: str, most_bytes: int) -> dict[str, Any]:
-    """Reads `plan`, `strategy`, `limits`, `reuse` and `history`; an empty text has none of them. Raises
+    """Reads `plan`, `strategy`, `limits`, `reuse`, `history` and `style`; an empty text has none of them. Raises
     InvalidRequest."""
     if len(text) > most_bytes or len(text.encode()) > most_bytes:
         raise InvalidRequest(f"the options are too large; the limit options_bytes is {most_bytes}")

@@ -16,9 +16,12 @@ from tests.chat_server import Handler, Server, fails, running
 from tests.planner_server import ASKED, PLAN, TREE, Planner
 
 
-def make(lines: str, home: Path, *options: str, code: int) -> list[dict]:
+def make(lines: str, home: Path, *options: str, code: int, question: str = "-") -> list[dict]:
     made = CliRunner().invoke(
-        revelator, ["plan", "make", "-", "--home", str(home), "--json", *options], input=lines, catch_exceptions=False
+        revelator,
+        ["plan", "make", question, "--home", str(home), "--json", *options],
+        input=lines,
+        catch_exceptions=False,
     )
     assert made.exit_code == code
     return [json.loads(line) for line in made.stdout.splitlines()]
@@ -30,6 +33,16 @@ def test_each_question_gets_its_route_and_a_plan(tmp_path: Path) -> None:
     assert check(parse(one["plan"])) == ()
     assert sum(one["probabilities"].values()) == pytest.approx(1, abs=1e-3)
     assert (two["route"], two["plan"]) == ("single", "Who directed UHF?")
+
+
+def test_one_question_is_planned_as_it_is_typed_and_shown_in_words_that_need_no_manual(tmp_path: Path) -> None:
+    [typed] = make("", tmp_path, "--model", "base", code=0, question="Who directed UHF?")
+    (tmp_path / "questions.txt").write_text("Who directed UHF?\n")
+    [read] = make("", tmp_path, "--model", "base", "--file", str(tmp_path / "questions.txt"), code=0)
+    assert typed == read
+    arguments = ["plan", "make", "What can you do?", "--home", str(tmp_path), "--model", "base"]
+    shown = CliRunner().invoke(revelator, arguments).stdout
+    assert "without documents" in shown and "straightforward" not in shown
 
 
 def test_a_plan_of_one_step_asks_the_question_in_its_own_words_whatever_the_model_made_of_them(tmp_path: Path) -> None:

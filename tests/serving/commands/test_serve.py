@@ -78,14 +78,9 @@ def test_documents_alone_are_enough_to_be_asked(tmp_path: Path) -> None:
         assert answer.answers == ("Holm",) and answer.trace.versions["revelator"] == "0"
         said = (home / "logs" / "serve.log").read_text()
     assert "nothing is deployed: the embedded base plans" in said
-    assert "release 0, the embedded base: ready" in said
+    assert "revelator embedded base: ready" in said
     release = read_release(home)
     assert release is not None and release.version == EMBEDDED_VERSION
-
-
-def test_an_index_that_is_not_named_cannot_be_remembered(tmp_path: Path) -> None:
-    done = CliRunner().invoke(serve, ["--home", str(tmp_path), "--remember"])
-    assert done.exception is not None and "no index is given" in str(done.exception)
 
 
 def test_without_an_index_nothing_is_left_behind(tmp_path: Path) -> None:
@@ -170,25 +165,25 @@ def test_a_planner_that_cannot_answer_ends_the_start(
 
 def test_the_release_plans_again_when_it_is_asked_for(tmp_path: Path, index: Path) -> None:
     endpoint = PlannerConfig(url="http://127.0.0.1:9/v1", model="m")
-    lay_out(tmp_path, configure(tmp_path, index=index, planner=endpoint))
-    lay_out(tmp_path, configure(tmp_path, index=index))
+    lay_out(tmp_path, configure(tmp_path, index=index, planner=endpoint, remember=True))
+    lay_out(tmp_path, configure(tmp_path))
     assert read_serving(tmp_path).planner == endpoint
-    lay_out(tmp_path, configure(tmp_path, index=index, planner="embedded"))
-    assert read_serving(tmp_path).planner is None
+    lay_out(tmp_path, configure(tmp_path, planner="embedded"))
+    assert read_serving(tmp_path).planner is None and configure(tmp_path).planner == endpoint
 
 
-def test_planner_judge_and_reader_are_recorded_each_for_itself(tmp_path: Path, index: Path) -> None:
+def test_planner_judge_and_reader_are_remembered_each_for_itself(tmp_path: Path, index: Path) -> None:
     planner = PlannerConfig(url="http://127.0.0.1:9/v1", model="p")
     judge = JudgeConfig(url="http://127.0.0.1:9/v1", model="j")
     everything = configure(
-        tmp_path, index=index, planner=planner, judge=judge, generator=judge.url, generator_model="r"
+        tmp_path, index=index, planner=planner, judge=judge, generator=judge.url, generator_model="r", remember=True
     )
     lay_out(tmp_path, everything)
-    again = configure(tmp_path, index=index)
+    again = configure(tmp_path)
     assert (again.planner, again.judge, again.reader) == (planner, judge, "r at http://127.0.0.1:9/v1")
     assert not again.needs_release
-    lay_out(tmp_path, configure(tmp_path, index=index, judge="none"))
-    lay_out(tmp_path, configure(tmp_path, index=index, generator="embedded"))
+    lay_out(tmp_path, configure(tmp_path, judge="none", remember=True))
+    lay_out(tmp_path, configure(tmp_path, generator="embedded", remember=True))
     recorded = read_serving(tmp_path)
     assert (recorded.planner, recorded.judge, recorded.reader) == (planner, "none", "embedded")
     assert not recorded.needs_release
@@ -286,7 +281,8 @@ def test_the_deadline_follows_from_the_pace_unless_somebody_set_it(tmp_path: Pat
     assert "about 32 s" in said and "deadline 70 s" in said and "warning" not in said
     assert "deadline_ms=20000 is shorter: --limit deadline_ms=70000" in warned
     assert allow_time(usual, Pace(plan=1)) == usual and not [*describe_pace(Pace(), usual)]
-    lay_out(tmp_path, configure(tmp_path, index=index).model_copy(update={"measured_deadline_ms": 70_000}))
+    measured = configure(tmp_path, index=index, remember=True).model_copy(update={"measured_deadline_ms": 70_000})
+    lay_out(tmp_path, measured)
     assert configure(tmp_path, index=index).measured_deadline_ms is None, "the next start measures anew"
 
 

@@ -237,22 +237,24 @@ def test_what_cannot_work_is_refused_and_leaves_nothing_behind(given, message, i
     assert "pa55" not in str(refused.value) and not list(tmp_path.iterdir())
 
 
-def test_an_index_is_that_of_one_run_unless_it_is_to_be_remembered(index, tmp_path):
+def test_a_start_leaves_nothing_to_the_next_unless_it_is_to_be_remembered_and_then_all_of_it(index, tmp_path):
     shutil.copytree(index, tmp_path / "indexes" / "only")
     shutil.copytree(index, tmp_path / "other")
-    searched = []
-    other = {"index": tmp_path / "other"}
-    for given in (other, {}, other | {"remember": True}, {}):
+    served = []
+    other = {"index": tmp_path / "other", "judge": "none", "max_in_flight": 7}
+    for given in (other, {}, other | {"remember": True}, {}, {"max_in_flight": 9}, {}):
         repository.lay_out(tmp_path, configure(tmp_path, **given))
-        searched.append(read_serving(tmp_path).index.name)
-    assert searched == ["other", "only", "other", "other"]
+        config = read_serving(tmp_path)
+        served.append((config.index.name, config.judge, config.max_in_flight, config.remembered))
+    kept = ("other", "none", 7, False)
+    assert served == [kept, ("only", "embedded", 64, False), (*kept[:3], True), kept, ("other", "none", 9, False), kept]
 
 
-def test_sources_are_recorded_until_they_are_given_up_and_a_file_that_is_gone_says_how(index, tmp_path):
+def test_sources_are_remembered_and_a_file_that_is_gone_says_how_to_do_without(index, tmp_path):
     sources = tmp_path / "sources.yaml"
     sources.write_text("sources: [{kind: text}]")
-    for given in (sources, None):
-        repository.lay_out(tmp_path, configure(tmp_path, index=index, sources=given))
+    for given in ({"sources": sources, "remember": True}, {}):
+        repository.lay_out(tmp_path, configure(tmp_path, index=index, **given))
         assert read_serving(tmp_path).sources == sources
     sources.unlink()
     with pytest.raises(ConfigError, match="cannot be read") as refused:
@@ -274,17 +276,17 @@ def test_the_embedded_base_is_released_once_and_a_deploy_takes_its_place(version
     assert read_release(tmp_path) == release
 
 
-def test_choices_are_remembered_and_the_only_index_is_found(index, tmp_path):
+def test_choices_that_are_remembered_are_checked_again_and_the_only_index_is_found(index, tmp_path):
     shutil.copytree(index, tmp_path / "indexes" / "only")
     endpoint = {"generator": "http://127.0.0.1:1/v1", "generator_model": "m"}
-    repository.lay_out(tmp_path, configure(tmp_path, **endpoint, max_in_flight=7, decoding="grammar"))
+    repository.lay_out(tmp_path, configure(tmp_path, **endpoint, max_in_flight=7, decoding="grammar", remember=True))
     config = configure(tmp_path)
-    assert config == read_serving(tmp_path)
+    assert config == read_serving(tmp_path).model_copy(update={"remembered": False})
     assert (config.index, config.max_in_flight) == (tmp_path / "indexes" / "only", 7)
     assert (config.reader, config.decoding) == ("m at http://127.0.0.1:1/v1", "grammar")
     with pytest.raises(ConfigError, match="name of a model"):
         configure(tmp_path, generator="http://127.0.0.1:2/v1")
-    (tmp_path / "serving.json").write_text('{"max_in_flight": 0}')
+    (tmp_path / "remembered.json").write_text('{"max_in_flight": 0}')
     with pytest.raises(ConfigError, match="max_in_flight = 0"):
         configure(tmp_path)
 

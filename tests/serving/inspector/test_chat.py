@@ -9,11 +9,13 @@ import pytest
 
 from revelator.errors import DeadlineExceeded, Overloaded, Unavailable
 from revelator.tasks import Step
-from serving.inspector.chat import NO_ANSWER
+from serving.inspector.reply import NOTHING_FOUND
+from serving.protocols import Writing
 from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in, speaking
 
-BOTH = "Detroit\n\n[1] UHF: It is Jay Levey.\n[2] Jay Levey: It is Detroit."  # what the passages say, paraphrased
-LAST = "Detroit\n\n[1] Jay Levey: It is Detroit."
+# what the passages say, paraphrased
+BOTH = "Detroit\n\n> Sources:\n> - [1] UHF: It is Jay Levey.\n> - [2] Jay Levey: It is Detroit."
+LAST = "Detroit\n\n> Sources:\n> - [1] Jay Levey: It is Detroit."
 
 
 def messages(*texts: str) -> list:
@@ -23,7 +25,13 @@ def messages(*texts: str) -> list:
 def test_a_question_is_answered(client):
     said = client.chat.completions.create(model="revelator", messages=messages(QUESTION))
     assert said.choices[0].message.content == BOTH and said.choices[0].finish_reason == "stop"
-    assert said.usage.total_tokens == said.usage.prompt_tokens + said.usage.completion_tokens > 0
+
+
+def test_the_language_model_s_tokens_are_counted_apart_from_those_of_who_plans_and_judges(client):
+    usage = client.chat.completions.create(model="revelator", messages=messages(QUESTION)).usage
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (14, 6, 20), "two readings"
+    planning = usage.model_dump()["revelator"]
+    assert planning["total_tokens"] == planning["prompt_tokens"] + planning["completion_tokens"] > 20
 
 
 def test_a_stream_thinks_aloud_and_then_answers(client):
@@ -62,7 +70,7 @@ def say(asked: Asked, folder: Path, said: list) -> str:
 
 def test_a_language_model_writes_out_what_a_follow_up_refers_to_and_the_reply_says_how_it_was_read(one, tmp_path):
     one.world.knowledge["rewrite: And where was he born?"] = ["Where was\nJay Levey born?"]
-    assert say(one, tmp_path, FOLLOW_UP) == f"{LAST}\n\nread as: Where was Jay Levey born?"
+    assert say(one, tmp_path, FOLLOW_UP) == f"{LAST}\n>\n> Read as: Where was Jay Levey born?"
     [request] = [request for request in one.world.requests if request.mode == "rewrite"]
     assert request.steps == (Step("Who directed UHF?", ("Jay Levey",)),)
 
@@ -70,12 +78,12 @@ def test_a_language_model_writes_out_what_a_follow_up_refers_to_and_the_reply_sa
 @pytest.mark.parametrize(
     ("before", "asked", "plan", "reply"),
     [
-        ("Who directed UHF?", "And where was he born?", PLAN, f"{BOTH}\n\nread as: {PLAN}"),
+        ("Who directed UHF?", "And where was he born?", PLAN, f"{BOTH}\n>\n> Read as: {PLAN}"),
         (
             "Where was Ana Berg born?",
             "And Jay Levey?",
             f"Where was Ana Berg born? + {LEVEY}",
-            f"{LAST}\n\nread as: {LEVEY}",
+            f"{LAST}\n>\n> Read as: {LEVEY}",
         ),
         ("Who directed UHF?", LEVEY, f"Who directed UHF? + {LEVEY}", LAST),
     ],
@@ -99,17 +107,18 @@ def test_without_a_language_model_the_planner_reads_a_follow_up_with_the_questio
     ],
     ids=["no step more", "two readings", "two steps more", "no plan"],
 )
-def test_a_follow_up_that_names_nothing_and_is_not_understood_is_unanswered_and_says_what_to_do(one, tmp_path, plans):
+def test_a_follow_up_that_names_nothing_and_is_not_understood_is_asked_back_in_the_user_s_words(one, tmp_path, plans):
     one.world.outputs["translate_bnf"] = ["Who directed UHF?", *plans]
     said = say(one, tmp_path, FOLLOW_UP)
-    assert said.startswith(NO_ANSWER) and "ask the whole question" in said
+    assert "“And where was he born?”" in said and "“Who directed UHF?”, and the answer was: Jay Levey." in said
     assert one.world.asked == []  # nothing was searched with a question that could be about anybody
+    assert all(line.startswith(">") for line in said.splitlines()), "none of it comes back as an answer"
 
 
 def test_a_follow_up_leans_on_the_last_question_that_names_something(one, tmp_path):
     one.world.outputs["translate_bnf"] = ["Who directed UHF?", PLAN, PLAN]
     said = [*FOLLOW_UP, {"role": "assistant", "content": "Detroit"}, {"role": "user", "content": "And when?"}]
-    assert say(one, tmp_path, said).endswith(f"read as: {PLAN}")
+    assert say(one, tmp_path, said).endswith(f"Read as: {PLAN}")
 
 
 def test_without_a_language_model_a_follow_up_that_names_something_is_asked_as_it_stands(one, tmp_path):
@@ -123,6 +132,77 @@ def test_a_long_conversation_reaches_the_language_model_cut_to_its_last_turns(on
     steps = one.world.requests[0].steps
     assert [step.question.split()[0] for step in steps] == [str(n) for n in range(20, 30)]
     assert all(len(step.question) == len(step.answers[0]) == 500 for step in steps)
+
+
+def test_of_an_earlier_reply_only_what_it_answered_is_history(one, tmp_path):
+    silent = "Who was the king of UHF?"
+    one.world.outputs["translate_bnf"] = [PLAN, silent, LEVEY]
+    one.world.knowledge |= {"rewrite: And where was he born?": [LEVEY], f"rewrite: {silent}": [silent]}
+    said = [*messages(QUESTION), {"role": "assistant", "content": say(one, tmp_path, messages(QUESTION))}]
+    reply = say(one, tmp_path, [*said, *messages(silent)])
+    say(one, tmp_path, [*said, *messages(silent), {"role": "assistant", "content": reply}, FOLLOW_UP[-1]])
+    [*_, request] = [request for request in one.world.requests if request.mode == "rewrite"]
+    assert request.steps == (Step(QUESTION, ("Detroit",)), Step(silent, ()))
+
+
+def test_what_no_passage_is_about_is_answered_with_what_the_service_does(one, tmp_path):
+    one.world.outputs["translate_bnf"] = "Hello there!"
+    one.world.relevance = {"Hello": 0.0}
+    assert say(one, tmp_path, messages("Hello there!")) == f"> {NOTHING_FOUND}"
+
+
+def test_an_answer_from_the_language_model_s_own_knowledge_says_so(one, tmp_path):
+    one.world.writing = Writing(own_knowledge=True)
+    one.world.outputs["translate_bnf"] = "Who was it?"
+    one.world.knowledge |= {"direct: Who was it?": ["Nobody"]}
+    said = say(one, tmp_path, messages("Who was it?"))
+    assert said == "Nobody\n\n> This is from the language model's own knowledge, not from the documents."
+
+
+def test_an_answer_in_part_says_what_is_missing(one, tmp_path):
+    one.world.outputs["translate_bnf"] = "Who directed UHF? + Who was it?"
+    said = say(one, tmp_path, messages("Who directed UHF and who was it?"))
+    assert said.startswith(
+        "Jay Levey\n\n> This answers only a part of the question.\n>\n> No answer to “Who was it?”: "
+    )
+
+
+COMPOSED = "Jay Levey [1], who made it, was born in Detroit [2].\n> a quotation"
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (COMPOSED, "Detroit\n\nJay Levey [1], who made it, was born in Detroit [2].\n\\> a quotation\n\n>"),
+        ("[1]", "Detroit\n\n>"),
+        ("Detroit [2].", "Detroit\n\n>"),
+        ('```json\n{"answer": "Detroit"}\n```', "Detroit\n\n>"),
+        ('["Detroit"]', "Detroit\n\n>"),
+    ],
+)
+def test_the_values_come_before_the_text_which_is_left_out_where_it_says_nothing_more(one, tmp_path, written, shown):
+    one.world.writing, one.world.text = Writing(text=True), written
+    one.world.outputs["translate_bnf"] = PLAN
+    assert say(one, tmp_path, messages(QUESTION)).startswith(f"{shown} Sources:\n")
+
+
+def test_messages_of_the_system_say_how_the_text_is_written_and_nothing_else(one, tmp_path):
+    one.world.writing, one.world.text = Writing(text=True), "Jay Levey wurde in Detroit geboren [1]."
+    said = say(one, tmp_path, [{"role": "system", "content": "Antworte auf Deutsch."}, *messages(LEVEY)])
+    assert said.startswith("Detroit\n\nJay Levey wurde in Detroit geboren [1].\n\n>")
+    [written] = [request for request in one.world.requests if request.style]
+    assert (written.mode, written.style, written.question) == ("compose", "Antworte auf Deutsch.", LEVEY)
+
+
+def test_a_stream_gives_the_values_while_the_text_is_still_written(one, tmp_path):
+    one.world.writing, one.world.text = Writing(text=True), COMPOSED
+    one.world.outputs["translate_bnf"] = PLAN
+    with inspecting([one.server()], runs_in(tmp_path)) as url, speaking(url) as client:
+        chunks = client.chat.completions.create(model="revelator", messages=messages(QUESTION), stream=True)
+        pieces = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices[0].delta.content]
+        whole = client.chat.completions.create(model="revelator", messages=messages(QUESTION))
+    assert pieces[0] == "Detroit" and len(pieces) == 2
+    assert "".join(pieces) == whole.choices[0].message.content
 
 
 def test_text_parts_are_a_question_too(client):

@@ -12,7 +12,8 @@ from contextlib import closing
 import httpx
 import pytest
 
-from revelator.trace import Trace
+from revelator.trace import Node, Trace
+from serving.inspector.runs import StoredRun
 from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in
 
 TREE = (
@@ -352,6 +353,29 @@ def test_no_step_shows_json(page):
         expect(page.locator(".node h2")).to_contain_text(row.locator(".number").inner_text())
         said = page.locator(".detail").inner_text()
         assert '{"' not in said and '":' not in said and "[object" not in said, said
+
+
+def test_people_read_words_in_place_of_a_trace_s_labels_and_how_the_question_was_read(browser, tmp_path):
+    likely = {"probabilities": [{"straightforward": 0.9, "single": 0.1}]}
+    nodes = [
+        Node("1", "route", "Who?", answers=["straightforward"], detail=likely),
+        Node("2", "direct", "Who?", status="unanswered", detail={"calls": [{"task": "direct", "count": 1, "ms": 1.0}]}),
+        Node("3", "atomic", "Who?", answers=["Ana"], detail={"degraded": True, "respelled": {"wer": ["were"]}}),
+    ]
+    trace = Trace("Who?", "auto", "straightforward", answer="Ana", answers=["Ana"], nodes=nodes)
+    trace.versions = {"revelator": "0"}
+    runs = runs_in(tmp_path)
+    runs.save(StoredRun(runs.new_id(), "one", trace))
+    with inspecting([Asked("one", "0").server()], runs) as url:
+        for page in opened(browser, url):
+            page.locator(".runs a").first.click()
+            expect(page.locator(".head")).to_contain_text("no document says “wer”: read as “were”")
+            said = page.locator("body").inner_text()
+            for row in page.locator(".row").all():
+                row.click()
+                said += page.locator(".detail").inner_text()
+    assert "without documents" in said and "embedded base" in said and " 3 step" in " ".join(said.split())
+    assert not re.search("straightforward|direct|atomic|degraded|version 0", said)
 
 
 def test_the_export_is_the_trace(page):

@@ -15,10 +15,13 @@ import openai
 import uvicorn
 
 from revelator.errors import Unavailable
+from revelator.limits import Limits
 from revelator.spans import MODEL_ID
 from revelator.trace import Event, Passage
+from serving.executor.executor import Executor
 from serving.inspector import Runs, Server, create_app
-from serving.protocols import Completion
+from serving.knowledge.sources import Sources
+from serving.protocols import Completion, GenerateRequest, Reading, Writing
 from tests.serving.executor.world import Toy
 
 QUESTION = "Where was the director of UHF born?"
@@ -41,10 +44,22 @@ MODEL = f"m-{7:032x}"  # MLflow's, of version 7
 
 @dataclass
 class World(Toy):
-    """`Toy`, with documents that say something; every question is a complex one."""
+    """`Toy`, with documents that say something; every question is a complex one. `text` is what it writes of answers,
+    where `writing` lets it."""
 
     knowledge: Any = field(default_factory=lambda: dict(KNOWLEDGE))
     outputs: Any = field(default_factory=lambda: {"translate_bnf": PLAN})
+    writing: Writing = field(default_factory=Writing)
+    text: str = ""
+
+    def executor(self, **limits: float) -> Executor:
+        return Executor(self, Sources.of_index(self), self, Limits(**limits), writing=self.writing)  # type: ignore[arg-type]
+
+    async def answer(self, request: GenerateRequest) -> Reading:
+        if request.mode == "compose":
+            self.requests.append(request)
+            return Reading(self.text, (self.text,), method="toy")
+        return await super().answer(request)
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         if task == "route":

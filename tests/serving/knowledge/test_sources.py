@@ -256,10 +256,10 @@ def test_a_text_source_runs_logical_queries_with_operators_and_calibration_of_it
 
 
 def test_the_served_index_runs_logical_queries_as_the_deployment_says(tmp_path: Path, index: Path) -> None:
-    """What is recorded holds until it is said anew."""
+    """What is remembered holds until it is said anew."""
     how = read_logical_options(["negation=reciprocal", "calibration=self"])
-    lay_out(tmp_path, configure(tmp_path, index=index, logic=how))
-    assert configure(tmp_path, index=index).logic == LogicalSettings(negation="reciprocal", calibration="self")
+    lay_out(tmp_path, configure(tmp_path, index=index, logic=how, remember=True))
+    assert configure(tmp_path).logic == LogicalSettings(negation="reciprocal", calibration="self")
     with pytest.raises(ConfigError, match="negation"):
         read_logical_options(["negation=never"])
     with pytest.raises(ConfigError, match="not NAME=VALUE"):

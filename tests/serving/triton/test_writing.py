@@ -1,4 +1,4 @@
-"""What the language model of a deployment writes is a setting that is kept, and comes over the wire."""
+"""What the language model of a deployment writes is a setting that can be remembered, and comes over the wire."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from revelator.client import Client
 from revelator.errors import ConfigError
 from serving.protocols import Writing
 from serving.triton import control, repository
+from serving.triton.config import read_serving
 from serving.triton.repository import configure
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
@@ -18,14 +19,14 @@ def chosen(home, **settings) -> Writing:
     return configure(home, **settings).writing
 
 
-def test_what_was_chosen_is_kept_until_something_else_is(served, tmp_path):
+def test_what_was_chosen_and_remembered_holds_until_something_else_is(served, tmp_path):
     url = {"index": served.index, "generator": "http://127.0.0.1:9/v1", "generator_model": "m"}
     assert chosen(tmp_path, index=served.index) == Writing()
     assert chosen(tmp_path, **url) == Writing("auto", text=True)
-    repository.lay_out(tmp_path, configure(tmp_path, **url, merge="generator", own_knowledge=True))
+    repository.lay_out(tmp_path, configure(tmp_path, **url, merge="generator", own_knowledge=True, remember=True))
     assert chosen(tmp_path, index=served.index) == Writing("generator", text=True, own_knowledge=True)
     assert chosen(tmp_path, index=served.index, merge="code", own_knowledge=False) == Writing("code")
-    repository.lay_out(tmp_path, configure(tmp_path, index=served.index, generator="embedded"))
+    repository.lay_out(tmp_path, configure(tmp_path, generator="embedded", remember=True))
     assert chosen(tmp_path, index=served.index) == Writing("generator", text=False, own_knowledge=True)
     assert chosen(tmp_path, **url) == Writing("generator", text=True, own_knowledge=True)
 
@@ -40,10 +41,11 @@ def test_the_embedded_reader_writes_nothing_and_nobody_may_wait_for_it(served, t
 @pytest.fixture
 def writing(served):
     """The served executor with a language model that writes."""
-    repository.lay_out(served.home, configure(served.home, index=served.index, merge="auto"))
+    config = read_serving(served.home)
+    repository.lay_out(served.home, config.model_copy(update={"merge": "auto"}))
     control.load(served.home, served.url, "executor", 1)
     yield served
-    repository.lay_out(served.home, configure(served.home, index=served.index, merge="code"))
+    repository.lay_out(served.home, config)
     control.load(served.home, served.url, "executor", 1)
 
 

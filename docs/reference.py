@@ -1,6 +1,6 @@
-"""Writes the tables of the page `configuration.md` from the pydantic models, when the site is built.
+"""Writes docs/configuration.md and docs/api.md from the code: `make reference`. A test holds that they are current.
 
-What a table says of a model is its docstring, and of a field the comment behind it.
+What a page says of a class or function is its docstring, and of a field the comment behind it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
-MARK = "<!-- configuration models -->"
+DOCS = Path(__file__).parent
 MODELS = {
     "Instruction sets (`revelator data build`)": "data_gen.config:SetConfig",
     "Rows for a reader (`revelator data build`, with `rows: reading`)": "data_gen.reading:ReadingConfig",
@@ -38,9 +40,100 @@ NAMES = {"string": "text", "path": "path", "integer": "integer", "number": "numb
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
-    """mkdocs calls this for each page."""
-    return markdown.replace(MARK, "\n\n".join(map(_section, MODELS)))
+CONFIGURATION = """\
+# Configuration
+
+Every configuration is a YAML file. Its fields are checked before anything runs, and an error names the file, the field,
+the value and the reason. This page lists the fields of each kind of file. `make reference` writes it from the code.
+"""
+MODULES = {"Client": "revelator.client", "Plans": "revelator.plans", "Errors": "revelator.errors"}
+API = """\
+# Python API
+
+`make reference` writes this page from the code.
+"""
+
+
+def write_configuration() -> str:
+    """The page of the fields of every configuration."""
+    return "\n\n".join([CONFIGURATION.rstrip(), *map(_section, MODELS)]) + "\n"
+
+
+def write_api() -> str:
+    """The page of what programs import."""
+    return "\n\n".join([API.rstrip(), *(_describe_module(title, MODULES[title]) for title in MODULES)]) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {"configuration.md": write_configuration, "api.md": write_api}
+
+
+def _describe_module(title: str, name: str) -> str:
+    """The module's docstring, its functions and errors in tables, and each of its classes."""
+    module = importlib.import_module(name)
+    public = {n: getattr(module, n) for n in getattr(module, "__all__", None) or _list_own_classes(module)}
+    functions = {n: value for n, value in public.items() if inspect.isfunction(value)}
+    errors = {n: value for n, value in public.items() if inspect.isclass(value) and issubclass(value, Exception)}
+    classes = {n: value for n, value in public.items() if inspect.isclass(value) and n not in errors}
+    parts = [f"## {title}", f"`from {name} import …`", inspect.cleandoc(module.__doc__ or "")]
+    parts += [_write_table(kind, of) for kind, of in (("function", functions), ("error", errors)) if of]
+    return "\n\n".join([*parts, *(_describe_class(n, value) for n, value in classes.items())])
+
+
+def _list_own_classes(module: ModuleType) -> list[str]:
+    return [
+        name for name, value in vars(module).items() if inspect.isclass(value) and value.__module__ == module.__name__
+    ]
+
+
+def _describe_class(name: str, described: type) -> str:
+    parts = [f"### {name}", inspect.cleandoc(described.__doc__ or "")]
+    if comments := _read_field_comments(inspect.getsource(described)) if issubclass(described, dict) else {}:
+        rows = [f"| `{field}` | {comment} |" for field, comment in comments.items()]
+        parts.append("\n".join(["| key | meaning |", "|---|---|", *rows]))
+    else:
+        parts.insert(1, f"```python\n{name}{_spell_parameters(described)}\n```")
+    members = {n: value for n, value in vars(described).items() if not n.startswith("_") and _is_documented(value)}
+    return "\n\n".join([*parts, *([_write_table("member", members)] if members else [])])
+
+
+def _is_documented(member: Any) -> bool:
+    return bool((inspect.isfunction(member) or isinstance(member, property | classmethod)) and member.__doc__)
+
+
+def _write_table(kind: str, members: dict[str, Any]) -> str:
+    lines = [f"| {kind} | what it does |", "|---|---|"]
+    for name, member in members.items():
+        callable_ = getattr(member, "__func__", member)
+        spelled = name if isinstance(member, property | type) else f"{name}{_spell_parameters(callable_)}"
+        says, *_ = re.split(r"\n+ {4}", inspect.cleandoc(member.__doc__ or ""))  # examples have no room in a table
+        cells = f"`{spelled}`", " ".join(says.split())
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def _spell_parameters(called: Any) -> str:
+    """The parameters as they stand in the source, without `self`, and what is returned."""
+    signature = inspect.signature(called)
+    parameters = [
+        p.replace(annotation=_Source(p.annotation)) for n, p in signature.parameters.items() if n not in ("self", "cls")
+    ]
+    returns = signature.return_annotation
+    spelled = str(inspect.Signature(parameters))
+    return (
+        spelled
+        if inspect.isclass(called) or returns in ("None", None, inspect.Signature.empty)
+        else f"{spelled} -> {returns}"
+    )
+
+
+class _Source:
+    """An annotation that is shown as it was written."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
 
 
 def _section(title: str) -> str:
@@ -70,7 +163,10 @@ def _add_tables(model: type[BaseModel], tables: dict[str, str]) -> None:
 def _read_comments(model: type[BaseModel]) -> dict[str, str]:
     """The comment behind each field, in the source of the model and of the models that it extends."""
     owners = [owner for owner in reversed(model.__mro__) if issubclass(owner, BaseModel) and owner is not BaseModel]
-    source = "\n".join(map(inspect.getsource, owners))
+    return _read_field_comments("\n".join(map(inspect.getsource, owners)))
+
+
+def _read_field_comments(source: str) -> dict[str, str]:
     return dict(re.findall(r"^    (\w+): [^#\n]*  # (.+)$", source, re.MULTILINE))
 
 
@@ -108,3 +204,8 @@ def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
         yield annotation
     for part in get_args(annotation):
         yield from _models_in(part)
+
+
+if __name__ == "__main__":
+    for name, write in PAGES.items():
+        (DOCS / name).write_text(write(), encoding="utf-8")

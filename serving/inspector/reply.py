@@ -1,0 +1,88 @@
+"""What a chat shows of a trace, and what of an earlier reply is history.
+
+A reply is Markdown of two parts. The answer comes first: its values, and its text with the numbers of its sources.
+What the service says about it (how sure it is, where it stands, how the question was read) follows as a quotation:
+its lines begin with `>`, and no line of an answer does. So `read_answer` gives back exactly what was answered, without
+a word of the service's own. A reply without an answer is a quotation as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from revelator.answers import (
+    CITATION,
+    explain_silence,
+    find_text,
+    find_values,
+    found_nothing,
+    is_unclear,
+    judge_certainty,
+    list_doubts,
+)
+from revelator.tasks import Step
+from revelator.trace import Trace, join_answers
+
+NO_ANSWER = "I found no answer to this."
+NOTHING_FOUND = "I found nothing about this. I answer questions from documents, and name the passages that say it."
+DOUBTS = 3  # that a reply names; a question for many things may have one a thing
+_QUOTED = re.compile(r"^(\\*)>", re.MULTILINE)  # a line that Markdown takes for a quotation, or one that was escaped
+_ESCAPED = re.compile(r"^\\(\\*)>", re.MULTILINE)
+_SOURCE = re.compile(r"^> - \[(\d+)\] ", re.MULTILINE)
+
+
+def write_reply(trace: Trace, history: Sequence[Step] = ()) -> str:
+    """The whole reply to a question; `history` is what was asked and answered before it."""
+    values = write_values(find_values(trace))
+    said = _write_remarks(trace) if values else _write_silence(trace, history)
+    cited = trace.list_citations(markdown=True) if trace.answer else []
+    sources = [f"- {' '.join(source.split())}" for source in cited]
+    said += ["\n".join(["Sources:", *sources])] if sources else []
+    said += [f"{note[:1].upper()}{note[1:]}" for note in trace.list_notes()]
+    quoted = "\n>\n".join("\n".join(f"> {line}" for line in block.splitlines()) for block in said)
+    return "\n\n".join(filter(None, [values, _escape(find_text(trace)), quoted]))
+
+
+def write_values(values: str) -> str:
+    """The values as a reply begins with them: one line."""
+    return _escape(" ".join(values.split()))
+
+
+def read_answer(content: str) -> str:
+    """What a message of an assistant answers: of a reply of ours its values and text, without the numbers of sources;
+    the whole of another."""
+    numbers = {*_SOURCE.findall(content)}
+    answer = "\n".join(line for line in content.split("\n") if not line.startswith(">"))
+    values, end, text = answer.partition("\n")
+    text = CITATION.sub(lambda mark: "" if mark[1] in numbers else mark[0], text)
+    return _ESCAPED.sub(r"\1>", f"{values}{end}{text}").strip()
+
+
+def _escape(text: str) -> str:
+    return _QUOTED.sub(r"\\\1>", text)
+
+
+def _write_remarks(trace: Trace) -> list[str]:
+    """Why the answer is not whole, or not sure."""
+    doubts = list_doubts(trace)
+    begin = ["This answers only a part of the question."] if judge_certainty(trace) == "partial" else []
+    more = [f"And {len(doubts) - DOUBTS} more such gaps."] if len(doubts) > DOUBTS else []
+    return begin + doubts[:DOUBTS] + more
+
+
+def _write_silence(trace: Trace, history: Sequence[Step]) -> list[str]:
+    """Why there is no answer; of a follow-up that nobody understood, a question back, in the words of the user."""
+    if is_unclear(trace):
+        return [_ask_back(trace.question, history)]
+    if found_nothing(trace):
+        return [NOTHING_FOUND]
+    why = explain_silence(trace)
+    return [f"{NO_ANSWER} {why[:1].upper()}{why[1:]}." if why else NO_ANSWER]
+
+
+def _ask_back(question: str, history: Sequence[Step]) -> str:
+    last = history[-1]
+    answer = join_answers(last.answers)
+    before = f" Before it you asked “{last.question}”" + (f", and the answer was: {answer}." if answer else ".")
+    return f"I do not see whom or what “{question}” is about.{before} Please ask it again and name what you mean."
