@@ -48,12 +48,12 @@ def example(**changes: object) -> Trace:
 
 def test_the_answer_its_certainty_and_its_sources_come_first_and_the_steps_below_on_request():
     trace = example(text="The director came from Port Velm [1].")
-    trace.nodes[2].detail |= {"document": "2", "probability": 0.934}
+    trace.nodes[2].detail |= {"document": ROW, "probability": 0.934}
     first = [
         "Port Velm",
         "sure     from 1 passage, P = 0.93",
         "text     The director came from Port Velm [1].",
-        "sources  [1] Lantern Row: “Ines Calloway made it.”",
+        "sources  [1] Lantern Row in films/row.pdf, page 3: “Ines Calloway made it.”",
     ]
     assert shown(trace, steps=False) == first
     assert shown(trace)[:4] == first and len(shown(trace)) > 10
@@ -103,7 +103,7 @@ def test_an_answer_that_is_not_whole_says_what_it_lacks():
 )
 def test_an_answer_that_is_in_doubt_has_another_colour_and_says_why(outcome, detail, code):
     trace = example(outcome=outcome, text="")
-    trace.nodes[2].detail |= {"document": "2"} | detail
+    trace.nodes[2].detail |= {"document": ROW} | detail
     console = Console(width=120, record=True, force_terminal=True)
     print_trace(trace, console, steps=False)
     styles = console.export_text(styles=True).splitlines()
@@ -128,7 +128,7 @@ def test_a_failed_question_shows_that_it_has_no_answer():
 
 def test_each_step_shows_its_passage_and_how_likely_it_holds_the_answer():
     trace = example()
-    trace.nodes[2].detail |= {"document": "2", "probability": 0.934}
+    trace.nodes[2].detail |= {"document": ROW, "probability": 0.934}
     assert "in Lantern Row in films/row.pdf, page 3, P = 0.93" in "\n".join(shown(trace))
     [evidence] = trace.list_evidence()
     assert (evidence.answers, evidence.sentence) == (("Ines Calloway",), "Ines Calloway made it.")
