@@ -96,7 +96,7 @@ def evaluate(
     With --questions, plain retrieval (five passages for the whole question) and `auto` (the revelator plans) are
     compared. FILE is CSV, TSV, JSON lines or parquet with `question` and `answer`, and perhaps `also` (other spellings
     of the answer), `titles` (of passages that hold it), `plan` and `route`. Several answers are a list, or have `|`
-    between them; all are wanted.
+    between them; all are wanted. Where the documents hold no answer, `answer` is empty: it is right to refuse.
     With --planner, a language model plans, too, and so does the embedded base where `auto` is the champion.
 
     --generator, --merge and --judge set who reads, merges and judges in every run that can take them: baselines and

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.gate.scores import ANSWERS, PINNED, Scores, TaskScore, read_pinned_rows, score_adapter
+from evaluation.gate.scores import ANSWERS, PINNED, REFUSALS, Scores, TaskScore, read_pinned_rows, score_adapter
 from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.config import RunConfig, describe_own, read_columns
-from evaluation.harness.folder import Run, read_questions
+from evaluation.harness.folder import QuestionRow, Run, read_questions
 from evaluation.harness.run import prepare_run, run_questions
 from evaluation.rows import progress_bar
 from evaluation.seen import SeenCount
@@ -79,7 +79,8 @@ class Examination:
         adapter = fetch_version(version, self.home)
         found = score_adapter(adapter, self.slices, title, self.home, self.base)
         for name, prepared in self._prepare(version).items():
-            found[name] = ask_questions(*prepared, self.home, f"{title}: {name}")
+            asked = ask_questions(*prepared, self.home, f"{title}: {name}")
+            found |= {name.replace(ANSWERS, task): score for task, score in asked.items()}
         return found
 
     def _prepare(self, version: Version) -> dict[str, tuple[RunConfig, Run, Benchmark]]:
@@ -127,16 +128,22 @@ def find_too_few(counts: Mapping[str, int], minimum: int) -> list[str]:
     return [f"{n} questions of {name}, and {minimum} are wanted" for name, n in counts.items() if n < minimum]
 
 
-def ask_questions(config: RunConfig, run: Run, benchmark: Benchmark, home: Path, title: str) -> TaskScore:
-    """Asks the questions of a run that was prepared, or goes on where it was broken off, and scores the answers: `f1`
-    and `em`, by SQuAD's normaliser."""
+def ask_questions(config: RunConfig, run: Run, benchmark: Benchmark, home: Path, title: str) -> Scores:
+    """Asks the questions of a run that was prepared, or goes on where it was broken off. Scores the answers (`f1` and
+    `em`, by SQuAD's normaliser) and, of questions without an answer, the refusals, whichever there are."""
     about = json.dumps([run.config, run.benchmark, run.adapter, run.index, run.generator, run.code], sort_keys=True)
     folder = home / "gate" / sha256_text(about)[:16]
     with progress_bar() as progress:
         progress.console.print(f"{title}: {len(run.ids):,} questions → {folder}", highlight=False)
         run_questions(config, run, benchmark, folder, progress)
     rows = read_questions(folder)
-    values = {name: tuple(float(row.scores.get(name, 0.0)) for row in rows) for name in ("f1", "em")}
+    kinds = {ANSWERS: [row for row in rows if row.golds], REFUSALS: [row for row in rows if not row.golds]}
+    return {task: _score_rows(task, own, run) for task, own in kinds.items() if own}
+
+
+def _score_rows(task: str, rows: Sequence[QuestionRow], run: Run) -> TaskScore:
+    names = ("f1", "em") if task == ANSWERS else ("refused",)
+    values = {name: tuple(float(row.scores.get(name, 0.0)) for row in rows) for name in names}
     scores = {name: sum(own) / len(own) for name, own in values.items()}
     seen = SeenCount.of((row.seen for row in rows), run.unknown)
-    return TaskScore(ANSWERS, scores, tuple(f"{row.id}/{ANSWERS}/0" for row in rows), values, seen)
+    return TaskScore(task, scores, tuple(f"{row.id}/{task}/0" for row in rows), values, seen)

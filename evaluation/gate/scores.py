@@ -46,9 +46,10 @@ def _name_deciding_score(task: Task) -> str:
 
 
 ANSWERS = "answers"  # of questions that are asked end to end
+REFUSALS = "refusals"  # of those that have no answer
 PINNED = "pinned/"  # before the task: scored on the champion's questions
 # What the gate compares.
-DECIDING = {name: _name_deciding_score(task) for name, task in TASKS.items()} | {ANSWERS: "f1"}
+DECIDING = {name: _name_deciding_score(task) for name, task in TASKS.items()} | {ANSWERS: "f1", REFUSALS: "refused"}
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class TaskScore:
     Label tasks: `accuracy`, for two labels also `auc` of the first label's probability (no row values).
     decompose: `equal`, the same parts in any order. refine: `equal`, the same question. Both by SQuAD's normaliser.
     translate_bnf, translate_logic, translate_art: those of `evaluation.metrics.plans`. answers: `f1` and `em`.
+    refusals: `refused`, no answer was given.
     """
 
     task: str

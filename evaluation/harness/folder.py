@@ -7,10 +7,11 @@ RUN/metrics.json     written last (`evaluation.harness.run_metrics`): a run with
 A figure is {n, value, low, high}: mean and 95 % bootstrap interval. metrics.json has `figures` by name; `groups`, the
 same by route, shape, hops, depth, negations and kind of question; `parts`, what each part of the system costs
 {calls, tokens_in, tokens_out, seconds, share}; `confusion`, counts of predicted routes by gold
-route; `coverage` by the limit that refuses answers [{floor, coverage, accuracy}]; `normaliser`, the rule of em, acc and
-f1; `seen` {count, n, by_model}, the questions that models have seen in training, and `unknown`, the models of which
-that is not known; `without_gold`, how many questions a bound was not asked, because the gold that it is given is not
-known; `questions_sha256`, the digest of the rows.
+route; `coverage` by the limit that refuses answers [{floor, coverage, accuracy, kept, refused}]; `outcomes`, counts of
+right, wrong and refused where some questions have no answer; `normaliser`, the rule of em, acc and f1; `seen`
+{count, n, by_model}, the questions that models have seen in training, and `unknown`, the models of which that is not
+known; `without_gold`, how many questions a bound was not asked, because the gold that it is given is not known;
+`questions_sha256`, the digest of the rows.
 
 Digests identify a run. A run that differs from the one in its folder is refused before anything is asked, and the error
 names what differs.
@@ -68,7 +69,8 @@ class QuestionRow:
     """One question. `status` is the outcome (`answered`, `partial`, `unanswered`, `failed`) or `error` (refused:
     `error` says why).
 
-    `golds` are one answer and its aliases, or all values of a list (`Run.benchmark["answers"]` says which). Gold fields
+    `golds` are one answer and its aliases, or all values of a list (`Run.benchmark["answers"]` says which), or nothing
+    where the documents do not answer the question: then `scores` has `refused` in place of em, acc and f1. Gold fields
     that the benchmark does not give are ""; `hops` counts the gold steps, `depth` the stages of the gold plan's
     longest chain, `terms` and `negations` those of a logical query, `shape` is the letters of the gold plan, `kind` the
     benchmark's own word for the question. `retrieved` are the titles found, each once: the first of every leaf, then

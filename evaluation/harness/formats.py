@@ -199,8 +199,8 @@ def read_own_questions(path: str, columns: OwnColumns | None = None) -> Iterator
     """Questions of one's own: CSV, TSV, JSON lines or parquet with `question` and `answer`, and perhaps `also` (other
     spellings of the answer; of several answers one for each, or nothing), `titles` (of the passages that hold the
     answer), `plan` and `route`. Several values are a list, or one text with `|` between them; of answers all are
-    wanted. Raises DataError that names the line, or the columns where one is missing; also for one question with two
-    different answers."""
+    wanted. An empty `answer` says that no document answers the question. Raises DataError that names the line, or the
+    columns where one is missing; also for one question with two different answers."""
     names = columns or OwnColumns()
     known: dict[str, tuple[str, ...]] = {}  # answers by question
 
@@ -209,8 +209,6 @@ def read_own_questions(path: str, columns: OwnColumns | None = None) -> Iterator
             there = ", ".join(map(str, row)) or "none"
             raise DataError(f"there is no column {missing[0]!r}; columns are {there} (--column question=NAME)")
         asked, answers = fields.read_question(row, names.question), _list_values(row[names.answer])
-        if not answers:
-            raise DataError("the answer is empty: leave out a question that has none")
         if known.setdefault(asked, answers) != answers:
             hint = "one row for a question: `|` between several answers, other spellings in the column `also`"
             raise DataError(f"the question was asked before, with another answer: {asked!r:.80}; {hint}")

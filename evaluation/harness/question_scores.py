@@ -76,7 +76,10 @@ def score_prediction(
 ) -> QuestionRow:
     """Makes the row of a question of which only the answers are known."""
     text, rule, is_list = join_answers(values), benchmark.normaliser, benchmark.has_list_answers
-    scores = score_answers(text, values, row.golds, rule, is_list=is_list, spellings=question.spellings)
+    if row.golds:
+        scores = score_answers(text, values, row.golds, rule, is_list=is_list, spellings=question.spellings)
+    else:
+        scores = {"refused": float(not text)}
     status = "answered" if text else "unanswered"
     return replace(row, prediction=text, predictions=tuple(values), status=status, scores=scores)
 

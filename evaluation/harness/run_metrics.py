@@ -19,9 +19,10 @@ from revelator.tasks import TASKS
 from revelator.trace import Trace
 
 ANSWERS = {"em": "exact match", "acc": "accuracy", "f1": "F1"}
-GIVEN = "given"
+GIVEN, REFUSED = "given", "refused"
 SCORES = ANSWERS | {
     GIVEN: "answer given",
+    REFUSED: "rightly refused",
     "ndcg@10": "ranking (nDCG@10)",
     "recall": "gold pages found",
     "recall@10": "gold pages in the first 10",
@@ -52,7 +53,8 @@ MEANINGS = {
     "em": "The answer is a gold answer, compared by the benchmark's own rule.",
     "acc": "The answer contains a gold answer; of a list the share of gold values that it contains.",
     "f1": "The words that the answer shares with a gold answer; of a list the values.",
-    GIVEN: "There is an answer, right or wrong; the other questions are unanswered, failed or refused.",
+    GIVEN: "There is an answer, right or wrong, to a question that has one.",
+    REFUSED: "There is no answer to a question that has none.",
     "ndcg@10": "How far up the gold pages stand among the first ten pages that were found (nDCG@10).",
     "recall": "The share of gold pages among all pages that were found.",
     "recall@10": "The share of gold pages among the first ten.",
@@ -91,6 +93,20 @@ MEANINGS |= {
 GROUPS = ("gold_route", "shape", "hops", "depth", "terms", "negations", "kind")  # fields of a row
 GROUPED = ("em", "acc", "f1", "valid", "letters", "ndcg@10", "recall", "steps", "tokens_in")
 FLOORS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+OUTCOMES = {  # of a run that was asked questions without an answer
+    "right": "right",
+    "wrong": "wrong",
+    "rightly_refused": "rightly refused",
+    "wrongly_refused": "wrongly refused",
+    "answered_without": "answered, and has no answer",
+}
+MEANINGS |= {
+    "right": "The answer is a gold answer (exact match).",
+    "wrong": "Another answer was given.",
+    "rightly_refused": MEANINGS[REFUSED],
+    "wrongly_refused": "There is no answer to a question that has one.",
+    "answered_without": "There is an answer to a question that has none.",
+}
 REFUSALS = {"answer_floor": attrgetter("probability"), "relevance_floor": attrgetter("relevance")}  # by the limit
 FEWEST = 5  # questions of a group that is shown on its own
 
@@ -113,8 +129,8 @@ def write_metrics(folder: Path, run: Run) -> dict[str, Any]:
 
 
 def measure_rows(rows: Sequence[QuestionRow]) -> dict[str, Any]:
-    """`figures`, `groups`, `parts`, `confusion` and `coverage` of `evaluation.harness.folder`. A refused question
-    scores 0, and costs are means over the questions whose cost is known."""
+    """`figures`, `groups`, `parts`, `confusion`, `coverage` and `outcomes` of `evaluation.harness.folder`. A question
+    that ended in an error scores 0, and costs are means over the questions whose cost is known."""
     table = _tabulate(rows)
     traces = [row.trace if isinstance(row.trace, Trace) else Trace.from_json(row.trace) for row in rows if row.trace]
     pairs = [(row.gold_route, row.route) for row in rows if row.gold_route and row.route]
@@ -125,6 +141,7 @@ def measure_rows(rows: Sequence[QuestionRow]) -> dict[str, Any]:
         "parts": measure_parts(traces) if traces else {},
         "confusion": count_confusion(pairs),
         "coverage": {limit: found for limit in REFUSALS if (found := measure_coverage(rows, limit))},
+        "outcomes": count_outcomes(rows) if any(REFUSED in row.scores for row in rows) else {},
         "errors": dict(Counter(row.error for row in rows if row.status == "error")),
     }
 
@@ -147,14 +164,16 @@ def measure_parts(traces: Sequence[Trace]) -> dict[str, dict[str, float]]:
 
 
 def measure_row(row: QuestionRow, name: str) -> float | None:
-    """Returns a score or a cost of one question, or whether it has a status; None where that is not known. A refused
-    question scores 0 for its answer."""
+    """Returns a score or a cost of one question, or whether it has a status; None where that is not known. A question
+    that ended in an error scores 0 for its answer, or for its refusal if it has none."""
     if name in STATUSES:
         return float(row.status == name)
+    lost = row.status == "error"
     if name == GIVEN:
-        return float(bool(row.predictions)) if row.status == "error" or "em" in row.scores else None
+        return float(bool(row.predictions)) if "em" in row.scores or (lost and row.golds) else None
     if name not in COSTS:
-        return row.scores.get(name, 0.0 if row.status == "error" and name in ANSWERS else None)
+        wanted = ANSWERS if row.golds else (REFUSED,)
+        return row.scores.get(name, 0.0 if lost and name in wanted else None)
     if not row.has_cost:
         return None
     return float(sum(row.cost.model_calls.values()) if name == "model_calls" else getattr(row.cost, name))
@@ -193,18 +212,38 @@ def count_confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int
     return found
 
 
+def count_outcomes(rows: Sequence[QuestionRow]) -> dict[str, int]:
+    """How many of the questions ended in each of the `OUTCOMES`; one that ended in an error has no answer."""
+
+    def name_outcome(row: QuestionRow) -> str:
+        if not row.golds:
+            return "answered_without" if row.predictions else "rightly_refused"
+        return "right" if row.scores.get("em") else "wrong" if row.predictions else "wrongly_refused"
+
+    found = Counter(map(name_outcome, rows))
+    return {name: found[name] for name in OUTCOMES}
+
+
 def measure_coverage(rows: Sequence[QuestionRow], limit: str) -> list[dict[str, float]]:
-    """Measures what a floor would refuse: of all questions the share that keep their answer, and of these the share
-    that is right (EM). A run with both floors at 0 shows the whole curve; one that refused answers lacks them."""
+    """Measures what a floor would refuse: of all questions the share that keep their answer (`coverage`), and of these
+    the share that is right (`accuracy`, EM); of the right answers the share that is `kept`, and of the questions
+    without an answer, if any, the share that is `refused`. A run with both floors at 0 shows the whole curve; one that
+    refused answers lacks them."""
     known = [REFUSALS[limit](row) for row in rows]
     if not any(row.scores and value is not None for row, value in zip(rows, known, strict=True)):
         return []
     sure = np.array([1.0 if value is None else value for value in known])  # no floor refuses what has no probability
     answered = np.array([bool(row.predictions) for row in rows])
     right = np.array([row.scores.get("em", 0.0) for row in rows])
+    unanswerable = np.array([not row.golds for row in rows])
     curve = []
     for floor in FLOORS:
         covered = answered & (sure >= floor)
         if covered.any():
-            curve.append({"floor": floor, "coverage": float(covered.mean()), "accuracy": float(right[covered].mean())})
+            one = {"floor": floor, "coverage": float(covered.mean()), "accuracy": float(right[covered].mean())}
+            if right.any():
+                one["kept"] = float(right[covered].sum() / right.sum())
+            if unanswerable.any():
+                one["refused"] = float(1 - covered[unanswerable].mean())
+            curve.append(one)
     return curve

@@ -11,7 +11,17 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from rich.table import Table as TerminalTable
 
-from evaluation.harness.run_metrics import COSTS, FEWEST, GROUPED, MEANINGS, MEASURES, PART_COSTS, PARTS, SCORES
+from evaluation.harness.run_metrics import (
+    COSTS,
+    FEWEST,
+    GROUPED,
+    MEANINGS,
+    MEASURES,
+    OUTCOMES,
+    PART_COSTS,
+    PARTS,
+    SCORES,
+)
 from evaluation.report.cases import Case, find_most_different_cases, find_worst_cases
 from evaluation.report.charts import Chart, choose_charts, draw_legend_mark, select_charted_runs
 from evaluation.report.runs import (
@@ -30,7 +40,7 @@ from revelator.tasks import TASKS
 from revelator.trace import join_answers
 
 MOST_COLUMNS = 6  # systems that are columns on a terminal: more are rows
-SUMMARY = ("Quality", "Cost", "Cost by part")  # titles of the tables that a terminal shows
+SUMMARY = ("Quality", "Outcomes", "Cost", "Cost by part")  # titles of the tables that a terminal shows
 ROUTES = {route: route for route in TASKS["route"].labels or ()}
 GROUP_TITLES = {
     "hops": "hops",
@@ -126,7 +136,8 @@ def _build_section(name: str, runs: list[LoadedRun], against: str | None) -> Sec
             note = f"The difference to {reference.name} on the same questions."
             pairs = [(run, reference) for run in others]
             tables.append(_build_difference_table(f"{title} against {reference.name}", note, pairs, measures))
-    tables += [table for table in (_build_part_table(runs), _build_route_table(runs)) if table.rows]
+    made = (_build_outcome_table(runs), _build_part_table(runs), _build_route_table(runs))
+    tables += [table for table in made if table.rows]
     tables += [table for field, title in GROUP_TITLES.items() if (table := _build_group_table(field, title, runs)).rows]
     if ablations:
         note = "The difference to the same system without its ablation, on the same questions."
@@ -156,6 +167,8 @@ def _describe(runs: Sequence[LoadedRun]) -> str:
     rules = sorted({str(run.metrics.get("normaliser", "")) for run in runs} - {"", "none"})
     text = f"{' to '.join(map(str, counts))} questions"
     text += f"; answers compared by the rule {', '.join(rules)}" if rules else ""
+    if "refused" in runs[0].figures:
+        text += f"; {runs[0].figures['refused']['n']:,} have no answer"
     ids = [set(run.run.ids) for run in runs]
     if any(each != ids[0] for each in ids):
         text += f"; the runs do not have the same questions: {len(set.intersection(*ids))} are in all of them"
@@ -219,6 +232,16 @@ def _build_part_table(runs: Sequence[LoadedRun]) -> Table:
                 cells = [Cell(f"{costs[name]:,.{2 if costs[name] < 10 else 0}f}") for name in PART_COSTS]
                 rows.append((f"{run.name}: {PARTS[part]}", _count_questions(run), cells))
     return Table("Cost by part", "Mean of a question, of the calls that its trace holds.", PART_COSTS, rows)
+
+
+def _build_outcome_table(runs: Sequence[LoadedRun]) -> Table:
+    """A row for each run that was asked questions without an answer."""
+    rows = []
+    for run in runs:
+        if counts := run.metrics.get("outcomes"):
+            rows.append((run.name, _count_questions(run), [Cell(f"{counts[name]:,}") for name in OUTCOMES]))
+    note = "Questions that were answered rightly (exact match) or wrongly, and that were refused."
+    return Table("Outcomes", note, OUTCOMES, rows)
 
 
 def _build_route_table(runs: Sequence[LoadedRun]) -> Table:

@@ -74,7 +74,6 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     ("row", "said"),
     [
         ({"ask": "Who?", "answer": "Ana"}, "line 2: there is no column 'question'; columns are ask, answer"),
-        ({"question": "Who?", "answer": " | "}, "line 2: the answer is empty"),
         ({"question": "", "answer": "Ana"}, "line 2: field 'question' must be a non-empty text"),
         ({"question": "Who?", "answer": "Ana", "plan": "Who? * ("}, "line 2: the plan cannot be read"),
         ({"question": "Who?", "answer": "Ana", "route": "easy"}, "line 2: field 'route'"),
@@ -116,6 +115,27 @@ def test_either_spelling_of_an_answer_is_right(
     [question] = read_own_questions(str(tmp_path / "qa.jsonl"))
     golds, more = question.gold.answers, question.spellings
     assert score_answers(join_answers(said), said, golds, "squad", is_list=True, spellings=more)["em"] == score
+
+
+@pytest.mark.parametrize("row", [{"answer": ""}, {"answer": " | "}, {"answer": []}, {"answer": None}])
+def test_an_empty_answer_says_that_there_is_none(tmp_path: Path, row: dict[str, Any]) -> None:
+    (tmp_path / "qa.jsonl").write_text(json.dumps({"question": "What?", **row}), encoding="utf-8")
+    [question] = read_own_questions(str(tmp_path / "qa.jsonl"))
+    assert question.gold.answers == ()
+
+
+def test_refusals_are_counted_apart_from_answers(tmp_path: Path, index: Path) -> None:
+    asked = [*ROWS, {"question": "How old is the parrot of Zuzanna Krzywicka?", "answer": ""}]
+    call = ["--questions", str(write(tmp_path, "csv", asked)), "--index", str(index), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(evaluate, [*call, "--home", str(tmp_path / "home")], catch_exceptions=False)
+    assert "4 questions" in done.stdout and "1 have no answer" in done.stdout and "wrongly refused" in done.stdout
+    measured = json.loads((tmp_path / "out" / "plain" / "metrics.json").read_text(encoding="utf-8"))
+    assert {name: measured["figures"][name]["n"] for name in ("f1", "given", "refused")} == {
+        "f1": 3,
+        "given": 3,
+        "refused": 1,
+    }
+    assert sum(measured["outcomes"].values()) == 4
 
 
 def test_plain_retrieval_and_plans_are_compared(tmp_path: Path, index: Path) -> None:

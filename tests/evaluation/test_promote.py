@@ -238,21 +238,21 @@ def test_questions_are_asked_end_to_end_and_the_next_challenger_is_asked_them_to
     questions = tmp_path / "qa.csv"
     questions.write_text(
         "Frage,answer\nWho directed Lantern Row?,Ines Calloway\nWhere was Ines Calloway born?,Port Velm\n"
-        "When was Port Velm founded?,1402\n"
+        "When was Port Velm founded?,1402\nWho built Port Velm?,\n"
     )
     rules = ("--rules", place.rules(OPEN), "--json")
     given = ("--questions", str(questions), "--column", "question=Frage", "--index", str(index))
     with pytest.raises(ConfigError, match="which index is searched"):
         place.call(promote, "--version", "1", *rules, *given[:2])
-    first = json.loads(place.call(promote, "--limit", "3", "--version", "1", *rules, *given))
-    assert first["moved"] and first["tasks"]["answers"]["n"] == 3
+    first = json.loads(place.call(promote, "--limit", "4", "--version", "1", *rules, *given))
+    assert first["moved"] and first["tasks"]["answers"]["n"] == 3 and first["tasks"]["refusals"]["n"] == 1
     seen = first["tasks"]["answers"]["seen"]["challenger"]
     assert (seen["seen"]["count"], seen["seen"]["n"]) == (1, 3) and place.base.name in seen["unknown"]
     assert "Warning: questions were seen in training, which flatters: challenger 1 of" in first["seen"]
-    refused = CliRunner().invoke(promote, ["--home", str(place.home), "--limit", "3", "--version", "2", *rules])
+    refused = CliRunner().invoke(promote, ["--home", str(place.home), "--limit", "4", "--version", "2", *rules])
     assert isinstance(refused.exception, GateRefused), refused.exception
     said = json.loads(refused.stdout)
-    assert said["tasks"]["pinned/answers"]["n"] == 3
+    assert said["tasks"]["pinned/answers"]["n"] == 3 and said["tasks"]["pinned/refusals"]["n"] == 1
     assert "flatters: champion 1 of" in said["seen"] and "seen: 1 of 3" in refused.exception.table
     questions.write_text(questions.read_text() + "Who?,Ada\n")
     with pytest.raises(ArtifactError, match="sha256"):

@@ -136,6 +136,40 @@ def test_every_figure_has_n_and_its_interval() -> None:
         assert all(figure["low"] <= figure["value"] <= figure["high"] for figure in group.values())
 
 
+def test_a_refusal_is_right_where_there_is_no_answer_and_counts_in_no_score_of_answers() -> None:
+    def judged(id: str, golds: tuple[str, ...], said: tuple[str, ...], status: str = "answered") -> QuestionRow:
+        row = QuestionRow(id, "own", "?", golds, predictions=said, status=status)
+        if status == "error":
+            return row
+        return replace(row, scores={"em": float(said == golds)} if golds else {"refused": float(not said)})
+
+    found = measure_rows(
+        [
+            judged("1", ("x",), ("x",)),
+            judged("2", ("x",), ("y",)),
+            judged("3", ("x",), ()),
+            judged("4", (), ()),
+            judged("5", (), ("y",)),
+            judged("6", (), (), "error"),
+        ]
+    )
+    assert found["outcomes"] == {
+        "right": 1,
+        "wrong": 1,
+        "rightly_refused": 2,
+        "wrongly_refused": 1,
+        "answered_without": 1,
+    }
+    values = {
+        name: (found["figures"][name]["n"], found["figures"][name]["value"]) for name in ("em", "given", "refused")
+    }
+    assert values == {
+        "em": (3, pytest.approx(1 / 3)),
+        "given": (3, pytest.approx(2 / 3)),
+        "refused": (3, pytest.approx(1 / 3)),
+    }
+
+
 def question() -> AnnotatedQuestion:
     steps = (
         AnnotatedStep("Who wrote Belt?", ("Ana Sorel",), "Belt (novel)"),
@@ -176,5 +210,6 @@ def test_a_higher_floor_keeps_fewer_answers_and_more_of_them_are_right() -> None
     curve = {one["floor"]: (one["coverage"], one["accuracy"]) for one in measure_coverage(judged, "answer_floor")}
     assert curve[0.0] == (0.75, 2 / 3) and curve[0.05] == (0.5, 1.0) and curve[0.5] == (0.25, 1.0)
     assert measure_coverage(judged, "relevance_floor") == []  # nothing was judged
+    assert measure_coverage(judged, "answer_floor")[-1] | {"kept": 0.5} == measure_coverage(judged, "answer_floor")[-1]
     judged.append(judge(5, 1, None))
     assert measure_coverage(judged, "answer_floor")[-1]["coverage"] == 0.4  # no floor refuses what has no probability
