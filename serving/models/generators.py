@@ -39,10 +39,10 @@ PASSAGE_CHARACTERS = 4000  # about 900 words a passage
 REPLY_TOKENS = 1024  # of a reply in JSON: a model may think first
 SHOWN_CHARACTERS = 2_000  # of a reply that cannot be read, when it is asked for again
 OBJECTS = 100  # braces in a reply at which its object is looked for: each may read the rest of the text
-KINDS = ("value", "list", "verdict", "unknown")
+KINDS = VALUE, LIST, VERDICT, UNKNOWN = "value", "list", "verdict", "unknown"
 VERDICTS = ("yes", "no")
-VERDICT, UNKNOWN = "verdict", "unknown"
-REWRITTEN = ("value", "unknown")  # kinds of a question that is to be rewritten: a question is no verdict
+MOST_ITEMS = 32  # of a list: a small model that repeats itself ends there
+REWRITTEN = (VALUE, UNKNOWN)  # kinds of a question that is to be rewritten: a question is no verdict
 TEXTS = ("compose", "write")  # modes whose reply is a text
 
 
@@ -69,13 +69,15 @@ class ReadReply(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     kind: Literal["value", "list", "verdict", "unknown"]
-    answers: list[Annotated[str | int | float, BeforeValidator(_check_value)]]
+    answers: list[Annotated[str | int | float, BeforeValidator(_check_value)]] = []
     sentence: int | None = None
 
     @model_validator(mode="after")
     def _has_answers_of_its_kind(self) -> ReadReply:
         if self.kind == VERDICT and tuple(map(_read_verdict, self.answers)) not in (("yes",), ("no",)):
             raise ValueError("answers: a verdict is yes or no")
+        if self.kind in (VALUE, LIST) and not self.answers:
+            raise ValueError("answers: at least one is needed")
         return self
 
 
@@ -156,17 +158,27 @@ def _want_tokens(wanted: bool) -> dict[str, Any]:
 
 
 def make_form(kinds: Sequence[str], has_sentences: bool) -> JsonForm:
-    """The form of a reply: `kind` first, then the facts that decide a verdict, which a small model says right
-    more often when it has written them down (2WikiMultiHopQA's gold passages, Qwen2.5-Coder-1.5B: docs/results.md)."""
-    properties: dict[str, Any] = {
-        "kind": {"type": "string", "enum": list(kinds)},
-        "facts": {"type": "string"},
-        "answers": {"type": "array", "items": {"type": "string"}},
+    """The form of a reply: an object for each kind. A verdict alone has the facts that decide it: written down first,
+    they make a small model's verdicts right more often; of a value they cost tokens, and a model of 0.5 B reads worse
+    after them (dev questions: docs/results.md). OpenAI's `strict` wants no alternatives at the root."""
+    text, verdict = {"type": "string"}, {"type": "string", "enum": [*VERDICTS]}
+    number: dict[str, Any] = {"sentence": {"type": "integer"}} if has_sentences else {}
+    fields: dict[str, dict[str, Any]] = {
+        VALUE: {"answers": _describe_list(text, 1), **number},
+        LIST: {"answers": _describe_list(text, MOST_ITEMS), **number},
+        VERDICT: {"facts": text, "answers": _describe_list(verdict, 1), **number},
+        UNKNOWN: {},
     }
-    if has_sentences:
-        properties["sentence"] = {"type": "integer"}
-    schema = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-    return JsonForm("reading", schema)
+    forms = [_describe_object({"kind": {"type": "string", "enum": [kind]}} | fields[kind]) for kind in kinds]
+    return JsonForm("reading", _describe_object({"reply": {"anyOf": forms}}))
+
+
+def _describe_object(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
+
+
+def _describe_list(items: dict[str, Any], most: int) -> dict[str, Any]:
+    return {"type": "array", "items": items, "minItems": 1, "maxItems": most}
 
 
 def number_sentences(passages: Sequence[Passage]) -> list[Sentence]:
@@ -225,7 +237,7 @@ def read_reply(text: str, kinds: Collection[str] = KINDS) -> tuple[ReadReply | N
             break
         try:
             value, end = json.JSONDecoder().raw_decode(text, start)
-            found = ReadReply.model_validate(value)
+            found = ReadReply.model_validate(value["reply"] if value.keys() == {"reply"} else value)
         except ValidationError as error:
             fault = ": ".join(filter(None, find_first_fault(error)))
         except (ValueError, RecursionError):
