@@ -18,7 +18,7 @@ import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from string import Template
 from typing import Annotated, Any, Literal
@@ -26,8 +26,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from revelator.config import find_first_fault
+from revelator.errors import Unavailable
 from revelator.language_model import Endpoint, RefusedError, Reply
-from revelator.reply_forms import JsonForm, Way
+from revelator.reply_forms import JsonForm, Way, drop_thoughts
 from revelator.sentences import split_sentences
 from revelator.tasks.chat_prompts import Message, quote_data
 from revelator.trace import Passage
@@ -38,6 +39,8 @@ from serving.protocols import GenerateRequest, Reading
 PASSAGE_CHARACTERS = 4000  # about 900 words a passage
 REPLY_TOKENS = 1024  # of a reply in JSON: a model may think first
 SHOWN_CHARACTERS = 2_000  # of a reply that cannot be read, when it is asked for again
+VALUE_CHARACTERS = 2_000  # of one value
+JSON_BEGINS = re.compile(r"""\s*(?:\{\s*["}]|\[\s*(?:["{\]]|-?\d+\s*,))""")  # a citation may begin with [1990]
 OBJECTS = 100  # braces in a reply at which its object is looked for: each may read the rest of the text
 KINDS = VALUE, LIST, VERDICT, UNKNOWN = "value", "list", "verdict", "unknown"
 VERDICTS = ("yes", "no")
@@ -47,14 +50,13 @@ TEXTS = ("compose", "write")  # modes whose reply is a text
 
 
 def _check_value(value: Any) -> Any:
-    """Refuses what is no bare value: true, a number that is none, JSON inside a text."""
+    """Refuses what is no bare value: true, a number that is none, JSON inside a text, whole or cut off, and a text of
+    the length of a page."""
     if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError("answers: a text or a number is needed")
-    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
-        try:
-            json.loads(value)
-        except (ValueError, RecursionError):
-            return value
+    if isinstance(value, str) and len(value) > VALUE_CHARACTERS:
+        raise ValueError(f"answers: a value has at most {VALUE_CHARACTERS} characters")
+    if isinstance(value, str) and JSON_BEGINS.match(value):
         raise ValueError("answers: a bare value is needed, not JSON")
     return value
 
@@ -116,18 +118,17 @@ class EndpointGenerator:
         form = make_form(kinds, bool(sentences))
         options = {"max_tokens": REPLY_TOKENS, "temperature": 0, **_want_tokens(True)}
         reply = await self._endpoint.ask_in_form(form.name, form.list_ways(messages), **options)
-        read = partial(read_reply, kinds=kinds)
-        found, fault, method = await offload(len(reply.text), lambda: read(reply.text))
+        found, fault, method = await offload(len(reply.text), lambda: _read_whole(reply, kinds))
         if found is None:
             again = f"That reply cannot be read: {fault}. Reply with the JSON object and nothing else."
             shown = reply.text.strip()[:SHOWN_CHARACTERS] or "{}"
             said: list[Message] = [{"role": "assistant", "content": shown}, {"role": "user", "content": again}]
-            with suppress(RefusedError):  # the chat may have become too long
+            with suppress(RefusedError, Unavailable):  # the chat may have become too long
                 second_ways = form.list_ways([*messages, *said])
                 second = await self._endpoint.ask_in_form(form.name, second_ways, **options)
                 costs = reply.tokens_in + second.tokens_in, reply.tokens_out + second.tokens_out
                 reply = replace(second, tokens_in=costs[0], tokens_out=costs[1])
-                found, fault, method = await offload(len(reply.text), lambda: read(reply.text))
+                found, fault, method = await offload(len(reply.text), lambda: _read_whole(reply, kinds))
         if found is None:
             reason = f"the language model's reply cannot be read: {fault}"
             return self._make_reading(reply, method="endpoint:unreadable", reason=reason)
@@ -227,27 +228,40 @@ def _load_prompt(name: str) -> str:
     return files("serving.models").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8").rstrip()
 
 
+def _read_whole(reply: Reply, kinds: Collection[str]) -> tuple[ReadReply | None, str, str]:
+    found, fault, method = read_reply(reply.text, kinds)
+    if found is None and reply.finish == "length":
+        fault = f"it was cut off at {REPLY_TOKENS:,} tokens"
+    return found, fault, method
+
+
 def read_reply(text: str, kinds: Collection[str] = KINDS) -> tuple[ReadReply | None, str, str]:
-    """The object in a reply, why there is none, and the method. What a model thought before it does not count."""
-    text = text.rpartition("</think>")[2].strip()
+    """The object in a reply, why there is none, and the method. What a model thought before it does not count. Of two
+    objects that could be meant none is taken: one of them may be quoted from a document."""
+    text = drop_thoughts(text).strip()
     fault = "it holds no JSON object"
-    start = -1
+    found: list[ReadReply] = []
+    start, is_all = 0, False
     for _ in range(OBJECTS):
-        if (start := text.find("{", start + 1)) < 0:
+        if (start := text.find("{", start)) < 0:
             break
         try:
             value, end = json.JSONDecoder().raw_decode(text, start)
-            found = ReadReply.model_validate(value["reply"] if value.keys() == {"reply"} else value)
+            one = ReadReply.model_validate(value["reply"] if value.keys() == {"reply"} else value)
         except ValidationError as error:
             fault = ": ".join(filter(None, find_first_fault(error)))
         except (ValueError, RecursionError):
-            continue
+            pass
         else:
-            if found.kind not in kinds:
-                fault = f"kind: must be one of {', '.join(kinds)}"
+            if one.kind in kinds:
+                found.append(one)
+                is_all, start = (start, end) == (0, len(text)), end
                 continue
-            return found, "", "endpoint" if (start, end) == (0, len(text)) else "endpoint:embedded"
-    return None, fault, "endpoint:unreadable"
+            fault = f"kind: must be one of {', '.join(kinds)}"
+        start += 1
+    if len(found) == 1:
+        return found[0], "", "endpoint" if is_all else "endpoint:embedded"
+    return None, "it holds more than one object" if found else fault, "endpoint:unreadable"
 
 
 def list_answers(found: ReadReply) -> tuple[str, ...]:
