@@ -31,7 +31,6 @@ from revelator.folders import FolderKind
 PUBLISHED = FolderKind("a fetched data set", "revelator-published-1", "revelator data fetch NAME")
 HELD_OUT = "held_out.sha256"
 PARTS = "*-*"  # of a set's working folder: FILE is `part-FILE`, and `state-FILE.json` says what is known of it
-CHUNK = 1 << 16
 REDIRECTS = 8
 TIMEOUT = 60.0  # seconds for a connection, and for each next piece
 Progress = Callable[[str, int, int | None], object]  # a file, bytes that are here, bytes that it has if that is known
@@ -168,15 +167,15 @@ def _download(address: str, part: Path, state_file: Path, known: Download, show:
             write_json(state_file, {"validator": validator})  # once the bytes of another version are gone
             received = start
             try:
-                for chunk in response.iter_raw(CHUNK):
+                for chunk in response.iter_raw():  # as it comes: what was received before a cut is kept
                     received += len(chunk)
                     _check_size(received, limit, address)
                     target.write(chunk)
                     show(file, received, total)
             except httpx.TransportError as error:
-                raise _make_cut_error(address, received, total) from error
+                raise _make_cut_error(address, received, total, validator) from error
         if known.size and received < known.size and not length:  # a connection that just ends
-            raise _make_cut_error(address, received, known.size)
+            raise _make_cut_error(address, received, known.size, validator)
     digest = _check_file(part, known, address=address)
     write_json(state_file, {"validator": validator, "sha256": digest})
     return digest
@@ -251,9 +250,12 @@ def _check_size(size: int, limit: int, address: str) -> None:
         raise DataError(f"sends more than the {limit:,} bytes that were expected", where=address, hint=hint)
 
 
-def _make_cut_error(address: str, received: int, total: int | None) -> DataError:
+def _make_cut_error(address: str, received: int, total: int | None, validator: str) -> DataError:
     of = f" of {total:,}" if total else ""
-    hint = "run the same command again: it continues there"
+    goes_on = (
+        "continues there" if validator else "begins anew, because the server does not say whether the file changed"
+    )
+    hint = f"run the same command again: it {goes_on}"
     return DataError(f"the connection was cut after {received:,}{of} bytes", where=address, hint=hint)
 
 

@@ -42,8 +42,11 @@ def open_members(file: Path, member: str, work: Path) -> Iterator[Path]:
         for name, stream in _list_streams(file, member):
             found = True
             place = work / f"unpacked-{Path(name).suffix.lower()}"
-            room -= _unpack(stream, place, room)
-            yield place
+            try:
+                room -= _unpack(stream, place, room)
+                yield place
+            finally:
+                place.unlink(missing_ok=True)
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, OSError, EOFError, ValueError, RuntimeError) as error:
         raise DataError(f"the archive cannot be read: {error}", where=str(file)) from error
     if not found:

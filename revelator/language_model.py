@@ -17,7 +17,7 @@ from typing import Any
 from revelator.endpoints import check_key, check_url, mask_key
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
 from revelator.limits import LONGEST_MS
-from revelator.reply_forms import Way, is_json
+from revelator.reply_forms import Way
 from revelator.tasks.chat_prompts import Message
 
 CALL_SECONDS = LONGEST_MS / 1000  # of a call without a timeout: the deadline of its question ends it before
@@ -28,8 +28,9 @@ NAME_CHARACTERS = 200  # of the model that an endpoint reports
 KEY_VARIABLE = "OPENAI_API_KEY"
 ONE_REQUEST = frozenset({400, 413, 422})  # refusals of this one request; another may pass
 PASSING = frozenset({408, 409, 425, 429})  # refusals that pass, as faults of the server (500 and above) do
-SURE = 2  # refusals of a field, after which it is not sent any more
-WAIVABLE = ("logprobs", "max_tokens", "temperature")  # fields that some models refuse, and say so by name
+SURE = 2  # calls in a row that refuse a field or do not heed it, after which it is not sent any more
+WAIVABLE = ("logprobs", "max_tokens", "max_completion_tokens", "temperature")  # some models refuse them, by name
+ENDED = ("", "stop")  # reasons of a reply that is whole: another says nothing about what the server heeds
 MORE_TIME = "allow a call more time: --timeout SECONDS of `serve` and of `eval`, `timeout` in a configuration"
 NO_TEXT = "the reply is not what the protocol promises: no choices with a text"
 
@@ -73,20 +74,24 @@ def explain_failure(error: Exception, url: str, model: str, key: str | None, *, 
     message = f"the endpoint answered {error.status_code}: {said}"
     if error.status_code in PASSING or error.status_code >= 500:
         return Unavailable(message, where=url, hint="try again later", final=final)
-    hint = f"check the model name {model!r} and the key in {KEY_VARIABLE}"
     if error.status_code in ONE_REQUEST:
+        hint = f"the server says why; is {model!r} one of its models, and is its context long enough?"
         return RefusedError(message, where=url, hint=hint, status=error.status_code)
+    hint = f"check the model name {model!r} and the key in {KEY_VARIABLE}"
     if error.status_code < 400:
         hint = "a redirect is not followed: give the address that answers"
     return ServingError(message, where=url, hint=hint)
 
 
-def _find_refused(message: str, way: Way, ways: Sequence[Way], options: Mapping[str, Any]) -> str | None:
+def _find_refused(error: ServingError, way: Way, ways: Sequence[Way], options: Mapping[str, Any]) -> str | None:
     """What to leave out of a request that was refused: what the message names, else the log probabilities, else the
-    way; None where nothing is left, so that it is the prompt that is refused."""
-    loose = way is not ways[-1]
-    if loose and any(name in message for name in (*way.fields, *way.fields.get("extra_body", ()))):
+    way; None where nothing is left, so that it is the prompt that is refused. Another status than those of a refused
+    request counts where its message names the way: some servers answer 404 or 500 to a field that they lack."""
+    message, loose = str(error.message), way is not ways[-1]
+    if loose and any(name in message for name in (*way.fields, *way.fields.get("extra_body", ()), way.name)):
         return way.name
+    if not isinstance(error, RefusedError):
+        return None
     named = [name for name in WAIVABLE if name in options and name in message]
     return next(iter([*named, *(["logprobs"] if "logprobs" in options else []), *([way.name] if loose else [])]), None)
 
@@ -148,13 +153,16 @@ class Endpoint:
         """The reply to the first of `ways` that the server takes, with as many of the options as it takes.
 
         What it refuses is left out of the same call, made again, and after `SURE` calls of this `kind` in a row of
-        later ones: once, the prompt may have been the reason. A way that it took and did not heed is left at once. A
-        refusal of the last way, without options that may be left out, is raised.
+        later ones, and so is a way that it took and did not heed: once, the prompt may have been the reason. A refusal
+        of the last way, without options that may be left out, is raised. A server that refuses `max_tokens` is given
+        OpenAI's later name for it.
         """
         refused = {what for (own, what), count in self._refusals.items() if own == kind and count >= SURE}
         while True:
             way = next((way for way in ways if way.name not in refused), ways[-1])
             given = {name: value for name, value in options.items() if name not in refused}
+            if "max_tokens" in options.keys() & refused and "max_completion_tokens" not in refused:
+                given["max_completion_tokens"] = options["max_tokens"]
             if "logprobs" not in given:
                 given.pop("top_logprobs", None)
             fields = {**way.fields, **given}
@@ -163,17 +171,19 @@ class Endpoint:
                     reply = await self.continue_text(way.prompt, **fields)
                 else:
                     reply = await self.chat(way.prompt, **fields)
-            except RefusedError as error:
-                left_out = _find_refused(error.message, way, ways, given)
+            except ServingError as error:
+                left_out = _find_refused(error, way, ways, given)
                 if left_out is None:
                     raise
                 refused.add(left_out)
                 continue
             self._refusals.update((kind, what) for what in refused)
-            for name in (way.name, *given):
+            is_whole = reply.finish in ENDED and reply.text.strip()
+            was_ignored = way.holds is not None and is_whole and not way.holds(reply.text)
+            for name in given if was_ignored else (way.name, *given):
                 del self._refusals[kind, name]
-            if way.is_json and reply.finish != "length" and not is_json(reply.text):
-                self._refusals[kind, way.name] = SURE
+            if was_ignored:
+                self._refusals[kind, way.name] += 1
             return reply
 
     async def continue_text(self, prompt: str, model: str | None = None, **options: Any) -> Reply:

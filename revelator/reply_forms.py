@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -15,13 +15,13 @@ from revelator.tasks.chat_prompts import Message
 @dataclass(frozen=True)
 class Way:
     """A request that holds the reply to its form in one way. A `prompt` that is a text is continued, without a chat
-    template. `fields` are those of the protocol, `extra_body` those of a server's own. Where `is_json`, a reply that is
-    no JSON shows that the server took the fields and did not heed them."""
+    template. `fields` are those of the protocol, `extra_body` those of a server's own. A reply that has not the form of
+    `holds` shows that the server took the fields and did not heed them."""
 
     name: str
     prompt: Sequence[Message] | str
     fields: Mapping[str, Any] = field(default_factory=dict)
-    is_json: bool = False
+    holds: Callable[[str], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,15 @@ class JsonForm:
         described = {"name": self.name, "strict": self.is_strict, "schema": self.schema}
         grammar = _write_grammar(json.dumps(self.schema))
         return (
-            Way("json_schema", chat, {"response_format": {"type": "json_schema", "json_schema": described}}, True),
-            Way("grammar", chat, {"extra_body": {"grammar": grammar}}, True),
-            Way("json_object", chat, {"response_format": {"type": "json_object"}}, True),
+            Way("json_schema", chat, {"response_format": {"type": "json_schema", "json_schema": described}}, self.fits),
+            Way("grammar", chat, {"extra_body": {"grammar": grammar}}, self.fits),
+            Way("json_object", chat, {"response_format": {"type": "json_object"}}, is_json),
             Way("chat", chat),
         )
+
+    def fits(self, reply: str) -> bool:
+        """Whether a reply is JSON that has the fields which the schema requires at its root, and nothing else."""
+        return is_json(reply, self.schema.get("required", ()))
 
 
 @cache
@@ -51,10 +55,16 @@ def _write_grammar(schema: str) -> str:
     return f"root ::= output\n{make_json_grammar(json.loads(schema)).ebnf}"
 
 
-def is_json(reply: str) -> bool:
-    """Whether a reply is JSON and nothing else; what a model thought before does not count."""
+def is_json(reply: str, fields: Iterable[str] = ()) -> bool:
+    """Whether a reply is JSON, of an object with these fields if there are any, and nothing else."""
     try:
-        json.loads(reply.rpartition("</think>")[2])
+        value = json.loads(drop_thoughts(reply))
     except (ValueError, RecursionError):
         return False
-    return True
+    return all(isinstance(value, dict) and name in value for name in fields)
+
+
+def drop_thoughts(reply: str) -> str:
+    """A reply without what a model thought before it: nothing is left of one that ends in the middle of a thought."""
+    said = reply.rpartition("</think>")[2]
+    return "" if "<think>" in said else said

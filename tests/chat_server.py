@@ -65,7 +65,9 @@ def write_reading(*answers: str, sentence: int = 0) -> str:
     """The JSON in which a language model says what it has read; without answers, that it has not found any."""
     kind = {0: "unknown", 1: "value"}.get(len(answers), "list")
     kind = "verdict" if answers in (("yes",), ("no",)) else kind
-    return json.dumps({"kind": kind, "facts": "", "answers": answers, "sentence": sentence})
+    facts = {"facts": ""} if kind == "verdict" else {}
+    rest = {**facts, "answers": answers, "sentence": sentence} if answers else {}
+    return json.dumps({"reply": {"kind": kind, **rest}})
 
 
 def says(content: str | None, **choice: Any) -> Reply:

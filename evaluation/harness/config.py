@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, RootModel, field_validator, model_validator
 
 from revelator.config import FilePath, Strict, check_config, read_yaml
+from revelator.endpoints import Address
 from revelator.errors import ConfigError
 from revelator.limits import Strategy
 from serving.executor.judges import JudgeSetting
@@ -167,7 +168,7 @@ class AblationConfig(Strict):
 class GeneratorConfig(Strict):
     """An OpenAI-compatible endpoint; its key is read from OPENAI_API_KEY."""
 
-    url: str
+    url: Address
     model: str
 
 

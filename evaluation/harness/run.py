@@ -38,7 +38,7 @@ from evaluation.harness.systems import Ask, SharedModels, open_generator, open_r
 from evaluation.harness.trained_models import list_compared_models, list_models
 from evaluation.rows import append_rows, lock_folder
 from evaluation.seen import TrainedModel, find_seen, find_seen_question, leave_out_seen, list_unknown
-from revelator.errors import ConfigError, DataError, RevelatorError, Unavailable
+from revelator.errors import ConfigError, DataError, RevelatorError, ServingError, Unavailable
 from revelator.files import sha256_file
 from revelator.trace import Trace
 from serving import latency
@@ -155,7 +155,7 @@ def run_questions(
     progress: Progress,
     shared: SharedModels | None = None,
 ) -> None:
-    """Asks every question that has no row in `folder` yet. Raises Unavailable when a service is down: the rows so far
+    """Asks every question that has no row in `folder` yet. Raises Unavailable when a service is down, and ServingError: the rows so far
     are kept, and the same call continues. Raises ConfigError while another process writes into `folder`."""
     with lock_folder(folder), latency.use_tuned_collector():
         done = {row.id for row in begin_run(folder, run)}
@@ -227,9 +227,9 @@ async def _open_and_ask(
     try:
         async with open_system(config, shared, golds) as ask:
             await ask_each(ask, todo, report, config.concurrency)
-    except Unavailable as error:
+    except ServingError as error:
         hint = f"{error.hint or 'mend it'}; what was asked is kept, and the same command goes on"
-        raise Unavailable(error.message, where=error.where, hint=hint) from error
+        raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
 async def ask_each(
@@ -239,7 +239,8 @@ async def ask_each(
     concurrency: int,
 ) -> None:
     """Asks the questions, `concurrency` at a time. Calls `report` with each question and its trace, or the error that
-    refused it. Raises Unavailable when a service is down; no question is reported after that."""
+    refused it. Raises Unavailable when a service is down, and ServingError where an endpoint refuses whatever it is
+    asked; no question is reported after that."""
     queue = iter(questions)
 
     async def work() -> None:
@@ -247,9 +248,10 @@ async def ask_each(
             outcome: Trace | RevelatorError
             try:
                 outcome = await ask(question.gold.question)
-            except Unavailable:  # not this question's fault: it stops here
-                raise
             except RevelatorError as error:
+                # no fault of this question: a service is down, or an endpoint refuses whatever it is asked
+                if isinstance(error, Unavailable) or type(error) is ServingError:
+                    raise
                 outcome = error
             report(question, outcome)
 

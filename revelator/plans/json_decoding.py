@@ -22,7 +22,8 @@ def make_json_grammar(schema: Schema, texts: Iterable[tuple[str, str]] = ()) -> 
     """The grammar of JSON values of a schema, on one line.
 
     Of a schema it reads `$ref`, `anyOf`, `const`, `enum`, objects whose first key is required, arrays with
-    `prefixItems`, which may be empty unless `minItems` is given, booleans, numbers from 0 to 999,999, and strings: with
+    `prefixItems`, which may be empty unless `minItems` is given, and of which another `maxItems` than 1 is not held,
+    booleans, numbers from 0 to 999,999, and strings: with
     something in them to see, unless `x-text` names the one of `texts` that says what they are. Raises KeyError for
     another type.
     """
@@ -42,7 +43,7 @@ def _write_value(schema: Schema) -> str:
     if "enum" in schema:
         return f"({' | '.join(_quote(json.dumps(value)) for value in schema['enum'])})"
     if "anyOf" in schema:
-        return " | ".join(map(_write_value, schema["anyOf"]))
+        return f"({' | '.join(map(_write_value, schema['anyOf']))})"
     write: dict[str, Callable[[Schema], str]] = {
         "object": _write_object,
         "array": _write_array,
@@ -67,6 +68,8 @@ def _write_array(schema: Schema) -> str:
     first, *later = [f"({_write_value(item)})" for item in schema.get("prefixItems", [schema["items"]])]
     for item in reversed(later):
         items = f'(", " {item} {items})?'
+    if schema.get("maxItems") == 1:
+        items = ""
     inside = f"{first} {items}" if schema.get("minItems") else f"({first} {items})?"
     return f'"[" {inside} "]"'
 

@@ -18,7 +18,7 @@ import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from string import Template
 from typing import Annotated, Any, Literal
@@ -26,8 +26,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from revelator.config import find_first_fault
+from revelator.errors import Unavailable
 from revelator.language_model import Endpoint, RefusedError, Reply
-from revelator.reply_forms import JsonForm, Way
+from revelator.reply_forms import JsonForm, Way, drop_thoughts
 from revelator.sentences import is_punctuation, split_sentences
 from revelator.tasks.chat_prompts import Message, quote_data
 from revelator.trace import Passage
@@ -38,23 +39,24 @@ from serving.protocols import GenerateRequest, Reading
 PASSAGE_CHARACTERS = 4000  # about 900 words a passage
 REPLY_TOKENS = 1024  # of a reply in JSON: a model may think first
 SHOWN_CHARACTERS = 2_000  # of a reply that cannot be read, when it is asked for again
+VALUE_CHARACTERS = 2_000  # of one value
+JSON_BEGINS = re.compile(r"""\s*(?:\{\s*["}]|\[\s*(?:["{\]]|-?\d+\s*,))""")  # a citation may begin with [1990]
 OBJECTS = 100  # braces in a reply at which its object is looked for: each may read the rest of the text
-KINDS = ("value", "list", "verdict", "unknown")
+KINDS = VALUE, LIST, VERDICT, UNKNOWN = "value", "list", "verdict", "unknown"
 VERDICTS = ("yes", "no")
-VERDICT, UNKNOWN = "verdict", "unknown"
-REWRITTEN = ("value", "unknown")  # kinds of a question that is to be rewritten: a question is no verdict
+MOST_ITEMS = 32  # of a list: a small model that repeats itself ends there
+REWRITTEN = (VALUE, UNKNOWN)  # kinds of a question that is to be rewritten: a question is no verdict
 TEXTS = ("compose", "write")  # modes whose reply is a text
 
 
 def _check_value(value: Any) -> Any:
-    """Refuses what is no bare value: true, a number that is none, JSON inside a text."""
+    """Refuses what is no bare value: true, a number that is none, JSON inside a text, whole or cut off, and a text of
+    the length of a page."""
     if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError("answers: a text or a number is needed")
-    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
-        try:
-            json.loads(value)
-        except (ValueError, RecursionError):
-            return value
+    if isinstance(value, str) and len(value) > VALUE_CHARACTERS:
+        raise ValueError(f"answers: a value has at most {VALUE_CHARACTERS} characters")
+    if isinstance(value, str) and JSON_BEGINS.match(value):
         raise ValueError("answers: a bare value is needed, not JSON")
     return value
 
@@ -69,13 +71,15 @@ class ReadReply(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     kind: Literal["value", "list", "verdict", "unknown"]
-    answers: list[Annotated[str | int | float, BeforeValidator(_check_value)]]
+    answers: list[Annotated[str | int | float, BeforeValidator(_check_value)]] = []
     sentence: int | None = None
 
     @model_validator(mode="after")
     def _has_answers_of_its_kind(self) -> ReadReply:
         if self.kind == VERDICT and tuple(map(_read_verdict, self.answers)) not in (("yes",), ("no",)):
             raise ValueError("answers: a verdict is yes or no")
+        if self.kind in (VALUE, LIST) and not self.answers:
+            raise ValueError("answers: at least one is needed")
         return self
 
 
@@ -114,18 +118,17 @@ class EndpointGenerator:
         form = make_form(kinds, bool(sentences))
         options = {"max_tokens": REPLY_TOKENS, "temperature": 0, **_want_tokens(True)}
         reply = await self._endpoint.ask_in_form(form.name, form.list_ways(messages), **options)
-        read = partial(read_reply, kinds=kinds)
-        found, fault, method = await offload(len(reply.text), lambda: read(reply.text))
+        found, fault, method = await offload(len(reply.text), lambda: _read_whole(reply, kinds))
         if found is None:
             again = f"That reply cannot be read: {fault}. Reply with the JSON object and nothing else."
             shown = reply.text.strip()[:SHOWN_CHARACTERS] or "{}"
             said: list[Message] = [{"role": "assistant", "content": shown}, {"role": "user", "content": again}]
-            with suppress(RefusedError):  # the chat may have become too long
+            with suppress(RefusedError, Unavailable):  # the chat may have become too long
                 second_ways = form.list_ways([*messages, *said])
                 second = await self._endpoint.ask_in_form(form.name, second_ways, **options)
                 costs = reply.tokens_in + second.tokens_in, reply.tokens_out + second.tokens_out
                 reply = replace(second, tokens_in=costs[0], tokens_out=costs[1])
-                found, fault, method = await offload(len(reply.text), lambda: read(reply.text))
+                found, fault, method = await offload(len(reply.text), lambda: _read_whole(reply, kinds))
         if found is None:
             reason = f"the language model's reply cannot be read: {fault}"
             return self._make_reading(reply, method="endpoint:unreadable", reason=reason)
@@ -157,17 +160,27 @@ def _want_tokens(wanted: bool) -> dict[str, Any]:
 
 
 def make_form(kinds: Sequence[str], has_sentences: bool) -> JsonForm:
-    """The form of a reply: `kind` first, then the facts that decide a verdict, which a small model says right
-    more often when it has written them down (2WikiMultiHopQA's gold passages, Qwen2.5-Coder-1.5B: docs/results.md)."""
-    properties: dict[str, Any] = {
-        "kind": {"type": "string", "enum": list(kinds)},
-        "facts": {"type": "string"},
-        "answers": {"type": "array", "items": {"type": "string"}},
+    """The form of a reply: an object for each kind. A verdict alone has the facts that decide it: written down first,
+    they make a small model's verdicts right more often; of a value they cost tokens, and a model of 0.5 B reads worse
+    after them (dev questions: docs/results.md). OpenAI's `strict` wants no alternatives at the root."""
+    text, verdict = {"type": "string"}, {"type": "string", "enum": [*VERDICTS]}
+    number: dict[str, Any] = {"sentence": {"type": "integer"}} if has_sentences else {}
+    fields: dict[str, dict[str, Any]] = {
+        VALUE: {"answers": _describe_list(text, 1), **number},
+        LIST: {"answers": _describe_list(text, MOST_ITEMS), **number},
+        VERDICT: {"facts": text, "answers": _describe_list(verdict, 1), **number},
+        UNKNOWN: {},
     }
-    if has_sentences:
-        properties["sentence"] = {"type": "integer"}
-    schema = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-    return JsonForm("reading", schema)
+    forms = [_describe_object({"kind": {"type": "string", "enum": [kind]}} | fields[kind]) for kind in kinds]
+    return JsonForm("reading", _describe_object({"reply": {"anyOf": forms}}))
+
+
+def _describe_object(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
+
+
+def _describe_list(items: dict[str, Any], most: int) -> dict[str, Any]:
+    return {"type": "array", "items": items, "minItems": 1, "maxItems": most}
 
 
 def number_sentences(passages: Sequence[Passage]) -> list[Sentence]:
@@ -217,27 +230,40 @@ def _load_prompt(name: str) -> str:
     return files("serving.models").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8").rstrip()
 
 
+def _read_whole(reply: Reply, kinds: Collection[str]) -> tuple[ReadReply | None, str, str]:
+    found, fault, method = read_reply(reply.text, kinds)
+    if found is None and reply.finish == "length":
+        fault = f"it was cut off at {REPLY_TOKENS:,} tokens"
+    return found, fault, method
+
+
 def read_reply(text: str, kinds: Collection[str] = KINDS) -> tuple[ReadReply | None, str, str]:
-    """The object in a reply, why there is none, and the method. What a model thought before it does not count."""
-    text = text.rpartition("</think>")[2].strip()
+    """The object in a reply, why there is none, and the method. What a model thought before it does not count. Of two
+    objects that could be meant none is taken: one of them may be quoted from a document."""
+    text = drop_thoughts(text).strip()
     fault = "it holds no JSON object"
-    start = -1
+    found: list[ReadReply] = []
+    start, is_all = 0, False
     for _ in range(OBJECTS):
-        if (start := text.find("{", start + 1)) < 0:
+        if (start := text.find("{", start)) < 0:
             break
         try:
             value, end = json.JSONDecoder().raw_decode(text, start)
-            found = ReadReply.model_validate(value)
+            one = ReadReply.model_validate(value["reply"] if value.keys() == {"reply"} else value)
         except ValidationError as error:
             fault = ": ".join(filter(None, find_first_fault(error)))
         except (ValueError, RecursionError):
-            continue
+            pass
         else:
-            if found.kind not in kinds:
-                fault = f"kind: must be one of {', '.join(kinds)}"
+            if one.kind in kinds:
+                found.append(one)
+                is_all, start = (start, end) == (0, len(text)), end
                 continue
-            return found, "", "endpoint" if (start, end) == (0, len(text)) else "endpoint:embedded"
-    return None, fault, "endpoint:unreadable"
+            fault = f"kind: must be one of {', '.join(kinds)}"
+        start += 1
+    if len(found) == 1:
+        return found[0], "", "endpoint" if is_all else "endpoint:embedded"
+    return None, "it holds more than one object" if found else fault, "endpoint:unreadable"
 
 
 def list_answers(found: ReadReply) -> tuple[str, ...]:

@@ -17,11 +17,11 @@ from click.testing import CliRunner, Result
 from evaluation.harness.folder import METRICS, QUESTIONS, read_metrics, read_questions, read_run
 from evaluation.harness.systems import SharedModels, read_limits
 from evaluation.run import evaluate, read_model_options, read_runs, set_models
-from revelator.errors import ArtifactError, ConfigError, DataError, RevelatorError, Unavailable
+from revelator.errors import ArtifactError, ConfigError, DataError, RevelatorError, ServingError, Unavailable
 from revelator.limits import Limits
 from serving.executor.judges import JudgeConfig
 from serving.models.endpoint_revelator import PlannerConfig
-from tests.chat_server import fails, running
+from tests.chat_server import fails, running, says, write_reading
 from tests.conftest import Endpoint
 from tests.planner_server import PLAN, Planner
 
@@ -117,6 +117,18 @@ def test_a_service_that_is_down_stops_the_run_and_the_same_command_goes_on(
     endpoint.down.clear()
     call(path, "--out", str(tmp_path / "run"))
     assert len(read_questions(tmp_path / "run")) == 6
+
+
+def test_an_endpoint_that_refuses_every_question_stops_the_run_and_leaves_no_row(tmp_path: Path, index: Path) -> None:
+    with running() as server:
+        server.replies = [fails(404, "no model m")]
+        path = config(tmp_path, index, generator={"url": server.url, "model": "m"})
+        with pytest.raises(ServingError, match="answered 404: no model m") as error:
+            call(path, "--out", str(tmp_path / "run"))
+        assert "the same command goes on" in str(error.value)
+        server.replies = [says(write_reading("Ada Quill"))]
+        call(path, "--out", str(tmp_path / "run"))
+        assert len(read_questions(tmp_path / "run")) == 6
 
 
 def test_several_runs_of_one_file_have_their_own_folders_and_are_looked_at_before_any_is_asked(

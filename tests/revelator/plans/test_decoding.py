@@ -119,3 +119,13 @@ def test_a_json_schema_is_a_grammar(bytes_only: LLTokenizer) -> None:
     grammar = make_json_grammar(schema)
     assert accepts(bytes_only, grammar, '["a", "b"]')
     assert not accepts(bytes_only, grammar, "[]")
+
+
+def test_alternatives_inside_an_object_are_closed_with_it(bytes_only: LLTokenizer) -> None:
+    one = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1}
+    forms = [{"type": "object", "properties": {name: one}, "required": [name]} for name in ("yes", "no")]
+    schema = {"type": "object", "properties": {"reply": {"anyOf": forms}}, "required": ["reply"]}
+    grammar = make_json_grammar(schema)
+    assert all(accepts(bytes_only, grammar, f'{{"reply": {{"{name}": ["a"]}}}}') for name in ("yes", "no"))
+    for text in ('{"reply": {"yes": ["a"]}', '{"no": ["a"]}', '{"reply": {"no": ["a", "b"]}}', '{"reply": {"no": []}}'):
+        assert not accepts(bytes_only, grammar, text)

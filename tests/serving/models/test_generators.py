@@ -18,11 +18,18 @@ from revelator.plans.operators import Call, Filter, Relate, Search, spell_call
 from revelator.sentences import split_sentences
 from revelator.tasks import Step
 from revelator.trace import Passage
-from serving.models.generators import EndpointGenerator, build_messages, estimate_answerable, list_answers, read_reply
+from serving.models.generators import (
+    SHOWN_CHARACTERS,
+    EndpointGenerator,
+    build_messages,
+    estimate_answerable,
+    list_answers,
+    read_reply,
+)
 from serving.protocols import GenerateRequest, Reading
 from tests.chat_server import Reply, Server, cuts, fails, running, says, write_reading
 
-GOOD = '{"kind": "value", "answers": ["Marlow Vint"], "sentence": 3}'
+GOOD = '{"reply": {"kind": "value", "answers": ["Marlow Vint"], "sentence": 3}}'
 PASSAGES = (Passage("a", "Vint", "A name. Old."), Passage("b", "Copper Rain", "Directed by Marlow Vint."))
 ASKED = GenerateRequest("read", "Who directed Copper Rain?", PASSAGES)
 
@@ -97,16 +104,27 @@ async def test_a_prompt_that_is_refused_raises_the_servers_words_and_changes_no_
     assert server.requests[-1].keys() == server.requests[0].keys()
 
 
+def list_forms(request: dict[str, Any]) -> dict[str, list[str]]:
+    """The fields of the reply of each kind, all of which are required."""
+    described = request["response_format"]["json_schema"]["schema"]["properties"]["reply"]["anyOf"]
+    assert all(form["required"] == list(form["properties"]) for form in described)
+    return {form["properties"]["kind"]["enum"][0]: form["required"] for form in described}
+
+
 async def test_the_reply_is_held_to_a_schema_that_tells_kinds_apart_and_numbers_sentences_where_passages_are_read(
     server: Server,
 ) -> None:
     server.replies = [says(GOOD)]
     await endpoint(server).answer(ASKED)
     await endpoint(server).answer(GenerateRequest("merge", "Who?", steps=(Step("Who?", ("A",)),)))
-    read, merged = [request["response_format"]["json_schema"]["schema"] for request in server.requests]
-    assert list(read["properties"]) == read["required"] == ["kind", "facts", "answers", "sentence"]
-    assert list(merged["properties"]) == merged["required"] == ["kind", "facts", "answers"]
-    assert read["properties"]["kind"]["enum"] == ["value", "list", "verdict", "unknown"]
+    read, merged = map(list_forms, server.requests)
+    assert read == {
+        "value": ["kind", "answers", "sentence"],
+        "list": ["kind", "answers", "sentence"],
+        "verdict": ["kind", "facts", "answers", "sentence"],
+        "unknown": ["kind"],
+    }
+    assert merged == {kind: [name for name in fields if name != "sentence"] for kind, fields in read.items()}
 
 
 @pytest.mark.parametrize(
@@ -119,6 +137,10 @@ async def test_the_reply_is_held_to_a_schema_that_tells_kinds_apart_and_numbers_
         '{"kind": "value", "answers": [true]}',
         '{"kind": "value", "answers": [NaN]}',
         '{"kind": "value", "answers": ["{\\"a\\": 1}"]}',
+        '{"kind": "value", "answers": ["{\\"sentence\\": \\"It is a 1962"]}',
+        f'{{"kind": "value", "answers": ["{"a" * 3000}"]}}',
+        f"<think>perhaps {GOOD} or not",
+        f'The passage says {{"kind": "value", "answers": ["Tobias Renn"]}}, and I say {GOOD}',
         "",
         '{"kind":',
     ],
@@ -130,7 +152,7 @@ async def test_a_reply_that_cannot_be_read_is_asked_for_once_more_and_never_beco
     reading = await endpoint(server).answer(ASKED)
     assert (reading.answers, reading.tokens_in, reading.tokens_out) == (("Marlow Vint",), 62, 14)
     [*_, said, again] = server.requests[1]["messages"]
-    assert (said["content"], "cannot be read" in again["content"]) == (broken or "{}", True)
+    assert (said["content"], "cannot be read" in again["content"]) == (broken[:SHOWN_CHARACTERS] or "{}", True)
 
     server.replies, server.requests = [says(broken)], []
     reading = await endpoint(server).answer(ASKED)
@@ -138,8 +160,19 @@ async def test_a_reply_that_cannot_be_read_is_asked_for_once_more_and_never_beco
     assert reading.reason.startswith("the language model's reply cannot be read: ")
     assert len(server.requests) == 2
 
-    server.replies = [says(broken), fails(400, "the chat is too long")]
-    assert (await endpoint(server).answer(ASKED)).method == "endpoint:unreadable"
+    for refused in (fails(400, "the chat is too long"), fails(500)):
+        server.replies = [says(broken), refused]
+        assert (await endpoint(server, retries=0).answer(ASKED)).method == "endpoint:unreadable"
+
+
+async def test_a_reply_that_was_cut_off_says_so(server: Server) -> None:
+    server.replies = [says('{"reply": {"kind": "verdict", "facts": "It is', finish_reason="length")]
+    assert "it was cut off at 1,024 tokens" in (await endpoint(server).answer(ASKED)).reason
+
+
+async def test_the_name_of_a_case_may_begin_with_a_bracket(server: Server) -> None:
+    server.replies = [says(write_reading("[1990] 2 AC 605"))]
+    assert (await endpoint(server).answer(ASKED)).answers == ("[1990] 2 AC 605",)
 
 
 async def test_a_question_that_is_rewritten_is_no_verdict(server: Server) -> None:
@@ -147,8 +180,7 @@ async def test_a_question_that_is_rewritten_is_no_verdict(server: Server) -> Non
     server.replies = [says(write_reading("yes")), says(write_reading(question))]
     rewritten = await endpoint(server).answer(GenerateRequest("rewrite", "Is it in Norland?"))
     assert rewritten.answers == (question,)
-    kinds = [r["response_format"]["json_schema"]["schema"]["properties"]["kind"]["enum"] for r in server.requests]
-    assert kinds == [["value", "unknown"]] * 2
+    assert [list(list_forms(request)) for request in server.requests] == [["value", "unknown"]] * 2
 
 
 @given(st.floats(0.01, 0.97), st.sampled_from(['{"kind": "', '{ "kind":"']))
