@@ -155,8 +155,9 @@ def run_questions(
     progress: Progress,
     shared: SharedModels | None = None,
 ) -> None:
-    """Asks every question that has no row in `folder` yet. Raises Unavailable when a service is down, and ServingError: the rows so far
-    are kept, and the same call continues. Raises ConfigError while another process writes into `folder`."""
+    """Asks every question that has no row in `folder` yet. Raises Unavailable or ServingError when a service is down or
+    refuses: the rows so far are kept, and the same call continues. Raises ConfigError while another process writes into
+    `folder`."""
     with lock_folder(folder), latency.use_tuned_collector():
         done = {row.id for row in begin_run(folder, run)}
         todo = [question for question in benchmark.questions if question.id not in done]
