@@ -8,12 +8,14 @@ place: the path, the page if there are pages, and where it begins and ends in ch
 
 A small file may unfold to very much: a DOCX is a zip archive, a PDF holds compressed streams, and each element of XML
 or HTML becomes an object of 1 kB. So an archive unfolds to `UNFOLDED` bytes at most, and the conversion of a file may
-take `MEMORY` bytes.
+take `MEMORY` bytes and `SECONDS`.
 """
 
 from __future__ import annotations
 
 import resource
+import signal
+import threading
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -34,6 +36,7 @@ LARGEST = 100_000_000  # bytes of a file
 UNFOLDED = 200_000_000  # bytes of all parts of an archive: text, styles, pictures
 PARTS = 10_000  # of an archive
 MEMORY = 2_000_000_000  # bytes that a conversion may take: a DOCX of 100,000 paragraphs takes 250 MB
+SECONDS = 300.0  # that it may take: a PDF has some ten pages a second
 SIZE, OVERLAP = 200, 40
 PAGE = "\f"  # what begins each page in the Markdown of a document that has pages
 
@@ -43,11 +46,14 @@ def read_document(path: Path, name: str, *, size: int = SIZE, overlap: int = OVE
 
     Raises DataError where the file cannot be read, is no document of its kind, or holds no text."""
     try:
-        with _limit_memory(MEMORY):
+        with _limit_memory(MEMORY), _limit_time(SECONDS):
             text = convert_document(path)
             paragraphs = _split(text, path.suffix.lower())
     except MemoryError as error:
         reason = f"to convert it takes more than {MEMORY:,} bytes of memory"
+        raise DataError(reason, where=str(path), hint="split it, or save it as text") from error
+    except TimeoutError as error:
+        reason = f"to convert it takes more than {SECONDS:,.0f} s"
         raise DataError(reason, where=str(path), hint="split it, or save it as text") from error
     if not paragraphs:
         raise DataError("no text in it", where=str(path))
@@ -98,7 +104,7 @@ def convert_document(path: Path) -> str:
         return conversion.convert(unfold(data, kind) if kind in ARCHIVES else data, kind, path.stem)
     except DataError as error:
         raise DataError(error.message, where=str(path), hint=error.hint) from error
-    except MemoryError:
+    except (MemoryError, TimeoutError):
         raise
     except Exception as error:  # a converter's libraries raise whatever they like about a damaged file
         reason = f"not a {kind[1:].upper()} file that can be read: damaged, protected, or of another kind"
@@ -149,3 +155,23 @@ def _limit_memory(most: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@contextmanager
+def _limit_time(seconds: float) -> Iterator[None]:
+    """The block gets a TimeoutError after so long, and again each second, for a library may swallow it. Only the main
+    thread of a process can be interrupted; in another one the block takes as long as it does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

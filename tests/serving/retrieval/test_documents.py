@@ -608,3 +608,14 @@ def test_instructions_in_a_document_are_text(tmp_path: Path) -> None:
     [passage] = read_document(path, "evil.md")
     assert "http" not in passage.text
     json.dumps(passage.text)
+
+
+def test_a_document_that_takes_too_long_to_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "slow.pdf"
+    path.write_bytes(make_pdf("x", b"q 1 0 0 1 0 0 cm Q " * 5_000_000))
+    monkeypatch.setattr(documents, "SECONDS", 1.0)
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(DataError, match="takes more than 1 s") as caught:
+        list(documents.read_document(path, "slow"))
+    assert caught.value.where == str(path) and path.stat().st_size < 1_000_000
+    assert signal.getsignal(signal.SIGALRM) is before and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
