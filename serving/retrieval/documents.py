@@ -52,7 +52,7 @@ def read_document(path: Path, name: str, *, size: int = SIZE, overlap: int = OVE
     except MemoryError as error:
         reason = f"to convert it takes more than {MEMORY:,} bytes of memory"
         raise DataError(reason, where=str(path), hint="split it, or save it as text") from error
-    except TimeoutError as error:
+    except _TooLong as error:
         reason = f"to convert it takes more than {SECONDS:,.0f} s"
         raise DataError(reason, where=str(path), hint="split it, or save it as text") from error
     if not paragraphs:
@@ -104,7 +104,7 @@ def convert_document(path: Path) -> str:
         return conversion.convert(unfold(data, kind) if kind in ARCHIVES else data, kind, path.stem)
     except DataError as error:
         raise DataError(error.message, where=str(path), hint=error.hint) from error
-    except (MemoryError, TimeoutError):
+    except MemoryError:
         raise
     except Exception as error:  # a converter's libraries raise whatever they like about a damaged file
         reason = f"not a {kind[1:].upper()} file that can be read: damaged, protected, or of another kind"
@@ -157,19 +157,23 @@ def _limit_memory(most: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+class _TooLong(BaseException):
+    """No Exception: a converter's libraries catch those, and read on."""
+
+
 @contextmanager
 def _limit_time(seconds: float) -> Iterator[None]:
-    """The block gets a TimeoutError after so long, and again each second, for a library may swallow it. Only the main
-    thread of a process can be interrupted; in another one the block takes as long as it does."""
+    """Ends the block with _TooLong after so long. Only the main thread of a process can be interrupted; in another one
+    the block takes as long as it does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(*_: object) -> None:
-        raise TimeoutError
+        raise _TooLong
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:

@@ -84,7 +84,7 @@ def _read_tags(page: Page) -> list[Block]:
     try:
         tree = page.structure_tree
         named = {mark for node in tree for mark in _list_marks(node)}
-    except (MemoryError, TimeoutError):
+    except MemoryError:
         raise
     except Exception:  # pdfplumber asserts what some writers do not keep to; the layout is there in any case
         return []
