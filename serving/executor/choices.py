@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cached_property, lru_cache
 
 from revelator.plans import list_placeholders, substitute
 from revelator.plans.bnf import blank_placeholders
@@ -64,7 +63,8 @@ class Choice:
 NOTHING_CHOSEN = Choice()
 
 
-class EndedCall(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class EndedCall:
     """One call of a leaf, ended; without answers when it failed or was skipped."""
 
     node: Node
@@ -74,7 +74,8 @@ class EndedCall(NamedTuple):
     def answers(self) -> tuple[str, ...]:
         return tuple(self.node.answers) if self.node.status == "ok" else ()
 
-    def list_values(self) -> tuple[str, ...]:
+    @cached_property
+    def values(self) -> tuple[str, ...]:
         """The answers that another leaf is asked with. Of several values, or a list, a question may select one."""
         template, chosen = self.node.question, self.choice.values
         is_one = len(chosen) == 1 and bool(self.choice.picked)
@@ -91,7 +92,8 @@ def list_values(node: Node, own: str) -> tuple[str, ...]:
     if not is_read or names_several(own, [passage.title for passage in node.documents]):
         return tuple(node.answers)
     asked = f" {fold_label(own)} "
-    return tuple(answer for answer in node.answers if f" {fold_label(answer)} " not in asked)
+    # what is longer than the question repeats more than its words; to fold all of it would take time
+    return tuple(answer for answer in node.answers if len(answer) > len(own) or f" {fold_label(answer)} " not in asked)
 
 
 def explain_no_value(node: Node) -> str:
@@ -118,7 +120,7 @@ def choose_values(
     names: dict[int, list[str]] = {producer: [] for producer in sorted(set(sources.values()))}
     for name, producer in sources.items():
         names[producer].append(name)
-    calls = {p: [(one, values) for one in outcomes[p] if (values := one.list_values())] for p in names}
+    calls = {p: [(one, values) for one in outcomes[p] if (values := one.values)] for p in names}
     if not all(calls.values()):
         return [], False
     lists = {producer for producer in names if all(wants_all(text, name) for name in names[producer])}

@@ -91,7 +91,8 @@ async def _name_document(node: Node, reading: Reading, passages: Sequence[Passag
         node.detail["document"] = reading.document
     if reading.is_verdict or (reading.document and not reading.model):  # the embedded reader marks what it answers
         return
-    said = sum(len(passage.text) for passage in passages)
+    each = 100 * len(node.answers)  # to read the date or the quantity of an answer is as much work as 100 characters
+    said = sum(each + len(passage.text) for passage in passages)
     held = await offload(said, partial(_find_held_answers, node.answers, passages))
     named = next((own for own, passage in zip(held, passages, strict=True) if passage.id == reading.document), [])
     if any(held) and not named:
@@ -99,7 +100,7 @@ async def _name_document(node: Node, reading: Reading, passages: Sequence[Passag
         node.detail["document"] = passages[place].id
         if reading.document:  # the sentence is of another passage
             text = passages[place].text
-            node.sentence = await offload(len(text), partial(_find_sentence, held[place], text))
+            node.sentence = await offload(each + len(text), partial(_find_sentence, held[place], text))
     if lost := set(node.answers).difference(*held):
         missing = [answer for answer in node.answers if answer in lost]
         node.detail["unsupported"] = f"no passage that was read says {join_answers(missing)}"

@@ -145,7 +145,7 @@ class PlanRun:
     ) -> EndedCall | Fan:
         list_nodes = {producer: self._nodes[producer].id for producer in outcomes}
         choices, is_cut = choose_values(self.leaves[leaf].text, self._sources[leaf], outcomes, list_nodes, width)
-        without = [one.node for calls in outcomes.values() for one in calls if one.answers and not one.list_values()]
+        without = [one.node for calls in outcomes.values() for one in calls if one.answers and not one.values]
         if not choices and without:
             self._recorder.leave_unanswered(node, explain_no_value(without[0]))
             return EndedCall(node, NOTHING_CHOSEN)
@@ -256,7 +256,9 @@ class PlanRun:
                 self.errors.append(error)
             finally:
                 ended.set()
-        return EndedCall(node, choice)
+        call = EndedCall(node, choice)
+        _ = call.values  # found out here, once: those who wait for many calls would do it for all of them at once
+        return call
 
 
 async def _await_calls(task: asyncio.Task[EndedCall | Fan]) -> list[EndedCall]:

@@ -300,7 +300,7 @@ def test_a_question_has_at_least_as_long_as_a_call_of_an_endpoint_may_take(tmp_p
     for wrong in (0, -1, 3_601, float("nan")):
         with pytest.raises(ValidationError, match="timeout"):
             ServingConfig(timeout=wrong)
-    lay_out(tmp_path, configure(tmp_path, index=index, timeout=200.0))
+    lay_out(tmp_path, configure(tmp_path, index=index, timeout=200.0, remember=True))
     assert configure(tmp_path, index=index).timeout == 200, "a later start keeps it"
     assert configure(tmp_path, index=index, timeout=0.0).timeout is None
 

@@ -62,7 +62,7 @@ def test_a_server_says_where_it_is_and_answers_and_one_that_dies_ends_the_comman
         models = {"retriever": 1, "generator": 1, "executor": 1, "executor_stream": 1, "revelator": 1}
         assert running.models == models
         plan = "Who directed Lantern Row? * Where was {director} born?"
-        asked = run("ask", "Where was the director of Lantern Row born?", "--home", home, "--plan", plan)
+        asked = run("ask", "Where was the director of Lantern Row born?", "--home", home, "--plan", plan, "--steps")
         assert asked.returncode == 0, asked.stderr
         assert "Ines Calloway" in asked.stdout and "Port Velm" in asked.stdout and plan in asked.stdout
         as_json = run("ask", "When was Sarnath founded?", "--strategy", "single", "--json", "--url", running.grpc)
