@@ -69,7 +69,7 @@ def test_a_server_says_where_it_is_and_answers_and_one_that_dies_ends_the_comman
         assert json.loads(as_json.stdout)["answers"] == ["1388"]
         (home / "trace.json").write_text(as_json.stdout)
         again = ("ask", "When was Sarnath founded?", "--plan", "When was Sarnath founded?", "--url", running.grpc)
-        reused = run(*again, "--reuse", home / "trace.json")
+        reused = run(*again, "--reuse", home / "trace.json", "--steps")
         assert "1388" in reused.stdout and "from the earlier trace" in reused.stdout, reused.stderr
         (home / "trace.json").write_text("{}")
         broken = run(*again, "--reuse", home / "trace.json")
