@@ -36,7 +36,7 @@ LARGEST = 100_000_000  # bytes of a file
 UNFOLDED = 200_000_000  # bytes of all parts of an archive: text, styles, pictures
 PARTS = 10_000  # of an archive
 MEMORY = 2_000_000_000  # bytes that a conversion may take: a DOCX of 100,000 paragraphs takes 250 MB
-SECONDS = 300.0  # that it may take: a PDF has some ten pages a second
+SECONDS = 300.0  # that it may take: a plain PDF takes one for eight pages
 SIZE, OVERLAP = 200, 40
 PAGE = "\f"  # what begins each page in the Markdown of a document that has pages
 

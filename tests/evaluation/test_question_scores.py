@@ -210,6 +210,6 @@ def test_a_higher_floor_keeps_fewer_answers_and_more_of_them_are_right() -> None
     curve = {one["floor"]: (one["coverage"], one["accuracy"]) for one in measure_coverage(judged, "answer_floor")}
     assert curve[0.0] == (0.75, 2 / 3) and curve[0.05] == (0.5, 1.0) and curve[0.5] == (0.25, 1.0)
     assert measure_coverage(judged, "relevance_floor") == []  # nothing was judged
-    assert measure_coverage(judged, "answer_floor")[-1] | {"kept": 0.5} == measure_coverage(judged, "answer_floor")[-1]
+    assert measure_coverage(judged, "answer_floor")[-1]["kept"] == 0.5
     judged.append(judge(5, 1, None))
     assert measure_coverage(judged, "answer_floor")[-1]["coverage"] == 0.4  # no floor refuses what has no probability
