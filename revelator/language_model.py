@@ -88,7 +88,9 @@ def _find_refused(error: ServingError, way: Way, ways: Sequence[Way], options: M
     way; None where nothing is left, so that it is the prompt that is refused. Another status than those of a refused
     request counts where its message names the way: some servers answer 404 or 500 to a field that they lack."""
     message, loose = str(error.message), way is not ways[-1]
-    if loose and any(name in message for name in (*way.fields, *way.fields.get("extra_body", ()), way.name)):
+    form = way.fields.get("response_format", {}).get("type")
+    sent = [*way.fields, *way.fields.get("extra_body", ()), *([form] if form else [])]
+    if loose and any(name in message for name in sent):
         return way.name
     if not isinstance(error, RefusedError):
         return None

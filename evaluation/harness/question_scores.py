@@ -107,6 +107,8 @@ def score_trace(
         scores |= score_plan(trace.plan or "", question.plan, own=trace.plan_source == "model")
     if trace.route and row.gold_route:
         scores["route"] = float(trace.route == row.gold_route)
+    if "refused" in scores and trace.outcome == "failed":
+        scores["refused"] = 0.0
     return replace(
         row,
         status=trace.outcome,

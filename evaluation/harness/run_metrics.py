@@ -99,13 +99,16 @@ OUTCOMES = {  # of a run that was asked questions without an answer
     "rightly_refused": "rightly refused",
     "wrongly_refused": "wrongly refused",
     "answered_without": "answered, and has no answer",
+    "lost": "lost",
 }
+LOST = ("failed", "error")  # a question that ended so was neither answered nor refused
 MEANINGS |= {
     "right": "The answer is a gold answer (exact match).",
     "wrong": "Another answer was given.",
     "rightly_refused": MEANINGS[REFUSED],
     "wrongly_refused": "There is no answer to a question that has one.",
     "answered_without": "There is an answer to a question that has none.",
+    "lost": "A part of the service failed, or the question was not taken.",
 }
 REFUSALS = {"answer_floor": attrgetter("probability"), "relevance_floor": attrgetter("relevance")}  # by the limit
 FEWEST = 5  # questions of a group that is shown on its own
@@ -213,9 +216,11 @@ def count_confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int
 
 
 def count_outcomes(rows: Sequence[QuestionRow]) -> dict[str, int]:
-    """How many of the questions ended in each of the `OUTCOMES`; one that ended in an error has no answer."""
+    """How many of the questions ended in each of the `OUTCOMES`."""
 
     def name_outcome(row: QuestionRow) -> str:
+        if row.status in LOST and not row.predictions:
+            return "lost"
         if not row.golds:
             return "answered_without" if row.predictions else "rightly_refused"
         return "right" if row.scores.get("em") else "wrong" if row.predictions else "wrongly_refused"

@@ -156,9 +156,10 @@ def test_a_refusal_is_right_where_there_is_no_answer_and_counts_in_no_score_of_a
     assert found["outcomes"] == {
         "right": 1,
         "wrong": 1,
-        "rightly_refused": 2,
+        "rightly_refused": 1,
         "wrongly_refused": 1,
         "answered_without": 1,
+        "lost": 1,
     }
     values = {
         name: (found["figures"][name]["n"], found["figures"][name]["value"]) for name in ("em", "given", "refused")
