@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -49,6 +49,14 @@ async def answered(plan: str | None = None, **said: Any) -> Trace:
 
 def row(trace: Trace, **how: Any) -> QuestionRow:
     return score_trace(start_row(ASKED, BENCHMARK), ASKED, BENCHMARK, trace, **how)
+
+
+@pytest.mark.parametrize(("outcome", "refused"), [("unanswered", 1.0), ("failed", 0.0)])
+def test_a_service_that_failed_has_refused_nothing(outcome: Literal["unanswered", "failed"], refused: float) -> None:
+    asked = BenchmarkQuestion(replace(GOLD, answers=()))
+    found = score_trace(start_row(asked, BENCHMARK), asked, BENCHMARK, Trace(GOLD.question, "auto", outcome=outcome))
+    assert found.scores["refused"] == refused and "em" not in found.scores
+    assert measure_rows([found])["outcomes"]["rightly_refused"] == refused
 
 
 async def test_a_compiled_question_is_scored_whole() -> None:
