@@ -35,7 +35,7 @@ class Limits:
     plan_threshold: float = 0.7  # P(compound or complex) below which a complex question is asked as one step
     relevance_threshold: float = 0.5  # P(relevant) of the documents that are read where there are any
     relevance_floor: float = 0.01  # below it a document is never read
-    answer_floor: float = 0.05  # below it what the generator reads is no answer; an endpoint gives no probability
+    answer_floor: float = 0.33  # P(right) below which what is read is no answer; its cost and gain: docs/results.md
     deadline_ms: float = 30_000.0
     question_characters: int = 2_000
     plan_characters: int = 20_000  # of a plan that is given, before it is read

@@ -43,6 +43,7 @@ from serving.knowledge.sources import Sources
 from serving.models.adapters import find_adapter
 from serving.models.embedded import EmbeddedGenerator
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
+from serving.models.answerability import WeighedGenerator
 from serving.models.generators import EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import Generator, Judge, Retriever, Revelator, Writing
@@ -115,8 +116,9 @@ async def _open_served_models(url: str, home: Path, stack: AsyncExitStack) -> Se
     models = await stack.enter_async_context(TritonModels(url, read_secret(home, INNER)))
     generator: Generator = RemoteGenerator(models)
     if served.reads_at_endpoint:
-        generator = EndpointGenerator(served.generator, served.generator_model, timeout=served.timeout)
-        stack.push_async_callback(generator.close)
+        endpoint = EndpointGenerator(served.generator, served.generator_model, timeout=served.timeout)
+        stack.push_async_callback(endpoint.close)
+        generator = WeighedGenerator(endpoint, generator)
     revelator: Revelator = RemoteRevelator(models)
     judge = _open_judge(served.judge, revelator, stack, served.timeout)
     if served.planner:
@@ -169,7 +171,7 @@ def open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
         return EmbeddedGenerator()
     endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.timeout)
     stack.push_async_callback(endpoint.close)
-    return endpoint
+    return WeighedGenerator(endpoint, EmbeddedGenerator())
 
 
 def open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Revelator:

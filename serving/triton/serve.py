@@ -39,11 +39,11 @@ PORTS_HINT = "name other ports with --ports"
 
 
 def choose_models(home: Path, config: ServingConfig) -> dict[str, int]:
-    """The version to serve of each model; none of the generator while an endpoint reads, none of the revelator while
-    the release neither plans nor judges, or vLLM runs it. Raises ArtifactError when no version of the revelator was
+    """The version to serve of each model; none of the revelator while the release neither plans nor judges, or vLLM
+    runs it. Raises ArtifactError when no version of the revelator was
     deployed."""
     promoted = read_release(home)
-    plain = {name: 1 for name in PLAIN_MODELS if name != "generator" or not config.reads_at_endpoint}
+    plain = dict.fromkeys(PLAIN_MODELS, 1)
     if not config.needs_release or (promoted and promoted.vllm):
         return plain
     version = promoted.version if promoted else None

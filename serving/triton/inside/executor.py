@@ -21,6 +21,7 @@ from serving.executor.trees import NoModel
 from serving.knowledge.config import open_sources
 from serving.knowledge.sources import Sources
 from serving.latency import offload, write_json
+from serving.models.answerability import WeighedGenerator
 from serving.models.comparisons import CanaryRevelator
 from serving.models.endpoint_revelator import EndpointRevelator
 from serving.models.generators import EndpointGenerator
@@ -87,8 +88,9 @@ class TritonPythonModel:
         generator: Generator = RemoteGenerator(models)
         if self._config.reads_at_endpoint:
             named = self._config.generator, self._config.generator_model
-            generator = EndpointGenerator(*named, timeout=self._config.timeout)
-            stack.push_async_callback(generator.close)
+            endpoint = EndpointGenerator(*named, timeout=self._config.timeout)
+            stack.push_async_callback(endpoint.close)
+            generator = WeighedGenerator(endpoint, generator)
         path = self._config.sources
         sources = open_sources(path, retriever, generator, planner) if path else Sources.of_index(retriever)
         stack.push_async_callback(sources.close)

@@ -104,7 +104,7 @@ async def test_an_answer_that_is_too_unlikely_is_none(toy):
 
     trace = await Unsure().executor().run("Who wrote A?", strategy="single")
     assert (trace.outcome, trace.nodes[0].answers, trace.nodes[0].sentence) == ("unanswered", [], "")
-    assert trace.reason == "the likeliest answer, p, has P = 0.04; the limit answer_floor is 0.05"
+    assert trace.reason == "the likeliest answer, p, has P = 0.04; the limit answer_floor is 0.33"
     lower = await Unsure().executor(answer_floor=0.01).run("Who wrote A?", strategy="single")
     assert (lower.outcome, lower.answers) == ("answered", ["p"])
 

@@ -1,0 +1,54 @@
+"""How likely the answer of a language model is right: its own opinion, weighed with that of the embedded reader.
+
+A small language model is sure of nearly all that it says. The embedded reader answers worse, but knows better whether
+passages answer at all. On two organisations' documents (16 of 80 questions without an answer) the floor that keeps 90 %
+of the right answers refuses .12 and .56 of those questions by the language model's probability, .75 and .69 by both
+(plain and `auto`, each corpus with weights of the other; Qwen2.5-Coder-1.5B).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import replace
+
+from serving.protocols import GenerateRequest, Generator, Reading
+
+# fitted by logistic regression on 160 readings of Qwen2.5-Coder-1.5B: questions on two organisations' documents, and
+# dev questions of SQuAD 2.0, HotpotQA and 2WikiMultiHopQA; right is an F1 of at least one half
+OWN, READER, BIAS = 0.34, 0.33, -1.69
+READER_ALONE, BIAS_ALONE = 0.36, -0.50  # where the endpoint gives no log probabilities
+SUREST = 0.999  # a probability beyond it says no more
+
+
+class WeighedGenerator:
+    """`serving.protocols.Generator` of a language model, whose readings have the probability that they are right: the
+    embedded reader reads the same passages beside it. Of other modes the language model alone is asked."""
+
+    def __init__(self, writer: Generator, reader: Generator) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def answer(self, request: GenerateRequest) -> Reading:
+        if request.mode != "read":
+            return await self._writer.answer(request)
+        reading, opinion = await asyncio.gather(self._writer.answer(request), self._reader.answer(request))
+        return replace(reading, probability=weigh(reading.probability, opinion.probability or 0.0))
+
+
+def weigh(own: float | None, reader: float) -> float:
+    """P(the answer is right), by the probabilities that a language model and the embedded reader give the passages to
+    answer the question; `own` is None where nobody gave the language model's."""
+    if own is None:
+        return _to_probability(READER_ALONE * _to_odds(reader) + BIAS_ALONE)
+    return _to_probability(OWN * _to_odds(own) + READER * _to_odds(reader) + BIAS)
+
+
+def _to_odds(probability: float) -> float:
+    """The logarithm of the odds."""
+    bounded = min(max(probability, 1 - SUREST), SUREST)
+    return math.log(bounded / (1 - bounded))
+
+
+def _to_probability(odds: float) -> float:
+    return 1 / (1 + math.exp(-odds))
