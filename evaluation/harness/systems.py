@@ -41,9 +41,9 @@ from serving.executor.trees import NoModel
 from serving.knowledge.config import open_sources
 from serving.knowledge.sources import Sources
 from serving.models.adapters import find_adapter
+from serving.models.answerability import WeighedGenerator
 from serving.models.embedded import EmbeddedGenerator
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
-from serving.models.answerability import WeighedGenerator
 from serving.models.generators import EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import Generator, Judge, Retriever, Revelator, Writing
