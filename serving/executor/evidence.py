@@ -83,9 +83,10 @@ class Models:
 async def _name_document(node: Node, reading: Reading, passages: Sequence[Passage]) -> None:
     """Writes into the node's detail which passage holds its answers, and why an answer is unsupported that none holds.
 
-    It is the passage that the reading names, if that holds one of them; else the first that holds most of them, with
-    its sentence. A language model may name a passage that does not say its answer, so what it names is checked; a
-    verdict, which nobody writes down, has the passage that the reading names.
+    It is the passage that the reading names, if that holds one of them; else the first that holds most of them. So is
+    the sentence: the reading's, if that holds one of them, else the first of the passage that holds most. A language
+    model may name a passage or a sentence that does not say its answer, so what it names is checked; a verdict, which
+    nobody writes down, has the passage that the reading names.
     """
     if reading.document:
         node.detail["document"] = reading.document
@@ -94,13 +95,13 @@ async def _name_document(node: Node, reading: Reading, passages: Sequence[Passag
     each = 100 * len(node.answers)  # each answer takes 0.2 ms, for its date or quantity is read as well
     said = sum(each + len(passage.text) for passage in passages)
     held = await offload(said, partial(_find_held_answers, node.answers, passages))
-    named = next((own for own, passage in zip(held, passages, strict=True) if passage.id == reading.document), [])
-    if any(held) and not named:
-        place = held.index(max(held, key=len))
+    if any(held):
+        named = [place for place, passage in enumerate(passages) if passage.id == reading.document and held[place]]
+        place = named[0] if named else held.index(max(held, key=len))
+        text, of_text = passages[place].text, held[place]
         node.detail["document"] = passages[place].id
-        if reading.document:  # the sentence is of another passage
-            text = passages[place].text
-            node.sentence = await offload(each + len(text), partial(_find_sentence, held[place], text))
+        if (reading.document and not named) or not _find_said_answers(of_text, node.sentence):
+            node.sentence = await offload(each + len(text), partial(_find_sentence, of_text, text))
     if lost := set(node.answers).difference(*held):
         missing = [answer for answer in node.answers if answer in lost]
         node.detail["unsupported"] = f"no passage that was read says {join_answers(missing)}"

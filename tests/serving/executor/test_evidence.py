@@ -193,3 +193,16 @@ async def test_a_prompt_of_a_megabyte_is_put_to_no_model():
     trace = await toy.executor().run("Where is Sarnath?", strategy="single")
     assert trace.outcome == "failed" and "at most 500000 are read" in trace.reason
     assert not toy.calls
+
+
+async def test_the_sentence_that_is_cited_says_the_answer_whichever_the_model_names():
+    class Careless(Toy):
+        async def search(self, query, k):
+            return [Passage("1", "Port Lunde", "The port is old. Its quay master is Hedda Moe. It has two cranes.")]
+
+        async def answer(self, request):
+            named = {"document": "1", "probability": 0.9, "model": "m"}
+            return Reading("It has two cranes.", ("Hedda Moe",), method="endpoint", **named)
+
+    trace = await Careless().executor().run("Who is the quay master?", strategy="single")
+    assert trace.list_evidence()[0].sentence == "Its quay master is Hedda Moe."
