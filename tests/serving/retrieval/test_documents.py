@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -15,11 +16,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.progress import Progress, TaskID
 from tokenizers import Tokenizer
 
 from revelator.errors import ConfigError, DataError
@@ -95,8 +98,79 @@ def test_a_link_that_leads_out_of_the_folder_is_left_out_and_named(library: Path
     manifest = add_to_index([library], out) if adds else build_index([library], out)
     leads_out = {"key.txt", "climbing.txt", "folder", "twice.txt", "passwd"}
     assert {name for name, why in manifest["unread"].items() if "leads out of the folder" in why} == leads_out
-    assert manifest["unread"].keys() - leads_out == {"itself.txt", "notes.txt"}
+    assert manifest["unread"].keys() - leads_out == {"itself.txt", "notes.txt", "inner.md"}
+    assert manifest["unread"]["inner.md"] == "a link to ships/lomvi.md, which is read"
     assert not any("mat" in passage.text for passage in Index.open(out).passages)
+
+
+def test_a_file_with_several_links_is_read_once_and_a_loop_of_folders_ends(library: Path, tmp_path: Path) -> None:
+    (library / "data.blob").write_text("The barn is green.\n")  # no name of a document: its first link is read
+    links = {"a.txt": "data.blob", "b.txt": "data.blob", "A.md": "ships/lomvi.md", "ships/up": "..", "ships/self": "."}
+    for name, target in links.items():
+        (library / name).symlink_to(target)
+    found, left = find_files([library], tmp_path / "out")
+    assert len(found) == 7 and list(found) == sorted(found) and "a.txt" in found
+    assert left == {
+        "A.md": "a link to ships/lomvi.md, which is read",
+        "b.txt": "a link to a.txt, which is read",
+        "data.blob": "not a kind of file that is read",
+    }
+
+
+def test_pipes_sockets_and_devices_are_named_and_not_opened(library: Path, tmp_path: Path) -> None:
+    os.mkfifo(library / "pipe.txt")
+    (library / "pipe.md").symlink_to("pipe.txt")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(library / "socket.md"))
+        manifest = build_index([library], tmp_path / "out")
+    assert manifest["unread"] == dict.fromkeys(("pipe.txt", "pipe.md", "socket.md"), "a link to nothing, or no file")
+
+
+def test_a_name_of_any_characters_is_a_name(library: Path, tmp_path: Path) -> None:
+    names = ("two\nlines.txt", "\x1b[31mred.txt", "--out.txt", "#1-2.txt")
+    for name in names:
+        (library / name).write_text("The barn is green.\n")
+    build_index([library], tmp_path / "out")
+    found = Index.open(tmp_path / "out").search("barn", 10)
+    assert {passage.id for passage in found} == {f"{name}#0-19" for name in names}
+
+
+class BetweenReadings(Progress):
+    """A build reads each file twice, for faults and for passages; this calls `change` in between."""
+
+    def __init__(self, change: Callable[[], object]) -> None:
+        super().__init__(disable=True)
+        self._change = change
+
+    def add_task(self, description: str, *args: Any, **kwargs: Any) -> TaskID:
+        if description == "counting terms":
+            self._change()
+        return super().add_task(description, *args, **kwargs)
+
+
+def test_a_file_that_grows_while_it_is_read_moves_no_passage_into_another(library: Path, tmp_path: Path) -> None:
+    """Which passages are of which file is known by their number alone."""
+    growing = library / "growing.txt"
+    growing.write_text("The barn is green.\n")
+    progress = BetweenReadings(lambda: growing.write_text("The barn is green.\n\n" * 1_000))
+    manifest = build_index([library], tmp_path / "out", progress=progress)
+    passages, first = Index.open(tmp_path / "out").passages, 0
+    for corpus in manifest["corpora"]:
+        stem = corpus["name"].removesuffix(".csv")
+        assert all(passages[first + place].id.startswith(stem) for place in range(corpus["passages"]))
+        first += corpus["passages"]
+    assert first == len(passages) == manifest["count"]
+
+
+@pytest.mark.parametrize("change", [lambda path: path.write_text("a"), Path.unlink], ids=["shrinks", "goes"])
+def test_a_build_over_a_file_that_is_cut_while_it_is_read_fails_and_names_it(
+    library: Path, tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    cut = library / "cut.txt"
+    cut.write_text("The barn is green.\n\n" * 1_000)
+    with pytest.raises(DataError, match=r"changed while it was read|cannot be read") as refused:
+        build_index([library], tmp_path / "out", progress=BetweenReadings(lambda: change(cut)))
+    assert refused.value.where == str(cut) and not (tmp_path / "out").exists()
 
 
 def test_a_folder_that_is_given_as_a_link_is_read(library: Path, tmp_path: Path) -> None:
