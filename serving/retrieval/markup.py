@@ -53,11 +53,12 @@ def _find_main(soup: BeautifulSoup) -> Tag:
         return body
     said = _fold(_extract_text(html))
     total, kept = Counter[int](), Counter[int]()  # letters of each element, by its id
-    for text in body.find_all(string=lambda text: type(text) is NavigableString):
-        letters = _fold(text)
-        for parent in text.parents:
-            total[id(parent)] += len(letters)
-            kept[id(parent)] += len(letters) if letters in said else 0
+    for node in reversed(list(body.descendants)):  # what is within an element before the element
+        if type(node) is NavigableString:
+            letters = _fold(node)
+            total[id(node)], kept[id(node)] = len(letters), len(letters) if letters in said else 0
+        total[id(node.parent)] += total[id(node)]
+        kept[id(node.parent)] += kept[id(node)]
     main, wanted = body, MOST * kept[id(body)]
     while inner := next((tag for tag in main.find_all(BOXES, recursive=False) if kept[id(tag)] > wanted), None):
         main = inner
