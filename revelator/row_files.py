@@ -30,7 +30,7 @@ from revelator.errors import DataError
 from revelator.files import find_delimiter
 
 LINE = 1 << 27  # bytes of a line, characters of one of CSV or of a row, which may have several
-UNFOLDED = 1 << 30  # bytes of a compressed file, however small it is,
+UNFOLDED = 1 << 28  # bytes of a compressed file, however small it is,
 TIMES = 200  # and of a larger one for each of its bytes: text has 3 to 10, tables that repeat themselves up to 50
 ARRAY = 1 << 28  # bytes of a JSON array, or object, that is compressed: it takes ten times as much memory
 UNBOUNDED = sys.maxsize - 1

@@ -30,7 +30,7 @@ from revelator.minilm import TOKENIZER, fetch_minilm
 from serving.commands.index import add
 from serving.retrieval import INDEX, Index, add_to_index, build_index, documents, remove_from_index
 from serving.retrieval.corpora import find_files
-from serving.retrieval.cutting import CHARACTERS, Paragraph, pack
+from serving.retrieval.cutting import CHARACTERS, Paragraph, pack, split_text
 from serving.retrieval.documents import LARGEST, convert_document, read_document
 
 GUIDE = """---
@@ -693,3 +693,29 @@ def test_a_document_that_takes_too_long_to_read_is_refused(tmp_path: Path, monke
         list(documents.read_document(path, "slow"))
     assert caught.value.where == str(path) and path.stat().st_size < 1_000_000
     assert signal.getsignal(signal.SIGALRM) is before and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_what_a_finaliser_swallows_does_not_keep_a_document_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    swallowed = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: swallowed.append(found.exc_type))
+
+    class Slow:
+        def __del__(self) -> None:
+            signal.pause()
+
+    with pytest.raises(documents._TooLong), documents._limit_time(0.1):
+        Slow()
+        signal.pause()
+    assert swallowed == [documents._TooLong]
+
+
+def test_a_paragraph_of_any_length_is_cut_in_little_memory() -> None:
+    text = "a sentence of the book " * 50_000
+    list(pack(split_text("imports"), 200, 40))
+    tracemalloc.start()
+    try:
+        words = sum(len(part.text.split()) for run in pack(split_text(text), 200, 0) for part in run)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert words == 250_000 and peak < 15 * len(text)  # bytes
