@@ -104,7 +104,8 @@ def convert_document(path: Path) -> str:
     from serving.retrieval import conversion  # a second to import, which no other command should wait for
 
     try:
-        return conversion.convert(unfold(data, kind) if kind in ARCHIVES else data, kind, path.stem)
+        text = conversion.convert(unfold(data, kind) if kind in ARCHIVES else data, kind, path.stem)
+        return text.encode(errors="replace").decode()  # JSON and RST spell halves of a surrogate pair
     except DataError as error:
         raise DataError(error.message, where=str(path), hint=error.hint) from error
     except MemoryError:

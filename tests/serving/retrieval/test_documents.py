@@ -29,7 +29,7 @@ from revelator.errors import ConfigError, DataError
 from revelator.minilm import TOKENIZER, fetch_minilm
 from serving.commands.index import add
 from serving.retrieval import INDEX, Index, add_to_index, build_index, documents, remove_from_index
-from serving.retrieval.corpora import find_files
+from serving.retrieval.corpora import find_files, read_corpus
 from serving.retrieval.cutting import CHARACTERS, Paragraph, pack, split_text
 from serving.retrieval.documents import LARGEST, convert_document, read_document
 
@@ -719,3 +719,46 @@ def test_a_paragraph_of_any_length_is_cut_in_little_memory() -> None:
     finally:
         tracemalloc.stop()
     assert words == 250_000 and peak < 15 * len(text)  # bytes
+
+
+PIECES = (
+    *("<![x[", "<!", "<?", "<!--", "<div>", "</div>", "<table>", "<tr>", "<td rowspan=0>", "<td colspan=9999999999>"),
+    *("<p>", "<pre>", "<svg>", "&#xD800;", "&#99999999999;", "# ", "| a | b |\n", "|---|---|\n", "```", "- ", "> "),
+    *("[a]: x\n", "![", "](", "*", "---\n", "|===\n", "2+|", ".. unicode:: 0xD800\n", ".. include:: /etc/passwd\n"),
+    *(
+        ".. |x| unicode:: 0xD800\n",
+        "|x|",
+        "`a <b_>`_",
+        "====\n",
+        "+--+\n",
+        "Content-Type: multipart/mixed; boundary=a\n",
+    ),
+    *("--a\n", "Subject: =?utf-8?q?=ED?= \n", "From: <\n", "Date: x\n", "title,text\n", '"', ",", "\t", "\f", "\u2028"),
+    *('{"title": "a", "text": "b"}\n', '{"title": 1e999, "text": NaN}\n', "\n", "\n\n", "text of it. ", "\ufeff"),
+    *('{"cells": [{"cell_type": "markdown", "source": ["\\ud800 text"]}], "nbformat": 4, "metadata": {}}',),
+)
+
+
+@pytest.mark.parametrize("kind", ["md", "html", "rst", "adoc", "eml", "ipynb", "txt", "csv", "tsv", "jsonl"])
+@given(pieces=st.lists(st.sampled_from(PIECES), min_size=1, max_size=20))
+@settings(max_examples=30, deadline=None)
+def test_a_file_of_any_content_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, pieces: list[str]
+) -> None:
+    """Anything but a DataError would end the build over all the other files."""
+    path = tmp_path_factory.mktemp("any") / f"any.{kind}"
+    path.write_text("".join(pieces))
+    try:
+        for _, passage in read_corpus(path):
+            assert "root:" not in passage.text
+            passage.text.encode()
+    except DataError as refused:
+        assert str(path) in str(refused)
+
+
+def test_what_a_parser_of_html_does_not_know_is_text_and_halves_of_a_pair_are_marks(tmp_path: Path) -> None:
+    notebook = {"cells": [{"cell_type": "markdown", "source": ["the \ud800 barn"]}], "nbformat": 4, "metadata": {}}
+    (tmp_path / "a.ipynb").write_text(json.dumps(notebook))
+    (tmp_path / "b.md").write_text("<p>the <![x[ barn</p>\n")
+    build_index([tmp_path], tmp_path / "out")
+    assert {passage.text for passage in Index.open(tmp_path / "out").passages} == {"the ? barn", "the <![x[ barn"}
