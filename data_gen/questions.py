@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
+from pydantic import ConfigDict, FailFast, Field, StrictBool, TypeAdapter, ValidationError
 
 from revelator import plans
-from revelator.config import find_first_fault
+from revelator.config import FewKeys, find_first_fault
 from revelator.errors import DataError, ExpressionError, RevelatorError
 from revelator.files import replace_file
 from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
@@ -46,6 +46,7 @@ PLAN_FIELDS = {BNF.name: "expression", LOGIC.name: "query", ART.name: "tree"}  #
 QUESTIONS = "questions.jsonl"  # the file of annotated questions in a folder of them
 CHECKED = ConfigDict(extra="forbid", revalidate_instances="always")  # what a reader made is checked like what was read
 Text = Annotated[str, Field(pattern=r"\S")]
+Texts = Annotated[tuple[str, ...], FailFast()]  # a row of a stranger ends at its first fault
 Route = Annotated[str, Field(pattern=f"^({'|'.join(TASKS['route'].labels or ())})$")]
 Operation = Annotated[str, Field(pattern=f"^(({'|'.join(OPERATIONS)})( .*)?)?$")]
 Split = Annotated[str, Field(pattern=f"^({'|'.join(SPLITS)}|)$")]
@@ -72,9 +73,9 @@ class AnnotatedStep:
 
     __pydantic_config__ = CHECKED
     question: str
-    answers: tuple[str, ...]
+    answers: Texts
     title: str = ""
-    sources: tuple[str, ...] = ()
+    sources: Texts = ()
 
 
 @dataclass(frozen=True)
@@ -114,20 +115,20 @@ class AnnotatedQuestion:
     question: Text
     route: Route
     expression: str = ""
-    parts: tuple[str, ...] = ()
-    steps: tuple[AnnotatedStep, ...] = ()
-    answers: tuple[str, ...] = ()
-    passages: tuple[AnnotatedPassage, ...] = ()
-    entities: tuple[str, ...] = ()
+    parts: Texts = ()
+    steps: Annotated[tuple[Annotated[AnnotatedStep, FewKeys], ...], FailFast()] = ()
+    answers: Texts = ()
+    passages: Annotated[tuple[Annotated[AnnotatedPassage, FewKeys], ...], FailFast()] = ()
+    entities: Texts = ()
     operation: Operation = ""
     query: str = ""
     tree: str = ""
-    sources: tuple[AnnotatedSource, ...] = ()
+    sources: Annotated[tuple[Annotated[AnnotatedSource, FewKeys], ...], FailFast()] = ()
     teacher: str = ANNOTATION
     reader: str = ""
     agreement: dict[str, float] = field(default_factory=dict)
-    tasks: tuple[str, ...] = ()
-    made_from: tuple[str, ...] = ()
+    tasks: Texts = ()
+    made_from: Texts = ()
 
     def list_taught(self) -> Iterator[str]:
         """Every question that its records may teach: itself, its parts, those that it was made from, its steps', those
@@ -170,7 +171,7 @@ class AnnotatedQuestion:
             raise DataError(f"field {name!r}: {reason}{found}") from error
 
 
-CHECK = TypeAdapter(AnnotatedQuestion)
+CHECK: TypeAdapter[AnnotatedQuestion] = TypeAdapter(Annotated[AnnotatedQuestion, FewKeys])
 
 
 def quote_value(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import reprlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -90,9 +91,9 @@ class _UniqueKeySafeLoader(yaml.SafeLoader):
     """Refuses a mapping that says a key twice, of which YAML would silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        if twice := [key for number, key in enumerate(keys) if key in keys[:number]]:
-            raise yaml.constructor.ConstructorError(None, None, f"{twice[0]!r} stands twice", node.start_mark)
+        keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<")
+        if twice := next((key for key, times in keys.items() if times > 1), None):
+            raise yaml.constructor.ConstructorError(None, None, f"{twice!r} stands twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
 
@@ -128,11 +129,14 @@ def find_first_fault(error: ValidationError) -> tuple[str, str]:
 
 def _describe_faults(error: ValidationError, show_values: bool) -> Iterator[str]:
     """Describes field, value and reason of each fault. A list is not called short because its elements have faults."""
+    if (count := error.error_count()) > FAULTS:
+        yield f"file: {count:,} faults, too many to list"
+        return
     faults = error.errors(include_url=False)
+    broken_inside = {fault["loc"][:depth] for fault in faults for depth in range(len(fault["loc"]))}
     for fault in faults:
         place = fault["loc"]
-        is_broken_inside = any(other["loc"][: len(place)] == place != other["loc"] for other in faults)
-        if is_broken_inside and fault["type"] == "too_short":
+        if place in broken_inside and fault["type"] == "too_short":
             continue
         name = ".".join(map(str, place)) or "file"
         if show_values and fault["type"] != "missing":

@@ -4,8 +4,9 @@ A file may be compressed (gzip, bzip2), whatever its name. It is a path, or an a
 `hf://datasets/OWNER/NAME/FILE`). A line that holds no row, or a row that is not UTF-8, is handed on as `MalformedRow`;
 a file that cannot be read raises DataError. An array is read whole.
 
-A compressed file may unfold to a thousand times its size. So a line has `LINE` bytes at most, and a compressed array
-`ARRAY`; the number of rows has no bound.
+A compressed file may unfold to a million times its size, and a sparse one takes no space. So a line and a row have
+`LINE` bytes at most, a compressed array `ARRAY`, and what is compressed unfolds to `TIMES` its size beyond `UNFOLDED`;
+the number of rows has no bound.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import io
 import json
 import sys
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -27,9 +29,12 @@ from typing import IO, Any
 from revelator.errors import DataError
 from revelator.files import find_delimiter
 
-LINE = 1 << 27  # bytes of a line, characters of one of CSV or of its cells
+LINE = 1 << 27  # bytes of a line, characters of one of CSV or of a row, which may have several
+UNFOLDED = 1 << 28  # bytes of a compressed file, however small it is,
+TIMES = 200  # and of a larger one for each of its bytes: text has 3 to 10, tables that repeat themselves up to 50
 ARRAY = 1 << 28  # bytes of a JSON array, or object, that is compressed: it takes ten times as much memory
 UNBOUNDED = sys.maxsize - 1
+BUFFER = 1 << 16  # bytes that are unfolded at a time
 BATCH = 1024  # rows of a parquet file that are decoded at a time
 ROWS = 16  # of them that become objects at a time: a dictionary may hold a long text once for all rows
 BATCH_BYTES = 1 << 30  # of those rows, as columns
@@ -49,7 +54,7 @@ Header = Callable[[list[str]], Callable[[list[str]], Any]]
 
 def name_fields(header: list[str]) -> Callable[[list[str]], Any]:
     """Makes rows of the fields under a header: objects. Raises DataError for two columns of one name."""
-    if twice := sorted({name for name in header if header.count(name) > 1}):
+    if twice := sorted(name for name, times in Counter(header).items() if times > 1):
         raise DataError(f"two columns are called {twice[0]!r}", hint="rename or remove one")
     return lambda fields: dict(zip(header, fields, strict=True))
 
@@ -118,13 +123,39 @@ def make_unreadable_error(place: str, error: Exception) -> DataError:
     return DataError(f"cannot be read: {(reason or type(error).__name__)[:240]}", where=place, hint=hint)
 
 
-def open_bytes(path: str) -> IO[bytes]:
+def open_bytes(path: str) -> io.BufferedReader:
     """The bytes of a file, uncompressed."""
     file: Any = io.BufferedReader(_open_raw(path))
     start = file.peek(3)
     if start.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
-    return bz2.BZ2File(file) if start.startswith(b"BZh") else file  # CRAG is published as bzip2
+        return io.BufferedReader(_Unfolding(gzip.GzipFile(fileobj=file), file), BUFFER)
+    if start.startswith(b"BZh"):  # CRAG is published as bzip2
+        return io.BufferedReader(_Unfolding(bz2.BZ2File(file), file), BUFFER)
+    return file
+
+
+class _Unfolding(io.RawIOBase):
+    """The bytes that `packed` unfolds to. Raises DataError for far more than a file of rows can have."""
+
+    def __init__(self, unfolded: Any, packed: IO[bytes]) -> None:
+        self._unfolded = unfolded
+        self._packed = packed
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._unfolded.read(len(buffer))
+        self._count += len(data)
+        if self._count > UNFOLDED and self._count > TIMES * self._packed.tell():
+            raise DataError(f"it unfolds to more than {TIMES} times its size", hint="unpack the file, and give that")
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
 
 
 def _open_raw(path: str) -> Any:
@@ -135,21 +166,26 @@ def _open_raw(path: str) -> Any:
     return fsspec.open(path, "rb").open()
 
 
-def _split_lines(file: Any, most: int) -> Iterator[Any]:
-    """The lines of a file of bytes or text. Raises DataError for one that is longer than `most`."""
-    for line in iter(partial(file.readline, most + 1), file.read(0)):
-        if len(line) > most:
-            raise DataError(f"a line of more than {most:,} bytes", hint="give each row a line of its own")
+def _split_lines(file: Any) -> Iterator[Any]:
+    """The lines of a file of bytes or text. Raises DataError for one that is longer than `LINE`."""
+    for line in iter(partial(file.readline, LINE + 1), file.read(0)):
+        if len(line) > LINE:
+            raise _make_long_line_error()
         yield line
 
 
-def _read_json(file: IO[bytes], member: str) -> Iterator[tuple[int, Any]]:
-    most = ARRAY if isinstance(file, gzip.GzipFile | bz2.BZ2File) else UNBOUNDED
-    first = next((each for each in enumerate(_split_lines(file, most), start=1) if each[1].strip()), (0, b""))
-    lines = enumerate(_split_lines(file, LINE), start=first[0] + 1)
+def _make_long_line_error() -> DataError:
+    return DataError(f"a line of more than {LINE:,} bytes", hint="give each row a line of its own")
+
+
+def _read_json(file: io.BufferedReader, member: str) -> Iterator[tuple[int, Any]]:
+    most = ARRAY if isinstance(file.raw, _Unfolding) else UNBOUNDED
+    starts = enumerate(iter(partial(file.readline, LINE + 1), b""), start=1)
+    first = next((each for each in starts if each[1].strip()), (0, b""))
+    lines = enumerate(_split_lines(file), start=first[0] + 1)
     is_array = first[1].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
     if is_array or member:
-        rest = file.read() if most == UNBOUNDED else file.read(most - len(first[1]) + 1)
+        rest = file.read() if most == UNBOUNDED else file.read(max(0, most - len(first[1]) + 1))
         if len(first[1]) + len(rest) > most:
             hint = "unpack the file, or write a row a line"
             raise DataError(f"an array that unfolds to more than {most:,} bytes", hint=hint)
@@ -163,6 +199,8 @@ def _read_json(file: IO[bytes], member: str) -> Iterator[tuple[int, Any]]:
             return
         lines = enumerate(text.encode(errors="surrogateescape").splitlines(), start=first[0])
         first = (0, b"")
+    elif len(first[1]) > LINE:
+        raise _make_long_line_error()
     for number, line in chain([first], lines):
         if line.strip():
             yield number, _decode_json(line)
@@ -209,20 +247,32 @@ def _read_table(file: IO[bytes], is_tsv: bool, header: Header, lenient: bool) ->
     csv.field_size_limit(LINE)
     is_unquoted = is_tsv and lenient
     text_lines = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
-    lines: Iterator[str] = (
-        map(_decode_line, _split_lines(file, LINE)) if is_unquoted else _split_lines(text_lines, LINE)
-    )
+    lines: Iterator[str] = map(_decode_line, _split_lines(file)) if is_unquoted else _split_lines(text_lines)
     first = next(lines, "").removeprefix("\ufeff")
     delimiter = "\t" if is_tsv else find_delimiter(first)
+    size = 0  # of the row that is read
+
+    def measure(lines: Iterable[str]) -> Iterator[str]:
+        nonlocal size
+        for line in lines:
+            size += len(line)
+            if size > LINE:
+                hint = "close the quote that opens in the next line"
+                raise DataError(f"a row of more than {LINE:,} characters", hint=hint)
+            yield line
+
     reader = csv.reader(
-        chain([first], lines),
+        measure(chain([first], lines)),
         delimiter=delimiter,
         quoting=csv.QUOTE_NONE if is_unquoted else csv.QUOTE_MINIMAL,
         strict=not lenient,
     )
     columns = next(reader, [])
+    if reason := find_encoding_fault("".join(columns)):
+        raise DataError(reason)
     make_row = header(columns)
     while True:
+        size = 0
         try:
             fields = next(reader, None)
         except csv.Error as error:

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, FailFast, Field, TypeAdapter, ValidationError
 
-from revelator.config import find_first_fault
+from revelator.config import FewKeys, find_first_fault
 from revelator.errors import ExpressionError
 from revelator.plans import trees
 from revelator.plans.bnf import replace_marks
@@ -159,18 +159,18 @@ class _Form:
     relate: Relate | None = None
     filter: Filter | None = None
     direct: Literal[True] | None = None
-    children: Annotated[tuple[_Node, ...], Field(min_length=1)] | None = None
+    children: Annotated[tuple[_Node, ...], FailFast(), Field(min_length=1)] = ()
 
     def to_art(self) -> Art:
         """Raises ValueError unless there is one way to answer."""
         ways = [way for way in (*CALLS, "direct", "children") if getattr(self, way)]
         if len(ways) != 1:
             raise ValueError(f"{len(ways)} ways to answer, where one is needed: {', '.join(ways) or 'none'}")
-        below: Any = self.children or ()  # trees by now, by `_Node`
+        below: Any = self.children  # trees by now, by `_Node`
         return Art(self.question, self.search or self.relate or self.filter, below)
 
 
-_Node = Annotated[_Form, AfterValidator(_Form.to_art)]
+_Node = Annotated[_Form, FewKeys, AfterValidator(_Form.to_art)]
 _NODE: TypeAdapter[Any] = TypeAdapter(_Node)
 _CALL: TypeAdapter[Call] = TypeAdapter(Call)
 

@@ -72,10 +72,11 @@ def build_index(
     """
     build = _Build(out, settings, progress, shard_size)
     files, left = find_files(paths, out)
-    if not files:
+    digests = _take_digests(files, paths, left)
+    if not digests:
         hint = f"read are {', '.join((*DOCUMENTS, *ROWS))}"
         raise DataError("nothing there can be read", where=", ".join(map(str, paths)), hint=hint)
-    return build.write(build.open_parts(files, paths), left)
+    return build.write(build.open_parts(files, digests, paths), left)
 
 
 def add_to_index(
@@ -85,18 +86,33 @@ def add_to_index(
     holds already under another name is left out. With `sync`, files that are gone from the folders are removed."""
     build = _open_build(out, progress)
     files, left = find_files(paths, out)
+    digests = _take_digests(files, paths, left)
     folders = [path.absolute() for path in paths]
     if sync:
         for name, part in list(build.old.items()):
             if is_gone(part.path) and any(map(Path(part.path).is_relative_to, folders)):
                 del build.old[name]
     known = {part.sha256: name for name, part in build.old.items()}
-    for name, path in list(files.items()):
-        other = known.get(sha256_file(path), name)
+    for name, digest in list(digests.items()):
+        other = known.get(digest, name)
         if other not in files:
             left[name] = f"it is in the index as {other}"
-            del files[name]
-    return build.write(build.old | build.open_parts(files, paths), left)
+            del digests[name]
+    return build.write(build.old | build.open_parts(files, digests, paths), left)
+
+
+def _take_digests(files: Mapping[str, Path], given: Sequence[Path], left: dict[str, str]) -> dict[str, str]:
+    """The sha256 of each file; what cannot be read any more goes into `left`. Raises DataError for one of `given`."""
+    digests = {}
+    for name, path in files.items():
+        try:
+            digests[name] = sha256_file(path)
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror}"
+            if path in given:
+                raise DataError(reason, where=str(path)) from error
+            left[name] = reason
+    return digests
 
 
 def remove_from_index(names: Sequence[str], out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
@@ -163,13 +179,16 @@ class _Build:
             parts[corpus["name"]] = Part(corpus["name"], corpus["path"], corpus["sha256"], read, vectors)
         return parts
 
-    def open_parts(self, files: Mapping[str, Path], given: Sequence[Path]) -> dict[str, Part]:
-        """The parts of files, from the old index where they are as they were. Rows of a `given` file must be whole: who
-        names a corpus wants all of it. Documents, and what a folder holds beside them, need not be."""
+    def open_parts(
+        self, files: Mapping[str, Path], digests: Mapping[str, str], given: Sequence[Path]
+    ) -> dict[str, Part]:
+        """The parts of the files that have digests, from the old index where they are as they were. Rows of a `given`
+        file must be whole: who names a corpus wants all of it. Documents, and what a folder holds beside them, need not
+        be."""
         parts, named = {}, set(given)
-        for name, path in files.items():
-            read = partial(_read_file, path, name, self.settings)
-            new = Part(name, str(path.absolute()), sha256_file(path), read)
+        for name, digest in digests.items():
+            path = files[name]
+            new = Part(name, str(path.absolute()), digest, partial(_read_file, path, name, self.settings))
             known = self.old.get(name)
             if known and known.sha256 == new.sha256:
                 parts[name] = replace(known, path=new.path)
@@ -192,13 +211,14 @@ class _Build:
             plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}
         resumed = plan | {"shard": self.shard_size, "spellings": True}
         with lock_work_folder(self.out, resumed, "*.npz", "building this index") as work:
-            shards = self._write_shards(work, read, plan["count"])
+            shards = self._write_shards(work, read, counts)
             with stage_folder(self.out) as stage:
                 return INDEX.write_manifest(stage, plan | self._merge(stage, shards) | {"version": version})
 
-    def _write_shards(self, work: Path, parts: Sequence[Part], count: int) -> list[Shard]:
-        """All shards in order; those that are there already, and whole, are kept."""
-        passages = _read_passages(parts)
+    def _write_shards(self, work: Path, parts: Sequence[Part], counts: Mapping[str, int]) -> list[Shard]:
+        """All shards in order; those that are there already, and whole, are kept. `counts` are passages by part."""
+        count = sum(counts.values())
+        passages = _read_passages(parts, counts)
         task = self.progress.add_task("embedding" if self.encoder else "counting terms", total=count)
         shards = []
         for number in range(-(-count // self.shard_size)):
@@ -275,11 +295,15 @@ def _refuse_duplicate_ids(parts: Sequence[Part], suspects: frozenset[int]) -> No
                 places[passage.id] = where
 
 
-def _read_passages(parts: Sequence[Part]) -> Iterator[tuple[Passage, np.ndarray | None]]:
-    """Every passage, with its vector where it is known."""
+def _read_passages(parts: Sequence[Part], counts: Mapping[str, int]) -> Iterator[tuple[Passage, np.ndarray | None]]:
+    """Every passage, with its vector where it is known. Raises DataError for a file that has fewer than were
+    counted."""
     for part in parts:
-        for number, (_, passage) in enumerate(part.read()):
-            yield passage, None if part.vectors is None else part.vectors[number]
+        count = 0
+        for count, (_, passage) in enumerate(islice(part.read(), counts[part.name]), 1):
+            yield passage, None if part.vectors is None else part.vectors[count - 1]
+        if count < counts[part.name]:
+            raise DataError("it changed while it was read", where=part.path, hint="build the index again")
 
 
 def _embed(passages: Sequence[tuple[Passage, np.ndarray | None]], encoder: Embedder) -> np.ndarray:

@@ -9,12 +9,13 @@ refers to is never read.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from datetime import datetime
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
 from io import BytesIO
-from itertools import groupby
+from itertools import pairwise, product
 from typing import Any
 
 from markitdown import StreamInfo, converters
@@ -74,19 +75,33 @@ def _convert_docx(data: bytes) -> str:
 
 
 def _convert_workbook(data: bytes, stem: str) -> str:
-    """Each sheet is a section, and rows between empty ones are a table."""
+    """Each sheet is a section."""
     from openpyxl import load_workbook
 
     sections = []
     for sheet in load_workbook(BytesIO(data), data_only=True).worksheets:
-        rows = [[Cell(_write_value(cell)) for cell in row] for row in sheet.iter_rows()]
-        for area in sheet.merged_cells.ranges:
-            for y, x in area.cells:
-                rows[y - 1][x - 1] = rows[area.min_row - 1][area.min_col - 1]
-        blocks = [list(block) for is_filled, block in groupby(rows, any) if is_filled]
-        if blocks:
-            sections += [f"## {escape(sheet.title)}", *(write_table([], block) for block in blocks)]
+        if tables := _find_tables(sheet):
+            sections += [f"## {escape(sheet.title)}", *(write_table([], table) for table in tables)]
     return "\n\n".join([f"# {escape(stem)}", *sections]) if sections else ""
+
+
+def _find_tables(sheet: Any) -> list[list[list[Cell]]]:
+    """The rows between empty ones, without the columns of the sheet in which nothing stands. Only cells that the file
+    holds are looked at: a single one in the last corner of a sheet would make 17 billion."""
+    cells = {place: Cell(text) for place, cell in sheet._cells.items() if (text := _write_value(cell))}
+    merged = [area for area in sheet.merged_cells.ranges if (area.min_row, area.min_col) in cells]
+    rows = sorted({y for y, _ in cells})
+    columns = sorted({x for _, x in cells} | {x for area in merged for x in (area.min_col, area.max_col)})
+    for area in merged:
+        below = rows[bisect_left(rows, area.min_row) : bisect_right(rows, area.max_row)]
+        beside = columns[bisect_left(columns, area.min_col) : bisect_right(columns, area.max_col)]
+        cells |= dict.fromkeys(product(below, beside), cells[area.min_row, area.min_col])
+    tables: list[list[list[Cell]]] = []
+    for before, y in pairwise([-1, *rows]):
+        if y > before + 1:
+            tables.append([])
+        tables[-1].append([cells.get((y, x), Cell()) for x in columns])
+    return tables
 
 
 def _write_value(cell: Any) -> str:

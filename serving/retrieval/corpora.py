@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any
 
 from revelator.errors import DataError
@@ -36,18 +37,15 @@ def find_files(paths: Sequence[Path], out: Path) -> tuple[dict[str, Path], dict[
     """The files that an index of `paths` is made of, by their names in it, and why others were left out.
 
     A file that is given is named by itself, one of a folder by its path from there. Hidden files are passed over, and
-    so is the index itself, `out`. A link to a file within the folder is read, one that leads out of it is left out;
-    linked folders are not entered.
+    so is the index itself, `out`. A link that leads out of its folder is left out, and one to a file that is read in
+    any case; linked folders are not entered.
     Raises DataError where there is nothing at a path, and where two files have one name."""
     found: dict[str, Path] = {}
     left: dict[str, str] = {}
     for path in paths:
         if path.is_dir():
-            here = (file for file in path.rglob("*") if not _is_hidden(file.relative_to(path)))
-            own = sorted(file for file in here if not _resolve(file).is_relative_to(_resolve(out)))
-            named = {_name_file(file, path): file for file in own}
-            left |= {name: reason for name, file in named.items() if (reason := _find_obstacle(file, name, path))}
-            named = {name: file for name, file in named.items() if name not in left and file.is_file()}
+            named, unread = _list_folder(path, _resolve(out))
+            left |= unread
         elif path.is_file():
             named = {path.name: path}
         else:
@@ -60,35 +58,59 @@ def find_files(paths: Sequence[Path], out: Path) -> tuple[dict[str, Path], dict[
     return found, left
 
 
-def _name_file(file: Path, folder: Path) -> str:
-    """The path of a file from its folder, with UNKNOWN for bytes that are not UTF-8."""
-    return os.fsencode(file.relative_to(folder).as_posix()).decode(errors="replace")
+def _list_folder(folder: Path, out: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    """The files of a folder by their names, and why others are left out. Links come last: a file is read once."""
+    top = _resolve(folder)
+    files: dict[str, Path] = {}
+    left: dict[str, str] = {}
+    names: dict[Path, str] = {}  # by where each file is
+    for file in sorted(folder.rglob("*"), key=lambda file: (file.is_symlink(), file)):
+        place = file.relative_to(folder)
+        target = _resolve(file) if file.is_symlink() else top / place
+        if _is_hidden(place) or target.is_relative_to(out):
+            continue
+        name = os.fsencode(place.as_posix()).decode(errors="replace")  # UNKNOWN for bytes that are not UTF-8
+        if reason := _find_obstacle(file, name, target, top):
+            left[name] = reason
+        elif target in names:
+            left[name] = f"a link to {names[target]}, which is read"
+        elif S_ISREG(_find_mode(file)):
+            files[name], names[target] = file, name
+    return dict(sorted(files.items(), key=lambda item: item[1])), left
 
 
 def _resolve(path: Path) -> Path:
     return Path(os.path.realpath(path))  # `Path.resolve` raises for a link to itself
 
 
+def _find_mode(path: Path) -> int:
+    """What kind of file is at a path; 0 for none, and for one behind a link that may not be followed."""
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
+
+
 def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def _find_obstacle(path: Path, named: str, folder: Path) -> str:
-    """Why a file or folder within `folder`, which an index calls `named`, cannot be read, or nothing."""
+def _find_obstacle(path: Path, named: str, target: Path, top: Path) -> str:
+    """Why a file or folder within the folder `top`, which an index calls `named` and a link leads to `target`, cannot
+    be read, or nothing."""
     name = path.name.lower()
     if UNKNOWN in named:
         return "a name that is not UTF-8"
     if path.is_symlink():
-        target, top = _resolve(path), _resolve(folder)
         if not target.is_relative_to(top):
             return "a link that leads out of the folder"
         if _is_hidden(target.relative_to(top)):
             return "a link to a hidden file"
-    if path.is_dir():
+    if S_ISDIR(mode := _find_mode(path)):
         return "" if os.access(path, os.R_OK | os.X_OK) else "a folder that may not be opened"
     if not (name.endswith((*DOCUMENTS, *ROWS)) or name.removesuffix(".gz").endswith(ROWS)):
         return "not a kind of file that is read"
-    if not path.is_file():
+    if not S_ISREG(mode):
         return "a link to nothing, or no file"
     return "" if os.access(path, os.R_OK) else "a file that may not be read"
 

@@ -27,6 +27,7 @@ from revelator.tables import write_pairs
 
 CHARACTERS = 20  # of a token, at most: MiniLM counts a word of any length that it does not know as one
 TITLE = 120  # characters of a paragraph above a table that is its title, and of a key that is a heading
+PIECE = 100_000  # characters of a paragraph whose tokens are counted at a time: a token takes 200 bytes
 LONG_ROW = 600  # characters, some 130 tokens: two of them fill a passage
 STOPS = ".!?。！？"
 SENTENCE_END = re.compile(rf"[{STOPS}]\s|\n")
@@ -45,7 +46,7 @@ class Paragraph:
 
 def split_text(text: str) -> list[Paragraph]:
     """Plain text at its empty lines."""
-    found = re.finditer(r"\S(?:[^\n]|\n(?!\s*\n))*", text)
+    found = re.finditer(r"\S(?:[^\n]++|\n(?!\s*\n))*+", text)  # possessive: else a character takes 140 bytes
     return [Paragraph((), " ".join(match[0].split()), match.start(), match.end()) for match in found]
 
 
@@ -184,8 +185,18 @@ def pack(paragraphs: Iterable[Paragraph], size: int, overlap: int) -> Iterator[l
 def _cut(paragraph: Paragraph, size: int) -> Iterator[Paragraph]:
     """Parts of at most `size` tokens. Each keeps the place of the whole."""
     longest = size * CHARACTERS
-    for part in _cut_text(paragraph.text, size):
+    for part in (part for piece in _split_pieces(paragraph.text) for part in _cut_text(piece, size)):
         yield from (replace(paragraph, text=part[at : at + longest]) for at in range(0, len(part), longest))
+
+
+def _split_pieces(text: str) -> Iterator[str]:
+    """A text in pieces of at most `PIECE` characters, which end between two words where they can."""
+    first = 0
+    while len(text) - first > PIECE:
+        end = text.rfind(" ", first, first + PIECE) + 1 or first + PIECE
+        yield text[first:end]
+        first = end
+    yield text[first:]
 
 
 def _cut_text(text: str, size: int) -> Iterator[str]:

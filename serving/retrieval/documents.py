@@ -13,9 +13,11 @@ take `MEMORY` bytes and `SECONDS`.
 
 from __future__ import annotations
 
+import re
 import resource
 import signal
 import threading
+from bisect import bisect_left
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -65,8 +67,9 @@ def read_document(path: Path, name: str, *, size: int = SIZE, overlap: int = OVE
 def make_passages(runs: Iterable[list[Paragraph]], name: str, title: str, text: str = "") -> Iterator[Passage]:
     """Passages of the document `name` from runs of its paragraphs, whose places are counted in `text`."""
     last, times = "", 0
+    pages = [match.start() for match in re.finditer(PAGE, text)] if text.startswith(PAGE) else []
     for run in runs:
-        page = f"page={text.count(PAGE, 0, run[0].start)}&" if text.startswith(PAGE) else ""
+        page = f"page={bisect_left(pages, run[0].start)}&" if pages else ""
         place = f"{name}#{page}{run[0].start}-{run[-1].end}"
         times = times + 1 if place == last else 1
         last = place
@@ -101,7 +104,8 @@ def convert_document(path: Path) -> str:
     from serving.retrieval import conversion  # a second to import, which no other command should wait for
 
     try:
-        return conversion.convert(unfold(data, kind) if kind in ARCHIVES else data, kind, path.stem)
+        text = conversion.convert(unfold(data, kind) if kind in ARCHIVES else data, kind, path.stem)
+        return text.encode(errors="replace").decode()  # JSON and RST spell halves of a surrogate pair
     except DataError as error:
         raise DataError(error.message, where=str(path), hint=error.hint) from error
     except MemoryError:
@@ -163,8 +167,8 @@ class _TooLong(BaseException):
 
 @contextmanager
 def _limit_time(seconds: float) -> Iterator[None]:
-    """Ends the block with _TooLong after so long. Only the main thread of a process can be interrupted; in another one
-    the block takes as long as it does."""
+    """Ends the block with _TooLong after so long, and again each second: what is raised within a finaliser is lost.
+    Only the main thread of a process can be interrupted; in another one the block takes as long as it does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -173,7 +177,7 @@ def _limit_time(seconds: float) -> Iterator[None]:
         raise _TooLong
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
     finally:

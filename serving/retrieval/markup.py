@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any
 
 from bs4 import BeautifulSoup, NavigableString, Tag
+from bs4.exceptions import ParserRejectedMarkup
 from markdownify import ATX, MarkdownConverter
 
 from serving.retrieval.table_layout import Cell, escape, spread_cells, write_table
@@ -28,7 +29,10 @@ SPANNED = 1000  # columns of a cell, at most, as in HTML's standard
 
 def convert_page(data: bytes) -> str:
     """The Markdown of a page; its title is the first heading where its text has none of the first level."""
-    soup = BeautifulSoup(data, "html.parser", from_encoding="utf-8")
+    try:
+        soup = BeautifulSoup(data, "html.parser", from_encoding="utf-8")
+    except ParserRejectedMarkup:
+        soup = _parse(data.decode("utf-8-sig", "replace"))
     heading = soup.h1 or soup.title
     title = escape(heading.get_text(" ")) if heading else ""
     main = _find_main(soup)
@@ -38,7 +42,14 @@ def convert_page(data: bytes) -> str:
 
 def convert_fragment(html: str) -> str:
     """The Markdown of HTML that is text alone."""
-    return _write(BeautifulSoup(html, "html.parser"))
+    return _write(_parse(html))
+
+
+def _parse(html: str) -> BeautifulSoup:
+    try:
+        return BeautifulSoup(html, "html.parser")
+    except ParserRejectedMarkup:  # a section that it does not know, `<![x[`: it is text
+        return BeautifulSoup(html.replace("<![", "&lt;!["), "html.parser")
 
 
 def _find_main(soup: BeautifulSoup) -> Tag:
@@ -53,11 +64,12 @@ def _find_main(soup: BeautifulSoup) -> Tag:
         return body
     said = _fold(_extract_text(html))
     total, kept = Counter[int](), Counter[int]()  # letters of each element, by its id
-    for text in body.find_all(string=lambda text: type(text) is NavigableString):
-        letters = _fold(text)
-        for parent in text.parents:
-            total[id(parent)] += len(letters)
-            kept[id(parent)] += len(letters) if letters in said else 0
+    for node in reversed(list(body.descendants)):  # what is within an element before the element
+        if type(node) is NavigableString:
+            letters = _fold(node)
+            total[id(node)], kept[id(node)] = len(letters), len(letters) if letters in said else 0
+        total[id(node.parent)] += total[id(node)]
+        kept[id(node.parent)] += kept[id(node)]
     main, wanted = body, MOST * kept[id(body)]
     while inner := next((tag for tag in main.find_all(BOXES, recursive=False) if kept[id(tag)] > wanted), None):
         main = inner

@@ -78,3 +78,10 @@ def test_a_path_takes_the_data_folder_from_the_environment(file: Path, monkeypat
     assert read_config(file, Part).path == "../shared/data/rows.jsonl"
     monkeypatch.setenv("REVELATOR_DATA", "/data")
     assert read_config(file, Part).path == "/data/rows.jsonl"
+
+
+def test_a_file_with_very_many_faults_is_refused_in_one_line(file: Path) -> None:
+    file.write_text("name: x\n" + "".join(f"k{number}: 0\n" for number in range(20_000)))
+    with pytest.raises(ConfigError, match="20,000 faults, too many to list") as caught:
+        read_config(file, Whole)
+    assert len(str(caught.value)) < 1_000

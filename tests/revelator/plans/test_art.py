@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from revelator.errors import ExpressionError
 from revelator.plans import bnf
@@ -199,3 +200,18 @@ def fits(value: object, rule: dict) -> bool:
         case "boolean":
             return isinstance(value, bool)
     raise AssertionError(rule)
+
+
+@pytest.mark.parametrize("unit", ["{}", "0", '{"question": "q", "search": {}}'])
+def test_a_tree_of_any_size_is_refused_at_its_first_fault(unit: str) -> None:
+    text = '{"question": "q", "children": [' + ", ".join([unit] * 5_000) + "]}"
+    with pytest.raises(ExpressionError, match=r"children\[0\]") as refused:
+        parse(text)
+    assert isinstance(refused.value.__cause__, ValidationError) and refused.value.__cause__.error_count() <= 2
+
+
+def test_a_node_of_very_many_fields_is_refused_without_listing_them() -> None:
+    text = '{"question": "q", ' + ", ".join(f'"k{number}": 0' for number in range(5_000)) + "}"
+    with pytest.raises(ExpressionError, match="5,001 keys; at most 100") as refused:
+        parse(text)
+    assert isinstance(refused.value.__cause__, ValidationError) and refused.value.__cause__.error_count() == 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime
 from email.message import EmailMessage
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import openpyxl
 import pptx
@@ -50,6 +52,33 @@ def test_a_page_is_read_without_what_is_around_its_text(tmp_path: Path, frame: s
     assert (first.title, first.text.count("thirty days")) == ("Leave", 1)
     assert second.title == "Leave: Granted by Bo Dahl"
     assert second.text == "Who signs?\nThe foreman signs.\nGrade: A; Days: 30; Since: 1990\nOffice: Room 3"
+
+
+def count_calls(page: bytes) -> int:
+    """How often a function is entered, or a generator, while a page is converted."""
+    count = 0
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        convert_page(page)
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_the_text_of_a_page_is_found_without_counting_it_for_each_element_around_it() -> None:
+    depth = lines = 1_500
+    convert_page(b"<p>imports</p>")
+    deep, long, both = (
+        count_calls(f"{'<div>' * around}{'line of text<br>' * within}".encode())
+        for around, within in ((depth, 1), (1, lines), (depth, lines))
+    )
+    assert both < 1.5 * (deep + long)
 
 
 def test_a_page_of_links_alone_is_read_whole() -> None:
@@ -115,6 +144,16 @@ def test_office_files_keep_titles_sheets_slides_and_values(tmp_path: Path) -> No
         ("plans: Plans", "plans.pptx#page=1", "Sell it.\nBuy two."),
         ("plans: Costs", "plans.pptx#page=2", "Part: gear; Maker: Ro; Price: 7\nNine crowns."),
     ]
+
+
+def test_a_cell_in_the_last_corner_of_a_sheet_is_read_with_the_others(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    book.active.append(["Crew", "Ship", "Town"])
+    book.active.append(["Per Dal", "Lomvi", "Holm"])
+    book.active["XFD1048576"] = "The barn is green."
+    book.save(tmp_path / "far.xlsx")
+    texts = [passage.text for passage in read_document(tmp_path / "far.xlsx", "far.xlsx")]
+    assert texts == ["Crew: Per Dal; Ship: Lomvi; Town: Holm\nThe barn is green."]
 
 
 def test_an_email_says_who_wrote_it_when_and_what_was_not_read(tmp_path: Path) -> None:

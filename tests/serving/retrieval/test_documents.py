@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -15,19 +16,21 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.progress import Progress, TaskID
 from tokenizers import Tokenizer
 
 from revelator.errors import ConfigError, DataError
 from revelator.minilm import TOKENIZER, fetch_minilm
 from serving.commands.index import add
 from serving.retrieval import INDEX, Index, add_to_index, build_index, documents, remove_from_index
-from serving.retrieval.corpora import find_files
-from serving.retrieval.cutting import CHARACTERS, Paragraph, pack
+from serving.retrieval.corpora import find_files, read_corpus
+from serving.retrieval.cutting import CHARACTERS, Paragraph, pack, split_text
 from serving.retrieval.documents import LARGEST, convert_document, read_document
 
 GUIDE = """---
@@ -95,8 +98,79 @@ def test_a_link_that_leads_out_of_the_folder_is_left_out_and_named(library: Path
     manifest = add_to_index([library], out) if adds else build_index([library], out)
     leads_out = {"key.txt", "climbing.txt", "folder", "twice.txt", "passwd"}
     assert {name for name, why in manifest["unread"].items() if "leads out of the folder" in why} == leads_out
-    assert manifest["unread"].keys() - leads_out == {"itself.txt", "notes.txt"}
+    assert manifest["unread"].keys() - leads_out == {"itself.txt", "notes.txt", "inner.md"}
+    assert manifest["unread"]["inner.md"] == "a link to ships/lomvi.md, which is read"
     assert not any("mat" in passage.text for passage in Index.open(out).passages)
+
+
+def test_a_file_with_several_links_is_read_once_and_a_loop_of_folders_ends(library: Path, tmp_path: Path) -> None:
+    (library / "data.blob").write_text("The barn is green.\n")  # no name of a document: its first link is read
+    links = {"a.txt": "data.blob", "b.txt": "data.blob", "A.md": "ships/lomvi.md", "ships/up": "..", "ships/self": "."}
+    for name, target in links.items():
+        (library / name).symlink_to(target)
+    found, left = find_files([library], tmp_path / "out")
+    assert len(found) == 7 and list(found) == sorted(found) and "a.txt" in found
+    assert left == {
+        "A.md": "a link to ships/lomvi.md, which is read",
+        "b.txt": "a link to a.txt, which is read",
+        "data.blob": "not a kind of file that is read",
+    }
+
+
+def test_pipes_sockets_and_devices_are_named_and_not_opened(library: Path, tmp_path: Path) -> None:
+    os.mkfifo(library / "pipe.txt")
+    (library / "pipe.md").symlink_to("pipe.txt")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(library / "socket.md"))
+        manifest = build_index([library], tmp_path / "out")
+    assert manifest["unread"] == dict.fromkeys(("pipe.txt", "pipe.md", "socket.md"), "a link to nothing, or no file")
+
+
+def test_a_name_of_any_characters_is_a_name(library: Path, tmp_path: Path) -> None:
+    names = ("two\nlines.txt", "\x1b[31mred.txt", "--out.txt", "#1-2.txt")
+    for name in names:
+        (library / name).write_text("The barn is green.\n")
+    build_index([library], tmp_path / "out")
+    found = Index.open(tmp_path / "out").search("barn", 10)
+    assert {passage.id for passage in found} == {f"{name}#0-19" for name in names}
+
+
+class BetweenReadings(Progress):
+    """A build reads each file twice, for faults and for passages; this calls `change` in between."""
+
+    def __init__(self, change: Callable[[], object]) -> None:
+        super().__init__(disable=True)
+        self._change = change
+
+    def add_task(self, description: str, *args: Any, **kwargs: Any) -> TaskID:
+        if description == "counting terms":
+            self._change()
+        return super().add_task(description, *args, **kwargs)
+
+
+def test_a_file_that_grows_while_it_is_read_moves_no_passage_into_another(library: Path, tmp_path: Path) -> None:
+    """Which passages are of which file is known by their number alone."""
+    growing = library / "growing.txt"
+    growing.write_text("The barn is green.\n")
+    progress = BetweenReadings(lambda: growing.write_text("The barn is green.\n\n" * 1_000))
+    manifest = build_index([library], tmp_path / "out", progress=progress)
+    passages, first = Index.open(tmp_path / "out").passages, 0
+    for corpus in manifest["corpora"]:
+        stem = corpus["name"].removesuffix(".csv")
+        assert all(passages[first + place].id.startswith(stem) for place in range(corpus["passages"]))
+        first += corpus["passages"]
+    assert first == len(passages) == manifest["count"]
+
+
+@pytest.mark.parametrize("change", [lambda path: path.write_text("a"), Path.unlink], ids=["shrinks", "goes"])
+def test_a_build_over_a_file_that_is_cut_while_it_is_read_fails_and_names_it(
+    library: Path, tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    cut = library / "cut.txt"
+    cut.write_text("The barn is green.\n\n" * 1_000)
+    with pytest.raises(DataError, match=r"changed while it was read|cannot be read") as refused:
+        build_index([library], tmp_path / "out", progress=BetweenReadings(lambda: change(cut)))
+    assert refused.value.where == str(cut) and not (tmp_path / "out").exists()
 
 
 def test_a_folder_that_is_given_as_a_link_is_read(library: Path, tmp_path: Path) -> None:
@@ -619,3 +693,72 @@ def test_a_document_that_takes_too_long_to_read_is_refused(tmp_path: Path, monke
         list(documents.read_document(path, "slow"))
     assert caught.value.where == str(path) and path.stat().st_size < 1_000_000
     assert signal.getsignal(signal.SIGALRM) is before and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_what_a_finaliser_swallows_does_not_keep_a_document_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    swallowed = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: swallowed.append(found.exc_type))
+
+    class Slow:
+        def __del__(self) -> None:
+            signal.pause()
+
+    with pytest.raises(documents._TooLong), documents._limit_time(0.1):
+        Slow()
+        signal.pause()
+    assert swallowed == [documents._TooLong]
+
+
+def test_a_paragraph_of_any_length_is_cut_in_little_memory() -> None:
+    text = "a sentence of the book " * 50_000
+    list(pack(split_text("imports"), 200, 40))
+    tracemalloc.start()
+    try:
+        words = sum(len(part.text.split()) for run in pack(split_text(text), 200, 0) for part in run)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert words == 250_000 and peak < 15 * len(text)  # bytes
+
+
+PIECES = (
+    *("<![x[", "<!", "<?", "<!--", "<div>", "</div>", "<table>", "<tr>", "<td rowspan=0>", "<td colspan=9999999999>"),
+    *("<p>", "<pre>", "<svg>", "&#xD800;", "&#99999999999;", "# ", "| a | b |\n", "|---|---|\n", "```", "- ", "> "),
+    *("[a]: x\n", "![", "](", "*", "---\n", "|===\n", "2+|", ".. unicode:: 0xD800\n", ".. include:: /etc/passwd\n"),
+    *(
+        ".. |x| unicode:: 0xD800\n",
+        "|x|",
+        "`a <b_>`_",
+        "====\n",
+        "+--+\n",
+        "Content-Type: multipart/mixed; boundary=a\n",
+    ),
+    *("--a\n", "Subject: =?utf-8?q?=ED?= \n", "From: <\n", "Date: x\n", "title,text\n", '"', ",", "\t", "\f", "\u2028"),
+    *('{"title": "a", "text": "b"}\n', '{"title": 1e999, "text": NaN}\n', "\n", "\n\n", "text of it. ", "\ufeff"),
+    *('{"cells": [{"cell_type": "markdown", "source": ["\\ud800 text"]}], "nbformat": 4, "metadata": {}}',),
+)
+
+
+@pytest.mark.parametrize("kind", ["md", "html", "rst", "adoc", "eml", "ipynb", "txt", "csv", "tsv", "jsonl"])
+@given(pieces=st.lists(st.sampled_from(PIECES), min_size=1, max_size=20))
+@settings(max_examples=30, deadline=None)
+def test_a_file_of_any_content_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, pieces: list[str]
+) -> None:
+    """Anything but a DataError would end the build over all the other files."""
+    path = tmp_path_factory.mktemp("any") / f"any.{kind}"
+    path.write_text("".join(pieces))
+    try:
+        for _, passage in read_corpus(path):
+            assert "root:" not in passage.text
+            passage.text.encode()
+    except DataError as refused:
+        assert str(path) in str(refused)
+
+
+def test_what_a_parser_of_html_does_not_know_is_text_and_halves_of_a_pair_are_marks(tmp_path: Path) -> None:
+    notebook = {"cells": [{"cell_type": "markdown", "source": ["the \ud800 barn"]}], "nbformat": 4, "metadata": {}}
+    (tmp_path / "a.ipynb").write_text(json.dumps(notebook))
+    (tmp_path / "b.md").write_text("<p>the <![x[ barn</p>\n")
+    build_index([tmp_path], tmp_path / "out")
+    assert {passage.text for passage in Index.open(tmp_path / "out").passages} == {"the ? barn", "the <![x[ barn"}

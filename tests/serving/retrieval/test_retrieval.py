@@ -6,7 +6,9 @@ import asyncio
 import bz2
 import gzip
 import json
+import os
 import tracemalloc
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -127,7 +129,14 @@ BOMBS = {
     "c.jsonl": (bz2.compress(b'{"title": "a", "text": "b"}\n' + UNBROKEN), "after line 1: a line of more than 1,000"),
     "c.csv.gz": (gzip.compress(b"title,text\na,b\n" + UNBROKEN), "after line 2: a line of more than 1,000"),
     "c.tsv.gz": (gzip.compress(b"title\ttext\na\tb\n" + UNBROKEN), "after line 2: a line of more than 1,000"),
-    "a.jsonl.gz": (gzip.compress(b"[" + b"0," * 1_500_000 + b"0]"), "a line of more than 100,000"),
+    "d.csv.gz": (
+        gzip.compress(b"title,text\na,b\n" + b'"' + b'a\n","' * 1_000_000),
+        "after line 2: a row of more than 1,000",
+    ),
+    "e.csv.gz": (gzip.compress(b"title,text\na,b\n" + b'"' + b"a\n" * 1_000_000), "after line 2: a row of more than"),
+    "f.jsonl.gz": (gzip.compress(b'{"title": "a", "text": "b"}\n' + b"\n" * 3_000_000), "more than 200 times its size"),
+    "g.jsonl": (bz2.compress(b'{"title": "a", "text": "b"}\n' + b"0\n" * 1_000_000), "more than 200 times its size"),
+    "a.jsonl.gz": (gzip.compress(b"[" + b"0," * 1_500_000 + b"0]"), "an array that unfolds to more than 100,000"),
     "b.jsonl.gz": (gzip.compress(b"[\n" + b"0,\n" * 1_000_000 + b"0]"), "an array that unfolds to more than 100,000"),
 }
 
@@ -141,10 +150,11 @@ def test_rows_that_unfold_to_very_much_are_refused_before_they_have_done_so(
     assert len(data) < 10_000
     monkeypatch.setattr(row_files, "LINE", 1_000)
     monkeypatch.setattr(row_files, "ARRAY", 100_000)
+    monkeypatch.setattr(row_files, "UNFOLDED", 500_000)
     tracemalloc.start()
     try:
         with pytest.raises(DataError, match=says) as refused:
-            list(row_files.read_rows(str(tmp_path / name), lenient=True))
+            deque(row_files.read_rows(str(tmp_path / name), lenient=True), maxlen=0)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -156,6 +166,40 @@ def test_an_array_that_is_not_compressed_has_no_bound(tmp_path: Path, monkeypatc
     monkeypatch.setattr(row_files, "ARRAY", 10)
     (tmp_path / "a.json").write_text(json.dumps(ROWS))
     assert [row for _, row in row_files.read_rows(str(tmp_path / "a.json"))] == ROWS
+
+
+def test_a_file_that_takes_no_space_on_the_disk_is_read_no_further_than_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sparse.jsonl"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    monkeypatch.setattr(row_files, "LINE", 1_000_000)
+    with pytest.raises(DataError, match="a line of more than 1,000,000 bytes"):
+        list(row_files.read_rows(str(path)))
+
+
+def test_a_header_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("title,text\na,b\n".encode("utf-16"))
+    with pytest.raises(DataError, match="not UTF-8 text: byte 0xff at character 1; save the file as UTF-8"):
+        build_index([tmp_path / "a.csv"], tmp_path / "out")
+
+
+@pytest.mark.parametrize("columns", [2, 10_000])
+def test_two_columns_of_one_name_are_found_by_looking_at_each_once(tmp_path: Path, columns: int) -> None:
+    compared = 0
+
+    class Name(str):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    with pytest.raises(DataError, match="two columns are called 'a'"):
+        row_files.name_fields([Name("a"), *(Name(f"c{n}") for n in range(columns)), Name("a")])
+    assert compared < 5 * columns + 10
 
 
 @pytest.mark.parametrize("bound", ["BATCH_BYTES", "GROUP_BYTES"])
