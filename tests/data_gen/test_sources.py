@@ -154,7 +154,8 @@ def test_a_truncated_gzip_stops_with_the_file_and_a_hint(tmp_path: Path) -> None
     with pytest.raises(DataError, match="gzip stream is damaged") as caught:
         list(read_musique(path))
     whole = zlib.decompressobj(wbits=31).decompress(path.read_bytes()).count(b"\n")
-    assert caught.value.where == f"{path}, after line {whole}" and caught.value.hint
+    place, _, line = (caught.value.where or "").rpartition(", after line ")
+    assert place == str(path) and 0 < int(line) <= whole and caught.value.hint
 
 
 @pytest.mark.parametrize(
