@@ -176,7 +176,7 @@ def revelator() -> None:
       revelator demo
       revelator plan parse "Who directed UHF? * When was {director} born?"
       revelator index build handbook/ --out runs/indexes/mine
-      revelator ask "Where did the designer of the Heron gauge study?"
+      revelator ask "What is the extension of the head of the Flume Laboratory?"
     """
 
 

@@ -1,10 +1,10 @@
 """Ask a served executor: `Client` blocks, `AsyncClient` awaits; both give a typed answer with its trace.
 
     with Client("127.0.0.1:8001") as client:
-        print(client.ask("Where did the designer of the Heron gauge study?").answer)
+        print(client.ask("What is the extension of the head of the Flume Laboratory?").answer)
 
     async with AsyncClient("127.0.0.1:8001") as client:
-        async for event in client.stream("Where did the designer of the Heron gauge study?"):
+        async for event in client.stream("What is the extension of the head of the Flume Laboratory?"):
             print(event.kind, event.node, event.changes)
 
 A call that is given up (a timeout, a cancelled task or future, Ctrl-C) is cancelled on the server too. Errors are those

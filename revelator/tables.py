@@ -28,5 +28,18 @@ def write_row(columns: Sequence[str], cells: Sequence[str]) -> str:
     return "; ".join(write_pairs(columns, cells))
 
 
+def read_row(line: str) -> list[tuple[str, str]]:
+    """The columns and values of a line that `write_row` wrote; [] for a line of fewer than two, and for any other."""
+    pairs = [pair.partition(": ") for pair in line.split("; ")]
+    is_row = len(pairs) > 1 and all(name and value for name, _, value in pairs)
+    return [(name, value) for name, _, value in pairs] if is_row else []
+
+
+def say_row(pairs: Sequence[tuple[str, str]]) -> str:
+    """Writes a row in sentences about its key, for a reader that was trained on sentences."""
+    (_, key), *others = pairs
+    return " ".join(f"For {key}, the {name} is {value}." for name, value in others)
+
+
 def _clean_name(name: str) -> str:
     return " ".join(name.replace("_", " ").split()).rstrip(": ")

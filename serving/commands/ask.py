@@ -70,13 +70,13 @@ def ask(
 
     \b
     Examples:
-      revelator ask "Where did the designer of the Heron gauge study?"
-      revelator ask "Where did the designer of the Heron gauge study?" --steps
-      revelator ask "Who designed the Heron gauge?" --stream
-      revelator ask "Who designed the Heron gauge?" --strategy single --json > trace.json
+      revelator ask "What is the extension of the head of the Flume Laboratory?"
+      revelator ask "What is the extension of the head of the Flume Laboratory?" --steps
+      revelator ask "Who is the head of the Flume Laboratory?" --stream
+      revelator ask "Who is the head of the Flume Laboratory?" --strategy single --json > trace.json
       revelator ask "Which papers deal with gene therapy, but not in mice?" --strategy logic
-      PLAN="Who designed the Heron gauge? * Where did {designer} study?"
-      revelator ask "Where did the designer of the Heron gauge study?" --plan "$PLAN" --reuse trace.json
+      PLAN="Who is the head of the Flume Laboratory? * What is the extension of {head}?"
+      revelator ask "What is the extension of the head of the Flume Laboratory?" --plan "$PLAN" --reuse trace.json
     """
     from revelator.client import Client, Options
     from revelator.trace_view import print_trace

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from revelator.errors import ArtifactError
 from revelator.tasks import Step
 from revelator.trace import Passage
-from serving.models.embedded import NO_LANGUAGE_MODEL, NO_SPAN, REACH, EmbeddedGenerator, join_items, quote_sentence
+from serving.models.embedded import (
+    NO_LANGUAGE_MODEL,
+    NO_SPAN,
+    REACH,
+    EmbeddedGenerator,
+    cut_rows,
+    join_items,
+    quote_sentence,
+)
 from serving.protocols import GenerateRequest, Reading
 from tests.mark_reader import read_mark, watch_passes
 
@@ -191,3 +199,20 @@ def test_a_text_whose_items_are_joined_keeps_the_place_of_every_word(text: str) 
     joined = join_items(text)
     assert len(joined) == len(text) and "\n- " not in joined
     assert all(new == old or (old in "\n- " and new in ", ") for old, new in zip(text, joined, strict=True))
+
+
+async def test_each_row_of_a_table_is_read_alone_and_quoted_as_its_passage_says_it() -> None:
+    rows = f"Port: Lissova; Cranes: 2\nPort: {MARK}; Cranes: 3"
+    passage = Passage("a", "Cranes", f"What stands where.\n{rows}\nCounted in May.")
+    assert [text.text for text in cut_rows(passage)] == [
+        "What stands where.",
+        "For Lissova, the Cranes is 2.",
+        f"For {MARK}, the Cranes is 3.",
+        "Counted in May.",
+    ]
+    reading = await read(NOWHERE, passage)
+    assert (reading.answers, reading.sentence, reading.document) == ((MARK,), rows.splitlines()[1], "a")
+
+
+def test_a_text_without_rows_is_read_as_it_is() -> None:
+    assert cut_rows(SOMEWHERE) == [SOMEWHERE]
