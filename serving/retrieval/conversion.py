@@ -20,12 +20,13 @@ from typing import Any
 from markitdown import StreamInfo, converters
 
 from serving.retrieval.markup import convert_fragment, convert_page
-from serving.retrieval.table_layout import Cell, escape, write_table
+from serving.retrieval.table_layout import Cell, escape, spread_cells, write_table
 
 HEAD = ("From", "To", "Cc", "Date")  # of an e-mail; its subject is the title
 STYLES = "p[style-name='Title'] => h1:fresh\n" + "\n".join(
     f"p[style-name='Heading {level}'] => h{level + 1}:fresh" for level in range(1, 6)
 )
+ADOC_TABLE = re.compile(r"^(?P<above>(?:[.\[].*\n)*)\|={3,}\n(?P<rows>.*?)^\|={3,}$", re.MULTILINE | re.DOTALL)
 RST_SETTINGS = {
     "file_insertion_enabled": False,
     "raw_enabled": False,
@@ -99,9 +100,22 @@ def _write_value(cell: Any) -> str:
     return "" if value is None else str(value)
 
 
+class _SlideConverter(converters.PptxConverter):
+    """Knows which tables have a header, and fills merged cells."""
+
+    def _convert_table_to_markdown(self, table: Any, **_: object) -> str:
+        cells = [[self._read_cell(cell) for cell in row.cells if not cell.is_spanned] for row in table.rows]
+        rows = spread_cells(cells)
+        head = int(table.first_row)
+        return f"{write_table(rows[:head], rows[head:])}\n"
+
+    def _read_cell(self, cell: Any) -> tuple[Cell, int, int]:
+        return Cell(cell.text), cell.span_height, cell.span_width
+
+
 def _convert_slides(data: bytes) -> str:
     """Each slide is a page under its title, wherever that stands on it, and each of its lines a paragraph."""
-    text = converters.PptxConverter().convert(BytesIO(data), StreamInfo()).markdown.replace("\v", " ")
+    text = _SlideConverter().convert(BytesIO(data), StreamInfo()).markdown.replace("\v", " ")
     slides = re.split(r"<!-- Slide number: (\d+) -->", text)[1:]
     pieces = []
     for number, slide in zip(slides[::2], slides[1::2], strict=True):
@@ -138,7 +152,7 @@ def _convert_rst(text: str) -> str:
 
 
 def _convert_asciidoc(text: str) -> str:
-    text = re.sub(r"^\|={3,}\n(.*?)^\|={3,}$", _convert_asciidoc_table, text, flags=re.MULTILINE | re.DOTALL)
+    text = ADOC_TABLE.sub(_convert_asciidoc_table, text)
     text = re.sub(r"^(={1,6})(?= \S)", lambda match: "#" * len(match[1]), text, flags=re.MULTILINE)
     text = re.sub(r"^([*.]{1,5})(?= \S)", lambda match: "  " * (len(match[1]) - 1) + "*", text, flags=re.MULTILINE)
     text = re.sub(r"^\.(?=[^\s.])(.*)$", r"\n\1\n", text, flags=re.MULTILINE)  # the title of a block
@@ -147,10 +161,21 @@ def _convert_asciidoc(text: str) -> str:
 
 
 def _convert_asciidoc_table(block: re.Match[str]) -> str:
-    """The first line has as many cells as there are columns; it is the header where an empty line follows."""
-    first, _, rest = block[1].lstrip("\n").partition("\n")
-    width = len(re.findall(r"(?:^|\s)\|", first))
-    cells = [Cell(text) for text in re.split(r"(?:^|(?<=\s))\|", block[1])[1:]]
+    """The first line has as many cells as there are columns, unless `cols` says how many. It is the header if the
+    options say so, or if an empty line follows it."""
+    above = block["above"].splitlines()
+    title = next((line[1:] for line in above if line.startswith(".")), "")
+    options = "".join(line for line in above if line.startswith("["))
+    first, _, rest = block["rows"].lstrip("\n").partition("\n")
+    width = _count_columns(options) or len(re.findall(r"(?:^|\s)\|", first))
+    cells = [Cell(text) for text in re.split(r"(?:^|(?<=\s))\|", block["rows"])[1:]]
     rows = [cells[at : at + width] for at in range(0, len(cells) - width + 1, width or 1)]
-    head = 1 if rest.startswith("\n") else 0
-    return f"\n{write_table(rows[:head], rows[head:])}\n"
+    is_header = bool(re.search(r"\bheader\b", options)) or (rest.startswith("\n") and "noheader" not in options)
+    return f"\n{write_table(rows[:is_header], rows[is_header:], title)}\n"
+
+
+def _count_columns(options: str) -> int:
+    """The columns of an AsciiDoc table, as in `cols="1,3"` or `cols="2*"`; 0 if the options do not say."""
+    found = re.search(r"cols=(?:\"([^\"]*)\"|([^,\]]*))", options)
+    columns = (found[1] or found[2]).split(",") if found else []
+    return sum(int(times[1]) if (times := re.match(r"\s*(\d+)\*", each)) else 1 for each in columns)

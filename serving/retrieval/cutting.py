@@ -1,10 +1,10 @@
 """Markdown and plain text → paragraphs under their headings → runs of them that are passages.
 
 A row of a table is a paragraph, one line of `Column: value` pairs (`revelator.tables`). A short paragraph above a
-table, unless it is a sentence, is its title and counts as a heading of its rows, as do the names of the columns of a
-table of two. So the rows of one
-table lie together, and each passage of a long table says again what table it is of. A long row is a section of its own
-with its key as heading, and a line for each of its pairs.
+table, unless it is a sentence, is its title: a heading of its rows. So are the names of the columns of a table of two,
+unless they are those of any form (`Field | Value`). So the rows of one table lie together, and each passage of a long
+table says again what table it is of. A long row is a section of its own with its key as heading, and a line for each of
+its pairs.
 
 A heading with nothing below it is a paragraph: what it says would be found nowhere else.
 """
@@ -28,6 +28,7 @@ from revelator.tables import write_pairs
 CHARACTERS = 20  # of a token, at most: MiniLM counts a word of any length that it does not know as one
 TITLE = 120  # characters of a paragraph above a table that is its title, and of a key that is a heading
 LONG_ROW = 600  # characters, some 130 tokens: two of them fill a passage
+FORM = frozenset(("field", "key", "item", "name", "property", "attribute", "parameter", "value", "entry", "content"))
 STOPS = ".!?。！？"
 SENTENCE_END = re.compile(rf"[{STOPS}]\s|\n")
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)  # settings of a site, no text
@@ -81,9 +82,13 @@ class _Walk:
             elif node.type in ("paragraph", "fence", "code_block"):
                 words = render(node).strip()
                 table = (words,) if node.type == "paragraph" and _is_title(words, after) else ()
-                self._add(f"{bullet}{words}" if words and not table else words, span, table)
+                if not table:
+                    self._add(f"{bullet}{words}" if words else "", span)
             elif node.type == "table":
+                count = len(self.paragraphs)
                 self._read_table(node, table, place)
+                if len(self.paragraphs) == count:  # no row is there for the title to stand above
+                    self._add("".join(table), span)
                 table = ()
             elif node.type == "html_block":
                 if not node.content.lstrip().startswith("<!--"):
@@ -131,12 +136,12 @@ def _is_title(words: str, after: SyntaxTreeNode | None) -> bool:
 def write_sections(
     columns: list[str], cells: list[str], *, is_header: bool = False, is_alone: bool = False
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The paragraphs of a row, each with the headings that the table adds. The header is a row of a table of two
-    columns, which may begin with a fact, and of one that has no other row."""
-    is_pair = len(columns) == 2
-    if is_header and not (is_pair or is_alone):
+    """The paragraphs of a row, each with the headings that the table adds. The header is a row of a table that has no
+    other one."""
+    if is_header and not is_alone:
         return
-    above = (" | ".join(columns),) if is_pair and all(columns) else ()
+    is_named = len(columns) == 2 and all(columns) and not all(name.lower() in FORM for name in columns)
+    above = (" | ".join(columns),) if is_named and not is_header else ()
     pairs = write_pairs([""] * len(cells) if is_header else columns, cells)
     words = "; ".join(pairs)
     if len(words) <= LONG_ROW:
