@@ -19,6 +19,7 @@ from typing import Any
 
 from markitdown import StreamInfo, converters
 
+from serving.retrieval.cutting import write_fact
 from serving.retrieval.markup import convert_fragment, convert_page
 from serving.retrieval.table_layout import Cell, escape, spread_cells, write_table
 
@@ -27,6 +28,14 @@ STYLES = "p[style-name='Title'] => h1:fresh\n" + "\n".join(
     f"p[style-name='Heading {level}'] => h{level + 1}:fresh" for level in range(1, 6)
 )
 ADOC_TABLE = re.compile(r"^(?P<above>(?:[.\[].*\n)*)\|={3,}\n(?P<rows>.*?)^\|={3,}$", re.MULTILINE | re.DOTALL)
+ADOC_HEADER = re.compile(r"\A(?P<title>= \S.*\n)?(?P<rest>(?:[^\n=\[|.].*\n)*)")
+ADOC_NAMES = {"revdate": "Revision date", "revnumber": "Revision", "revremark": "Remark", "orgname": "Organization"}
+ADOC_AUTHOR = re.compile(r"[^\W\d_][^\s,:]*(?: [^\s,:<]+){0,2}(?: <\S+>)?(?<![.!?])")
+ADOC_REVISION = re.compile(r"v?\d[\w.]*(?:, .*)?")
+ADOC_SETTINGS = re.compile(
+    r"toc.*|.*(?:dir|highlighter|highlight|font|fonts|style|stylesheet|caption|label|prefix|separator|suffix|css|theme)"
+    r"|doctype|icons.*|sect.*|id\w*|lang|experimental|encoding|backend|compat-mode|pdf-.*|page-.*|url-.*|uri-.*|.*-url"
+)
 RST_SETTINGS = {
     "file_insertion_enabled": False,
     "raw_enabled": False,
@@ -146,18 +155,38 @@ def _convert_rst(text: str) -> str:
 
     html = publish_parts(text, writer="html5", settings_overrides=RST_SETTINGS)["html_body"]
     soup = BeautifulSoup(html, "html.parser")
+    for subtitle in soup.select("p.subtitle"):  # docutils takes the only section of a document for one
+        subtitle.name = "h2"
     for message in soup.select(".system-messages, .system-message"):
         message.replace_with(*message.find_all("pre"))
     return convert_fragment(str(soup))
 
 
 def _convert_asciidoc(text: str) -> str:
+    text = ADOC_HEADER.sub(_convert_asciidoc_header, text, count=1)
     text = ADOC_TABLE.sub(_convert_asciidoc_table, text)
     text = re.sub(r"^(={1,6})(?= \S)", lambda match: "#" * len(match[1]), text, flags=re.MULTILINE)
     text = re.sub(r"^([*.]{1,5})(?= \S)", lambda match: "  " * (len(match[1]) - 1) + "*", text, flags=re.MULTILINE)
     text = re.sub(r"^\.(?=[^\s.])(.*)$", r"\n\1\n", text, flags=re.MULTILINE)  # the title of a block
     text = re.sub(r"^(?:-{4,}|\.{4,})$", "```", text, flags=re.MULTILINE)  # a listing
     return re.sub(r"^(?:\[.*\]|:[\w!-]+:.*|//.*|\+|={4,}|\*{4,}|_{4,}|-{2})$", "", text, flags=re.MULTILINE)
+
+
+def _convert_asciidoc_header(header: re.Match[str]) -> str:
+    """The title, then a paragraph for each attribute that says something about the document. Lines below a title may
+    name the author and the revision. What is no header stays as it is."""
+    facts = []
+    for line in header["rest"].splitlines():
+        if attribute := re.match(r":([\w-]+):[ \t]+(.*)", line):
+            if not ADOC_SETTINGS.fullmatch(attribute[1]):
+                facts.append(write_fact(ADOC_NAMES.get(attribute[1], attribute[1]), attribute[2]))
+        elif header["title"] and (ADOC_AUTHOR.fullmatch(line) or ADOC_REVISION.fullmatch(line)):
+            facts.append(write_fact("Author" if ADOC_AUTHOR.fullmatch(line) else "Revision", line))
+        elif not line.startswith((":", "//")):
+            return header[0]
+    return (
+        "\n\n".join([(header["title"] or "").rstrip(), *map(escape, filter(None, facts)), ""]) if facts else header[0]
+    )
 
 
 def _convert_asciidoc_table(block: re.Match[str]) -> str:

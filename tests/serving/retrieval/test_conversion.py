@@ -152,6 +152,27 @@ def test_marked_up_text_is_read_with_its_headings_and_without_what_it_refers_to(
         assert said in second.text and "mat" not in second.text
 
 
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("adoc", "= Quay\n:author: Ana Berg\n:revdate: 3 May 2027\n:toc: left\n:icons: font\n\nBuilt of oak.\n"),
+        ("adoc", "= Quay\nAna Berg\n:revision-date: 3 May 2027\n:imagesdir: img\n\nBuilt of oak.\n"),
+        ("rst", "Quay\n====\n\n:Author: Ana Berg\n:Revision date: 3 May 2027\n\nBuilt of oak.\n"),
+    ],
+)
+def test_what_the_head_of_a_marked_up_text_says_of_it_is_read_and_its_settings_are_not(
+    tmp_path: Path, kind: str, content: str
+) -> None:
+    (tmp_path / f"quay.{kind}").write_text(content)
+    [passage] = read(tmp_path / f"quay.{kind}")
+    assert (passage.title, passage.text) == ("Quay", "Author: Ana Berg\nRevision date: 3 May 2027\nBuilt of oak.")
+
+
+def test_text_right_below_the_title_of_an_asciidoc_is_text(tmp_path: Path) -> None:
+    (tmp_path / "quay.adoc").write_text("= Quay\nIt was built of oak.\n\n== Ice\n\nIt broke.\n")
+    assert [passage.text for passage in read(tmp_path / "quay.adoc")] == ["It was built of oak.", "It broke."]
+
+
 def make_pdf(write: Callable[[FPDF], None]) -> bytes:
     pdf = FPDF()
     pdf.set_font("helvetica", size=10)
