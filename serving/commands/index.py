@@ -159,7 +159,9 @@ def _make(
     if changes.get("gone"):
         click.echo("what is gone stays in the index until `revelator index add DIR FOLDER --sync`, or `index remove`")
     click.echo(f"{_describe_contents(manifest)} in {time.perf_counter() - started:.1f} s: {out}")
-    if manifest["version"] > 1:
+    if before and not any(changes[what] for what in ("added", "changed", "removed")):
+        click.echo("nothing has changed: the index is as it was")
+    elif manifest["version"] > 1:
         click.echo("a server that searches it reads the version before until `revelator serve` is started again")
     click.echo(f'next: revelator index search {out} "…"')
 

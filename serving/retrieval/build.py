@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
+from os.path import lexists
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ def add_to_index(
     paths: Sequence[Path], out: Path, *, sync: bool = False, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Adds files and folders to an index, or reads those anew that have changed, as `build_index` would. What the index
-    holds already under another name is left out. With `sync`, files that are gone from the folders are removed."""
+    holds already under another name is left out. With `sync`, files that are gone from the folders are removed. Returns
+    the manifest, which has the version that it had if nothing has changed."""
     build = _open_build(out, progress)
     files, left = find_files(paths, out)
     folders = [path.absolute() for path in paths]
@@ -96,7 +98,7 @@ def add_to_index(
         if other not in files:
             left[name] = f"it is in the index as {other}"
             del files[name]
-    return build.write(build.old | build.open_parts(files, paths), left)
+    return build.write(build.old | build.open_parts(files, paths), left, folders)
 
 
 def remove_from_index(names: Sequence[str], out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
@@ -112,7 +114,7 @@ def remove_from_index(names: Sequence[str], out: Path, *, progress: Progress | N
             raise DataError(f"{name} is not in the index", where=str(out), hint=hint)
         for each in gone:
             kept.pop(each, None)
-    return build.write(kept, {})
+    return build.write(kept, {}, [])
 
 
 def is_gone(path: str) -> bool:
@@ -146,6 +148,7 @@ class _Build:
         self.progress = progress or Progress(disable=True)
         self.encoder = open_embedder(settings) if settings.dense else None
         self.shard_size = shard_size or (DENSE_SHARD if self.encoder else SHARD)
+        self.unread: dict[str, str] = {}  # why the build of the index that stands there left files out, by name
         self.old = self._open_old()
 
     def _open_old(self) -> dict[str, Part]:
@@ -155,6 +158,7 @@ class _Build:
             return {}
         if old.settings != self.settings or (self.encoder and not is_made_by(old.manifest, self.encoder)):
             return {}
+        self.unread = old.manifest["unread"]
         parts, first = {}, 0
         for corpus in old.manifest["corpora"]:
             places = range(first, first := first + corpus["passages"])
@@ -177,24 +181,48 @@ class _Build:
                 parts[name] = replace(new, must_be_whole=path in named and not is_document(path))
         return parts
 
-    def write(self, parts: Mapping[str, Part], left: dict[str, str]) -> dict[str, Any]:
-        """Writes the index of these parts and returns its manifest; `left` says why files were left out, by name."""
-        version = 1 + INDEX.check_place(self.out).get("version", 0)
+    def write(
+        self, parts: Mapping[str, Part], left: dict[str, str], folders: Sequence[Path] | None = None
+    ) -> dict[str, Any]:
+        """Writes the index of these parts and returns its manifest; `left` says why files were left out, by name.
+
+        With `folders`, the index that stands there is changed by what they hold: files that were left out before stay
+        named, and nothing is written if all is as it was."""
+        before = INDEX.check_place(self.out)
         counts, unread = _survey(list(parts.values()), self.progress)
+        unread |= left
+        if folders is not None:
+            unread = self._name_unread(unread, {parts[name].path for name in counts}, folders)
         read = [parts[name] for name in counts]
         corpora = [
             {"name": part.name, "path": part.path, "sha256": part.sha256, "passages": counts[part.name]}
             for part in read
         ]
         plan: dict[str, Any] = {"format": INDEX.format, "count": sum(counts.values()), "corpora": corpora}
-        plan |= {"settings": asdict(self.settings), "unread": dict(sorted((left | unread).items()))}
+        plan |= {"settings": asdict(self.settings), "unread": dict(sorted(unread.items()))}
         if encoder := self.encoder:
             plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}
+        if folders is not None and all(before.get(name) == value for name, value in plan.items()):
+            return before
         resumed = plan | {"shard": self.shard_size, "spellings": True}
+        version = 1 + before.get("version", 0)
         with lock_work_folder(self.out, resumed, "*.npz", "building this index") as work:
             shards = self._write_shards(work, read, plan["count"])
             with stage_folder(self.out) as stage:
                 return INDEX.write_manifest(stage, plan | self._merge(stage, shards) | {"version": version})
+
+    def _name_unread(self, unread: dict[str, str], read: set[str], folders: Sequence[Path]) -> dict[str, str]:
+        """`unread`, and what was left out before of what is still there; a file keeps the name that it had."""
+        named = dict(unread)
+        places = {str(folder / name): name for name in unread for folder in folders}
+        roots = {part.path.removesuffix(f"/{part.name}") for part in self.old.values()}
+        for name, reason in self.unread.items():
+            paths = {path for root in roots if lexists(path := f"{root}/{name}")}
+            if not paths or paths & read:
+                continue
+            again = next((places[path] for path in paths if path in places), name)
+            named[name] = named.pop(again, reason)
+        return named
 
     def _write_shards(self, work: Path, parts: Sequence[Part], count: int) -> list[Shard]:
         """All shards in order; those that are there already, and whole, are kept."""

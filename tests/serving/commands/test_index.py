@@ -67,6 +67,44 @@ def test_add_and_info_say_which_files_are_new_changed_removed_and_gone(tmp_path:
     assert (synced["added"], synced["changed"], synced["removed"], synced["gone"]) == ([], [], ["lost.txt"], [])
 
 
+def test_an_addition_that_changes_nothing_says_so_and_asks_for_no_restart(tmp_path: Path) -> None:
+    folder, index = tmp_path / "docs", tmp_path / "ix"
+    folder.mkdir()
+    (folder / "quay.txt").write_text("It is the quay.")
+    (folder / "empty.txt").write_text("")
+    call("build", folder, "--out", index)
+    before = (index / "manifest.json").read_bytes()
+    added = call("add", index, folder)
+    assert "nothing has changed" in added.stdout and "revelator serve" not in added.stdout
+    assert (index / "manifest.json").read_bytes() == before
+    (folder / "quay.txt").write_text("It was the quay.")
+    added = call("add", index, folder)
+    assert "nothing has changed" not in added.stdout and "revelator serve" in added.stdout
+
+
+def test_what_a_build_left_out_stays_named_while_it_is_there(tmp_path: Path) -> None:
+    folder, index = tmp_path / "docs", tmp_path / "ix"
+    (folder / "inner").mkdir(parents=True)
+    for name in ("quay.txt", "inner/ice.txt"):
+        (folder / name).write_text(f"It is {name}.")
+    for name in ("empty.txt", "gone.txt", "inner/blank.txt"):
+        (folder / name).write_text("")
+    call("build", folder, "--out", index)
+    (folder / "gone.txt").unlink()
+    (folder / "inner" / "new.txt").write_text("It is new.")
+
+    def list_left() -> list[str]:
+        return re.findall("left out: (.*?):", call("info", index).stdout)
+
+    call("add", index, folder / "inner")
+    assert list_left() == ["empty.txt", "ice.txt", "inner/blank.txt"]
+    call("remove", index, "new.txt")
+    assert {"empty.txt", "inner/blank.txt"} <= set(list_left())
+    (folder / "empty.txt").write_text("It is no longer empty.")
+    call("add", index, folder)
+    assert list_left() == ["inner/blank.txt"]
+
+
 def test_json_is_one_value_on_standard_output(tmp_path: Path, corpus: Path) -> None:
     built = json.loads(call("build", corpus, "--out", tmp_path / "ix", "--json").stdout)
     assert built["count"] == 2
