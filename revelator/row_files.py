@@ -2,7 +2,7 @@
 
 A file may be compressed (gzip, bzip2), whatever its name. It is a path, or an address that fsspec opens (`https://…`,
 `hf://datasets/OWNER/NAME/FILE`). A line that holds no row, or a row that is not UTF-8, is handed on as `MalformedRow`;
-a file that cannot be read raises DataError. An array is read whole.
+a file that cannot be read raises DataError. An array is read whole. CSV and TSV may be UTF-16 with a byte order mark.
 
 A compressed file may unfold to a thousand times its size. So a line has `LINE` bytes at most, and a compressed array
 `ARRAY`; the number of rows has no bound.
@@ -17,6 +17,7 @@ import io
 import json
 import sys
 import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -208,10 +209,11 @@ def find_encoding_fault(text: str) -> str | None:
 def _read_table(file: IO[bytes], is_tsv: bool, header: Header, lenient: bool) -> Iterator[tuple[int, Any]]:
     csv.field_size_limit(LINE)
     is_unquoted = is_tsv and lenient
-    text_lines = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
-    lines: Iterator[str] = (
-        map(_decode_line, _split_lines(file, LINE)) if is_unquoted else _split_lines(text_lines, LINE)
-    )
+    is_wide = file.peek(2)[:2] in (BOM_UTF16_LE, BOM_UTF16_BE)  # type: ignore[attr-defined]
+    encoding, errors = ("utf-16", "replace") if is_wide else ("utf-8", "surrogateescape")
+    text_lines = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="")
+    is_bytes = is_unquoted and not is_wide
+    lines: Iterator[str] = map(_decode_line, _split_lines(file, LINE)) if is_bytes else _split_lines(text_lines, LINE)
     first = next(lines, "").removeprefix("\ufeff")
     delimiter = "\t" if is_tsv else find_delimiter(first)
     reader = csv.reader(

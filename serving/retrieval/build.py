@@ -13,6 +13,7 @@ Where an index stands already, the passages and vectors of files that have not c
 
 from __future__ import annotations
 
+import warnings
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -30,7 +31,7 @@ from revelator.files import lock_work_folder, sha256_file, stage_folder
 from revelator.trace import Passage
 from serving.retrieval import bm25, dense
 from serving.retrieval.corpora import ROWS, find_files, is_document, read_corpus
-from serving.retrieval.documents import DOCUMENTS
+from serving.retrieval.documents import DOCUMENTS, PartlyRead
 from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
 from serving.retrieval.index import Index
 from serving.retrieval.index_folder import INDEX, IndexSettings, Shard, write_passages, write_shard
@@ -45,7 +46,8 @@ _DEFAULTS = IndexSettings()
 class Part:
     """The passages of one file: where they are read from, and their vectors where an older index has them.
 
-    `path` is absolute. `read` gives place and passage; `vectors` has one row a passage. A broken file ends the build if
+    `path` is absolute. `read` gives place and passage; `vectors` has one row a passage. `note` says what of the file
+    could not be read, if it was read before. A broken file ends the build if
     it `must_be_whole`, and is left out otherwise."""
 
     name: str
@@ -53,6 +55,7 @@ class Part:
     sha256: str
     read: Callable[[], Iterator[tuple[str, Passage]]]
     vectors: np.ndarray | None = None
+    note: str = ""
     must_be_whole: bool = False
 
 
@@ -164,7 +167,9 @@ class _Build:
             places = range(first, first := first + corpus["passages"])
             read = partial(_read_old, old, places, str(self.out))
             vectors = old.vectors.matrix[places.start : places.stop] if old.vectors else None
-            parts[corpus["name"]] = Part(corpus["name"], corpus["path"], corpus["sha256"], read, vectors)
+            parts[corpus["name"]] = Part(
+                corpus["name"], corpus["path"], corpus["sha256"], read, vectors, corpus.get("note", "")
+            )
         return parts
 
     def open_parts(self, files: Mapping[str, Path], given: Sequence[Path]) -> dict[str, Part]:
@@ -189,13 +194,14 @@ class _Build:
         With `folders`, the index that stands there is changed by what they hold: files that were left out before stay
         named, and nothing is written if all is as it was."""
         before = INDEX.check_place(self.out)
-        counts, unread = _survey(list(parts.values()), self.progress)
+        counts, unread, notes = _survey(list(parts.values()), self.progress)
         unread |= left
         if folders is not None:
             unread = self._name_unread(unread, {parts[name].path for name in counts}, folders)
         read = [parts[name] for name in counts]
         corpora = [
             {"name": part.name, "path": part.path, "sha256": part.sha256, "passages": counts[part.name]}
+            | ({"note": notes[part.name]} if notes[part.name] else {})
             for part in read
         ]
         plan: dict[str, Any] = {"format": INDEX.format, "count": sum(counts.values()), "corpora": corpora}
@@ -207,7 +213,9 @@ class _Build:
         resumed = plan | {"shard": self.shard_size, "spellings": True}
         version = 1 + before.get("version", 0)
         with lock_work_folder(self.out, resumed, "*.npz", "building this index") as work:
-            shards = self._write_shards(work, read, plan["count"])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PartlyRead)  # said already, when the files were read first
+                shards = self._write_shards(work, read, plan["count"])
             with stage_folder(self.out) as stage:
                 return INDEX.write_manifest(stage, plan | self._merge(stage, shards) | {"version": version})
 
@@ -262,18 +270,25 @@ def _read_file(path: Path, name: str, settings: IndexSettings) -> Iterator[tuple
     return read_corpus(path, name, chunk=settings.chunk, overlap=settings.overlap)
 
 
-def _survey(parts: Sequence[Part], progress: Progress) -> tuple[dict[str, int], dict[str, str]]:
-    """Reads every passage once. Returns how many each part has, and why documents were left out, by name.
+def _survey(parts: Sequence[Part], progress: Progress) -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
+    """Reads every passage once. Returns, by name, how many each part has, why documents were left out, and what of
+    those that were read could not be.
 
     8 bytes a passage are held to find an id that is used twice."""
     seen = array("Q")
     counts: dict[str, int] = {}
     unread: dict[str, str] = {}
+    notes: dict[str, str] = {}
     task = progress.add_task("reading", total=len(parts))
     for done, part in enumerate(parts, 1):
         before = len(seen)
         try:
-            seen.extend(hash_word(passage.id) for _, passage in part.read())
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always", PartlyRead)
+                seen.extend(hash_word(passage.id) for _, passage in part.read())
+            notes[part.name] = "; ".join(
+                [part.note] * bool(part.note) + [str(each.message) for each in said if each.category is PartlyRead]
+            )
             counts[part.name] = len(seen) - before
         except DataError as error:
             if part.must_be_whole:
@@ -288,7 +303,7 @@ def _survey(parts: Sequence[Part], progress: Progress) -> tuple[dict[str, int], 
     distinct, times = np.unique(ids, return_counts=True)
     if len(distinct) < len(ids):
         _refuse_duplicate_ids([part for part in parts if part.name in counts], frozenset(distinct[times > 1].tolist()))
-    return counts, unread
+    return counts, unread, notes
 
 
 def _refuse_duplicate_ids(parts: Sequence[Part], suspects: frozenset[int]) -> None:

@@ -9,6 +9,7 @@ refers to is never read.
 from __future__ import annotations
 
 import re
+import warnings
 from datetime import datetime
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -20,6 +21,7 @@ from typing import Any
 from markitdown import StreamInfo, converters
 
 from serving.retrieval.cutting import write_fact
+from serving.retrieval.documents import PartlyRead
 from serving.retrieval.markup import convert_fragment, convert_page
 from serving.retrieval.table_layout import Cell, escape, spread_cells, write_table
 
@@ -35,6 +37,9 @@ ADOC_REVISION = re.compile(r"v?\d[\w.]*(?:, .*)?")
 ADOC_SETTINGS = re.compile(
     r"toc.*|.*(?:dir|highlighter|highlight|font|fonts|style|stylesheet|caption|label|prefix|separator|suffix|css|theme)"
     r"|doctype|icons.*|sect.*|id\w*|lang|experimental|encoding|backend|compat-mode|pdf-.*|page-.*|url-.*|uri-.*|.*-url"
+)
+NO_VALUE = re.compile(  # of a formula in a sheet's XML; the value of type `str` may be an empty string
+    rb"<c\b(?![^>]*\bt=[\"']str[\"'])[^>]*>\s*<f\b[^>]*(?:/>|>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>"
 )
 RST_SETTINGS = {
     "file_insertion_enabled": False,
@@ -84,9 +89,12 @@ def _convert_docx(data: bytes) -> str:
 
 
 def _convert_workbook(data: bytes, stem: str) -> str:
-    """Each sheet is a section, and rows between empty ones are a table."""
+    """Each sheet is a section, and rows between empty ones are a table. `data` is not compressed."""
     from openpyxl import load_workbook
 
+    if count := len(NO_VALUE.findall(data)):
+        advice = "open and save the file in a spreadsheet program"
+        warnings.warn(f"formula cells without a stored value: {count:,} ({advice})", PartlyRead, stacklevel=2)
     sections = []
     for sheet in load_workbook(BytesIO(data), data_only=True).worksheets:
         rows = [[Cell(_write_value(cell)) for cell in row] for row in sheet.iter_rows()]

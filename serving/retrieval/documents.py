@@ -41,10 +41,15 @@ SIZE, OVERLAP = 200, 40
 PAGE = "\f"  # what begins each page in the Markdown of a document that has pages
 
 
+class PartlyRead(UserWarning):
+    """What of a document cannot be read; the rest can."""
+
+
 def read_document(path: Path, name: str, *, size: int = SIZE, overlap: int = OVERLAP) -> Iterator[Passage]:
     """The passages of a document, whose ids begin with `name`.
 
-    Raises DataError where the file cannot be read, is no document of its kind, or holds no text."""
+    Raises DataError where the file cannot be read, is no document of its kind, or holds no text. Warns with PartlyRead
+    where a part of it cannot be read."""
     try:
         with _limit_memory(MEMORY), _limit_time(SECONDS):
             text = convert_document(path)
@@ -107,7 +112,7 @@ def convert_document(path: Path) -> str:
     except MemoryError:
         raise
     except Exception as error:  # a converter's libraries raise whatever they like about a damaged file
-        reason = f"not a {kind[1:].upper()} file that can be read: damaged, protected, or of another kind"
+        reason = f"it cannot be read as {kind[1:].upper()}: damaged, protected, or of another kind"
         raise DataError(reason, where=str(path)) from error
 
 

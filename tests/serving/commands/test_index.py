@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from zipfile import ZipFile
 
+import openpyxl
 import pytest
 from click.testing import CliRunner, Result
 
@@ -103,6 +105,34 @@ def test_what_a_build_left_out_stays_named_while_it_is_there(tmp_path: Path) -> 
     (folder / "empty.txt").write_text("It is no longer empty.")
     call("add", index, folder)
     assert list_left() == ["inner/blank.txt"]
+
+
+def test_formulas_without_a_stored_value_are_counted_and_named(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in (["Part", "Price", "Tax"], ["shaft", 9, "=B2*2"], ["gear", 7, "=B3*2"], ["All", "=SUM(B2:B3)", 1]):
+        book.worksheets[0].append(row)
+    book.save(tmp_path / "costs.xlsx")
+    said = "partly read: costs.xlsx: formula cells without a stored value: 3 (open and save the file"
+    built = call("build", tmp_path / "costs.xlsx", "--out", tmp_path / "ix")
+    assert built.stderr.count(said) == 1
+    assert said in call("info", tmp_path / "ix").stdout
+    assert call("add", tmp_path / "ix", tmp_path / "costs.xlsx").stderr.count(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "count"), [("<v>3</v>", 0), ("<v></v>", 1), ("<v/>", 1), ("", 1)], ids=["number", "empty", "none", "no v"]
+)
+def test_a_stored_value_of_a_formula_is_read(tmp_path: Path, value: str, count: int) -> None:
+    book = openpyxl.Workbook()
+    book.worksheets[0].append(["Part", "=1+2"])
+    book.save(tmp_path / "made.xlsx")
+    with ZipFile(tmp_path / "made.xlsx") as made, ZipFile(tmp_path / "sums.xlsx", "w") as sums:
+        for name in made.namelist():
+            content = made.read(name).decode()
+            sums.writestr(name, re.sub("(<f>1\\+2</f>)<v */>|(<f>1\\+2</f>)<v></v>", rf"<f>1+2</f>{value}", content))
+    built = call("build", tmp_path / "sums.xlsx", "--out", tmp_path / "ix")
+    assert ("without a stored value: 1" in built.stderr) == bool(count)
+    assert ("Part: 3" in call("search", tmp_path / "ix", "part").stdout) == (not count)
 
 
 def test_json_is_one_value_on_standard_output(tmp_path: Path, corpus: Path) -> None:

@@ -303,8 +303,9 @@ def test_every_kind_of_document_in_a_folder_is_found_by_its_words(library: Path,
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("cut.pdf", b"%PDF-1.4 no", "not a PDF file that can be read"),
-        ("cut.docx", b"PK no", "not a DOCX file that can be read"),
+        ("cut.pdf", b"%PDF-1.4 no", "it cannot be read as PDF"),
+        ("cut.docx", b"PK no", "it cannot be read as DOCX"),
+        ("cut.ipynb", b"{no", "it cannot be read as IPYNB"),
         ("empty.md", b"", "no text in it"),
         ("photo.png", b"\x89PNG", "not a kind of file that is read"),
         ("old.gz", b"\x1f\x8b", "not a kind of file that is read"),
@@ -335,6 +336,8 @@ def test_rows_of_a_file_that_is_named_itself_must_be_whole(library: Path, tmp_pa
     [
         ("old/parts.csv", b'\xef\xbb\xbfid,Part,Maker\n1,shaft,"Holm Works, Sund"\n,,\n2,gear,\n'),
         ("old/parts.csv", b"id;Part;Maker\n1;shaft;Holm Works, Sund\n2;gear;\n"),
+        ("old/parts.csv", "id;Part;Maker\r\n1;shaft;Holm Works, Sund\r\n2;gear;\r\n".encode("utf-16")),
+        ("old/parts.tsv", "id\tPart\tMaker\n1\tshaft\tHolm Works, Sund\n2\tgear\t\n".encode("utf-16")),
         ("old/parts.tsv", b"id\tPart\tMaker\n1\tshaft\tHolm Works, Sund\n2\tgear\t\n"),
     ],
 )
