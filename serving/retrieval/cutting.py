@@ -43,12 +43,14 @@ SWITCHES = ("", "true", "false", "null", "~")  # values that say nothing
 
 @dataclass(frozen=True)
 class Paragraph:
-    """What is never joined with its neighbours in one line: a paragraph, an item of a list, a row of a table."""
+    """What is never joined with its neighbours in one line: a paragraph, an item of a list, a row of a table. The last
+    `of_table` headings are a table's."""
 
     headings: tuple[str, ...]
     text: str
     start: int
     end: int
+    of_table: int = 0
 
 
 def split_text(text: str) -> list[Paragraph]:
@@ -167,7 +169,7 @@ class _Walk:
     def _add(self, words: str, span: tuple[int, int], section: tuple[str, ...] = ()) -> None:
         if words:
             self._bare = None
-            self.paragraphs.append(Paragraph((*self._above(), *section), words, *span))
+            self.paragraphs.append(Paragraph((*self._above(), *section), words, *span, len(section)))
 
     def _read_table(self, table: SyntaxTreeNode, title: tuple[str, ...], place: tuple[int, int] | None) -> None:
         rows = [node for node in table.walk(include_self=False) if node.type == "tr"]

@@ -62,7 +62,7 @@ def read_document(path: Path, name: str, *, size: int = SIZE, overlap: int = OVE
         raise DataError(reason, where=str(path), hint="split it, or save it as text") from error
     if not paragraphs:
         raise DataError("no text in it", where=str(path))
-    first = {paragraph.headings[0] for paragraph in paragraphs if paragraph.headings}
+    first = {each.headings[0] for each in paragraphs if len(each.headings) > each.of_table}
     title = first.pop() if len(first) == 1 else path.stem  # the heading that all others are below, or the file's name
     yield from make_passages(pack(paragraphs, size, overlap), name, title, text)
 
