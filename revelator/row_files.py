@@ -2,7 +2,7 @@
 
 A file may be compressed (gzip, bzip2), whatever its name. It is a path, or an address that fsspec opens (`https://…`,
 `hf://datasets/OWNER/NAME/FILE`). A line that holds no row, or a row that is not UTF-8, is handed on as `MalformedRow`;
-a file that cannot be read raises DataError. An array is read whole.
+a file that cannot be read raises DataError. An array is read whole. CSV and TSV may be UTF-16 with a byte order mark.
 
 A compressed file may unfold to a million times its size, and a sparse one takes no space. So a line and a row have
 `LINE` bytes at most, a compressed array `ARRAY`, and what is compressed unfolds to `TIMES` its size beyond `UNFOLDED`;
@@ -18,6 +18,7 @@ import io
 import json
 import sys
 import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -246,8 +247,11 @@ def find_encoding_fault(text: str) -> str | None:
 def _read_table(file: IO[bytes], is_tsv: bool, header: Header, lenient: bool) -> Iterator[tuple[int, Any]]:
     csv.field_size_limit(LINE)
     is_unquoted = is_tsv and lenient
-    text_lines = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
-    lines: Iterator[str] = map(_decode_line, _split_lines(file)) if is_unquoted else _split_lines(text_lines)
+    is_wide = file.peek(2)[:2] in (BOM_UTF16_LE, BOM_UTF16_BE)  # type: ignore[attr-defined]
+    encoding, errors = ("utf-16", "replace") if is_wide else ("utf-8", "surrogateescape")
+    text_lines = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="")
+    is_bytes = is_unquoted and not is_wide
+    lines: Iterator[str] = map(_decode_line, _split_lines(file)) if is_bytes else _split_lines(text_lines)
     first = next(lines, "").removeprefix("\ufeff")
     delimiter = "\t" if is_tsv else find_delimiter(first)
     size = 0  # of the row that is read

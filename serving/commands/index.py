@@ -120,6 +120,13 @@ def _list_files(changes: dict[str, list[str]]) -> None:
             click.echo(f"{what}: {len(names) - LISTED} more; --json lists them")
 
 
+def _list_notes(manifest: dict[str, Any], *, err: bool = False) -> None:
+    """Says what of files could not be read."""
+    for corpus in manifest["corpora"]:
+        if "note" in corpus:
+            click.echo(mask_controls(f"partly read: {corpus['name']}: {corpus['note']}"), err=err)
+
+
 @click.command()
 @click.argument("folder", metavar="DIR", type=PATH)
 @click.argument("names", nargs=-1, required=True)
@@ -147,6 +154,7 @@ def _make(
         click.echo(mask_controls(f"left out: {name}: {reason}"), err=True)
     if len(unread) > LISTED:
         click.echo(f"left out: {len(unread) - LISTED} more; --json lists them", err=True)
+    _list_notes(manifest, err=True)
     changes = _compare(before, manifest) if before else {}
     known = [corpus["name"] for corpus in (before or manifest)["corpora"]]
     twins = [(name, old) for name in changes.get("added", ()) for old in known if old.endswith(f"/{name}")]
@@ -159,7 +167,9 @@ def _make(
     if changes.get("gone"):
         click.echo("what is gone stays in the index until `revelator index add DIR FOLDER --sync`, or `index remove`")
     click.echo(f"{_describe_contents(manifest)} in {time.perf_counter() - started:.1f} s: {out}")
-    if manifest["version"] > 1:
+    if before and not any(changes[what] for what in ("added", "changed", "removed")):
+        click.echo("nothing has changed: the index is as it was")
+    elif manifest["version"] > 1:
         click.echo("a server that searches it reads the version before until `revelator serve` is started again")
     click.echo(f'next: revelator index search {out} "…"')
 
@@ -192,6 +202,7 @@ def info(folder: Path, as_json: bool) -> None:
         click.echo(mask_controls(f"file: {corpus['name']}  {corpus['passages']:,} passages  sha256 {corpus['sha256']}"))
     for name, reason in manifest["unread"].items():
         click.echo(mask_controls(f"left out: {name}: {reason}"))
+    _list_notes(manifest)
     _list_files(changes)
     click.echo("the index is as it was built" + ("" if any(changes.values()) else ", and so are the files"))
     if any(changes.values()):

@@ -13,11 +13,13 @@ Where an index stands already, the passages and vectors of files that have not c
 
 from __future__ import annotations
 
+import warnings
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
+from os.path import lexists
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from revelator.files import lock_work_folder, sha256_file, stage_folder
 from revelator.trace import Passage
 from serving.retrieval import bm25, dense
 from serving.retrieval.corpora import ROWS, find_files, is_document, read_corpus
-from serving.retrieval.documents import DOCUMENTS
+from serving.retrieval.documents import DOCUMENTS, PartlyRead
 from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
 from serving.retrieval.index import Index
 from serving.retrieval.index_folder import INDEX, IndexSettings, Shard, write_passages, write_shard
@@ -44,7 +46,8 @@ _DEFAULTS = IndexSettings()
 class Part:
     """The passages of one file: where they are read from, and their vectors where an older index has them.
 
-    `path` is absolute. `read` gives place and passage; `vectors` has one row a passage. A broken file ends the build if
+    `path` is absolute. `read` gives place and passage; `vectors` has one row a passage. `note` says what of the file
+    could not be read, if it was read before. A broken file ends the build if
     it `must_be_whole`, and is left out otherwise."""
 
     name: str
@@ -52,6 +55,7 @@ class Part:
     sha256: str
     read: Callable[[], Iterator[tuple[str, Passage]]]
     vectors: np.ndarray | None = None
+    note: str = ""
     must_be_whole: bool = False
 
 
@@ -83,7 +87,8 @@ def add_to_index(
     paths: Sequence[Path], out: Path, *, sync: bool = False, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Adds files and folders to an index, or reads those anew that have changed, as `build_index` would. What the index
-    holds already under another name is left out. With `sync`, files that are gone from the folders are removed."""
+    holds already under another name is left out. With `sync`, files that are gone from the folders are removed. Returns
+    the manifest, which has the version that it had if nothing has changed."""
     build = _open_build(out, progress)
     files, left = find_files(paths, out)
     digests = _take_digests(files, paths, left)
@@ -98,7 +103,7 @@ def add_to_index(
         if other not in files:
             left[name] = f"it is in the index as {other}"
             del digests[name]
-    return build.write(build.old | build.open_parts(files, digests, paths), left)
+    return build.write(build.old | build.open_parts(files, digests, paths), left, folders)
 
 
 def _take_digests(files: Mapping[str, Path], given: Sequence[Path], left: dict[str, str]) -> dict[str, str]:
@@ -128,7 +133,7 @@ def remove_from_index(names: Sequence[str], out: Path, *, progress: Progress | N
             raise DataError(f"{name} is not in the index", where=str(out), hint=hint)
         for each in gone:
             kept.pop(each, None)
-    return build.write(kept, {})
+    return build.write(kept, {}, [])
 
 
 def is_gone(path: str) -> bool:
@@ -162,6 +167,7 @@ class _Build:
         self.progress = progress or Progress(disable=True)
         self.encoder = open_embedder(settings) if settings.dense else None
         self.shard_size = shard_size or (DENSE_SHARD if self.encoder else SHARD)
+        self.unread: dict[str, str] = {}  # why the build of the index that stands there left files out, by name
         self.old = self._open_old()
 
     def _open_old(self) -> dict[str, Part]:
@@ -171,12 +177,15 @@ class _Build:
             return {}
         if old.settings != self.settings or (self.encoder and not is_made_by(old.manifest, self.encoder)):
             return {}
+        self.unread = old.manifest["unread"]
         parts, first = {}, 0
         for corpus in old.manifest["corpora"]:
             places = range(first, first := first + corpus["passages"])
             read = partial(_read_old, old, places, str(self.out))
             vectors = old.vectors.matrix[places.start : places.stop] if old.vectors else None
-            parts[corpus["name"]] = Part(corpus["name"], corpus["path"], corpus["sha256"], read, vectors)
+            parts[corpus["name"]] = Part(
+                corpus["name"], corpus["path"], corpus["sha256"], read, vectors, corpus.get("note", "")
+            )
         return parts
 
     def open_parts(
@@ -196,24 +205,51 @@ class _Build:
                 parts[name] = replace(new, must_be_whole=path in named and not is_document(path))
         return parts
 
-    def write(self, parts: Mapping[str, Part], left: dict[str, str]) -> dict[str, Any]:
-        """Writes the index of these parts and returns its manifest; `left` says why files were left out, by name."""
-        version = 1 + INDEX.check_place(self.out).get("version", 0)
-        counts, unread = _survey(list(parts.values()), self.progress)
+    def write(
+        self, parts: Mapping[str, Part], left: dict[str, str], folders: Sequence[Path] | None = None
+    ) -> dict[str, Any]:
+        """Writes the index of these parts and returns its manifest; `left` says why files were left out, by name.
+
+        With `folders`, the index that stands there is changed by what they hold: files that were left out before stay
+        named, and nothing is written if all is as it was."""
+        before = INDEX.check_place(self.out)
+        counts, unread, notes = _survey(list(parts.values()), self.progress)
+        unread |= left
+        if folders is not None:
+            unread = self._name_unread(unread, {parts[name].path for name in counts}, folders)
         read = [parts[name] for name in counts]
         corpora = [
             {"name": part.name, "path": part.path, "sha256": part.sha256, "passages": counts[part.name]}
+            | ({"note": notes[part.name]} if notes[part.name] else {})
             for part in read
         ]
         plan: dict[str, Any] = {"format": INDEX.format, "count": sum(counts.values()), "corpora": corpora}
-        plan |= {"settings": asdict(self.settings), "unread": dict(sorted((left | unread).items()))}
+        plan |= {"settings": asdict(self.settings), "unread": dict(sorted(unread.items()))}
         if encoder := self.encoder:
             plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}
+        if folders is not None and all(before.get(name) == value for name, value in plan.items()):
+            return before
         resumed = plan | {"shard": self.shard_size, "spellings": True}
+        version = 1 + before.get("version", 0)
         with lock_work_folder(self.out, resumed, "*.npz", "building this index") as work:
-            shards = self._write_shards(work, read, counts)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PartlyRead)  # said already, when the files were read first
+                shards = self._write_shards(work, read, counts)
             with stage_folder(self.out) as stage:
                 return INDEX.write_manifest(stage, plan | self._merge(stage, shards) | {"version": version})
+
+    def _name_unread(self, unread: dict[str, str], read: set[str], folders: Sequence[Path]) -> dict[str, str]:
+        """`unread`, and what was left out before of what is still there; a file keeps the name that it had."""
+        named = dict(unread)
+        places = {str(folder / name): name for name in unread for folder in folders}
+        roots = {part.path.removesuffix(f"/{part.name}") for part in self.old.values()}
+        for name, reason in self.unread.items():
+            paths = {path for root in roots if lexists(path := f"{root}/{name}")}
+            if not paths or paths & read:
+                continue
+            again = next((places[path] for path in paths if path in places), name)
+            named[name] = named.pop(again, reason)
+        return named
 
     def _write_shards(self, work: Path, parts: Sequence[Part], counts: Mapping[str, int]) -> list[Shard]:
         """All shards in order; those that are there already, and whole, are kept. `counts` are passages by part."""
@@ -254,18 +290,25 @@ def _read_file(path: Path, name: str, settings: IndexSettings) -> Iterator[tuple
     return read_corpus(path, name, chunk=settings.chunk, overlap=settings.overlap)
 
 
-def _survey(parts: Sequence[Part], progress: Progress) -> tuple[dict[str, int], dict[str, str]]:
-    """Reads every passage once. Returns how many each part has, and why documents were left out, by name.
+def _survey(parts: Sequence[Part], progress: Progress) -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
+    """Reads every passage once. Returns, by name, how many each part has, why documents were left out, and what of
+    those that were read could not be.
 
     8 bytes a passage are held to find an id that is used twice."""
     seen = array("Q")
     counts: dict[str, int] = {}
     unread: dict[str, str] = {}
+    notes: dict[str, str] = {}
     task = progress.add_task("reading", total=len(parts))
     for done, part in enumerate(parts, 1):
         before = len(seen)
         try:
-            seen.extend(hash_word(passage.id) for _, passage in part.read())
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always", PartlyRead)
+                seen.extend(hash_word(passage.id) for _, passage in part.read())
+            notes[part.name] = "; ".join(
+                [part.note] * bool(part.note) + [str(each.message) for each in said if each.category is PartlyRead]
+            )
             counts[part.name] = len(seen) - before
         except DataError as error:
             if part.must_be_whole:
@@ -280,7 +323,7 @@ def _survey(parts: Sequence[Part], progress: Progress) -> tuple[dict[str, int], 
     distinct, times = np.unique(ids, return_counts=True)
     if len(distinct) < len(ids):
         _refuse_duplicate_ids([part for part in parts if part.name in counts], frozenset(distinct[times > 1].tolist()))
-    return counts, unread
+    return counts, unread, notes
 
 
 def _refuse_duplicate_ids(parts: Sequence[Part], suspects: frozenset[int]) -> None:

@@ -9,6 +9,7 @@ refers to is never read.
 from __future__ import annotations
 
 import re
+import warnings
 from bisect import bisect_left, bisect_right
 from datetime import datetime
 from email import message_from_bytes
@@ -20,12 +21,26 @@ from typing import Any
 
 from markitdown import StreamInfo, converters
 
+from serving.retrieval.cutting import write_fact
+from serving.retrieval.documents import PartlyRead
 from serving.retrieval.markup import convert_fragment, convert_page
-from serving.retrieval.table_layout import Cell, escape, write_table
+from serving.retrieval.table_layout import Cell, escape, spread_cells, write_table
 
 HEAD = ("From", "To", "Cc", "Date")  # of an e-mail; its subject is the title
 STYLES = "p[style-name='Title'] => h1:fresh\n" + "\n".join(
     f"p[style-name='Heading {level}'] => h{level + 1}:fresh" for level in range(1, 6)
+)
+ADOC_TABLE = re.compile(r"^(?P<above>(?:[.\[].*\n)*)\|={3,}\n(?P<rows>.*?)^\|={3,}$", re.MULTILINE | re.DOTALL)
+ADOC_HEADER = re.compile(r"\A(?P<title>= \S.*\n)?(?P<rest>(?:[^\n=\[|.].*\n)*)")
+ADOC_NAMES = {"revdate": "Revision date", "revnumber": "Revision", "revremark": "Remark", "orgname": "Organization"}
+ADOC_AUTHOR = re.compile(r"[^\W\d_][^\s,:]*(?: [^\s,:<]+){0,2}(?: <\S+>)?(?<![.!?])")
+ADOC_REVISION = re.compile(r"v?\d[\w.]*(?:, .*)?")
+ADOC_SETTINGS = re.compile(
+    r"toc.*|.*(?:dir|highlighter|highlight|font|fonts|style|stylesheet|caption|label|prefix|separator|suffix|css|theme)"
+    r"|doctype|icons.*|sect.*|id\w*|lang|experimental|encoding|backend|compat-mode|pdf-.*|page-.*|url-.*|uri-.*|.*-url"
+)
+NO_VALUE = re.compile(  # of a formula in a sheet's XML; the value of type `str` may be an empty string
+    rb"<c\b(?![^>]*\bt=[\"']str[\"'])[^>]*>\s*<f\b[^>]*(?:/>|>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>"
 )
 RST_SETTINGS = {
     "file_insertion_enabled": False,
@@ -75,9 +90,12 @@ def _convert_docx(data: bytes) -> str:
 
 
 def _convert_workbook(data: bytes, stem: str) -> str:
-    """Each sheet is a section."""
+    """Each sheet is a section, and rows between empty ones are a table. `data` is not compressed."""
     from openpyxl import load_workbook
 
+    if count := len(NO_VALUE.findall(data)):
+        advice = "open and save the file in a spreadsheet program"
+        warnings.warn(f"formula cells without a stored value: {count:,} ({advice})", PartlyRead, stacklevel=2)
     sections = []
     for sheet in load_workbook(BytesIO(data), data_only=True).worksheets:
         if tables := _find_tables(sheet):
@@ -114,9 +132,22 @@ def _write_value(cell: Any) -> str:
     return "" if value is None else str(value)
 
 
+class _SlideConverter(converters.PptxConverter):
+    """Knows which tables have a header, and fills merged cells."""
+
+    def _convert_table_to_markdown(self, table: Any, **_: object) -> str:
+        cells = [[self._read_cell(cell) for cell in row.cells if not cell.is_spanned] for row in table.rows]
+        rows = spread_cells(cells)
+        head = int(table.first_row)
+        return f"{write_table(rows[:head], rows[head:])}\n"
+
+    def _read_cell(self, cell: Any) -> tuple[Cell, int, int]:
+        return Cell(cell.text), cell.span_height, cell.span_width
+
+
 def _convert_slides(data: bytes) -> str:
     """Each slide is a page under its title, wherever that stands on it, and each of its lines a paragraph."""
-    text = converters.PptxConverter().convert(BytesIO(data), StreamInfo()).markdown.replace("\v", " ")
+    text = _SlideConverter().convert(BytesIO(data), StreamInfo()).markdown.replace("\v", " ")
     slides = re.split(r"<!-- Slide number: (\d+) -->", text)[1:]
     pieces = []
     for number, slide in zip(slides[::2], slides[1::2], strict=True):
@@ -147,13 +178,16 @@ def _convert_rst(text: str) -> str:
 
     html = publish_parts(text, writer="html5", settings_overrides=RST_SETTINGS)["html_body"]
     soup = BeautifulSoup(html, "html.parser")
+    for subtitle in soup.select("p.subtitle"):  # docutils takes the only section of a document for one
+        subtitle.name = "h2"
     for message in soup.select(".system-messages, .system-message"):
         message.replace_with(*message.find_all("pre"))
     return convert_fragment(str(soup))
 
 
 def _convert_asciidoc(text: str) -> str:
-    text = re.sub(r"^\|={3,}\n(.*?)^\|={3,}$", _convert_asciidoc_table, text, flags=re.MULTILINE | re.DOTALL)
+    text = ADOC_HEADER.sub(_convert_asciidoc_header, text, count=1)
+    text = ADOC_TABLE.sub(_convert_asciidoc_table, text)
     text = re.sub(r"^(={1,6})(?= \S)", lambda match: "#" * len(match[1]), text, flags=re.MULTILINE)
     text = re.sub(r"^([*.]{1,5})(?= \S)", lambda match: "  " * (len(match[1]) - 1) + "*", text, flags=re.MULTILINE)
     text = re.sub(r"^\.(?=[^\s.])(.*)$", r"\n\1\n", text, flags=re.MULTILINE)  # the title of a block
@@ -161,11 +195,39 @@ def _convert_asciidoc(text: str) -> str:
     return re.sub(r"^(?:\[.*\]|:[\w!-]+:.*|//.*|\+|={4,}|\*{4,}|_{4,}|-{2})$", "", text, flags=re.MULTILINE)
 
 
+def _convert_asciidoc_header(header: re.Match[str]) -> str:
+    """The title, then a paragraph for each attribute that says something about the document. Lines below a title may
+    name the author and the revision. What is no header stays as it is."""
+    facts = []
+    for line in header["rest"].splitlines():
+        if attribute := re.match(r":([\w-]+):[ \t]+(.*)", line):
+            if not ADOC_SETTINGS.fullmatch(attribute[1]):
+                facts.append(write_fact(ADOC_NAMES.get(attribute[1], attribute[1]), attribute[2]))
+        elif header["title"] and (ADOC_AUTHOR.fullmatch(line) or ADOC_REVISION.fullmatch(line)):
+            facts.append(write_fact("Author" if ADOC_AUTHOR.fullmatch(line) else "Revision", line))
+        elif not line.startswith((":", "//")):
+            return header[0]
+    return (
+        "\n\n".join([(header["title"] or "").rstrip(), *map(escape, filter(None, facts)), ""]) if facts else header[0]
+    )
+
+
 def _convert_asciidoc_table(block: re.Match[str]) -> str:
-    """The first line has as many cells as there are columns; it is the header where an empty line follows."""
-    first, _, rest = block[1].lstrip("\n").partition("\n")
-    width = len(re.findall(r"(?:^|\s)\|", first))
-    cells = [Cell(text) for text in re.split(r"(?:^|(?<=\s))\|", block[1])[1:]]
+    """The first line has as many cells as there are columns, unless `cols` says how many. It is the header if the
+    options say so, or if an empty line follows it."""
+    above = block["above"].splitlines()
+    title = next((line[1:] for line in above if line.startswith(".")), "")
+    options = "".join(line for line in above if line.startswith("["))
+    first, _, rest = block["rows"].lstrip("\n").partition("\n")
+    width = _count_columns(options) or len(re.findall(r"(?:^|\s)\|", first))
+    cells = [Cell(text) for text in re.split(r"(?:^|(?<=\s))\|", block["rows"])[1:]]
     rows = [cells[at : at + width] for at in range(0, len(cells) - width + 1, width or 1)]
-    head = 1 if rest.startswith("\n") else 0
-    return f"\n{write_table(rows[:head], rows[head:])}\n"
+    is_header = bool(re.search(r"\bheader\b", options)) or (rest.startswith("\n") and "noheader" not in options)
+    return f"\n{write_table(rows[:is_header], rows[is_header:], title)}\n"
+
+
+def _count_columns(options: str) -> int:
+    """The columns of an AsciiDoc table, as in `cols="1,3"` or `cols="2*"`; 0 if the options do not say."""
+    found = re.search(r"cols=(?:\"([^\"]*)\"|([^,\]]*))", options)
+    columns = (found[1] or found[2]).split(",") if found else []
+    return sum(int(times[1]) if (times := re.match(r"\s*(\d+)\*", each)) else 1 for each in columns)

@@ -167,15 +167,10 @@ def _read_header(header: list[str]) -> Callable[[list[str]], dict[str, str] | _T
 
 def _read_table(rows: Iterator[tuple[int, Any]], path: Path) -> Iterator[Paragraph]:
     """The paragraphs of a table, whose places are lines of the file."""
-    is_header = True
     for number, row in rows:
         if not isinstance(row, _TableRow):
             raise DataError(row.reason, where=f"{path}:{number}", hint=HINT)
-        sections = chain(
-            write_sections(row.columns, row.columns, is_header=True) if is_header else (),
-            write_sections(row.columns, row.cells),
-        )
-        is_header = False
+        sections = write_sections(row.columns, row.cells)
         yield from (Paragraph(section, words, number, number) for section, words in sections if words)
 
 

@@ -1,12 +1,13 @@
 """Markdown and plain text → paragraphs under their headings → runs of them that are passages.
 
 A row of a table is a paragraph, one line of `Column: value` pairs (`revelator.tables`). A short paragraph above a
-table, unless it is a sentence, is its title and counts as a heading of its rows, as do the names of the columns of a
-table of two. So the rows of one
-table lie together, and each passage of a long table says again what table it is of. A long row is a section of its own
-with its key as heading, and a line for each of its pairs.
+table, unless it is a sentence, is its title: a heading of its rows. So are the names of the columns of a table of two,
+unless they are those of any form (`Field | Value`). So the rows of one table lie together, and each passage of a long
+table says again what table it is of. A long row is a section of its own with its key as heading, and a line for each of
+its pairs.
 
-A heading with nothing below it is a paragraph: what it says would be found nowhere else.
+A heading with nothing below it is a paragraph: what it says would be found nowhere else. Of the front matter the title
+is the heading of all, and each other plain value a paragraph.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import zip_longest
 
+import yaml
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 from tokenizers import Tokenizer
@@ -29,19 +31,27 @@ CHARACTERS = 20  # of a token, at most: MiniLM counts a word of any length that 
 TITLE = 120  # characters of a paragraph above a table that is its title, and of a key that is a heading
 PIECE = 100_000  # characters of a paragraph whose tokens are counted at a time: a token takes 200 bytes
 LONG_ROW = 600  # characters, some 130 tokens: two of them fill a passage
+FORM = frozenset(("field", "key", "item", "name", "property", "attribute", "parameter", "value", "entry", "content"))
 STOPS = ".!?。！？"
 SENTENCE_END = re.compile(rf"[{STOPS}]\s|\n")
-FRONT_MATTER = re.compile(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)  # settings of a site, no text
+FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?\n)(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)", re.DOTALL)
+LONGEST_VALUE = 200  # characters of a value of the front matter, or of an attribute
+SITE = re.compile(
+    r"layout|template|theme|permalink|slug|url|alias(es)?|redirect.*|weight|nav_.*|sidebar.*|toc|id|css|js", re.I
+)
+SWITCHES = ("", "true", "false", "null", "~")  # values that say nothing
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """What is never joined with its neighbours in one line: a paragraph, an item of a list, a row of a table."""
+    """What is never joined with its neighbours in one line: a paragraph, an item of a list, a row of a table. The last
+    `of_table` headings are a table's."""
 
     headings: tuple[str, ...]
     text: str
     start: int
     end: int
+    of_table: int = 0
 
 
 def split_text(text: str) -> list[Paragraph]:
@@ -53,8 +63,39 @@ def split_text(text: str) -> list[Paragraph]:
 def split_markdown(text: str, *, html: bool = True) -> list[Paragraph]:
     """The paragraphs of a Markdown text without its marks. Unless it may hold `html`, `<b>` is text."""
     walk = _Walk(text, MarkdownIt("commonmark", {"html": html}).enable("table"))
-    walk.read(FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), text))
+    if matter := FRONT_MATTER.match(text):
+        facts = _read_front_matter(matter[1])
+        if facts is not None:
+            walk.open_document(facts, matter.end())
+        body = matter[1] if facts is None else "\n" * matter[1].count("\n")
+        text = f"\n{body}\n{text[matter.end() :]}"
+    walk.read(text)
     return walk.paragraphs
+
+
+def _read_front_matter(text: str) -> dict[str, str] | None:
+    """The plain values by their names, as they are written, without settings of a site; None where the text is no YAML
+    of names and values."""
+    try:
+        values = yaml.load(text, Loader=yaml.BaseLoader)  # it makes strings, lists and dictionaries alone
+    except (yaml.YAMLError, RecursionError):
+        return None
+    if not isinstance(values, dict):
+        return None
+    facts = {}
+    for name, value in values.items():
+        own = value if isinstance(value, list) else [value]
+        if all(isinstance(each, str) for each in (name, *own)) and not SITE.fullmatch(name):
+            facts[name] = ", ".join(each.strip() for each in own)
+    return facts
+
+
+def write_fact(name: str, value: str) -> str:
+    """A line of what is known about a document: "Last review: 3 May". "" for what is long, or says nothing."""
+    value = " ".join(value.split())
+    words = " ".join(re.sub("[-_]", " ", name).split())
+    is_said = words and value.lower() not in SWITCHES and len(value) <= LONGEST_VALUE
+    return f"{words[0].upper()}{words[1:]}: {value}" if is_said else ""
 
 
 class _Walk:
@@ -71,6 +112,15 @@ class _Walk:
         self._visit(SyntaxTreeNode(self._parser.parse(text)), "", None)
         self._close_heading()
 
+    def open_document(self, facts: dict[str, str], end: int) -> None:
+        """Begins with what the front matter, which ends at `end`, says; its title is above all headings."""
+        title = next((" ".join(value.split()) for name, value in facts.items() if name.lower() == "title"), "")
+        if title:
+            self._headings = [(0, title)]
+        for name, value in facts.items():
+            if name.lower() != "title":
+                self._add(write_fact(name, value), (0, end))
+
     def _visit(self, parent: SyntaxTreeNode, bullet: str, place: tuple[int, int] | None) -> None:
         """`place` are the lines of a block of HTML, for all that is within it."""
         table: tuple[str, ...] = ()  # the title of the table that is next
@@ -82,9 +132,13 @@ class _Walk:
             elif node.type in ("paragraph", "fence", "code_block"):
                 words = render(node).strip()
                 table = (words,) if node.type == "paragraph" and _is_title(words, after) else ()
-                self._add(f"{bullet}{words}" if words and not table else words, span, table)
+                if not table:
+                    self._add(f"{bullet}{words}" if words else "", span)
             elif node.type == "table":
+                count = len(self.paragraphs)
                 self._read_table(node, table, place)
+                if len(self.paragraphs) == count:  # no row is there for the title to stand above
+                    self._add("".join(table), span)
                 table = ()
             elif node.type == "html_block":
                 if not node.content.lstrip().startswith("<!--"):
@@ -93,6 +147,10 @@ class _Walk:
                 self._visit(node, "- " if node.type == "list_item" else bullet, place)
 
     def _open_heading(self, level: int, words: str, span: tuple[int, int]) -> None:
+        if self._headings[:1] == [(0, words)]:  # the title of the front matter, said again
+            self._close_heading()
+            del self._headings[1:]
+            return
         inner = self._headings and self._headings[-1][0] < level
         if not inner:
             self._close_heading()
@@ -112,7 +170,7 @@ class _Walk:
     def _add(self, words: str, span: tuple[int, int], section: tuple[str, ...] = ()) -> None:
         if words:
             self._bare = None
-            self.paragraphs.append(Paragraph((*self._above(), *section), words, *span))
+            self.paragraphs.append(Paragraph((*self._above(), *section), words, *span, len(section)))
 
     def _read_table(self, table: SyntaxTreeNode, title: tuple[str, ...], place: tuple[int, int] | None) -> None:
         rows = [node for node in table.walk(include_self=False) if node.type == "tr"]
@@ -132,12 +190,12 @@ def _is_title(words: str, after: SyntaxTreeNode | None) -> bool:
 def write_sections(
     columns: list[str], cells: list[str], *, is_header: bool = False, is_alone: bool = False
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The paragraphs of a row, each with the headings that the table adds. The header is a row of a table of two
-    columns, which may begin with a fact, and of one that has no other row."""
-    is_pair = len(columns) == 2
-    if is_header and not (is_pair or is_alone):
+    """The paragraphs of a row, each with the headings that the table adds. The header is a row of a table that has no
+    other one."""
+    if is_header and not is_alone:
         return
-    above = (" | ".join(columns),) if is_pair and all(columns) else ()
+    is_named = len(columns) == 2 and all(columns) and not all(name.lower() in FORM for name in columns)
+    above = (" | ".join(columns),) if is_named and not is_header else ()
     pairs = write_pairs([""] * len(cells) if is_header else columns, cells)
     words = "; ".join(pairs)
     if len(words) <= LONG_ROW:

@@ -43,10 +43,15 @@ SIZE, OVERLAP = 200, 40
 PAGE = "\f"  # what begins each page in the Markdown of a document that has pages
 
 
+class PartlyRead(UserWarning):
+    """What of a document cannot be read; the rest can."""
+
+
 def read_document(path: Path, name: str, *, size: int = SIZE, overlap: int = OVERLAP) -> Iterator[Passage]:
     """The passages of a document, whose ids begin with `name`.
 
-    Raises DataError where the file cannot be read, is no document of its kind, or holds no text."""
+    Raises DataError where the file cannot be read, is no document of its kind, or holds no text. Warns with PartlyRead
+    where a part of it cannot be read."""
     try:
         with _limit_memory(MEMORY), _limit_time(SECONDS):
             text = convert_document(path)
@@ -59,7 +64,7 @@ def read_document(path: Path, name: str, *, size: int = SIZE, overlap: int = OVE
         raise DataError(reason, where=str(path), hint="split it, or save it as text") from error
     if not paragraphs:
         raise DataError("no text in it", where=str(path))
-    first = {paragraph.headings[0] for paragraph in paragraphs if paragraph.headings}
+    first = {each.headings[0] for each in paragraphs if len(each.headings) > each.of_table}
     title = first.pop() if len(first) == 1 else path.stem  # the heading that all others are below, or the file's name
     yield from make_passages(pack(paragraphs, size, overlap), name, title, text)
 
@@ -111,7 +116,7 @@ def convert_document(path: Path) -> str:
     except MemoryError:
         raise
     except Exception as error:  # a converter's libraries raise whatever they like about a damaged file
-        reason = f"not a {kind[1:].upper()} file that can be read: damaged, protected, or of another kind"
+        reason = f"it cannot be read as {kind[1:].upper()}: damaged, protected, or of another kind"
         raise DataError(reason, where=str(path)) from error
 
 

@@ -1,11 +1,13 @@
 """A page of a PDF without tags, read by where its lines stand.
 
-Paragraphs are pdfminer's. A table stands between ruled lines, which pdfplumber finds, or is text in aligned columns.
-All are read column by column.
+A table stands between ruled lines, which pdfplumber finds, or is text in aligned columns. Other lines lie in pdfminer's
+boxes, which are read column by column. A line continues the one above it where that is full: the next word would not
+have fitted. pdfminer may put each line of a paragraph into a box of its own, or a heading and text into one.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,17 +22,26 @@ from serving.retrieval.table_layout import Cell
 
 SHORT, LONG = 20, 35  # characters of a line, on average: a table has a column of at most 20, and at most one over 35
 NEAR = 4  # points between a line and the one that it continues, at most
+INDENT = 3  # heights of a line: how far the lines of a paragraph may begin from each other
+SPACING = 1.3  # heights of a line, at most, between two lines of a paragraph
+SAME_SIZE = 1.1  # times the height of a line, at most, is one of the same paragraph
+BULLET = re.compile(r"[•◦▪‣·●○■\uf0b7]\s*")
+MARK = re.compile(r"(?:[-–—*]|\d{1,3}[.)]|\(?[a-z]\))\s")  # begins an item, or is within a sentence
+SENTENCE_END = re.compile(r"[.!?:;。！？][\"'”’»)\]]*$")
+HYPHEN = re.compile(r"(?<=[^\W\d_])(?:\u00ad|[-\u2010])$")
 Object = dict[str, Any]  # of pdfplumber: `x0`, `x1`, `top`, `bottom` in points from the upper left, `text`
 
 
 @dataclass(frozen=True)
 class Text:
-    """`level` is that of a heading, 0 of other text, and None where `size` (points) tells which it is."""
+    """`level` is that of a heading, 0 of other text, and None where `size` (points) tells which it is. `place` is the
+    middle as a share of the page's height."""
 
     text: str
     level: int | None = 0
     size: float = 0.0
     bullet: str = ""
+    place: float = 0.5
 
 
 @dataclass
@@ -42,13 +53,16 @@ class Grid:
 
 Block = Text | Grid
 _Area = tuple[float, float, float, float]  # left, top, right and bottom
-_Unit = tuple[_Area, Block]
+_Unit = tuple[_Area, Grid | list[Object]]  # the lines of a box, or of a part of one
 
 
 def read_layout(page: Page) -> list[Block]:
     """The blocks of a page without tags, in the order in which they are read."""
-    boxes = [[page.process_object(line) for line in box] for box in _find_boxes(page.layout)]
-    boxes = [[line for line in box if any(map(str.isalnum, line["text"]))] for box in boxes]  # without bullets
+    boxes = [[_read_line(page, line) for line in box] for box in _find_boxes(page.layout)]
+    marks = [line for box in boxes for line in box if not any(map(str.isalnum, line["text"]))]
+    boxes = [[line for line in box if any(map(str.isalnum, line["text"]))] for box in boxes]
+    for line in (line for box in boxes for line in box):
+        line["bullet"] = any(_is_before(mark, line) for mark in marks)
     units: list[_Unit] = []
     within: set[int] = set()  # lines of tables, by their ids
     for table in page.find_tables():
@@ -62,10 +76,97 @@ def read_layout(page: Page) -> list[Block]:
         for is_within, part in groupby(box, lambda line: id(line) in within):
             if not is_within:
                 lines = list(part)
-                text = " ".join(" ".join(line["text"] for line in lines).split())
-                size = min(line["bottom"] - line["top"] for line in lines)
-                units.append((_surround(lines), Text(text, None, size)))
-    return [block for _, block in _order(units)]
+                units.append((_surround(lines), lines))
+    blocks: list[Block] = []
+    for is_grid, own in groupby((content for _, content in _order(units)), lambda content: isinstance(content, Grid)):
+        if is_grid:
+            blocks += [grid for grid in own if isinstance(grid, Grid)]
+        else:
+            blocks += _write_paragraphs([lines for lines in own if isinstance(lines, list)], float(page.height))
+    return blocks
+
+
+def _read_line(page: Page, line: Any) -> Object:
+    """A line of pdfminer as an object of pdfplumber; `bold` says whether all of it is."""
+    fonts = [char.fontname for char in line if hasattr(char, "fontname") and char.get_text().strip()]
+    return {**page.process_object(line), "bold": bool(fonts) and all("bold" in font.lower() for font in fonts)}
+
+
+def _is_before(mark: Object, line: Object) -> bool:
+    """Whether a mark without letters is the bullet of a line."""
+    middle, height = (mark["top"] + mark["bottom"]) / 2, line["bottom"] - line["top"]
+    is_beside = line["top"] <= middle <= line["bottom"] and mark["x1"] - 1 <= line["x0"] < mark["x1"] + INDENT * height
+    return is_beside and bool(BULLET.match(mark["text"]) or mark["text"].strip() in ("-", "–", "*"))
+
+
+def _write_paragraphs(boxes: Sequence[Sequence[Object]], height: float) -> Iterator[Text]:
+    """The paragraphs, items and headings of boxes that are read one after the other, on a page of this `height`."""
+    for run in _find_runs(boxes):
+        right = max(line["x1"] for line in run)
+        paragraph: list[Object] = []
+        for line in run:
+            if paragraph and not _continues(paragraph[-1], line, right):
+                yield _write_paragraph(paragraph, height)
+                paragraph = []
+            paragraph.append(line)
+        yield _write_paragraph(paragraph, height)
+
+
+def _find_runs(boxes: Sequence[Sequence[Object]]) -> Iterator[list[Object]]:
+    """Lines of one size below each other, so near that they may be one paragraph."""
+    run: list[Object] = []
+    for box in boxes:
+        for number, line in enumerate(box):
+            if run and not (_is_alike(run[-1], line) and (number or _is_below(run[-1], line))):
+                yield run
+                run = []
+            run.append({**line, "first": number == 0})
+    if run:
+        yield run
+
+
+def _is_alike(before: Object, line: Object) -> bool:
+    sizes = sorted(each["bottom"] - each["top"] for each in (before, line))
+    return sizes[1] <= SAME_SIZE * sizes[0]
+
+
+def _is_below(before: Object, line: Object) -> bool:
+    size = before["bottom"] - before["top"]
+    gap, shift = line["top"] - before["bottom"], line["x0"] - before["x0"]
+    return -size / 2 < gap < SPACING * size and abs(shift) < INDENT * size
+
+
+def _continues(before: Object, line: Object, right: float) -> bool:
+    """Whether a line goes on with the sentence or paragraph of the one `before`; lines end at `right`, if full."""
+    text, last = line["text"].strip(), before["text"].strip()
+    is_end = bool(SENTENCE_END.search(last))
+    word = text.split(maxsplit=1)[0]
+    width = (line["x1"] - line["x0"]) * (len(word) + 1) / (len(text) + 1)
+    is_full = before["x1"] + width >= right
+    if line["bullet"] or BULLET.match(text) or (MARK.match(text) and (is_end or not is_full)):
+        return False
+    if last.endswith(",") or (text[0].islower() and not is_end):
+        return True
+    return is_full and before["bold"] == line["bold"] and not (is_end and line["first"])
+
+
+def _write_paragraph(lines: Sequence[Object], height: float) -> Text:
+    text = join_lines(line["text"] for line in lines)
+    mark = BULLET.match(text) or re.match(r"[-–*]\s+", text)
+    size = min(line["bottom"] - line["top"] for line in lines)
+    place = (lines[0]["top"] + lines[-1]["bottom"]) / 2 / height
+    return Text(text[mark.end() :] if mark else text, None, size, "- " if mark or lines[0]["bullet"] else "", place)
+
+
+def join_lines(lines: Iterable[str]) -> str:
+    """The lines of a paragraph as one. A word that was divided at the end of a line is whole again."""
+    text = ""
+    for line in (" ".join(line.split()) for line in lines):
+        if text and line and (hyphen := HYPHEN.search(text)):
+            text = text[: hyphen.start()] + line if line[0].islower() else text + line
+        else:
+            text = f"{text} {line}".strip()
+    return text.replace("\u00ad", "")
 
 
 def _surround(lines: Sequence[Object]) -> _Area:

@@ -21,7 +21,7 @@ from pdfplumber.page import Page
 from pdfplumber.utils import extract_text
 
 from revelator.errors import DataError
-from serving.retrieval.page_layout import Block, Grid, Object, Text, read_layout
+from serving.retrieval.page_layout import Block, Grid, Object, Text, join_lines, read_layout
 from serving.retrieval.table_layout import Cell, escape, spread_cells, write_table
 
 logging.getLogger("pdfminer").setLevel(logging.CRITICAL)
@@ -31,6 +31,13 @@ BLOCKS = HEADINGS.keys() | {"P", "LI", "Table", "BlockQuote", "Caption", "TOCI",
 TAGGED = 0.8  # of the characters of a page, at least, for its tags to be trusted; the rest are heads, feet and numbers
 LARGER = 1.15  # times the size of most of the text is a heading,
 LONGEST_HEADING = 150  # in characters
+EDGE = 0.12  # of the height of a page, at its top and bottom, where running heads and feet stand
+NO_TITLE = re.compile(
+    r"untitled.*|microsoft (word|powerpoint|excel)\b.*|(powerpoint )?presentation|(document|slide|print) ?\d*"
+    r"|([a-z]:|file:|https?:|/).*|\S+\.[a-z]\w{1,4}",
+    re.IGNORECASE,
+)
+LONGEST_TITLE = 200  # in characters
 LIGATURES = re.compile("[\ufb00-\ufb06]")
 
 
@@ -43,6 +50,7 @@ def convert_pdf(data: bytes) -> str:
             pages.append(_read_tags(page) or read_layout(same))
             page.close()  # frees its objects
             same.close()
+        title = _read_title(tagged.metadata)
     if not any(pages):
         raise DataError("a scan: no page holds text, so it was not read", hint="recognise its text first (OCR)")
     for before, after in pairwise(pages):
@@ -51,18 +59,44 @@ def convert_pdf(data: bytes) -> str:
     for block in (block for page in pages for block in page if isinstance(block, Text) and block.level is None):
         sizes[round(block.size)] += len(block.text)
     usual = max(sizes, key=sizes.__getitem__, default=0)
+    pages = _remove_running(pages, LARGER * usual)
     larger = sorted((size for size in sizes if size > LARGER * usual), reverse=True)
-    written = ("\f\n\n" + "".join(f"{_write(block, larger)}\n\n" for block in page) for page in pages)
+    written = ["\f\n\n" + "".join(f"{_write(block, larger, title)}\n\n" for block in page) for page in pages]
+    if title and any(pages):
+        written[0] = written[0].replace("\f\n\n", f"\f\n\n# {escape(title)}\n\n", 1)
     return LIGATURES.sub(lambda match: normalize("NFKC", match[0]), "".join(written))
 
 
-def _write(block: Block, larger: Sequence[int]) -> str:
-    """`larger` are the sizes of headings, the largest first."""
+def _read_title(metadata: Object) -> str:
+    title = metadata.get("Title")
+    text = " ".join(title.split()) if isinstance(title, str) else ""
+    says = any(map(str.isalpha, text)) and len(text) <= LONGEST_TITLE and not NO_TITLE.fullmatch(text)
+    return text if says else ""
+
+
+def _remove_running(pages: Sequence[list[Block]], largest: float) -> list[list[Block]]:
+    """The pages without running heads and feet, which are no larger than text is."""
+
+    def find(block: Block) -> tuple[str, int] | None:
+        if not isinstance(block, Text) or EDGE < block.place < 1 - EDGE or block.size > largest:
+            return None
+        return re.sub(r"\d+", "0", block.text), round(block.place * 100)
+
+    times = Counter(key for page in pages for key in set(map(find, page)) if key)
+    return [[block for block in page if times[find(block) or ("", 0)] < 2] for page in pages]
+
+
+def _write(block: Block, larger: Sequence[int], title: str) -> str:
+    """`larger` are the sizes of headings, the largest first; they are below the document's `title`, if it has one."""
     if isinstance(block, Grid):
         return write_table(block.rows[: block.head], block.rows[block.head :], block.caption)
     level = block.level or 0
     if block.level is None and round(block.size) in larger and len(block.text) <= LONGEST_HEADING:
         level = 1 + larger.index(round(block.size))
+    if level and title:
+        if block.text.casefold() == title.casefold():
+            return ""
+        level += 1
     return f"{'#' * min(level, 6)} {escape(block.text)}" if level else f"{block.bullet}{escape(block.text)}"
 
 
@@ -149,7 +183,7 @@ class _TagReader:
 
     def _find_text(self, node: Object) -> str:
         chars = [char for mark in _list_marks(node) for char in self.marked.get(mark, ())]
-        return " ".join(extract_text(chars, use_text_flow=True).split()) if chars else ""
+        return join_lines(extract_text(chars, use_text_flow=True).splitlines()) if chars else ""
 
     def _read_table(self, table: Object) -> Block:
         rows, heads = [], []

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from zipfile import ZipFile
 
+import openpyxl
 import pytest
 from click.testing import CliRunner, Result
 
@@ -65,6 +67,72 @@ def test_add_and_info_say_which_files_are_new_changed_removed_and_gone(tmp_path:
     assert added.stdout.startswith("added: added.txt\nchanged: other.txt\ngone: lost.txt\n")
     synced = json.loads(call("add", index, folder, "--sync", "--json").stdout)
     assert (synced["added"], synced["changed"], synced["removed"], synced["gone"]) == ([], [], ["lost.txt"], [])
+
+
+def test_an_addition_that_changes_nothing_says_so_and_asks_for_no_restart(tmp_path: Path) -> None:
+    folder, index = tmp_path / "docs", tmp_path / "ix"
+    folder.mkdir()
+    (folder / "quay.txt").write_text("It is the quay.")
+    (folder / "empty.txt").write_text("")
+    call("build", folder, "--out", index)
+    before = (index / "manifest.json").read_bytes()
+    added = call("add", index, folder)
+    assert "nothing has changed" in added.stdout and "revelator serve" not in added.stdout
+    assert (index / "manifest.json").read_bytes() == before
+    (folder / "quay.txt").write_text("It was the quay.")
+    added = call("add", index, folder)
+    assert "nothing has changed" not in added.stdout and "revelator serve" in added.stdout
+
+
+def test_what_a_build_left_out_stays_named_while_it_is_there(tmp_path: Path) -> None:
+    folder, index = tmp_path / "docs", tmp_path / "ix"
+    (folder / "inner").mkdir(parents=True)
+    for name in ("quay.txt", "inner/ice.txt"):
+        (folder / name).write_text(f"It is {name}.")
+    for name in ("empty.txt", "gone.txt", "inner/blank.txt"):
+        (folder / name).write_text("")
+    call("build", folder, "--out", index)
+    (folder / "gone.txt").unlink()
+    (folder / "inner" / "new.txt").write_text("It is new.")
+
+    def list_left() -> list[str]:
+        return re.findall("left out: (.*?):", call("info", index).stdout)
+
+    call("add", index, folder / "inner")
+    assert list_left() == ["empty.txt", "ice.txt", "inner/blank.txt"]
+    call("remove", index, "new.txt")
+    assert {"empty.txt", "inner/blank.txt"} <= set(list_left())
+    (folder / "empty.txt").write_text("It is no longer empty.")
+    call("add", index, folder)
+    assert list_left() == ["inner/blank.txt"]
+
+
+def test_formulas_without_a_stored_value_are_counted_and_named(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in (["Part", "Price", "Tax"], ["shaft", 9, "=B2*2"], ["gear", 7, "=B3*2"], ["All", "=SUM(B2:B3)", 1]):
+        book.worksheets[0].append(row)
+    book.save(tmp_path / "costs.xlsx")
+    said = "partly read: costs.xlsx: formula cells without a stored value: 3 (open and save the file"
+    built = call("build", tmp_path / "costs.xlsx", "--out", tmp_path / "ix")
+    assert built.stderr.count(said) == 1
+    assert said in call("info", tmp_path / "ix").stdout
+    assert call("add", tmp_path / "ix", tmp_path / "costs.xlsx").stderr.count(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "count"), [("<v>3</v>", 0), ("<v></v>", 1), ("<v/>", 1), ("", 1)], ids=["number", "empty", "none", "no v"]
+)
+def test_a_stored_value_of_a_formula_is_read(tmp_path: Path, value: str, count: int) -> None:
+    book = openpyxl.Workbook()
+    book.worksheets[0].append(["Part", "=1+2"])
+    book.save(tmp_path / "made.xlsx")
+    with ZipFile(tmp_path / "made.xlsx") as made, ZipFile(tmp_path / "sums.xlsx", "w") as sums:
+        for name in made.namelist():
+            content = made.read(name).decode()
+            sums.writestr(name, re.sub("(<f>1\\+2</f>)<v */>|(<f>1\\+2</f>)<v></v>", rf"<f>1+2</f>{value}", content))
+    built = call("build", tmp_path / "sums.xlsx", "--out", tmp_path / "ix")
+    assert ("without a stored value: 1" in built.stderr) == bool(count)
+    assert ("Part: 3" in call("search", tmp_path / "ix", "part").stdout) == (not count)
 
 
 def test_json_is_one_value_on_standard_output(tmp_path: Path, corpus: Path) -> None:

@@ -191,6 +191,27 @@ def test_marked_up_text_is_read_with_its_headings_and_without_what_it_refers_to(
         assert said in second.text and "mat" not in second.text
 
 
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("adoc", "= Quay\n:author: Ana Berg\n:revdate: 3 May 2027\n:toc: left\n:icons: font\n\nBuilt of oak.\n"),
+        ("adoc", "= Quay\nAna Berg\n:revision-date: 3 May 2027\n:imagesdir: img\n\nBuilt of oak.\n"),
+        ("rst", "Quay\n====\n\n:Author: Ana Berg\n:Revision date: 3 May 2027\n\nBuilt of oak.\n"),
+    ],
+)
+def test_what_the_head_of_a_marked_up_text_says_of_it_is_read_and_its_settings_are_not(
+    tmp_path: Path, kind: str, content: str
+) -> None:
+    (tmp_path / f"quay.{kind}").write_text(content)
+    [passage] = read(tmp_path / f"quay.{kind}")
+    assert (passage.title, passage.text) == ("Quay", "Author: Ana Berg\nRevision date: 3 May 2027\nBuilt of oak.")
+
+
+def test_text_right_below_the_title_of_an_asciidoc_is_text(tmp_path: Path) -> None:
+    (tmp_path / "quay.adoc").write_text("= Quay\nIt was built of oak.\n\n== Ice\n\nIt broke.\n")
+    assert [passage.text for passage in read(tmp_path / "quay.adoc")] == ["It was built of oak.", "It broke."]
+
+
 def make_pdf(write: Callable[[FPDF], None]) -> bytes:
     pdf = FPDF()
     pdf.set_font("helvetica", size=10)
@@ -224,6 +245,86 @@ def test_a_pdf_has_headings_pages_and_columns_that_are_read_one_after_the_other(
     assert {passage.title for passage in first} == {"The quay"}
     assert all(passage.id.startswith("quay.pdf#page=1&") and passage.file == "quay.pdf" for passage in first)
     assert (last.title, last.text, last.id[:16]) == ("The quay: Ice", "It broke it.", "quay.pdf#page=2&")
+
+
+@pytest.mark.parametrize("spacing", [1.0, 1.5, 2.0])
+def test_a_sentence_of_a_pdf_is_whole_and_items_and_headings_have_lines_of_their_own(
+    tmp_path: Path, spacing: float
+) -> None:
+    items = ["- oak, sawn in the winter of the year 1911", "- stone", "1. Count the piles.", "2. Paint them."]
+
+    def write(pdf: FPDF) -> None:
+        def add(text: str) -> None:
+            pdf.multi_cell(90, 4 * spacing, text, new_x="LMARGIN", new_y="NEXT")
+
+        add_heading(pdf, "The quay", 18)
+        add(SENTENCE * 3)
+        pdf.set_font(style="B")
+        add("What it was built of")
+        pdf.set_font(style="")
+        add("\n".join(items))
+        pdf.ln(6)
+        add("It was finished by the foun-\ndation on June 8,\n2021.")
+
+    (tmp_path / "quay.pdf").write_bytes(make_pdf(write))
+    [passage] = read(tmp_path / "quay.pdf")
+    assert passage.text.split("\n") == [
+        (SENTENCE * 3).strip(),
+        "What it was built of",
+        *items,
+        "It was finished by the foundation on June 8, 2021.",
+    ]
+
+
+class Report(FPDF):
+    def header(self) -> None:
+        self.set_font("helvetica", size=10)
+        self.cell(0, 8, "Yard of Sund, internal", new_x="LMARGIN", new_y="NEXT")
+        self.ln(8)
+
+    def footer(self) -> None:
+        self.set_y(-15)
+        self.cell(0, 8, f"Report of the yard - page {self.page_no()} of 3")
+
+
+def test_running_heads_and_feet_of_a_pdf_are_left_out_and_what_is_said_once_is_read(tmp_path: Path) -> None:
+    pdf = Report()
+    for number in range(3):
+        pdf.add_page()
+        add_heading(pdf, ["Piles", "Planks", "Costs"][number], 16)
+        pdf.multi_cell(0, text="It cost nine crowns.", new_x="LMARGIN", new_y="NEXT")
+    pdf.set_y(-25)
+    pdf.cell(0, 8, "Printed in Sund")
+    (tmp_path / "report.pdf").write_bytes(bytes(pdf.output()))
+    assert [passage.text for passage in read(tmp_path / "report.pdf")] == [
+        "It cost nine crowns.",
+        "It cost nine crowns.",
+        "It cost nine crowns.\nPrinted in Sund",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [
+        ("Report of the yard", "Report of the yard: The quay"),
+        ("The quay", "The quay"),
+        ("Document retention", "Document retention: The quay"),
+        ("", "The quay"),
+        ("untitled", "The quay"),
+        ("Microsoft Word - quay_v3.docx", "The quay"),
+        ("quay_v3.indd", "The quay"),
+        ("C:\\files\\quay", "The quay"),
+    ],
+)
+def test_a_pdf_has_the_title_of_its_metadata_unless_that_names_a_file(tmp_path: Path, title: str, said: str) -> None:
+    def write(pdf: FPDF) -> None:
+        pdf.set_title(title)
+        add_heading(pdf, "The quay", 18)
+        pdf.multi_cell(0, text="It broke it.")
+
+    (tmp_path / "quay.pdf").write_bytes(make_pdf(write))
+    [passage] = read(tmp_path / "quay.pdf")
+    assert (passage.title, passage.text) == (said, "It broke it.")
 
 
 @pytest.mark.parametrize("borders", ["ALL", "NONE"])

@@ -350,7 +350,7 @@ def test_markdown_is_cut_at_headings_and_loses_its_marks(tmp_path: Path) -> None
     assert second.title == "The Lomvi: Engine"
     assert second.text == "- gearbox by Ro & Sons\n- shaft"
     assert row.title == "The Lomvi: Engine: part | maker"
-    assert row.text == "part: maker\npropeller: Holm Works"
+    assert row.text == "propeller: Holm Works"
     name, _, place = second.id.partition("#")
     start, end = map(int, place.split("-"))
     assert name == "ships/lomvi.md"
@@ -377,8 +377,9 @@ def test_every_kind_of_document_in_a_folder_is_found_by_its_words(library: Path,
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("cut.pdf", b"%PDF-1.4 no", "not a PDF file that can be read"),
-        ("cut.docx", b"PK no", "not a DOCX file that can be read"),
+        ("cut.pdf", b"%PDF-1.4 no", "it cannot be read as PDF"),
+        ("cut.docx", b"PK no", "it cannot be read as DOCX"),
+        ("cut.ipynb", b"{no", "it cannot be read as IPYNB"),
         ("empty.md", b"", "no text in it"),
         ("photo.png", b"\x89PNG", "not a kind of file that is read"),
         ("old.gz", b"\x1f\x8b", "not a kind of file that is read"),
@@ -409,6 +410,8 @@ def test_rows_of_a_file_that_is_named_itself_must_be_whole(library: Path, tmp_pa
     [
         ("old/parts.csv", b'\xef\xbb\xbfid,Part,Maker\n1,shaft,"Holm Works, Sund"\n,,\n2,gear,\n'),
         ("old/parts.csv", b"id;Part;Maker\n1;shaft;Holm Works, Sund\n2;gear;\n"),
+        ("old/parts.csv", "id;Part;Maker\r\n1;shaft;Holm Works, Sund\r\n2;gear;\r\n".encode("utf-16")),
+        ("old/parts.tsv", "id\tPart\tMaker\n1\tshaft\tHolm Works, Sund\n2\tgear\t\n".encode("utf-16")),
         ("old/parts.tsv", b"id\tPart\tMaker\n1\tshaft\tHolm Works, Sund\n2\tgear\t\n"),
     ],
 )
@@ -447,6 +450,39 @@ def test_the_title_of_a_document_without_one_heading_above_all_is_its_name(tmp_p
     path = tmp_path / "leave.md"
     path.write_text("Of all.\n\n## Days\n\nThirty.\n\n## Who signs\n\nBo.\n")
     assert [each.title for each in read_document(path, "leave.md")] == ["leave", "leave: Days", "leave: Who signs"]
+
+
+FACTS = """---
+title: The yard's rules
+owner: Ana Berg
+last_review: 2026-02-14
+tags: [piles, planks]
+draft: false
+layout: {side: left}
+summary: SUMMARY
+---
+""".replace("SUMMARY", "long " * 60)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_front_matter_is_the_title_of_a_document_and_facts_about_it(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "rules.md"
+    path.write_text(f"{FACTS}# Leave\n\nThirty days.\n".replace("\n", end), newline="")
+    facts, leave = read_document(path, "rules.md")
+    assert facts.title == "The yard's rules"
+    assert facts.text == "Owner: Ana Berg\nLast review: 2026-02-14\nTags: piles, planks"
+    assert (leave.title, leave.text) == ("The yard's rules: Leave", "Thirty days.")
+    path.write_text(f"{FACTS}# The yard's rules\n\nThirty days.\n")
+    [whole] = read_document(path, "rules.md")
+    assert whole.title == "The yard's rules" and whole.text.endswith("planks\nThirty days.")
+
+
+@pytest.mark.parametrize("text", ["title: [The yard", "We have rules.", "- one\n- two", "a: b: c"])
+def test_malformed_front_matter_is_text(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "rules.md"
+    path.write_text(f"---\n{text}\n---\n# Leave\n\nThirty days.\n")
+    first, last = read_document(path, "rules.md")
+    assert (first.text, last.title, last.text) == (text, "Leave", "Thirty days.")
 
 
 def test_html_within_markdown_is_read(tmp_path: Path) -> None:

@@ -180,8 +180,8 @@ def test_a_file_that_takes_no_space_on_the_disk_is_read_no_further_than_a_line(
 
 
 def test_a_header_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes("title,text\na,b\n".encode("utf-16"))
-    with pytest.raises(DataError, match="not UTF-8 text: byte 0xff at character 1; save the file as UTF-8"):
+    (tmp_path / "a.csv").write_bytes("größe,text\na,b\n".encode("latin-1"))
+    with pytest.raises(DataError, match="not UTF-8 text: byte 0xf6 at character 3; save the file as UTF-8"):
         build_index([tmp_path / "a.csv"], tmp_path / "out")
 
 
