@@ -20,7 +20,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import cache
 from importlib.metadata import version as find_version
-from ipaddress import ip_address
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -38,8 +37,8 @@ from revelator.trace import Event
 from revelator.wire import choose_grpc_code, write_error
 from serving.latency import write_json
 from serving.protocols import Completion
-from serving.service.admission import PEER
-from serving.service.questions import EXECUTOR, REVELATOR, STREAM, Metadata, Prompt, Questions
+from serving.service.admission import PEER, is_loopback
+from serving.service.questions import MODELS, REVELATOR, STREAM, Metadata, Prompt, Questions
 from serving.service.tensors import (
     choose_outputs,
     make_strings,
@@ -50,7 +49,6 @@ from serving.service.tensors import (
 )
 from serving.triton.repository import SERVING, find_templates
 
-MODELS = (EXECUTOR, STREAM, REVELATOR)
 MESSAGE_BYTES = 1 << 22  # of a request, over the options that a question may have
 STREAMED = 64  # requests of one stream that are at work at the same time
 FINAL, WANTS_FINAL = "triton_final_response", "triton_enable_empty_final_response"  # parameters
@@ -59,10 +57,10 @@ Context: TypeAlias = Any  # grpc.aio.ServicerContext, which has no types
 
 @asynccontextmanager
 async def serve_grpc(
-    questions: Questions, address: str, tls: Tls | None = None, mutual: bool = False
+    questions: Questions, host: str, port: int, tls: Tls | None = None, mutual: bool = False
 ) -> AsyncIterator[int]:
-    """Serves at `address` (host:port) until the end of the block; yields the port. Raises ConfigError for an address
-    that cannot be listened on."""
+    """Serves until the end of the block; yields the port. Raises ConfigError for a port that cannot be listened on."""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", questions.limits.options_bytes + MESSAGE_BYTES),
@@ -285,13 +283,6 @@ def name_peer(context: Context) -> str:
         return bytes(names[0]).decode(errors="replace")
     address, _, _ = unquote(context.peer()).partition(":")[2].rpartition(":")
     return context.peer() if is_loopback(address) else address
-
-
-def is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def read_metadata(request: Any, context: Context) -> Metadata:

@@ -31,7 +31,7 @@ from serving.service.settings import open_knowledge, open_planner_and_judge
 from serving.service.telemetry import CURRENT, Arrival, Telemetry
 from serving.triton.config import ServingConfig
 
-EXECUTOR, STREAM, REVELATOR = "executor", "executor_stream", "revelator"
+EXECUTOR, STREAM, REVELATOR = MODELS = ("executor", "executor_stream", "revelator")
 A_CORE = 3  # questions at work for each core while the models are in this process
 PROMPT_CHARACTERS = 20_000
 HOTTEST = 2.0

@@ -7,17 +7,21 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 from revelator import files
+from revelator.endpoints import TOKEN, check_key
 from revelator.errors import ConfigError
 from revelator.files import try_lock
 from revelator.registry import require_existing
-from serving.service.grpc_front import MODELS, serve_grpc
-from serving.service.questions import Questions, open_questions
+from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
+from serving.service.admission import is_loopback
+from serving.service.grpc_front import serve_grpc
+from serving.service.http_front import create_app, serve_http
+from serving.service.questions import MODELS, Questions, open_questions
 from serving.triton.access import CLOSED, LOOPBACK, Exposure
 from serving.triton.config import ServingConfig, write_serving
 from serving.triton.running import LOCK, SERVE_JSON, RunningServer
@@ -40,19 +44,22 @@ async def serve_home(
         (home / SERVE_JSON).unlink(missing_ok=True)
         write_serving(home, config)
         (home / "logs").mkdir(exist_ok=True)
-        async with (
-            open_questions(home, config) as questions,
-            serve_grpc(questions, f"{exposure.host}:{ports.grpc}", exposure.tls, exposure.mutual),
-        ):
-            versions = {model: int(version) for model in MODELS if (version := questions.find_version(model))}
+        names, tls = {*LOOPBACK_NAMES, *hosts}, (exposure.tls, exposure.mutual)
+        address = f"{LOOPBACK}:{ports.grpc}"
+        async with AsyncExitStack() as stack:
+            questions = await stack.enter_async_context(open_questions(home, config))
+            page = create_app(questions, address, home / "inspected", names, _read_token(exposure))
+            await stack.enter_async_context(serve_http(page, exposure.host, ports.http, *tls))
+            await stack.enter_async_context(serve_grpc(questions, exposure.host, ports.grpc, *tls))
+            http = f"{'https' if exposure.tls else 'http'}://{LOOPBACK}:{ports.http}"
             running = RunningServer(
                 pid=os.getpid(),
                 server_pid=os.getpid(),
-                http=None,
-                grpc=f"{LOOPBACK}:{ports.grpc}",
-                metrics="",
+                http=http,
+                grpc=address,
+                metrics=f"{http}/metrics",
                 log=str(home / LOG),
-                models=versions,
+                models={model: int(version) for model in MODELS if (version := questions.find_version(model))},
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
             )
             files.write_json(home / SERVE_JSON, asdict(running))
@@ -61,6 +68,16 @@ async def serve_home(
             finally:
                 (home / SERVE_JSON).unlink(missing_ok=True)
                 await questions.drain(DRAIN_SECONDS)
+
+
+def _read_token(exposure: Exposure) -> str | None:
+    """What HTTP asks for, where the environment names it. Raises ConfigError for an address beyond loopback that
+    everybody could ask."""
+    token = check_key(os.environ[TOKEN], TOKEN) if TOKEN in os.environ else None
+    if token is None and not exposure.mutual and not is_loopback(exposure.host):
+        hint = f"export {TOKEN}=…, or let clients show certificates (--tls-mutual)"
+        raise ConfigError("beyond loopback HTTP needs a token", where="--host", hint=hint)
+    return token
 
 
 async def run_until_stopped(
