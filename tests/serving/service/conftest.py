@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -51,6 +52,12 @@ class Service:
     def await_start(self, *questions: str) -> None:
         for question in questions:
             assert self.endpoint.started[question].wait(WAIT)
+
+    def await_in_flight(self, count: int) -> None:
+        end = time.monotonic() + WAIT
+        while self.questions.admission.in_flight != count:
+            assert time.monotonic() < end
+            time.sleep(0.01)
 
     def release(self) -> None:
         for gate in self.endpoint.gates.values():
@@ -118,6 +125,7 @@ def service(one_service: Service) -> Iterator[Service]:
     }
     yield one_service
     one_service.release()
+    one_service.await_in_flight(0)
     one_service.endpoint.gates.clear()
     one_service.endpoint.down.clear()
 
