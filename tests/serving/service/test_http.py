@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import httpx
 import openai
 import pytest
 
+from revelator.client import Client
 from revelator.trace import Event, Trace, replay
 from serving.http.kserve import BODY_BYTES, MODEL
 from tests.serving.service.conftest import FAST, PLAN, QUESTION, WAIT, Service
@@ -100,3 +102,14 @@ def test_a_body_that_does_not_arrive_is_answered_with_408(page, service, monkeyp
         head = f"POST {MODEL}/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n"
         connection.sendall(head.encode() + b"{")
         assert connection.recv(64).startswith(b"HTTP/1.1 408")
+
+
+def test_connections_that_say_nothing_keep_nobody_waiting(page, service):
+    with ExitStack() as stack:
+        for address in (urlsplit(service.running.http).netloc, service.url):
+            host, _, port = address.partition(":")
+            for _ in range(300):
+                stack.enter_context(socket.create_connection((host, int(port)), timeout=WAIT))
+        assert page.get("/health", timeout=5).status_code == 200
+        with Client(service.url, timeout=WAIT) as client:
+            assert client.ask(FAST, strategy="single").answers == ("Orland",)
