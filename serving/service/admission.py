@@ -44,6 +44,10 @@ class Admission:
     def in_flight(self) -> int:
         return self._places.total()
 
+    @property
+    def waiting(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
     @contextmanager
     def place(self, seconds: float = math.inf) -> Iterator[None]:
         """Around a question that must be answered within `seconds`. Raises Overloaded, with the time after which there

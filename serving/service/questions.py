@@ -35,7 +35,7 @@ EXECUTOR, STREAM, REVELATOR = MODELS = ("executor", "executor_stream", "revelato
 A_CORE = 3  # questions at work for each core while the models are in this process
 PROMPT_CHARACTERS = 20_000
 HOTTEST = 2.0
-IN_TIME = 0.95  # of the time that a client waits: the answer has a way to go
+TRAVEL_SECONDS = 0.5  # of the time that a client waits, and a tenth of it at most: the answer has a way to go
 TELEMETRY: ContextVar[Telemetry] = ContextVar("telemetry")
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
@@ -52,7 +52,8 @@ class Metadata:
     def read_deadline(self) -> float | None:
         """Milliseconds: those that the client names, or most of what it waits. Raises InvalidRequest."""
         named = read_deadline(self.parameters.get("deadline_ms"))
-        return min(named or math.inf, 1000 * IN_TIME * self.seconds) if named or self.seconds < math.inf else None
+        waits = 1000 * (self.seconds - min(TRAVEL_SECONDS, self.seconds / 10)) if self.seconds < math.inf else None
+        return min((ms for ms in (named, waits) if ms is not None), default=None)
 
 
 NO_METADATA = Metadata()

@@ -53,9 +53,9 @@ class Service:
         for question in questions:
             assert self.endpoint.started[question].wait(WAIT)
 
-    def await_in_flight(self, count: int) -> None:
-        end = time.monotonic() + WAIT
-        while self.questions.admission.in_flight != count:
+    def await_count(self, *, in_flight: int = 0, waiting: int = 0) -> None:
+        end, admission = time.monotonic() + WAIT, self.questions.admission
+        while (admission.in_flight, admission.waiting) != (in_flight, waiting):
             assert time.monotonic() < end
             time.sleep(0.01)
 
@@ -125,7 +125,7 @@ def service(one_service: Service) -> Iterator[Service]:
     }
     yield one_service
     one_service.release()
-    one_service.await_in_flight(0)
+    one_service.await_count()
     one_service.endpoint.gates.clear()
     one_service.endpoint.down.clear()
 

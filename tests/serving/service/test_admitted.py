@@ -109,7 +109,7 @@ def fill(service: Service, client: Client, held: list[str]) -> list[Future]:
     pending = submit(client, *held[:-1])
     service.await_start(*held[:-1])
     pending += submit(client, held[-1])
-    service.await_in_flight(MAX_IN_FLIGHT)
+    service.await_count(in_flight=MAX_IN_FLIGHT, waiting=1)
     return pending
 
 

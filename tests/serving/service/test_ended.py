@@ -134,9 +134,11 @@ def test_a_service_that_is_told_to_stop_answers_what_it_has_begun(tmp_path: Path
 def test_a_process_that_is_killed_fails_its_calls_at_once(tmp_path: Path, index: Path, endpoint: Endpoint):
     question = "Which forge is seen in Lantern Row?"
     endpoint.gate(question, "none")
-    with serving(tmp_path / "home", index, endpoint) as (process, url), Client(url, timeout=WAIT) as client:
+    endpoint.knowledge[FAST] = ["Orland"]
+    with serving(tmp_path / "home", index, endpoint) as (process, url), Client(url, timeout=WAIT, retries=50) as client:
+        client.ask(FAST, strategy="single")  # a channel to a port whose server was stopped connects again after a while
         pending = client.submit(question, strategy="single")
-        assert endpoint.started[question].wait(WAIT)
+        assert endpoint.started[question].wait(WAIT), pending.exception(0)
         process.kill()
         with pytest.raises(Unavailable):
             pending.result(2)

@@ -192,4 +192,4 @@ def test_a_stream_that_nobody_reads_is_held_back(service, stub):
     call = stub.ModelStreamInfer(requests())
     next(iter(call))
     call.cancel()
-    service.await_in_flight(0)
+    service.await_count()
