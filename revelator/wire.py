@@ -80,15 +80,20 @@ def build_request(question: str, timeout: float | None, /, **options: Unpack[Opt
     `timeout`, in seconds, goes along as the question's deadline, unless there is another in the options. The client
     waits for it and for the time that the answer needs to travel; without one it waits for the server's own deadline.
     """
+    return build_request_from_json(question, write_options(options), timeout, options.get("deadline_ms"))
+
+
+def write_options(options: Options) -> str:
+    """The JSON of a request's options: all but the deadline, which is a parameter."""
     wanted: dict[str, Any] = {"strategy": "auto", **options}
-    deadline_ms = wanted.pop("deadline_ms", None)
+    wanted.pop("deadline_ms", None)
     if limits := options.get("limits"):
         wanted["limits"] = dict(limits)
     if reuse := options.get("reuse"):
         wanted["reuse"] = reuse.to_json()
     if history := options.get("history"):
         wanted["history"] = [asdict(step) for step in history]
-    return build_request_from_json(question, json.dumps(wanted, ensure_ascii=False), timeout, deadline_ms)
+    return json.dumps(wanted, ensure_ascii=False)
 
 
 def build_request_from_json(

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import click
 
-from revelator.endpoints import check_key
+from revelator.endpoints import TOKEN, check_key
 from revelator.errors import ConfigError
 from revelator.options import HOME
 from serving.commands.ask import find_address
 
-TOKEN = "REVELATOR_INSPECT_TOKEN"
 ADDRESSES = "host:port of a server's gRPC; give two to compare what they serve.  [default: the server of --home]"
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from serving.triton.access import Exposure
     from serving.triton.config import ServingConfig
     from serving.triton.pace import Pace
+    from serving.triton.running import RunningServer
 
 MAX_IN_FLIGHT = (
     "Questions in flight in each of executor and executor_stream (default: as remembered, else 64); a question over the"
@@ -33,6 +34,11 @@ MAX_IN_FLIGHT = (
 TIMEOUT = (
     "Of one call of an endpoint that plans, judges or reads; a question has at least as long. 0: a call may take"
     " what is left of its question's deadline (default: as recorded, else 0)."
+)
+TRITON = ("local", "none")
+TRITON_HELP = (
+    "Who hosts the models: a Triton server that this command starts, with the executor inside it (local), or this"
+    " process, which then also answers over HTTP and serves the inspector's page (none)."
 )
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True)
 LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some 5 ms
@@ -94,6 +100,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 @click.option("--tls-ca", type=FILE, help="Certificate of the authority that signed it, and the clients'.")
 @click.option("--tls-name", metavar="NAME", help="The name in the certificate, where that is not 127.0.0.1.")
 @click.option("--tls-mutual", is_flag=True, help="Clients must show a certificate of the same authority.")
+@click.option("--triton", type=click.Choice(TRITON), default=TRITON[0], show_default=True, help=TRITON_HELP)
 @click.option("--http", is_flag=True, help="Answer over HTTP, too (KServe's protocol), on the first of --ports.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name for HTTP and metrics.")
 @click.option("--log-questions", is_flag=True, help="Write questions, plans and answers into logs/events.jsonl, too.")
@@ -113,6 +120,7 @@ def serve(
     tls_ca: Path | None,
     tls_name: str | None,
     tls_mutual: bool,
+    triton: str,
     http: bool,
     hosts: tuple[str, ...],
     log_questions: bool,
@@ -140,6 +148,7 @@ def serve(
       revelator serve
       revelator serve --home runs/demo --ports 9000,9001,9002
       revelator serve --http --ports 9000,9001,9002
+      revelator serve --triton none
       revelator serve --sources sources.yaml
       revelator serve --generator http://127.0.0.1:11434/v1 --generator-model llama3.2
       revelator serve --planner http://127.0.0.1:11434/v1 --planner-model llama3.2
@@ -178,7 +187,10 @@ def serve(
         exposure = Exposure(host, choose_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
         if exposure.tls:  # for the calls of this process and of the models that it starts
             os.environ.update(exposure.tls.to_environment())
-        _serve(home, ports, config, exposure, http, hosts)
+        if triton == "none":
+            _serve_alone(home, ports, config, exposure, hosts)
+        else:
+            _serve(home, ports, config, exposure, http, hosts)
     except KeyboardInterrupt:
         click.echo("stopped")
 
@@ -228,22 +240,11 @@ def _stop(*_: object) -> None:
 def _serve(
     home: Path, ports: str, config: ServingConfig, exposure: Exposure, http: bool, hosts: tuple[str, ...]
 ) -> None:
-    from serving.deploy.deploy import release_embedded_base
-    from serving.models.releases import read_release
-    from serving.triton.config import EMBEDDED, REMEMBERED_FILE
     from serving.triton.control import describe_version
-    from serving.triton.pace import measure_pace
     from serving.triton.serve import Watchdog, serve_home
     from serving.triton.server import NOT_PRIVATE, read_ports
 
-    with Console(stderr=True).status("time a call at each endpoint"):
-        pace = asyncio.run(measure_pace(config))
-    config = allow_time(config, pace)
-    if config.needs_release and read_release(home) is None:
-        release_embedded_base(home)
-        does = "judges" if config.planner else "plans"
-        click.echo(f"nothing is deployed: the embedded base {does}. A champion: revelator model deploy --home {home}")
-    release = read_release(home)
+    config, pace = _prepare(home, config)
     with Console(stderr=True).status("start the server") as status:
 
         def report(model: str) -> None:
@@ -253,23 +254,8 @@ def _serve(
             status.stop()
             for name, version in running.models.items():
                 click.echo(f"{name} {describe_version(version)}: ready")
-            if release and release.vllm and config.needs_release:
-                click.echo(f"revelator version {release.version}, at vLLM {release.vllm}")
-            click.echo(f"index   {config.index}\nplanner {config.planner or EMBEDDED}\njudge   {config.judge}")
-            click.echo(f"reader  {config.reader}")
-            for line in describe_pace(pace, config):
+            for line in describe_settings(home, config, pace):
                 click.echo(line)
-            if config.timeout:
-                click.echo(f"timeout {config.timeout:g} s a call of an endpoint (--timeout 0: the deadline alone)")
-            if config.sources:
-                click.echo(f"sources {config.sources} (--sources none: the index alone)")
-            if config.limits:
-                limits = Limits.of_deployment(config.limits)
-                click.echo(f"limits  {', '.join(f'{name}={getattr(limits, name):g}' for name in config.limits)}")
-            if config.remembered:
-                click.echo(f"remembered for later starts, but for addresses and TLS: {home / REMEMBERED_FILE}")
-            elif (home / REMEMBERED_FILE).is_file():
-                click.echo(f"began with what was remembered in {home / REMEMBERED_FILE}; remove it to forget that")
             click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http or 'off (--http)'}\nmetrics {running.metrics}")
             if not server.is_private:
                 click.echo(NOT_PRIVATE)
@@ -279,3 +265,61 @@ def _serve(
                 watchdog.check_processes()
                 time.sleep(LOOK_SECONDS)
             raise server.make_end_error()
+
+
+def _serve_alone(home: Path, ports: str, config: ServingConfig, exposure: Exposure, hosts: tuple[str, ...]) -> None:
+    from serving.service.run import run_until_stopped
+    from serving.triton.control import describe_version
+    from serving.triton.server import read_ports
+
+    config, pace = _prepare(home, config)
+
+    def report(running: RunningServer) -> None:
+        for name, version in running.models.items():
+            click.echo(f"{name} {describe_version(version)}: ready")
+        for line in describe_settings(home, config, pace):
+            click.echo(line)
+        click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http}\nmetrics {running.metrics}")
+        click.echo(f'log     {running.log}\nask: revelator ask "…" --home {home}   stop: Ctrl-C')
+
+    asyncio.run(run_until_stopped(home, read_ports(ports), config, exposure, hosts, report))
+    click.echo("stopped")
+
+
+def _prepare(home: Path, config: ServingConfig) -> tuple[ServingConfig, Pace]:
+    """Times the endpoints, and releases the embedded base where nothing was deployed."""
+    from serving.deploy.deploy import release_embedded_base
+    from serving.models.releases import read_release
+    from serving.triton.pace import measure_pace
+
+    with Console(stderr=True).status("time a call at each endpoint"):
+        pace = asyncio.run(measure_pace(config))
+    if config.needs_release and read_release(home) is None:
+        release_embedded_base(home)
+        does = "judges" if config.planner else "plans"
+        click.echo(f"nothing is deployed: the embedded base {does}. A champion: revelator model deploy --home {home}")
+    return allow_time(config, pace), pace
+
+
+def describe_settings(home: Path, config: ServingConfig, pace: Pace) -> Iterator[str]:
+    """What is served and how, a line a setting."""
+    from serving.models.releases import read_release
+    from serving.triton.config import EMBEDDED, REMEMBERED_FILE
+
+    release = read_release(home)
+    if release and release.vllm and config.needs_release:
+        yield f"revelator version {release.version}, at vLLM {release.vllm}"
+    yield f"index   {config.index}\nplanner {config.planner or EMBEDDED}\njudge   {config.judge}"
+    yield f"reader  {config.reader}"
+    yield from describe_pace(pace, config)
+    if config.timeout:
+        yield f"timeout {config.timeout:g} s a call of an endpoint (--timeout 0: the deadline alone)"
+    if config.sources:
+        yield f"sources {config.sources} (--sources none: the index alone)"
+    if config.limits:
+        limits = Limits.of_deployment(config.limits)
+        yield f"limits  {', '.join(f'{name}={getattr(limits, name):g}' for name in config.limits)}"
+    if config.remembered:
+        yield f"remembered for later starts, but for addresses and TLS: {home / REMEMBERED_FILE}"
+    elif (home / REMEMBERED_FILE).is_file():
+        yield f"began with what was remembered in {home / REMEMBERED_FILE}; remove it to forget that"

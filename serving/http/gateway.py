@@ -1,8 +1,4 @@
-"""The executor over HTTP: the part of KServe's inference protocol, version 2, that a question needs, and the metrics.
-
-    POST /v2/models/executor/infer                     BYTES tensors `question` and `options` as JSON
-    GET  /v2/models/executor, /v2/models/executor/ready, /v2/health/live, /v2/health/ready
-    GET  /metrics                                      on a port of its own
+"""The executor inside Triton over HTTP: KServe's protocol (`serving.http.kserve`), and metrics on a port of their own.
 
 Triton's own HTTP server is off: that of 2.51 ends with SIGSEGV on a request of half a million chunks, inflates what it
 is sent, and lets a page of any site ask. Here a request is read whole before it goes on, within bounds of size and
@@ -13,21 +9,19 @@ else. Each application runs in a thread of its own.
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import h11
 import httpx
 import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -39,61 +33,33 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from revelator.channels import Tls
 from revelator.client import AsyncClient
-from revelator.errors import ConfigError, InvalidRequest, RevelatorError
-from revelator.wire import build_request_from_json, write_error
-from serving.http.protection import Body, Protection, describe_error, make_retry_headers, read_body
+from revelator.errors import ConfigError, RevelatorError
+from revelator.wire import build_request_from_json
+from serving.http.kserve import BODY_BYTES, OUTPUTS, Ready, Texts, answer_error, make_routes
+from serving.http.protection import Protection
 
-BODY_BYTES = 1 << 23  # options of 4 MB, escaped
 SMALL_BYTES = 1 << 16  # bodies up to this size always have room: there are no more than the connections
 ALL_BYTES = 1 << 26  # of all larger bodies whose requests are being read or answered
-MODEL = "/v2/models/executor"
 METRICS_SECONDS = 5.0
-INPUTS, OUTPUTS = ("question", "options"), ("answer", "trace")
-Ready = Callable[[], Awaitable[bool]]
-
-
-class Tensor(Body):
-    """One string."""
-
-    name: Literal["question", "options"]
-    datatype: Literal["BYTES"]
-    shape: list[Literal[1]] = Field(min_length=1, max_length=1)
-    data: list[str] = Field(min_length=1, max_length=1)
-
-
-class Output(BaseModel):
-    """An output that is asked for; no parameter changes it."""
-
-    model_config = ConfigDict(strict=True)
-
-    name: Literal["answer", "trace"]
-
-
-class Parameters(Body):
-    deadline_ms: float | None = Field(None, gt=0, allow_inf_nan=False)
-
-
-class Inference(Body):
-    """The body of `POST …/infer`."""
-
-    id: str = Field("", max_length=256)
-    inputs: list[Tensor] = Field(min_length=1, max_length=2)
-    outputs: list[Output] | None = Field(None, max_length=2)
-    parameters: Parameters = Parameters(deadline_ms=None)
 
 
 def create_gateway(url: str, seconds: float, ready: Ready, hosts: Collection[str]) -> Starlette:
     """The ASGI application that puts questions to the executor at `url` (gRPC) and waits `seconds` for each; `ready`
     says whether it is there. `hosts` are the names that a request may use in its Host header; IP addresses are always
     accepted."""
-    gateway = Gateway(ready)
+    clients: list[AsyncClient] = []  # one while the application runs
 
     @asynccontextmanager
     async def connect(_: Starlette) -> AsyncIterator[None]:
-        async with AsyncClient(url, seconds) as gateway.client:
+        async with AsyncClient(url, seconds) as client:
+            clients.append(client)
             yield
 
-    return _make_application(gateway.routes, hosts, connect)
+    async def ask(question: str, options: str, deadline_ms: float | None, id: str) -> Texts:
+        reply = await clients[0].send(build_request_from_json(question, options, seconds, deadline_ms))
+        return {name: reply.as_numpy(name)[0].decode() for name in OUTPUTS}
+
+    return _make_application(make_routes(ask, ready), hosts, connect)
 
 
 def create_metrics(url: str, folder: Path, hosts: Collection[str]) -> Starlette:
@@ -124,7 +90,7 @@ def _make_application(
         routes=routes,
         lifespan=lifespan,
         middleware=[Middleware(Protection, hosts=hosts, by_address=True), Middleware(BodyLimits)],
-        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _error_response),
+        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), answer_error),
     )
 
 
@@ -165,56 +131,8 @@ class BodyLimits:
         return None
 
 
-class Gateway:
-    client: AsyncClient  # while the application runs
-
-    def __init__(self, ready: Ready) -> None:
-        self._ready = ready
-        self.routes = [
-            Route(f"{MODEL}/infer", self.infer, methods=["POST"]),
-            Route("/v2/health/live", self.answer_live),
-            Route("/v2/health/ready", self.answer_ready),
-            Route(f"{MODEL}/ready", self.answer_ready),
-            Route(MODEL, self.describe),
-        ]
-
-    async def infer(self, request: Request) -> Response:
-        asked = await read_body(request, Inference, BODY_BYTES)
-        inputs = {tensor.name: tensor.data[0] for tensor in asked.inputs}
-        if len(inputs) < len(asked.inputs):
-            raise InvalidRequest("an input is given twice", where="inputs")
-        if "question" not in inputs:
-            raise InvalidRequest("the input question is missing", where="inputs")
-        options, deadline_ms = inputs.get("options", ""), asked.parameters.deadline_ms
-        sent = build_request_from_json(inputs["question"], options, self.client.timeout, deadline_ms)
-        reply = await self.client.send(sent)
-        wanted = [output.name for output in asked.outputs or ()] or OUTPUTS
-        texts = {name: reply.as_numpy(name)[0].decode() for name in wanted}
-        tensors = [{"name": n, "datatype": "BYTES", "shape": [1], "data": [texts[n]]} for n in wanted]
-        named = {"id": asked.id} if asked.id else {}
-        return JSONResponse({**named, "model_name": "executor", "model_version": "1", "outputs": tensors})
-
-    async def answer_live(self, request: Request) -> Response:
-        return Response()
-
-    async def answer_ready(self, request: Request) -> Response:
-        return Response(status_code=200 if await self._ready() else 400)
-
-    async def describe(self, request: Request) -> Response:
-        tensors = [[{"name": n, "datatype": "BYTES", "shape": [1]} for n in names] for names in (INPUTS, OUTPUTS)]
-        about = {"name": "executor", "versions": ["1"], "platform": "python"}
-        return JSONResponse({**about, "inputs": tensors[0], "outputs": tensors[1]})
-
-
 def _refuse(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error": message}, status, {"Connection": "close"})
-
-
-async def _error_response(request: Request, error: Exception) -> Response:
-    """`error` is a sentence, as KServe's clients read it; `detail` what our own raise."""
-    described, status = describe_error(error)
-    body = {"error": str(described), "detail": json.loads(write_error(described))}
-    return JSONResponse(body, status, make_retry_headers(described))
 
 
 ARRIVAL_SECONDS = 15.0  # from the connection, or from a later request's first byte, to a whole request

@@ -28,7 +28,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from revelator.errors import RevelatorError
@@ -61,12 +61,21 @@ def create_app(
     token: str | None = None,
     tracking_uri: str | None = None,
 ) -> Starlette:
-    """The ASGI application. `hosts` and `token` are those of `serving.http.protection`; `tracking_uri` is the MLflow
-    server that gets the questions and keeps what people say of them."""
+    """The ASGI application. `hosts` and `token` are those of `serving.http.protection`."""
+    return Starlette(
+        routes=make_routes(servers, runs, tracking_uri),
+        middleware=[Middleware(Protection, hosts=hosts, token=token)],
+        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), answer_error),
+    )
+
+
+def make_routes(servers: Sequence[Server], runs: Runs, tracking_uri: str | None = None) -> list[BaseRoute]:
+    """The routes of the page, its API and OpenAI's chat; `tracking_uri` is the MLflow server that gets the questions
+    and keeps what people say of them."""
     by_name = {server.name: server for server in servers}
     pages = Pages(by_name, runs, tracking_uri)
     chat = Chat(by_name, runs)
-    routes = [
+    return [
         Route("/", pages.page),
         Mount("/web", StaticFiles(directory=WEB)),
         Route("/api/servers", pages.list_servers),
@@ -78,11 +87,6 @@ def create_app(
         Route("/v1/models", chat.models),
         Route("/v1/chat/completions", chat.complete, methods=["POST"]),
     ]
-    return Starlette(
-        routes=routes,
-        middleware=[Middleware(Protection, hosts=hosts, token=token)],
-        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _error_response),
-    )
 
 
 class Pages:
@@ -148,7 +152,7 @@ def _format_line(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 
-async def _error_response(request: Request, error: Exception) -> Response:
+async def answer_error(request: Request, error: Exception) -> Response:
     described, status = describe_error(error)
     return JSONResponse({"error": json.loads(write_error(described))}, status, make_retry_headers(described))
 

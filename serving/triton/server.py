@@ -120,7 +120,7 @@ class TritonServer:
         self.ports = ports
         self.log = log
         self._exposure = exposure
-        self.metrics_folder = repository.parent / "triton" / "metrics"  # of `serving.triton.inside.metrics`
+        self.metrics_folder = repository.parent / "triton" / "metrics"  # of `serving.service.metrics`
         self._metrics = _choose_hidden_address()
         self._token = read_secret(repository.parent, CONTROL)
         self._installation = installation

@@ -37,7 +37,7 @@ from serving.executor.choices import Choice, EndedCall, choose_values
 from serving.executor.trees import run_tree
 from serving.knowledge.sources import Sources
 from serving.latency import write_json
-from serving.triton.inside.options import (
+from serving.service.options import (
     HISTORY_STEPS,
     REUSED_ANSWERS,
     REUSED_CHARACTERS,

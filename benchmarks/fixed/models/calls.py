@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 import triton_python_backend_utils as pb_utils
 
 from serving.models.triton import TritonModels
+from serving.service.telemetry import Telemetry
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import make_response, make_strings, read_parameters, read_text
 from serving.triton.inside.request_loop import RequestLoop
-from serving.triton.inside.telemetry import Telemetry
 
 THREADS = 256  # of the pool in which the backend waits for BLS calls
 

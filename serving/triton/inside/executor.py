@@ -8,29 +8,24 @@ import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.minilm import read_vocabulary
 from revelator.trace import Trace
 from serving.executor.executor import Executor
-from serving.executor.judges import JudgingRelease, ListwiseJudge, open_judge
 from serving.executor.trees import NoModel
-from serving.knowledge.config import open_sources
-from serving.knowledge.sources import Sources
-from serving.latency import offload, write_json
-from serving.models.answerability import WeighedGenerator
+from serving.latency import write_json
 from serving.models.comparisons import CanaryRevelator
-from serving.models.endpoint_revelator import EndpointRevelator
-from serving.models.generators import EndpointGenerator
 from serving.models.releases import Traffic, VersionChoice, find_choice, read_release, use_choice
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.models.vllm import MODEL as VLLM
 from serving.models.vllm import VllmRevelator, read_facts
 from serving.models.vllm_server import ReleasedAdapter
-from serving.protocols import Generator, Judge, Revelator
+from serving.protocols import Revelator
+from serving.service.options import read_deadline, read_wanted
+from serving.service.settings import choose_reader, open_knowledge, open_planner_and_judge
+from serving.service.telemetry import Telemetry
 from serving.triton.access import INNER, read_secret
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import (
@@ -42,9 +37,7 @@ from serving.triton.inside.backend import (
     read_text,
     send_last,
 )
-from serving.triton.inside.options import read_history, read_options, read_trace
 from serving.triton.inside.request_loop import Answer, RequestLoop
-from serving.triton.inside.telemetry import Telemetry
 
 
 class TritonPythonModel:
@@ -83,17 +76,11 @@ class TritonPythonModel:
         await asyncio.to_thread(read_vocabulary)  # half a second, which the first question would wait
         url = os.environ["REVELATOR_GRPC"]
         models = await stack.enter_async_context(TritonModels(url, read_secret(self._home, INNER)))
-        planner, judge = self._open_planner_and_judge(models, stack)
+        released = self._open_release(models, stack) if self._config.needs_release else NoModel()
+        planner, judge = open_planner_and_judge(self._config, released, stack)
         retriever = RemoteRetriever(models)
-        generator: Generator = RemoteGenerator(models)
-        if self._config.reads_at_endpoint:
-            named = self._config.generator, self._config.generator_model
-            endpoint = EndpointGenerator(*named, timeout=self._config.timeout)
-            stack.push_async_callback(endpoint.close)
-            generator = WeighedGenerator(endpoint, generator)
-        path = self._config.sources
-        sources = open_sources(path, retriever, generator, planner) if path else Sources.of_index(retriever)
-        stack.push_async_callback(sources.close)
+        generator = choose_reader(self._config, RemoteGenerator(models), stack)
+        sources = open_knowledge(self._config, retriever, generator, planner, stack)
         stack.callback(asyncio.create_task(self._admission.watch_cores()).cancel)
         self._executor = Executor(
             planner,
@@ -105,20 +92,6 @@ class TritonPythonModel:
             on_finish=self._record_finish,
             turn=self._admission.turn,
         )
-
-    def _open_planner_and_judge(self, models: TritonModels, stack: AsyncExitStack) -> tuple[Revelator, Judge]:
-        released: Revelator = NoModel()
-        timeout = self._config.timeout
-        if self._config.needs_release:
-            released = self._open_release(models, stack)
-        planner, judging = released, released
-        if self._config.planner:
-            planner, judging = EndpointRevelator(self._config.planner, timeout=timeout), JudgingRelease(released)
-            stack.push_async_callback(planner.close)
-        judge = open_judge(self._config.judge, judging, timeout)
-        if isinstance(judge, ListwiseJudge):
-            stack.push_async_callback(judge.close)
-        return planner, judge
 
     def _open_release(self, models: TritonModels, stack: AsyncExitStack) -> Revelator:
         """The engine of the release is read once: a deploy changes it only while no server runs."""
@@ -147,7 +120,7 @@ class TritonPythonModel:
         return self._stream(*asked) if self._streams else self._answer(*asked)
 
     async def _answer(self, question: str, options: str, deadline_ms: float | None, request: str) -> Any:
-        wanted = await self._read_options(question, options, deadline_ms)
+        wanted = await read_wanted(question, options, deadline_ms, self._limits)
         with self._choose_version(request) as choice:
             trace = _add_versions(await self._executor.run(question, **wanted), choice)
         return make_response(
@@ -157,7 +130,7 @@ class TritonPythonModel:
     async def _stream(
         self, question: str, options: str, deadline_ms: float | None, request: str
     ) -> AsyncGenerator[Any, None]:
-        wanted = await self._read_options(question, options, deadline_ms)
+        wanted = await read_wanted(question, options, deadline_ms, self._limits)
         with self._choose_version(request) as choice:
             async with aclosing(self._executor.stream(question, **wanted)) as events:
                 async for event in events:
@@ -171,28 +144,6 @@ class TritonPythonModel:
             return use_choice(VersionChoice(request=request))
         return self._traffic.choose_version(request)
 
-    async def _read_options(self, question: str, options: str, deadline_ms: float | None) -> dict[str, Any]:
-        """What the options say; a trace of 4 MB takes 50 ms to read. Raises DeadlineExceeded and InvalidRequest,
-        also for a question that is too long."""
-        self._limits.check_question(question)
-        milliseconds = min(deadline_ms or math.inf, self._limits.deadline_ms)
-        try:
-            async with asyncio.timeout(milliseconds / 1000):
-                wanted = await offload(len(options), partial(self._parse, options))
-        except TimeoutError as error:
-            message = f"the options were not read within {milliseconds:g} ms, the question's deadline"
-            raise DeadlineExceeded(message, hint="allow more time (deadline_ms), or send a shorter trace") from error
-        return {**wanted, "deadline_ms": deadline_ms}
-
-    def _parse(self, options: str) -> dict[str, Any]:
-        wanted = read_options(options, self._limits.options_bytes)
-        wanted["limits"] = self._limits.lower(wanted.pop("limits", {}))
-        if "reuse" in wanted:
-            wanted["reuse"] = read_trace(wanted["reuse"])
-        if "history" in wanted:
-            wanted["history"] = read_history(wanted["history"])
-        return wanted
-
     def _record_finish(self, trace: Trace) -> None:
         self._telemetry.record_trace(_add_versions(trace, find_choice()))
 
@@ -202,14 +153,4 @@ def _add_versions(trace: Trace, choice: VersionChoice) -> Trace:
 
 
 def _read_deadline(request: Any) -> float | None:
-    """The parameter `deadline_ms`, a number or a text that spells one; None without it. Raises InvalidRequest."""
-    value: Any = read_parameter(request, "deadline_ms")
-    if value is None:
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {value!r:.60}")
-    return number
+    return read_deadline(read_parameter(request, "deadline_ms"))

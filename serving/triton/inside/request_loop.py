@@ -26,10 +26,10 @@ from typing import Any
 from revelator import spans
 from revelator.errors import Cancelled, ServingError
 from serving import latency
+from serving.service.telemetry import CURRENT, Arrival, Telemetry
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import make_failure, send_last
 from serving.triton.inside.processes import describe_calls
-from serving.triton.inside.telemetry import CURRENT, Arrival, Telemetry
 
 DRAIN_SECONDS = 25.0  # the backend ends a process that takes 30 s
 GRACE_SECONDS = 2.0  # after it, for what was cancelled

@@ -19,7 +19,7 @@ import pytest
 
 from revelator.client import Client
 from serving.http import gateway
-from serving.http.gateway import BODY_BYTES, MODEL
+from serving.http.kserve import BODY_BYTES, MODEL
 from serving.triton.running import find_running_server
 
 QUESTION, PLAN = "Where is Sarnath?", "Where is Sarnath?"

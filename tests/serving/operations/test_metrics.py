@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from revelator.client import Client
 from revelator.errors import InvalidRequest, Overloaded, PlanError
 from revelator.trace import Node, Trace
-from serving.triton.inside.metrics import count_trace
+from serving.service.metrics import count_trace
 from tests.serving.operations import metrics_page as metrics
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"

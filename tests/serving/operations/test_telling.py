@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from revelator import spans
 from revelator.client import AsyncClient, Client
 from revelator.errors import InvalidRequest
-from serving.triton.inside.telemetry import Arrival, EventLog
+from serving.service.telemetry import Arrival, EventLog
 from tests.serving.operations.conftest import Operated
 from tests.serving.operations.receiver import Span
 

@@ -4,10 +4,10 @@ import asyncio
 import math
 
 from revelator.errors import ServingError
+from serving.service.telemetry import Telemetry
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import make_response, make_strings, read_parameters, read_text, send_last
 from serving.triton.inside.request_loop import RequestLoop
-from serving.triton.inside.telemetry import Telemetry
 
 STOPPING = {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt, "GeneratorExit": GeneratorExit}
 

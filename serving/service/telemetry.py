@@ -1,4 +1,4 @@
-"""What a model's process reports of requests: metrics, a line in the events file, a span that continues the client's.
+"""What a process that serves reports of requests: metrics, a line in the events file, a span below the client's.
 
 Nothing here may fail a question: an error of telemetry is logged, and the question goes on.
 
@@ -29,8 +29,8 @@ from revelator.calls import CALL, PROBE
 from revelator.errors import RevelatorError
 from revelator.trace import Trace
 from revelator.wire import choose_grpc_code
+from serving.service.metrics import ERRORS, IN_FLIGHT, IN_FLIGHT_LIMIT, count_trace
 from serving.triton.config import EVENTS_VARIABLE
-from serving.triton.inside.metrics import ERRORS, IN_FLIGHT, IN_FLIGHT_LIMIT, count_trace
 
 ID_CHARACTERS = 128  # of a client's request id; the rest is dropped
 log = logging.getLogger(__name__)
@@ -75,14 +75,18 @@ class Arrival:
 
     @classmethod
     def read(cls, request: Any) -> Arrival:
-        """Takes the client's request id, or makes one. With spans on, `traceparent` is that of the server's own span if
-        there is one, else the client's. What is not well-formed is dropped."""
-        parameters = _read_object(request.parameters)
+        """Of a request of Triton's Python backend. With spans on, `traceparent` is that of the server's own span if
+        there is one, else the client's."""
         span = _read_object(lambda: request.trace().get_context()) if spans.are_on() else {}
-        sent = span.get(spans.HEADER, parameters.get(spans.HEADER))
+        return cls.of(request.request_id(), {**_read_object(request.parameters), **span})
+
+    @classmethod
+    def of(cls, id: str, parameters: Mapping[str, Any]) -> Arrival:
+        """Takes the client's request id, or makes one. What is not well-formed is dropped."""
+        sent = parameters.get(spans.HEADER)
         known = isinstance(sent, str) and _TRACEPARENT.fullmatch(sent)
         return cls(
-            request.request_id()[:ID_CHARACTERS] or uuid.uuid4().hex,
+            id[:ID_CHARACTERS] or uuid.uuid4().hex,
             sent if known else None,
             parameters.get(PROBE) is True,
             str(parameters.get(CALL, ""))[:ID_CHARACTERS],

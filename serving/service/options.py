@@ -1,21 +1,25 @@
-"""Reads a request's options and its earlier trace from JSON that anybody may have written."""
+"""Reads a request's deadline, options and earlier trace, which anybody may have written."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, FailFast, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from revelator.config import FewKeys, find_first_fault
-from revelator.errors import DataError, InvalidRequest
+from revelator.errors import DataError, DeadlineExceeded, InvalidRequest
+from revelator.limits import Limits
 from revelator.tasks import Step
 from revelator.trace import Trace
 from serving.knowledge.graph import ROWS
-from serving.latency import count_values
+from serving.latency import count_values, offload
 
 REUSED_NODES = 2_000  # of an earlier trace: 32 leaves, each asked for 8 values, on a chain of some stages
 REUSED_ANSWERS = 20_000  # of all nodes of an earlier trace together
@@ -49,6 +53,43 @@ class _Detail:
 _DETAIL = TypeAdapter(_Detail)
 _OPTIONS: TypeAdapter[Options] = TypeAdapter(Annotated[Options, FewKeys])
 _HISTORY: TypeAdapter[tuple[Step, ...]] = TypeAdapter(Annotated[tuple[Step, ...], FailFast()])
+
+
+async def read_wanted(question: str, options: str, deadline_ms: float | None, limits: Limits) -> dict[str, Any]:
+    """What the options say, as the arguments of `Executor.run`; a trace of 4 MB takes 50 ms to read. Raises
+    DeadlineExceeded and InvalidRequest, also for a question that is too long."""
+    limits.check_question(question)
+    milliseconds = min(deadline_ms or math.inf, limits.deadline_ms)
+    try:
+        async with asyncio.timeout(milliseconds / 1000):
+            wanted = await offload(len(options), partial(_parse, options, limits))
+    except TimeoutError as error:
+        message = f"the options were not read within {milliseconds:g} ms, the question's deadline"
+        raise DeadlineExceeded(message, hint="allow more time (deadline_ms), or send a shorter trace") from error
+    return {**wanted, "deadline_ms": deadline_ms}
+
+
+def _parse(options: str, limits: Limits) -> dict[str, Any]:
+    wanted = read_options(options, limits.options_bytes)
+    wanted["limits"] = limits.lower(wanted.pop("limits", {}))
+    if "reuse" in wanted:
+        wanted["reuse"] = read_trace(wanted["reuse"])
+    if "history" in wanted:
+        wanted["history"] = read_history(wanted["history"])
+    return wanted
+
+
+def read_deadline(value: Any) -> float | None:
+    """The parameter `deadline_ms`, a number or a text that spells one; None without it. Raises InvalidRequest."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {value!r:.60}")
+    return number
 
 
 def read_options(text: str, most_bytes: int) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Our own metrics, beside Triton's (`nv_inference_*`: queue, compute, failures a model) on the page of metrics.
+"""Metrics of questions: what the service's page of metrics shows, in one process.
 
-Each model's process writes its figures into files of one folder, and `serving.http.gateway.create_metrics` sums them up
-(`prometheus_client.multiprocess`): what a process counted outlives it, until the server is started again. To count
-takes some 3 µs; through Triton's own metrics it took 30 to 60.
+Inside Triton each model's process writes its figures into files of one folder, and
+`serving.http.gateway.create_metrics` sums them up (`prometheus_client.multiprocess`), beside Triton's own
+(`nv_inference_*`: queue, compute, failures a model). To count takes some 3 µs; through Triton's own metrics it took 30
+to 60.
 """
 
 from __future__ import annotations

@@ -1,0 +1,316 @@
+"""The gRPC front: KServe's inference protocol, version 2, as Triton speaks it, with tritonclient's generated service.
+
+    ModelInfer           `executor` (question, options → answer, trace), `revelator` (task, prompt → text, …)
+    ModelStreamInfer     the same, and `executor_stream`: an event a response
+    ServerLive, ServerReady, ServerMetadata, ModelReady, ModelMetadata, ModelConfig, ModelStatistics, RepositoryIndex
+
+Everything else is UNIMPLEMENTED: nobody can load models, register memory or change settings. Errors are those of
+`revelator.wire.write_error`. When a call ends before its answer, because of the client or its deadline, so does the
+work.
+"""
+
+# ruff: noqa: N802  the methods are named by the protocol
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from functools import cache
+from importlib.metadata import version as find_version
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+import grpc
+import numpy as np
+from google.protobuf import text_format
+from tritonclient.grpc import service_pb2 as pb
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceServicer, add_GRPCInferenceServiceServicer_to_server
+
+from revelator import spans
+from revelator.channels import Tls
+from revelator.errors import ConfigError, RevelatorError, Unavailable
+from revelator.trace import Event
+from revelator.wire import choose_grpc_code, write_error
+from serving.latency import write_json
+from serving.protocols import Completion
+from serving.service.admission import PEER, is_loopback
+from serving.service.questions import MODELS, REVELATOR, STREAM, Metadata, Prompt, Questions
+from serving.service.tensors import (
+    choose_outputs,
+    make_strings,
+    name_type,
+    read_inputs,
+    read_parameters,
+    write_outputs,
+)
+from serving.triton.repository import SERVING, find_templates
+
+MESSAGE_BYTES = 1 << 22  # of a request, over the options that a question may have
+STREAMED = 64  # requests of one stream that are at work at the same time
+FINAL, WANTS_FINAL = "triton_final_response", "triton_enable_empty_final_response"  # parameters
+Context: TypeAlias = Any  # grpc.aio.ServicerContext, which has no types
+
+
+@asynccontextmanager
+async def serve_grpc(
+    questions: Questions, host: str, port: int, tls: Tls | None = None, mutual: bool = False
+) -> AsyncIterator[int]:
+    """Serves until the end of the block; yields the port. Raises ConfigError for a port that cannot be listened on."""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", questions.limits.options_bytes + MESSAGE_BYTES),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),  # a port that is taken is an error
+        ]
+    )
+    add_GRPCInferenceServiceServicer_to_server(Front(questions), server)
+    try:
+        port = (
+            server.add_secure_port(address, _read_credentials(tls, mutual))
+            if tls
+            else server.add_insecure_port(address)
+        )
+    except RuntimeError as error:
+        raise ConfigError("cannot listen there", where=address, hint="name other ports with --ports") from error
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(grace=1.0)
+
+
+def _read_credentials(tls: Tls, mutual: bool) -> grpc.ServerCredentials:
+    assert tls.key and tls.cert
+    pair = tls.key.read_bytes(), tls.cert.read_bytes()
+    return grpc.ssl_server_credentials([pair], tls.ca.read_bytes() if mutual else None, require_client_auth=mutual)
+
+
+@cache
+def read_config(model: str) -> ModelConfig:
+    """The packaged config.pbtxt of a model."""
+    text = (find_templates() / model / "config.pbtxt").read_text(encoding="utf-8")
+    config = text_format.Parse(text, ModelConfig())
+    config.name = model
+    return config
+
+
+class Front(GRPCInferenceServiceServicer):
+    def __init__(self, questions: Questions) -> None:
+        self._questions = questions
+        self._counts: dict[str, Counts] = defaultdict(Counts)
+
+    async def ServerLive(self, request: Any, context: Context) -> Any:
+        return pb.ServerLiveResponse(live=True)
+
+    async def ServerReady(self, request: Any, context: Context) -> Any:
+        return pb.ServerReadyResponse(ready=self._questions.is_ready)
+
+    async def ServerMetadata(self, request: Any, context: Context) -> Any:
+        extensions = ["statistics", "model_configuration"]
+        return pb.ServerMetadataResponse(name="revelator", version=find_version("revelator"), extensions=extensions)
+
+    async def ModelReady(self, request: Any, context: Context) -> Any:
+        served = self._questions.find_version(request.name)
+        ready = self._questions.is_ready and served is not None and request.version in ("", served)
+        return pb.ModelReadyResponse(ready=ready)
+
+    async def ModelMetadata(self, request: Any, context: Context) -> Any:
+        version = await self._find_version(request.name, request.version, context)
+        config = read_config(request.name)
+        response = pb.ModelMetadataResponse(name=request.name, versions=[version], platform="python")
+        for tensors, target in ((config.input, response.inputs), (config.output, response.outputs)):
+            for tensor in tensors:
+                shape = [*([-1] if config.max_batch_size else []), *tensor.dims]
+                target.add(name=tensor.name, datatype=name_type(tensor.data_type), shape=shape)
+        return response
+
+    async def ModelConfig(self, request: Any, context: Context) -> Any:
+        version = await self._find_version(request.name, request.version, context)
+        response = pb.ModelConfigResponse(config=read_config(request.name))
+        response.config.version_policy.specific.versions[:] = [int(version)]
+        response.config.parameters[SERVING].string_value = self._questions.config.model_dump_json()
+        return response
+
+    async def ModelStatistics(self, request: Any, context: Context) -> Any:
+        served = self._list_versions()
+        if request.name:
+            served = {request.name: await self._find_version(request.name, request.version, context)}
+        response = pb.ModelStatisticsResponse()
+        for model, version in served.items():
+            self._counts[model].write(response.model_stats.add(name=model, version=version))
+        return response
+
+    async def RepositoryIndex(self, request: Any, context: Context) -> Any:
+        state = "READY" if self._questions.is_ready else "UNAVAILABLE"
+        served = self._list_versions().items()
+        models = [] if request.ready and not self._questions.is_ready else served
+        return pb.RepositoryIndexResponse(models=[{"name": name, "version": v, "state": state} for name, v in models])
+
+    async def ModelInfer(self, request: Any, context: Context) -> Any:
+        PEER.set(name_peer(context))
+        if request.model_name == STREAM:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{STREAM} answers over ModelStreamInfer")
+        version = await self._find_version(request.model_name, request.model_version, context)
+        try:
+            return await self._infer(request, version, context)
+        except RevelatorError as error:
+            await context.abort(choose_status(error), write_error(error))
+
+    async def ModelStreamInfer(self, requests: AsyncIterator[Any], context: Context) -> None:
+        PEER.set(name_peer(context))
+        writing, places = asyncio.Lock(), asyncio.Semaphore(STREAMED)
+
+        async def write(response: Any, error: str = "") -> None:
+            async with writing:
+                await context.write(pb.ModelStreamInferResponse(error_message=error, infer_response=response))
+
+        async def answer(request: Any) -> None:
+            try:
+                await self._answer_in_stream(request, context, write)
+            finally:
+                places.release()
+
+        async with asyncio.TaskGroup() as tasks:
+            async for request in requests:
+                await places.acquire()
+                tasks.create_task(answer(request))
+
+    async def _answer_in_stream(self, request: Any, context: Context, write: Callable[..., Awaitable[None]]) -> None:
+        last = pb.ModelInferResponse(model_name=request.model_name, id=request.id)
+        last.parameters[FINAL].bool_param = True
+        try:
+            served = self._questions.find_version(request.model_name)
+            if served is None or request.model_version not in ("", served):
+                raise Unavailable(_describe_unknown(request.model_name, request.model_version), final=True)
+            last.model_version = served
+            if request.model_name == STREAM:
+                async with aclosing(self._stream(request, served, context)) as responses:
+                    async for response in responses:
+                        await write(response)
+                if read_parameters(request.parameters).get(WANTS_FINAL) is not True:
+                    return
+            else:
+                last = await self._infer(request, served, context)
+                last.parameters[FINAL].bool_param = True
+            await write(last)
+        except RevelatorError as error:
+            await write(last, write_error(error))
+
+    async def _infer(self, request: Any, version: str, context: Context) -> Any:
+        """Answers a request for `executor` or `revelator`."""
+        model, metadata = request.model_name, read_metadata(request, context)
+        config = read_config(model)
+        with self._counts[model].count():
+            inputs, wanted = read_inputs(request, config), choose_outputs(request, config)
+            if model == REVELATOR:
+                outputs = await self._complete(inputs, metadata)
+            else:
+                [question], [options] = inputs["question"], inputs["options"]
+                trace = await self._questions.answer(question, options, metadata)
+                dumped = await asyncio.to_thread(trace.dump_json)
+                outputs = {"answer": make_strings(trace.answer), "trace": make_strings(dumped)}
+        response = pb.ModelInferResponse(model_name=model, model_version=version, id=request.id)
+        write_outputs(response, outputs, wanted)
+        return response
+
+    async def _complete(self, inputs: dict[str, list[Any]], metadata: Metadata) -> dict[str, np.ndarray]:
+        heat = inputs.get("temperature", [0.0] * len(inputs["task"]))
+        prompts = [Prompt(*row) for row in zip(inputs["task"], inputs["prompt"], heat, strict=True)]
+        return make_columns(await self._questions.complete(prompts, metadata))
+
+    async def _stream(self, request: Any, version: str, context: Context) -> AsyncGenerator[Any, None]:
+        """A response for each event of a question."""
+        with self._counts[STREAM].count():
+            inputs, wanted = read_inputs(request, read_config(STREAM)), choose_outputs(request, read_config(STREAM))
+            [question], [options] = inputs["question"], inputs["options"]
+            events: AsyncGenerator[Event, None] = self._questions.stream(
+                question, options, read_metadata(request, context)
+            )
+            async with aclosing(events):
+                async for event in events:
+                    response = pb.ModelInferResponse(model_name=STREAM, model_version=version, id=request.id)
+                    response.parameters[FINAL].bool_param = False
+                    write_outputs(response, {"event": make_strings(await write_json(event.to_json()))}, wanted)
+                    yield response
+
+    def _list_versions(self) -> dict[str, str]:
+        return {model: version for model in MODELS if (version := self._questions.find_version(model))}
+
+    async def _find_version(self, model: str, version: str, context: Context) -> str:
+        """The served version of a model. Ends the call where there is none such."""
+        served = self._questions.find_version(model)
+        if served is None or version not in ("", served):
+            await context.abort(grpc.StatusCode.NOT_FOUND, _describe_unknown(model, version))
+        assert served is not None
+        return served
+
+
+class Counts:
+    """How many requests a model has answered and refused, and the nanoseconds that they took."""
+
+    def __init__(self) -> None:
+        self._answered = pb.StatisticDuration()
+        self._failed = pb.StatisticDuration()
+        self._last = 0
+
+    @contextmanager
+    def count(self) -> Iterator[None]:
+        began, target = time.perf_counter_ns(), self._failed
+        try:
+            yield
+            target = self._answered
+        finally:
+            target.count += 1
+            target.ns += time.perf_counter_ns() - began
+            self._last = time.time_ns() // 1_000_000
+
+    def write(self, statistics: Any) -> None:
+        statistics.inference_count = statistics.execution_count = self._answered.count
+        statistics.last_inference = self._last
+        statistics.inference_stats.success.CopyFrom(self._answered)
+        statistics.inference_stats.fail.CopyFrom(self._failed)
+
+
+def name_peer(context: Context) -> str:
+    """The client, as admission tells clients apart: by certificate, else by address; on this machine itself, where all
+    have the same address, by connection."""
+    if names := context.peer_identities():
+        return bytes(names[0]).decode(errors="replace")
+    address, _, _ = unquote(context.peer()).partition(":")[2].rpartition(":")
+    return context.peer() if is_loopback(address) else address
+
+
+def read_metadata(request: Any, context: Context) -> Metadata:
+    headers = {name: value for name, value in context.invocation_metadata() or () if name == spans.HEADER}
+    left = context.time_remaining()
+    return Metadata(request.id, {**headers, **read_parameters(request.parameters)}, math.inf if left is None else left)
+
+
+def choose_status(error: RevelatorError) -> grpc.StatusCode:
+    """A server that ran out of time says CANCELLED, and its message names the error: DEADLINE_EXCEEDED is what a client
+    says that waited no longer (`revelator.wire`)."""
+    code = choose_grpc_code(error)
+    return grpc.StatusCode["CANCELLED" if code == "DEADLINE_EXCEEDED" else code]
+
+
+def make_columns(completions: Sequence[Completion]) -> dict[str, np.ndarray]:
+    """The outputs of model_repo/revelator/config.pbtxt, a row a completion."""
+    width = max(len(completion.probabilities) for completion in completions)
+    probabilities = np.zeros((len(completions), width), dtype=np.float32)
+    for row, completion in zip(probabilities, completions, strict=True):
+        row[: len(completion.probabilities)] = list(completion.probabilities.values())
+    return {
+        "text": make_strings(*(completion.text for completion in completions)).reshape(-1, 1),
+        "probabilities": probabilities,
+        "usage": np.array([[c.tokens_in, c.tokens_out] for c in completions], dtype=np.int32),
+        "degraded": np.array([[completion.degraded] for completion in completions], dtype=np.bool_),
+    }
+
+
+def _describe_unknown(model: str, version: str) -> str:
+    return f"Request for unknown model: {model[:60]!r} {f'version {version[:20]} ' if version else ''}is not found"

@@ -1,0 +1,144 @@
+"""The HTTP front: one application for people, programs and monitoring.
+
+    GET  /, /web/…, /api/…                        the inspector's page and what it asks (`serving.inspector.app`)
+    POST /v1/chat/completions, GET /v1/models     OpenAI's (`serving.inspector.chat`)
+    /v2/…                                         KServe's protocol (`serving.http.kserve`)
+    GET  /metrics, /health
+
+A body is neither chunked nor compressed, has a bounded size, and must arrive within `ARRIVAL_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from prometheus_client import generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from revelator.channels import Tls
+from revelator.errors import RevelatorError
+from revelator.spans import find_tracking_server
+from serving.http import kserve
+from serving.http.gateway import HEADER_BYTES, BodyLimits, listen
+from serving.http.protection import Protection
+from serving.inspector import Runs, Server, app
+from serving.models.releases import name_version
+from serving.service.admission import PEER, is_loopback
+from serving.service.questions import MODELS, Metadata, Questions
+
+ARRIVAL_SECONDS = 15.0
+PORTS_HINT = "name other ports with --ports"
+ERRORS = (RevelatorError, HTTPException, ClientDisconnect, Exception)
+
+
+def create_app(questions: Questions, address: str, runs: Path, hosts: Collection[str], token: str | None) -> Starlette:
+    """The ASGI application over the questions that are answered at `address` (gRPC), by which the page calls them. Runs
+    are kept in the folder `runs`; `hosts` and `token` are those of `serving.http.protection`."""
+
+    async def ask(question: str, options: str, deadline_ms: float | None, id: str) -> kserve.Texts:
+        trace = await questions.answer(question, options, Metadata(id, {"deadline_ms": deadline_ms}))
+        return {"answer": trace.answer, "trace": await asyncio.to_thread(trace.dump_json)}
+
+    async def is_ready() -> bool:
+        return questions.is_ready
+
+    async def list_models() -> dict[str, str]:
+        return {model: name_version(version) for model in MODELS if (version := questions.find_version(model))}
+
+    async def show_metrics(request: Request) -> Response:
+        return Response(await asyncio.to_thread(generate_latest), media_type="text/plain; version=0.0.4")
+
+    async def show_health(request: Request) -> Response:
+        state = "ready" if questions.is_ready else "stopping"
+        return JSONResponse({"status": state}, 200 if questions.is_ready else 503)
+
+    server = Server(address, questions.ask, list_models)
+    inspector = app.make_routes([server], Runs(runs), find_tracking_server())
+    own = [Route("/metrics", show_metrics), Route("/health", show_health)]
+    return Starlette(
+        routes=[*kserve.make_routes(ask, is_ready), *own, *inspector],
+        middleware=[
+            Middleware(Protection, hosts=hosts, token=token, by_address=True),
+            Middleware(BodyLimits),
+            Middleware(Arrival),
+        ],
+        exception_handlers=dict.fromkeys(ERRORS, _answer_error),
+    )
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """In the form that the route's clients read."""
+    form = kserve if request.url.path.startswith("/v2/") else app
+    return await form.answer_error(request, error)
+
+
+class Arrival:
+    """ASGI middleware. Names the client for admission, and ends a request whose body does not arrive in time."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        host, port = scope["client"] or ("", 0)
+        PEER.set(f"{host}:{port}" if is_loopback(host) else host)
+        ends, arrived = asyncio.get_running_loop().time() + ARRIVAL_SECONDS, False
+
+        async def receive_in_time() -> Message:
+            nonlocal arrived
+            if arrived:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(ends):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, f"the body did not arrive within {ARRIVAL_SECONDS:g} s") from None
+            arrived = not message.get("more_body")
+            return message
+
+        await self.app(scope, receive_in_time, send)
+
+
+@asynccontextmanager
+async def serve_http(
+    application: Starlette, host: str, port: int, tls: Tls | None = None, mutual: bool = False
+) -> AsyncIterator[int]:
+    """Serves until the end of the block; yields the port. Raises ConfigError for a port that cannot be listened on."""
+    files: dict[str, Any] = {}
+    if tls:
+        files = {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key, "ssl_ca_certs": str(tls.ca)}
+        files["ssl_cert_reqs"] = ssl.CERT_REQUIRED if mutual else ssl.CERT_NONE
+    config = uvicorn.Config(
+        application,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+        timeout_graceful_shutdown=2,
+        **files,
+    )
+    with listen(host, port, PORTS_HINT) as listening:
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        await asyncio.sleep(0)  # now it has taken the signals, which others may take after it
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            await serving

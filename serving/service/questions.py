@@ -1,0 +1,258 @@
+"""Questions: opens what a home folder serves in this process, and answers over it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar, Unpack
+
+from revelator import spans
+from revelator.errors import Cancelled, DeadlineExceeded, InvalidRequest, RevelatorError, ServingError, Unavailable
+from revelator.minilm import read_vocabulary
+from revelator.tasks import TASKS
+from revelator.trace import Event, Trace
+from revelator.wire import Options, write_options
+from serving import latency
+from serving.batching import gather_all
+from serving.executor.executor import Executor
+from serving.models.releases import Traffic, VersionChoice, find_choice, read_release, use_choice
+from serving.protocols import Completion, Revelator
+from serving.service.admission import Admission
+from serving.service.models import PLAIN_VERSION, ServedIndex, open_generator, open_release
+from serving.service.options import read_deadline, read_wanted
+from serving.service.settings import open_knowledge, open_planner_and_judge
+from serving.service.telemetry import CURRENT, Arrival, Telemetry
+from serving.triton.config import ServingConfig
+
+EXECUTOR, STREAM, REVELATOR = MODELS = ("executor", "executor_stream", "revelator")
+A_CORE = 3  # questions at work for each core while the models are in this process
+PROMPT_CHARACTERS = 20_000
+HOTTEST = 2.0
+TRAVEL_SECONDS = 0.5  # of the time that a client waits, and a tenth of it at most: the answer has a way to go
+TELEMETRY: ContextVar[Telemetry] = ContextVar("telemetry")
+Result = TypeVar("Result")
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What comes with a request: the client's id for it, parameters, and the seconds for which its client waits."""
+
+    id: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = math.inf
+
+    def read_deadline(self) -> float | None:
+        """Milliseconds: those that the client names, or most of what it waits. Raises InvalidRequest."""
+        named = read_deadline(self.parameters.get("deadline_ms"))
+        waits = 1000 * (self.seconds - min(TRAVEL_SECONDS, self.seconds / 10)) if self.seconds < math.inf else None
+        return min((ms for ms in (named, waits) if ms is not None), default=None)
+
+
+NO_METADATA = Metadata()
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt of a task for the revelator alone."""
+
+    task: str
+    text: str
+    temperature: float = 0.0
+
+    def check(self) -> None:
+        """Raises InvalidRequest."""
+        if self.task not in TASKS:
+            raise InvalidRequest(f"there is no task {self.task!r:.60}", hint=f"one of {', '.join(TASKS)}")
+        if len(self.text) > PROMPT_CHARACTERS:
+            raise InvalidRequest(f"a prompt has {PROMPT_CHARACTERS:,} characters at most, not {len(self.text):,}")
+        if not 0 <= self.temperature <= HOTTEST:
+            raise InvalidRequest(f"a temperature is a number from 0 to {HOTTEST:g}, not {self.temperature}")
+
+
+@asynccontextmanager
+async def open_questions(home: Path, config: ServingConfig) -> AsyncIterator[Questions]:
+    """Opens models, index, sources and endpoints until the block ends. Raises ArtifactError and ConfigError for what
+    cannot be opened."""
+    async with AsyncExitStack() as stack:
+        index, generator, released, _ = await asyncio.gather(
+            asyncio.to_thread(ServedIndex, config),
+            open_generator(config, stack),
+            open_release(home, config, stack),
+            asyncio.to_thread(read_vocabulary),  # half a second, which the first question would wait
+        )
+        stack.callback(index.close)
+        planner, judge = open_planner_and_judge(config, released, stack)
+        sources = open_knowledge(config, index, generator, planner, stack)
+        questions = Questions(home, config, released)
+        questions.executor = Executor(
+            planner,
+            sources,
+            generator,
+            config.executor_limits,
+            judge=judge,
+            writing=config.writing,
+            on_finish=questions.record,
+            turn=questions.admission.turn,
+        )
+        with latency.use_tuned_collector():
+            yield questions
+
+
+class Questions:
+    """Answers questions until `drain`; each is admitted, told to telemetry, and bound to a version of the release."""
+
+    executor: Executor
+
+    def __init__(self, home: Path, config: ServingConfig, released: Revelator) -> None:
+        self.config = config
+        self.limits = config.executor_limits
+        asks_elsewhere = config.reads_at_endpoint or config.planner is not None
+        cores = len(os.sched_getaffinity(0))
+        most = config.max_in_flight
+        self.admission = Admission(most, max(1, 3 * most // 4) if asks_elsewhere else A_CORE * cores)
+        self.is_ready = True
+        self._home = home
+        self._released = released
+        self._traffic = Traffic(home)
+        self._telemetry = {model: Telemetry(model) for model in (EXECUTOR, STREAM, REVELATOR)}
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def answer(self, question: str, options: str = "", metadata: Metadata = NO_METADATA) -> Trace:
+        """Answers one question, whose options are JSON. Raises the errors that `Executor.run` raises, Overloaded,
+        Unavailable once `drain` was called, and ServingError for a fault of this program."""
+        return await self._serve(EXECUTOR, metadata, lambda: self._run(question, options, metadata))
+
+    async def stream(
+        self, question: str, options: str = "", metadata: Metadata = NO_METADATA
+    ) -> AsyncGenerator[Event, None]:
+        """Answers one question, and yields its events as they happen. Raises what `answer` raises. Closing the
+        generator cancels the question."""
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        run = self._serve(STREAM, metadata, lambda: self._run(question, options, metadata, events.put_nowait))
+        work = asyncio.create_task(run)
+        work.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            await work
+        finally:
+            work.cancel()
+            await asyncio.wait([work])
+
+    async def ask(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
+        """`stream`, with options as `revelator.client.AsyncClient.stream` takes them."""
+        written = await asyncio.to_thread(write_options, options) if options.get("reuse") else write_options(options)
+        metadata = Metadata(parameters={**spans.make_headers(), "deadline_ms": options.get("deadline_ms")})
+        async with aclosing(self.stream(question, written, metadata)) as events:
+            async for event in events:
+                yield event
+
+    async def complete(self, prompts: Sequence[Prompt], metadata: Metadata = NO_METADATA) -> list[Completion]:
+        """The release's completion of each prompt, in order. Raises InvalidRequest, and what `answer` raises."""
+        for prompt in prompts:
+            prompt.check()
+
+        async def run() -> list[Completion]:
+            seconds = min(metadata.read_deadline() or math.inf, self.limits.deadline_ms) / 1000
+            try:
+                async with asyncio.timeout(seconds), self.admission.turn():
+                    with self._choose_version(metadata.id):
+                        return await gather_all(map(self._complete, prompts))
+            except TimeoutError as error:
+                raise DeadlineExceeded(f"the prompts were not completed within {1000 * seconds:g} ms") from error
+
+        return await self._serve(REVELATOR, metadata, run)
+
+    async def _complete(self, prompt: Prompt) -> Completion:
+        [completion] = await self._released.complete(prompt.task, [prompt.text], temperature=prompt.temperature)
+        return completion
+
+    def find_version(self, model: str) -> str | None:
+        """The version of a model that is served; None for a model that is not."""
+        if model == REVELATOR:
+            release = read_release(self._home) if self.config.needs_release else None
+            return str(release.version) if release else None
+        return PLAIN_VERSION if model in (EXECUTOR, STREAM) else None
+
+    def record(self, trace: Trace) -> None:
+        """Tells telemetry of the trace that the current task has finished."""
+        TELEMETRY.get().record_trace(_add_versions(trace, find_choice()))
+
+    async def drain(self, seconds: float) -> None:
+        """From now on questions are Unavailable. Returns when those in flight are answered, or after `seconds`."""
+        self.is_ready = False
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("%d questions are in flight after %g s", self.admission.in_flight, seconds)
+
+    async def _serve(self, model: str, metadata: Metadata, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Does the work of one request in its place, and tells telemetry how it ended."""
+        telemetry = self._telemetry[model]
+        arrival = Arrival.of(metadata.id, metadata.parameters)
+        CURRENT.set(arrival)
+        TELEMETRY.set(telemetry)
+        try:
+            if not self.is_ready:
+                raise Unavailable("the service is stopping", hint="ask again: another may take its place")
+            seconds = min(metadata.read_deadline() or math.inf, self.limits.deadline_ms) / 1000
+            with self._take_place(seconds), spans.open_span(model, "server", arrival.traceparent, request=arrival.id):
+                return await work()
+        except asyncio.CancelledError:
+            telemetry.record_error(Cancelled("the client went away, or the service is stopping"))
+            raise
+        except Exception as error:
+            telemetry.record_error(error)
+            if isinstance(error, RevelatorError):
+                raise
+            log.exception("unexpected error")
+            fault = ServingError(f"{type(error).__name__}: {error}", hint="the service's log holds the traceback")
+            raise fault from error
+
+    @contextmanager
+    def _take_place(self, seconds: float) -> Iterator[None]:
+        report = self._telemetry[EXECUTOR].report_in_flight  # one admission for all models
+        try:
+            with self.admission.place(seconds):
+                self._idle.clear()
+                report(self.admission.in_flight, self.admission.limit)
+                yield
+        finally:
+            report(self.admission.in_flight, self.admission.limit)
+            if not self.admission.in_flight:
+                self._idle.set()
+
+    async def _run(
+        self, question: str, options: str, metadata: Metadata, listener: Callable[[Event], None] | None = None
+    ) -> Trace:
+        wanted = await read_wanted(question, options, metadata.read_deadline(), self.limits)
+        with self._choose_version(metadata.id or question) as choice:
+
+            def tell(event: Event) -> None:
+                if event.kind == "finished":
+                    event.changes["versions"] = {**event.changes.get("versions", {}), **choice.versions()}
+                assert listener
+                listener(event)
+
+            trace = await self.executor.run(question, **wanted, listener=tell if listener else None)
+        return _add_versions(trace, choice)
+
+    def _choose_version(self, request: str) -> AbstractContextManager[VersionChoice]:
+        """The release's version, or "" where it neither plans nor judges: only replies tell what an endpoint is."""
+        if not self.config.needs_release:
+            return use_choice(VersionChoice(request=request))
+        return self._traffic.choose_version(request)
+
+
+def _add_versions(trace: Trace, choice: VersionChoice) -> Trace:
+    return replace(trace, versions={**trace.versions, **choice.versions()})

@@ -1,0 +1,115 @@
+"""The HTTP front: KServe's protocol, the page and its API, OpenAI's chat, metrics and health, at one address."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import httpx
+import openai
+import pytest
+
+from revelator.client import Client
+from revelator.trace import Event, Trace, replay
+from serving.http.kserve import BODY_BYTES, MODEL
+from tests.serving.service.conftest import FAST, PLAN, QUESTION, WAIT, Service
+
+
+@pytest.fixture
+def page(service: Service) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=service.running.http, timeout=WAIT) as page:
+        yield page
+        assert page.post(f"{MODEL}/infer", json=body(FAST, strategy="single")).status_code == 200
+
+
+def body(question: str, **options: object) -> dict:
+    texts = {"question": question, "options": json.dumps(options)}
+    return {"inputs": [{"name": n, "datatype": "BYTES", "shape": [1], "data": [t]} for n, t in texts.items()]}
+
+
+def test_kserve_s_protocol_answers_with_the_trace(page):
+    reply = page.post(f"{MODEL}/infer", json={"id": "7", **body(QUESTION, plan=PLAN)}).json()
+    texts = {output["name"]: output["data"][0] for output in reply["outputs"]}
+    assert reply["id"] == "7" and texts["answer"] == "Port Velm"
+    assert Trace.from_json(json.loads(texts["trace"])).versions["retriever"] == "1"
+    assert page.get("/v2/health/ready").status_code == page.get(f"{MODEL}/ready").status_code == 200
+    refused = page.post(f"{MODEL}/infer", json=body(QUESTION, plan="Who is {x}?"))
+    assert refused.status_code == 400 and refused.json()["detail"]["error"] == "PlanError"
+
+
+def test_the_page_asks_and_keeps_runs(page, service):
+    assert "<html" in page.get("/").text
+    [server] = page.get("/api/servers").json()
+    assert server["name"] == service.url and server["models"]["revelator"] == "0"
+    reply = page.post("/api/runs", json={"question": QUESTION, "plan": PLAN})
+    *events, saved = map(json.loads, reply.text.splitlines())
+    assert replay(map(Event.from_json, events)).answers == ["Port Velm"]
+    kept = page.get(f"/api/runs/{saved['run']}").json()
+    assert kept["trace"]["answer"] == "Port Velm"
+    again = page.post("/api/runs", json={"question": QUESTION, "plan": PLAN, "reuse": saved["run"]})
+    assert '"reused_from"' in again.text
+    refused = page.post("/api/runs", json={"question": QUESTION, "plan": "Who is {x}?"})
+    assert refused.status_code == 400 and refused.json()["error"]["diagnostics"]
+
+
+def test_openai_s_client_is_answered_whole_and_in_a_stream(service, page):
+    with openai.OpenAI(base_url=f"{service.running.http}/v1", api_key="none", timeout=WAIT) as client:
+        asked = {"model": "revelator", "messages": [{"role": "user", "content": FAST}]}
+        assert client.chat.completions.create(**asked).choices[0].message.content.startswith("Orland")
+        chunks = client.chat.completions.create(**asked, stream=True)
+        said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+        assert said.startswith("Orland")
+
+
+def test_metrics_count_questions_and_health_says_ready(page):
+    name = 'revelator_questions_total{model="executor",outcome="answered",route="single",version=""}'
+
+    def count() -> float:
+        lines = page.get("/metrics").text.splitlines()
+        return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)), 0.0)
+
+    before = count()
+    page.post(f"{MODEL}/infer", json=body(FAST, strategy="single"))
+    assert count() == before + 1
+    assert page.get("/health").json() == {"status": "ready"}
+
+
+def test_other_sites_and_other_names_are_refused(page):
+    assert page.get("/health", headers={"Host": "evil.example"}).status_code == 400
+    reply = page.post(f"{MODEL}/infer", json=body(FAST), headers={"Origin": "https://evil.example"})
+    assert reply.status_code == 403
+
+
+def test_bodies_that_are_chunked_compressed_or_too_large_are_refused(page):
+    def chunks() -> Iterator[bytes]:
+        yield b"{}"
+
+    assert page.post(f"{MODEL}/infer", content=chunks()).status_code == 411
+    assert page.post(f"{MODEL}/infer", content=b"x", headers={"Content-Encoding": "gzip"}).status_code == 415
+    assert page.post(f"{MODEL}/infer", content=b"x" * (BODY_BYTES + 1)).status_code == 413
+    deep = page.post(f"{MODEL}/infer", content=b"[" * 1_000_000)
+    assert deep.status_code == 400 and "JSON" in deep.json()["error"]
+    assert page.get("/nowhere").status_code == 404
+
+
+def test_a_body_that_does_not_arrive_is_answered_with_408(page, service, monkeypatch):
+    monkeypatch.setattr("serving.service.http_front.ARRIVAL_SECONDS", 0.5)
+    parts = urlsplit(service.running.http)
+    with socket.create_connection((parts.hostname, parts.port), timeout=WAIT) as connection:
+        head = f"POST {MODEL}/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n"
+        connection.sendall(head.encode() + b"{")
+        assert connection.recv(64).startswith(b"HTTP/1.1 408")
+
+
+def test_connections_that_say_nothing_keep_nobody_waiting(page, service):
+    with ExitStack() as stack:
+        for address in (urlsplit(service.running.http).netloc, service.url):
+            host, _, port = address.partition(":")
+            for _ in range(300):
+                stack.enter_context(socket.create_connection((host, int(port)), timeout=WAIT))
+        assert page.get("/health", timeout=5).status_code == 200
+        with Client(service.url, timeout=WAIT) as client:
+            assert client.ask(FAST, strategy="single").answers == ("Orland",)
