@@ -117,7 +117,8 @@ def _explain(node: Node) -> str:
         return f"no passage that was found is about it{without}"
     if "generator" not in node.detail and node.error:
         return f"{node.error}{without}"
-    return f"the passages that were read do not say it{without}"
+    clearly = " clearly enough" if "likeliest" in node.detail else ""
+    return f"the passages that were read do not say it{clearly}{without}"
 
 
 def explain_silence(trace: Trace) -> str:

@@ -132,7 +132,8 @@ class Node:
     off: the question is answered in part), `none` (it is known that there is no answer), `calls` (of models and
     retriever, in order: task or generator's mode, prompts, milliseconds, tokens, passages that were read), `reader`
     (the language model that read, as its endpoint named it), `document` (the id of the passage that holds the answer),
-    `probability` (that the passages give it), `verdict` (the answer is yes or no, and nothing to ask about),
+    `probability` (that the passages give it), `likeliest` (answers that were too unlikely to be given), `verdict` (the
+    answer is yes or no, and nothing to ask about),
     `unsupported` (why no passage holds the answer: it is never more than a part); of an operator of a tree `key` (a
     digest of what it was called with), `ids` (who its answers are: source, name, identifiers) and `count`; where
     several sources were asked `sources` (what became of each), `selection` (who chose them), `logic` (the logical query

@@ -58,7 +58,8 @@ class Models:
         if len(node.answers) > ANSWERS:
             node.detail["truncated"] = f"of {len(node.answers)} answers the first {ANSWERS} were taken"
             node.answers = node.answers[:ANSWERS]
-        node.detail.pop("verdict", None)  # of an earlier reading
+        for of_an_earlier_reading in ("verdict", "likeliest"):
+            node.detail.pop(of_an_earlier_reading, None)
         if reading.is_verdict:
             node.detail["verdict"] = True
         if reading.probability is not None:
@@ -68,6 +69,7 @@ class Models:
         elif reading.probability is not None and reading.probability < floor:
             likeliest = f"the likeliest answer, {join_answers(node.answers)}, has P = {reading.probability:.2g}"
             node.status, node.error = "unanswered", f"{likeliest}; the limit answer_floor is {floor:g}"
+            node.detail["likeliest"] = node.answers
             node.answers, node.sentence = [], ""
         elif request.mode == "direct":
             node.detail["unsupported"] = "answered without documents"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from revelator.answers import explain_silence
 from revelator.errors import InvalidRequest
 from revelator.limits import Limits
 from revelator.plans import render
@@ -105,6 +106,7 @@ async def test_an_answer_that_is_too_unlikely_is_none(toy):
     trace = await Unsure().executor().run("Who wrote A?", strategy="single")
     assert (trace.outcome, trace.nodes[0].answers, trace.nodes[0].sentence) == ("unanswered", [], "")
     assert trace.reason == "the likeliest answer, p, has P = 0.04; the limit answer_floor is 0.33"
+    assert explain_silence(trace) == "the passages that were read do not say it clearly enough"
     lower = await Unsure().executor(answer_floor=0.01).run("Who wrote A?", strategy="single")
     assert (lower.outcome, lower.answers) == ("answered", ["p"])
 
