@@ -55,6 +55,9 @@ from serving.triton.access import RESTRICTED
 from serving.triton.repository import SERVING, find_templates
 
 MESSAGE_BYTES = 1 << 22  # of a request, over the options that a question may have
+HANDSHAKE_SECONDS = 15.0  # from a connection to the end of its handshake
+IDLE_SECONDS = 300.0  # of a connection without a call; a client connects again with its next one
+PING_SECONDS = 60.0  # between looks whether a client that says nothing is there
 STREAMED = 64  # requests of one stream that are at work at the same time
 FINAL, WANTS_FINAL = "triton_final_response", "triton_enable_empty_final_response"  # parameters
 log = logging.getLogger(__name__)
@@ -73,6 +76,9 @@ async def serve_grpc(
             ("grpc.max_receive_message_length", questions.limits.options_bytes + MESSAGE_BYTES),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),  # a port that is taken is an error
+            ("grpc.server_handshake_timeout_ms", round(1000 * HANDSHAKE_SECONDS)),
+            ("grpc.max_connection_idle_ms", round(1000 * IDLE_SECONDS)),
+            ("grpc.keepalive_time_ms", round(1000 * PING_SECONDS)),
         ]
     )
     add_GRPCInferenceServiceServicer_to_server(Front(questions, control), server)

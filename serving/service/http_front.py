@@ -5,7 +5,8 @@
     /v2/…                                         KServe's protocol (`serving.http.kserve`)
     GET  /metrics, /health
 
-A body is neither chunked nor compressed, has a bounded size, and must arrive within `ARRIVAL_SECONDS`.
+A body is neither chunked nor compressed, has a bounded size, and must arrive within `ARRIVAL_SECONDS`. A connection on
+which no request comes is closed after that time (`close_idle`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import h11
 import uvicorn
 from prometheus_client import generate_latest
 from starlette.applications import Starlette
@@ -26,6 +28,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from revelator.channels import Tls
 from revelator.errors import RevelatorError
@@ -137,8 +140,29 @@ async def serve_http(
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         await asyncio.sleep(0)  # now it has taken the signals, which others may take after it
+        closing = asyncio.create_task(close_idle(server))
         try:
             yield listening.getsockname()[1]
         finally:
+            closing.cancel()
+            with suppress(asyncio.CancelledError):
+                await closing
             server.should_exit = True
             await serving
+
+
+async def close_idle(server: uvicorn.Server) -> None:
+    """Closes connections on which no request has come whole up to its body between two looks: uvicorn itself waits
+    for the first one without end, and for the next `timeout_keep_alive` seconds."""
+    before: dict[Any, object] = {}
+    while True:
+        await asyncio.sleep(ARRIVAL_SECONDS)
+        idle = {
+            connection: connection.cycle
+            for connection in server.server_state.connections
+            if isinstance(connection, H11Protocol) and connection.conn.their_state is h11.IDLE
+        }
+        for connection, cycle in idle.items():
+            if connection in before and before[connection] is cycle:  # no request came and went meanwhile
+                connection.transport.close()
+        before = idle

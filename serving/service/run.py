@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -94,6 +95,8 @@ async def run_until_stopped(
     report: Callable[[RunningServer], None],
 ) -> None:
     """Serves until SIGINT or SIGTERM; `report` is called once questions are answered. Raises what `serve_home` does."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the usual 1,024 are fewer than idle connections may be
     (home / LOG).parent.mkdir(exist_ok=True)
     logging.basicConfig(filename=home / LOG, filemode="w", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stopped = asyncio.Event()
