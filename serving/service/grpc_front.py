@@ -8,7 +8,7 @@
 
 Everything else is UNIMPLEMENTED: nobody can register memory or change settings. Errors are those of
 `revelator.wire.write_error`. When a call ends before its answer, because of the client or its deadline, so does the
-work.
+work. The large requests that are being answered have a bounded size together, as over HTTP.
 """
 
 # ruff: noqa: N802  the methods are named by the protocol
@@ -36,9 +36,10 @@ from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceServicer, add
 
 from revelator import spans
 from revelator.channels import CONTROL_HEADER, Tls
-from revelator.errors import ConfigError, InvalidRequest, RevelatorError, Unavailable
+from revelator.errors import ConfigError, InvalidRequest, Overloaded, RevelatorError, Unavailable
 from revelator.trace import Event
 from revelator.wire import choose_grpc_code, write_error
+from serving.http.gateway import ALL_BYTES, SMALL_BYTES
 from serving.latency import write_json
 from serving.protocols import Completion
 from serving.service.admission import PEER, is_loopback
@@ -55,6 +56,7 @@ from serving.triton.access import RESTRICTED
 from serving.triton.repository import SERVING, find_templates
 
 MESSAGE_BYTES = 1 << 22  # of a request, over the options that a question may have
+RETRY_MS = 1_000.0  # after a refusal because of large requests
 HANDSHAKE_SECONDS = 15.0  # from a connection to the end of its handshake
 IDLE_SECONDS = 300.0  # of a connection without a call; a client connects again with its next one
 PING_SECONDS = 60.0  # between looks whether a client that says nothing is there
@@ -117,6 +119,7 @@ class Front(GRPCInferenceServiceServicer):
         self._questions = questions
         self._control = control
         self._counts: dict[str, Counts] = defaultdict(Counts)
+        self._held = 0  # bytes of large requests
 
     async def ServerLive(self, request: Any, context: Context) -> Any:
         return pb.ServerLiveResponse(live=True)
@@ -188,7 +191,8 @@ class Front(GRPCInferenceServiceServicer):
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{STREAM} answers over ModelStreamInfer")
         version = await self._find_version(request.model_name, request.model_version, context)
         try:
-            return await self._infer(request, version, context)
+            with self._hold(request):
+                return await self._infer(request, version, context)
         except RevelatorError as error:
             await context.abort(choose_status(error), write_error(error))
 
@@ -220,17 +224,33 @@ class Front(GRPCInferenceServiceServicer):
                 raise Unavailable(_describe_unknown(request.model_name, request.model_version), final=True)
             last.model_version = served
             if request.model_name == STREAM:
-                async with aclosing(self._stream(request, served, context)) as responses:
-                    async for response in responses:
-                        await write(response)
+                with self._hold(request):
+                    async with aclosing(self._stream(request, served, context)) as responses:
+                        async for response in responses:
+                            await write(response)
                 if read_parameters(request.parameters).get(WANTS_FINAL) is not True:
                     return
             else:
-                last = await self._infer(request, served, context)
+                with self._hold(request):
+                    last = await self._infer(request, served, context)
                 last.parameters[FINAL].bool_param = True
             await write(last)
         except RevelatorError as error:
             await write(last, write_error(error))
+
+    @contextmanager
+    def _hold(self, request: Any) -> Iterator[None]:
+        """Around the answer to a request; a small one always has room. Raises Overloaded."""
+        size = request.ByteSize()
+        size = size if size > SMALL_BYTES else 0
+        if size and self._held + size > ALL_BYTES:
+            hint = "ask again after retry_after_ms, or send shorter options"
+            raise Overloaded("too many large requests at the same time", hint=hint, retry_after_ms=RETRY_MS)
+        self._held += size
+        try:
+            yield
+        finally:
+            self._held -= size
 
     async def _infer(self, request: Any, version: str, context: Context) -> Any:
         """Answers a request for `executor` or `revelator`."""
