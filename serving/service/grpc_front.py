@@ -40,9 +40,10 @@ from revelator.errors import ConfigError, InvalidRequest, Overloaded, RevelatorE
 from revelator.trace import Event
 from revelator.wire import choose_grpc_code, write_error
 from serving.http.gateway import ALL_BYTES, SMALL_BYTES
+from serving.http.protection import is_loopback
 from serving.latency import write_json
 from serving.protocols import Completion
-from serving.service.admission import PEER, is_loopback
+from serving.service.admission import PEER
 from serving.service.questions import MODELS, REVELATOR, STREAM, Metadata, Prompt, Questions
 from serving.service.tensors import (
     choose_outputs,

@@ -35,13 +35,14 @@ from revelator.errors import RevelatorError
 from revelator.spans import find_tracking_server
 from serving.http import kserve
 from serving.http.gateway import HEADER_BYTES, BodyLimits, listen
-from serving.http.protection import Protection
+from serving.http.protection import Protection, is_loopback
 from serving.inspector import Runs, Server, app
 from serving.models.releases import name_version
-from serving.service.admission import PEER, is_loopback
+from serving.service.admission import PEER
 from serving.service.questions import MODELS, Metadata, Questions
 
 ARRIVAL_SECONDS = 15.0
+PROBES = ("/metrics", "/health")  # on this machine they need no token
 PORTS_HINT = "name other ports with --ports"
 ERRORS = (RevelatorError, HTTPException, ClientDisconnect, Exception)
 
@@ -69,11 +70,11 @@ def create_app(questions: Questions, address: str, runs: Path, hosts: Collection
 
     server = Server(address, questions.ask, list_models)
     inspector = app.make_routes([server], Runs(runs), find_tracking_server())
-    own = [Route("/metrics", show_metrics), Route("/health", show_health)]
+    own = [Route(path, page) for path, page in zip(PROBES, (show_metrics, show_health), strict=True)]
     return Starlette(
         routes=[*kserve.make_routes(ask, is_ready), *own, *inspector],
         middleware=[
-            Middleware(Protection, hosts=hosts, token=token, by_address=True),
+            Middleware(Protection, hosts=hosts, token=token, by_address=True, probes=PROBES),
             Middleware(BodyLimits),
             Middleware(Arrival),
         ],

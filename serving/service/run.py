@@ -20,8 +20,8 @@ from revelator.files import try_lock
 from revelator.registry import require_existing
 from serving.deploy.engines import write_config
 from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
+from serving.http.protection import is_loopback
 from serving.models.releases import read_release
-from serving.service.admission import is_loopback
 from serving.service.grpc_front import serve_grpc
 from serving.service.http_front import create_app, serve_http
 from serving.service.questions import MODELS, Questions, open_questions
