@@ -59,9 +59,7 @@ def test_thousands_of_silent_connections_keep_nobody_out(many_files, tmp_path: P
         assert process.poll() is None
 
 
-def test_a_silent_connection_is_closed_and_one_that_asks_is_answered(
-    home, config: ServingConfig, monkeypatch, tmp_path
-):
+def test_a_silent_connection_is_closed_and_one_that_asks_is_answered(config: ServingConfig, monkeypatch, tmp_path):
     monkeypatch.setattr(http_front, "ARRIVAL_SECONDS", 0.5)
     monkeypatch.setattr(grpc_front, "HANDSHAKE_SECONDS", 0.5)
     config = ServingConfig(**{**dict(config), "planner": {"url": config.generator, "model": "m"}})  # loads nothing

@@ -24,16 +24,16 @@ from tritonclient.utils import InferenceServerException
 
 from revelator import registry
 from revelator.artifact import digest_base, write_manifest
-from revelator.channels import ControlToken
+from revelator.channels import ControlToken, Tls
 from revelator.client import Answer, Client
-from revelator.errors import ArtifactError, ConfigError
+from revelator.errors import ArtifactError, ConfigError, Unavailable
 from serving.commands.deploy import deploy as command
 from serving.deploy.canary import CanaryPlan, CanaryRules
 from serving.deploy.deploy import deploy
 from serving.models.engine import Engine
 from serving.models.releases import read_release
 from serving.triton import control
-from serving.triton.access import CONTROL, read_secret
+from serving.triton.access import CONTROL, Exposure, read_secret
 from serving.triton.config import ServingConfig
 from serving.triton.repository import REVELATOR, configure, read_served_versions, version_folder
 from tests.conftest import Endpoint
@@ -261,6 +261,23 @@ def test_a_load_that_cannot_be_done_says_why_and_changes_nothing(service, triton
         triton.unload_model(REVELATOR)
     assert refused.value.status() == "StatusCode.UNIMPLEMENTED"
     assert triton.is_model_ready(REVELATOR, "1") and not triton.is_model_ready(REVELATOR, "77")
+
+
+def test_a_service_with_mutual_tls_changes_versions_by_the_environment_s_certificates(
+    versions_home: Path, index: Path, endpoint: Endpoint, authority: Tls, tmp_path: Path, monkeypatch
+):
+    registry.connect(versions_home)
+    deploy(tmp_path, find(1))
+    reader = {"generator": endpoint.url, "generator_model": "m", "merge": "code"}
+    config = configure(tmp_path, index=index, **reader)
+    with serve_in_thread(tmp_path, config, Exposure(tls=authority, mutual=True)) as (_, running):
+        with pytest.raises(Unavailable):
+            deploy(tmp_path, find(2))
+        assert read_release(tmp_path).version == 1
+        for name, value in authority.to_environment().items():
+            monkeypatch.setenv(name, value)
+        assert deploy(tmp_path, find(2)).url == running.grpc
+        assert control.is_ready(running.grpc, REVELATOR, 2) and not control.is_ready(running.grpc, REVELATOR, 1)
 
 
 def test_a_server_that_loads_nothing_is_told_from_a_version_that_does_not_load(tmp_path: Path):
