@@ -62,7 +62,7 @@ async def open_release(
         if release and release.canary:
             try:
                 await local.open(str(release.canary.version))
-            except ArtifactError as error:
+            except Exception as error:
                 log.warning("the canary does not answer: %s", error)
     compared = CanaryRevelator(released, home)
     stack.push_async_callback(compared.close)
@@ -141,7 +141,10 @@ class LocalRelease:
 
     def close_unused(self) -> None:
         """Closes what nobody needs; forgets what did not open, so that the next call tries again."""
-        release = self._traffic.read_release()
+        try:
+            release = self._traffic.read_release()
+        except ArtifactError:
+            return  # the next question hears of it; those under way go on
         needed = {*self._loaded, *(map(str, release.versions) if release else ())}
         for version, opening in [*self._versions.items()]:
             if not opening.done():

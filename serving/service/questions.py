@@ -170,8 +170,8 @@ class Questions:
     async def complete(
         self, prompts: Sequence[Prompt], metadata: Metadata = NO_METADATA, version: str = ""
     ) -> tuple[list[Completion], str]:
-        """The completion of each prompt, in order, by a `version` that `is_ready`, or by the release; and the version
-        that completed them. Raises InvalidRequest, and what `answer` raises."""
+        """The completion of each prompt, in order, by a `version` that `has_version` knows, or by the release; and
+        the version that completed them. Raises InvalidRequest, and what `answer` raises."""
         for prompt in prompts:
             prompt.check()
 

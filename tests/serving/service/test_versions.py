@@ -26,7 +26,8 @@ from revelator import registry
 from revelator.artifact import digest_base, write_manifest
 from revelator.channels import ControlToken, Tls
 from revelator.client import Answer, Client
-from revelator.errors import ArtifactError, ConfigError, Unavailable
+from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
+from revelator.files import write_bytes
 from serving.commands.deploy import deploy as command
 from serving.deploy.canary import CanaryPlan, CanaryRules
 from serving.deploy.deploy import deploy
@@ -161,6 +162,24 @@ def test_a_question_under_way_keeps_its_version_which_is_closed_after_it(service
         assert pending.result(WAIT) == "1"
         assert deploying.result(60).release.version == 2
     assert not triton.is_model_ready(REVELATOR, "1")
+
+
+def test_a_release_that_cannot_be_read_costs_no_question_that_has_begun(service, client):
+    [held] = service.hold("reading", 1)
+    record = service.home / "release.json"
+    sound = record.read_bytes()
+    with ThreadPoolExecutor(1) as thread:
+        pending = thread.submit(ask_for_version, client, held)
+        service.await_start(held)
+        try:
+            write_bytes(record, b"{}")
+            with pytest.raises(RevelatorError, match=r"release\.json"):
+                ask_for_version(client)
+            service.release()
+            assert pending.result(WAIT) == "1"
+        finally:
+            write_bytes(record, sound)
+    assert ask_for_version(client) == "1"
 
 
 def test_the_engine_of_the_version_before_is_gone_after_each_deploy(service, client):
