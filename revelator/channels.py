@@ -25,6 +25,7 @@ _LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\]):")
 _FILES = {"ca": "REVELATOR_TLS_CA", "cert": "REVELATOR_TLS_CERT", "key": "REVELATOR_TLS_KEY"}
 _NAME = "REVELATOR_TLS_NAME"
 TOKEN_HEADER = "authorization"
+CONTROL_HEADER = f"triton-grpc-protocol-{TOKEN_HEADER}"  # where Triton looks for it
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class ControlToken(InferenceServerClientPlugin):
     """Adds the token to each request of a client."""
 
     def __init__(self, token: str) -> None:
-        self._header = {f"triton-grpc-protocol-{TOKEN_HEADER}": f"Bearer {token}"}
+        self._header = {CONTROL_HEADER: f"Bearer {token}"}
 
     def __call__(self, request: Any) -> None:
         request.headers.update(self._header)

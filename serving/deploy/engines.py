@@ -1,4 +1,5 @@
-"""Who runs the versions of a home folder, as a deploy sees it: our model behind Triton, or a vLLM server.
+"""Who runs the versions of a home folder, as a deploy sees it: our model, behind Triton or in the service, which speaks
+the same protocol; or a vLLM server.
 
 Both load a version beside those that answer, and unload what is needed no more once its questions have ended. Which of
 them answers a question is the record's affair (`serving.models.releases`).
@@ -21,6 +22,7 @@ from serving.models.vllm_server import LOAD_SECONDS, ReleasedAdapter, VllmServer
 from serving.protocols import Revelator
 from serving.triton import control, repository
 from serving.triton.access import INNER, read_secret
+from serving.triton.config import read_serving
 from serving.triton.repository import ADAPTER, REVELATOR
 from serving.triton.running import find_running_server
 
@@ -54,7 +56,7 @@ class Engine(Protocol):
 
 def find_engine(home: Path, vllm: str | None) -> Engine | None:
     """The engine to deploy to: the vLLM server at `vllm`, for "" our own, for None that of the release; None where our
-    own is not running. Raises ConfigError where a running server asks another engine than that."""
+    own is not running, or not asked. Raises ConfigError where a running server asks another engine than that."""
     release, running = read_release(home), find_running_server(home)
     asked = release.vllm if release else ""
     wanted = asked if vllm is None else complete_url(vllm) if vllm else ""
@@ -64,12 +66,12 @@ def find_engine(home: Path, vllm: str | None) -> Engine | None:
         raise ConfigError(f"the server of this home folder asks {now}", where="--engine", hint=hint)
     if wanted:
         return VllmEngine(home, wanted)
-    return TritonEngine(home, running.grpc) if running else None
+    return TritonEngine(home, running.grpc) if running and read_serving(home).needs_release else None
 
 
 @dataclass(frozen=True)
 class TritonEngine:
-    """The model `revelator` of the Triton server at `url`."""
+    """The model `revelator` of the Triton server, or of the service (`serving.service`), at `url`."""
 
     home: Path
     url: str

@@ -48,15 +48,21 @@ OPEN_TO_ALL = ("/", "/web/")  # the page holds no data: it asks for the token, a
 class Protection:
     """ASGI middleware. `hosts` are the names that a request may use in its Host header; `by_address` accepts any
     IP address, too: a name is what a page can bind to another machine. `token`, if there is one, must be given as
-    `Authorization: Bearer …` for everything but the page's own files."""
+    `Authorization: Bearer …` for everything but the page's own files, and on this machine itself the paths `probes`."""
 
     def __init__(
-        self, app: ASGIApp, hosts: Collection[str], token: str | None = None, by_address: bool = False
+        self,
+        app: ASGIApp,
+        hosts: Collection[str],
+        token: str | None = None,
+        by_address: bool = False,
+        probes: Collection[str] = (),
     ) -> None:
         self.app = app
         self.hosts = frozenset(host.lower() for host in hosts)
         self.token = token
         self.by_address = by_address
+        self.probes = frozenset(probes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -93,6 +99,8 @@ class Protection:
         path = scope["path"]
         if self.token is None or path == OPEN_TO_ALL[0] or path.startswith(OPEN_TO_ALL[1]):
             return None
+        if path in self.probes and is_loopback((scope.get("client") or ("",))[0]):
+            return None
         given = headers.get("authorization", "")
         if secrets.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
             return None
@@ -104,6 +112,14 @@ def refuse(status: int, message: str, code: str, hint: str | None) -> JSONRespon
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code, "hint": hint}
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     return JSONResponse({"error": error}, status, headers)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an IP address is this machine's own, which all clients on it share."""
+    try:
+        return ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _split_url(url: str) -> SplitResult | None:

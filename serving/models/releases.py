@@ -158,10 +158,10 @@ class Traffic:
         self._locks: dict[str, ExitStack] = defaultdict(ExitStack)
 
     @contextmanager
-    def choose_version(self, request: str) -> Iterator[VersionChoice]:
-        """Chooses the version for one question, and holds it until the block ends. The same `request` id gets the same
-        version."""
-        choice = self._choose(request)
+    def choose_version(self, request: str, version: str = "") -> Iterator[VersionChoice]:
+        """Chooses the version for one question, and holds it until the block ends: the `version` that the request
+        names, else by the release. The same `request` id gets the same version."""
+        choice = VersionChoice(version, request=request) if version else self._choose(request)
         versions = [v for v in (choice.version, choice.released) if v]
         for version in versions:
             self._enter(version)
@@ -173,7 +173,7 @@ class Traffic:
                 self._leave(version)
 
     def _choose(self, request: str) -> VersionChoice:
-        release = self._read_if_changed()
+        release = self.read_release()
         if release is None:
             return VersionChoice(request=request)
         version, canary = str(release.version), release.canary
@@ -181,7 +181,12 @@ class Traffic:
             return VersionChoice(str(canary.version), version, request, model_id=canary.model_id)
         return VersionChoice(version, request=request, model_id=release.model_id)
 
-    def _read_if_changed(self) -> Release | None:
+    def is_used(self, version: str) -> bool:
+        """Whether a question is under way with a version."""
+        return self._counts[version] > 0
+
+    def read_release(self) -> Release | None:
+        """What the file says now; it is read only when it has changed."""
         try:
             found = (self._home / RELEASE_FILE).stat()
         except FileNotFoundError:

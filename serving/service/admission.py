@@ -18,7 +18,6 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from ipaddress import ip_address
 
 from revelator.errors import Overloaded
 
@@ -144,11 +143,3 @@ class Admission:
         after = round(min(max(1000 * seconds, SHORTEST_WAIT_MS), LONGEST_WAIT_MS))
         hint = "ask again after retry_after_ms, allow more time (deadline_ms), or serve on more machines"
         return Overloaded(message, hint=hint, retry_after_ms=after)
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an IP address is this machine's own, where every client has the same: a connection is a client then."""
-    try:
-        return ip_address(address.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -4,16 +4,20 @@
     ModelStreamInfer     the same, and `executor_stream`: an event a response
     ServerLive, ServerReady, ServerMetadata, ModelReady, ModelMetadata, ModelConfig, ModelStatistics, RepositoryIndex
 
-Everything else is UNIMPLEMENTED: nobody can load models, register memory or change settings. Errors are those of
+    RepositoryModelLoad  `revelator` alone, for who knows the control token: which versions answer beside the release
+
+Everything else is UNIMPLEMENTED: nobody can register memory or change settings. Errors are those of
 `revelator.wire.write_error`. When a call ends before its answer, because of the client or its deadline, so does the
-work.
+work. The large requests that are being answered have a bounded size together, as over HTTP.
 """
 
 # ruff: noqa: N802  the methods are named by the protocol
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
+import secrets
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -25,19 +29,21 @@ from urllib.parse import unquote
 
 import grpc
 import numpy as np
-from google.protobuf import text_format
+from google.protobuf import json_format, text_format
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceServicer, add_GRPCInferenceServiceServicer_to_server
 
 from revelator import spans
-from revelator.channels import Tls
-from revelator.errors import ConfigError, RevelatorError, Unavailable
+from revelator.channels import CONTROL_HEADER, Tls
+from revelator.errors import ConfigError, InvalidRequest, Overloaded, RevelatorError, Unavailable
 from revelator.trace import Event
 from revelator.wire import choose_grpc_code, write_error
+from serving.http.gateway import ALL_BYTES, SMALL_BYTES
+from serving.http.protection import is_loopback
 from serving.latency import write_json
 from serving.protocols import Completion
-from serving.service.admission import PEER, is_loopback
+from serving.service.admission import PEER
 from serving.service.questions import MODELS, REVELATOR, STREAM, Metadata, Prompt, Questions
 from serving.service.tensors import (
     choose_outputs,
@@ -47,28 +53,38 @@ from serving.service.tensors import (
     read_parameters,
     write_outputs,
 )
+from serving.triton.access import RESTRICTED
 from serving.triton.repository import SERVING, find_templates
 
 MESSAGE_BYTES = 1 << 22  # of a request, over the options that a question may have
+RETRY_MS = 1_000.0  # after a refusal because of large requests
+HANDSHAKE_SECONDS = 15.0  # from a connection to the end of its handshake
+IDLE_SECONDS = 300.0  # of a connection without a call; a client connects again with its next one
+PING_SECONDS = 60.0  # between looks whether a client that says nothing is there
 STREAMED = 64  # requests of one stream that are at work at the same time
 FINAL, WANTS_FINAL = "triton_final_response", "triton_enable_empty_final_response"  # parameters
+log = logging.getLogger(__name__)
 Context: TypeAlias = Any  # grpc.aio.ServicerContext, which has no types
 
 
 @asynccontextmanager
 async def serve_grpc(
-    questions: Questions, host: str, port: int, tls: Tls | None = None, mutual: bool = False
+    questions: Questions, control: str, host: str, port: int, tls: Tls | None = None, mutual: bool = False
 ) -> AsyncIterator[int]:
-    """Serves until the end of the block; yields the port. Raises ConfigError for a port that cannot be listened on."""
+    """Serves until the end of the block; yields the port. `control` is the token for which versions may be changed.
+    Raises ConfigError for a port that cannot be listened on."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", questions.limits.options_bytes + MESSAGE_BYTES),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),  # a port that is taken is an error
+            ("grpc.server_handshake_timeout_ms", round(1000 * HANDSHAKE_SECONDS)),
+            ("grpc.max_connection_idle_ms", round(1000 * IDLE_SECONDS)),
+            ("grpc.keepalive_time_ms", round(1000 * PING_SECONDS)),
         ]
     )
-    add_GRPCInferenceServiceServicer_to_server(Front(questions), server)
+    add_GRPCInferenceServiceServicer_to_server(Front(questions, control), server)
     try:
         port = (
             server.add_secure_port(address, _read_credentials(tls, mutual))
@@ -100,9 +116,11 @@ def read_config(model: str) -> ModelConfig:
 
 
 class Front(GRPCInferenceServiceServicer):
-    def __init__(self, questions: Questions) -> None:
+    def __init__(self, questions: Questions, control: str) -> None:
         self._questions = questions
+        self._control = control
         self._counts: dict[str, Counts] = defaultdict(Counts)
+        self._held = 0  # bytes of large requests
 
     async def ServerLive(self, request: Any, context: Context) -> Any:
         return pb.ServerLiveResponse(live=True)
@@ -115,8 +133,7 @@ class Front(GRPCInferenceServiceServicer):
         return pb.ServerMetadataResponse(name="revelator", version=find_version("revelator"), extensions=extensions)
 
     async def ModelReady(self, request: Any, context: Context) -> Any:
-        served = self._questions.find_version(request.name)
-        ready = self._questions.is_ready and served is not None and request.version in ("", served)
+        ready = self._questions.is_ready and self._questions.has_version(request.name, request.version)
         return pb.ModelReadyResponse(ready=ready)
 
     async def ModelMetadata(self, request: Any, context: Context) -> Any:
@@ -151,13 +168,32 @@ class Front(GRPCInferenceServiceServicer):
         models = [] if request.ready and not self._questions.is_ready else served
         return pb.RepositoryIndexResponse(models=[{"name": name, "version": v, "state": state} for name, v in models])
 
+    async def RepositoryModelLoad(self, request: Any, context: Context) -> Any:
+        """Opens the versions that the request's `config` names beside the release; without one, the release's own."""
+        if request.model_name != REVELATOR:
+            message = f"versions of {REVELATOR} alone are loaded, by revelator model deploy"
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, message)
+        given = dict(context.invocation_metadata() or ()).get(CONTROL_HEADER, "")
+        if not secrets.compare_digest(str(given).encode(), f"Bearer {self._control}".encode()):
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"{RESTRICTED}, expecting header '{CONTROL_HEADER}'")
+        try:
+            versions = _read_versions(request.parameters["config"].string_param)
+            await self._questions.load_versions(versions)
+        except RevelatorError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except Exception as error:
+            log.exception("a version does not load")
+            await context.abort(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}"[:2_000])
+        return pb.RepositoryModelLoadResponse()
+
     async def ModelInfer(self, request: Any, context: Context) -> Any:
         PEER.set(name_peer(context))
         if request.model_name == STREAM:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{STREAM} answers over ModelStreamInfer")
         version = await self._find_version(request.model_name, request.model_version, context)
         try:
-            return await self._infer(request, version, context)
+            with self._hold(request):
+                return await self._infer(request, version, context)
         except RevelatorError as error:
             await context.abort(choose_status(error), write_error(error))
 
@@ -185,21 +221,37 @@ class Front(GRPCInferenceServiceServicer):
         last.parameters[FINAL].bool_param = True
         try:
             served = self._questions.find_version(request.model_name)
-            if served is None or request.model_version not in ("", served):
+            if served is None or not self._questions.has_version(request.model_name, request.model_version):
                 raise Unavailable(_describe_unknown(request.model_name, request.model_version), final=True)
             last.model_version = served
             if request.model_name == STREAM:
-                async with aclosing(self._stream(request, served, context)) as responses:
-                    async for response in responses:
-                        await write(response)
+                with self._hold(request):
+                    async with aclosing(self._stream(request, served, context)) as responses:
+                        async for response in responses:
+                            await write(response)
                 if read_parameters(request.parameters).get(WANTS_FINAL) is not True:
                     return
             else:
-                last = await self._infer(request, served, context)
+                with self._hold(request):
+                    last = await self._infer(request, served, context)
                 last.parameters[FINAL].bool_param = True
             await write(last)
         except RevelatorError as error:
             await write(last, write_error(error))
+
+    @contextmanager
+    def _hold(self, request: Any) -> Iterator[None]:
+        """Around the answer to a request; a small one always has room. Raises Overloaded."""
+        size = request.ByteSize()
+        size = size if size > SMALL_BYTES else 0
+        if size and self._held + size > ALL_BYTES:
+            hint = "ask again after retry_after_ms, or send shorter options"
+            raise Overloaded("too many large requests at the same time", hint=hint, retry_after_ms=RETRY_MS)
+        self._held += size
+        try:
+            yield
+        finally:
+            self._held -= size
 
     async def _infer(self, request: Any, version: str, context: Context) -> Any:
         """Answers a request for `executor` or `revelator`."""
@@ -208,7 +260,7 @@ class Front(GRPCInferenceServiceServicer):
         with self._counts[model].count():
             inputs, wanted = read_inputs(request, config), choose_outputs(request, config)
             if model == REVELATOR:
-                outputs = await self._complete(inputs, metadata)
+                outputs, version = await self._complete(inputs, metadata, request.model_version)
             else:
                 [question], [options] = inputs["question"], inputs["options"]
                 trace = await self._questions.answer(question, options, metadata)
@@ -218,10 +270,14 @@ class Front(GRPCInferenceServiceServicer):
         write_outputs(response, outputs, wanted)
         return response
 
-    async def _complete(self, inputs: dict[str, list[Any]], metadata: Metadata) -> dict[str, np.ndarray]:
+    async def _complete(
+        self, inputs: dict[str, list[Any]], metadata: Metadata, version: str
+    ) -> tuple[dict[str, np.ndarray], str]:
+        """The outputs, and the version that answered."""
         heat = inputs.get("temperature", [0.0] * len(inputs["task"]))
         prompts = [Prompt(*row) for row in zip(inputs["task"], inputs["prompt"], heat, strict=True)]
-        return make_columns(await self._questions.complete(prompts, metadata))
+        completions, answered = await self._questions.complete(prompts, metadata, version)
+        return make_columns(completions), answered
 
     async def _stream(self, request: Any, version: str, context: Context) -> AsyncGenerator[Any, None]:
         """A response for each event of a question."""
@@ -242,12 +298,12 @@ class Front(GRPCInferenceServiceServicer):
         return {model: version for model in MODELS if (version := self._questions.find_version(model))}
 
     async def _find_version(self, model: str, version: str, context: Context) -> str:
-        """The served version of a model. Ends the call where there is none such."""
+        """The version, or the served one where none is named. Ends the call where there is none such."""
         served = self._questions.find_version(model)
-        if served is None or version not in ("", served):
+        if served is None or not self._questions.has_version(model, version):
             await context.abort(grpc.StatusCode.NOT_FOUND, _describe_unknown(model, version))
         assert served is not None
-        return served
+        return version or served
 
 
 class Counts:
@@ -310,6 +366,15 @@ def make_columns(completions: Sequence[Completion]) -> dict[str, np.ndarray]:
         "usage": np.array([[c.tokens_in, c.tokens_out] for c in completions], dtype=np.int32),
         "degraded": np.array([[completion.degraded] for completion in completions], dtype=np.bool_),
     }
+
+
+def _read_versions(text: str) -> list[int]:
+    """The versions that a configuration (JSON) names. Raises InvalidRequest."""
+    try:
+        config = json_format.Parse(text or "{}", ModelConfig())
+    except json_format.ParseError as error:
+        raise InvalidRequest(f"the configuration cannot be read: {error}"[:500], where="config") from error
+    return [*config.version_policy.specific.versions]
 
 
 def _describe_unknown(model: str, version: str) -> str:

@@ -5,7 +5,8 @@
     /v2/…                                         KServe's protocol (`serving.http.kserve`)
     GET  /metrics, /health
 
-A body is neither chunked nor compressed, has a bounded size, and must arrive within `ARRIVAL_SECONDS`.
+A body is neither chunked nor compressed, has a bounded size, and must arrive within `ARRIVAL_SECONDS`. A connection on
+which no request comes is closed after that time (`close_idle`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import h11
 import uvicorn
 from prometheus_client import generate_latest
 from starlette.applications import Starlette
@@ -26,19 +28,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from revelator.channels import Tls
 from revelator.errors import RevelatorError
 from revelator.spans import find_tracking_server
 from serving.http import kserve
 from serving.http.gateway import HEADER_BYTES, BodyLimits, listen
-from serving.http.protection import Protection
+from serving.http.protection import Protection, is_loopback
 from serving.inspector import Runs, Server, app
 from serving.models.releases import name_version
-from serving.service.admission import PEER, is_loopback
+from serving.service.admission import PEER
 from serving.service.questions import MODELS, Metadata, Questions
 
 ARRIVAL_SECONDS = 15.0
+PROBES = ("/metrics", "/health")  # on this machine they need no token
 PORTS_HINT = "name other ports with --ports"
 ERRORS = (RevelatorError, HTTPException, ClientDisconnect, Exception)
 
@@ -66,11 +70,11 @@ def create_app(questions: Questions, address: str, runs: Path, hosts: Collection
 
     server = Server(address, questions.ask, list_models)
     inspector = app.make_routes([server], Runs(runs), find_tracking_server())
-    own = [Route("/metrics", show_metrics), Route("/health", show_health)]
+    own = [Route(path, page) for path, page in zip(PROBES, (show_metrics, show_health), strict=True)]
     return Starlette(
         routes=[*kserve.make_routes(ask, is_ready), *own, *inspector],
         middleware=[
-            Middleware(Protection, hosts=hosts, token=token, by_address=True),
+            Middleware(Protection, hosts=hosts, token=token, by_address=True, probes=PROBES),
             Middleware(BodyLimits),
             Middleware(Arrival),
         ],
@@ -137,8 +141,29 @@ async def serve_http(
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         await asyncio.sleep(0)  # now it has taken the signals, which others may take after it
+        closing = asyncio.create_task(close_idle(server))
         try:
             yield listening.getsockname()[1]
         finally:
+            closing.cancel()
+            with suppress(asyncio.CancelledError):
+                await closing
             server.should_exit = True
             await serving
+
+
+async def close_idle(server: uvicorn.Server) -> None:
+    """Closes connections on which no request has come whole up to its body between two looks: uvicorn itself waits
+    for the first one without end, and for the next `timeout_keep_alive` seconds."""
+    before: dict[Any, object] = {}
+    while True:
+        await asyncio.sleep(ARRIVAL_SECONDS)
+        idle = {
+            connection: connection.cycle
+            for connection in server.server_state.connections
+            if isinstance(connection, H11Protocol) and connection.conn.their_state is h11.IDLE
+        }
+        for connection, cycle in idle.items():
+            if connection in before and before[connection] is cycle:  # no request came and went meanwhile
+                connection.transport.close()
+        before = idle

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
+from revelator.errors import ArtifactError
 from revelator.trace import Passage
+from serving import latency
 from serving.batching import Batcher, gather_all
 from serving.executor.trees import NoModel
 from serving.models.comparisons import CanaryRevelator
 from serving.models.embedded import EmbeddedGenerator
 from serving.models.engine import Engine
 from serving.models.local import LocalRevelator
-from serving.models.releases import find_choice, read_release
+from serving.models.releases import Traffic, find_choice
 from serving.models.vllm_server import ReleasedAdapter
 from serving.protocols import Completion, Decoding, GenerateRequest, Generator, Reading, Revelator
 from serving.retrieval import Index, LocalRetriever
@@ -28,6 +32,7 @@ from serving.triton.repository import ADAPTER, CONTENTS_FILE, REVELATOR, version
 
 BATCH = 64  # prompts that the revelator completes together
 PLAIN_VERSION = "1"  # of models that have one version, this package's
+log = logging.getLogger(__name__)
 
 
 async def open_generator(config: ServingConfig, stack: AsyncExitStack) -> Generator:
@@ -35,63 +40,137 @@ async def open_generator(config: ServingConfig, stack: AsyncExitStack) -> Genera
     return choose_reader(config, await asyncio.to_thread(ServedReader), stack)
 
 
-async def open_release(home: Path, config: ServingConfig, stack: AsyncExitStack) -> Revelator:
-    """The release of a home folder, in this process or at its vLLM server; nobody where it neither plans nor judges.
-    Raises ArtifactError for a version that is damaged."""
+async def open_release(
+    home: Path, config: ServingConfig, traffic: Traffic, stack: AsyncExitStack
+) -> tuple[Revelator, LocalRelease | None]:
+    """Who completes prompts for the release of a home folder, at its vLLM server or in this process, and in the latter
+    case the versions; nobody where the release neither plans nor judges. Raises ArtifactError for a version that is
+    damaged. A canary that is damaged fails alone."""
     if not config.needs_release:
-        return NoModel()
-    release = read_release(home)
+        return NoModel(), None
+    release, local = traffic.read_release(), None
     released: Revelator
     if release and release.vllm:
         released = ReleasedAdapter(release.vllm, config.timeout)
         stack.push_async_callback(released.close)
     else:
         device = f"cuda:{config.gpus[0]}" if config.gpus else None
-        released = LocalRelease(home, config.decoding, device)
-        stack.callback(released.close)
+        released = local = LocalRelease(home, traffic, config.decoding, device)
+        stack.callback(local.close)
         if release:
-            await released.open(str(release.version))
+            await local.open(str(release.version))
+        if release and release.canary:
+            try:
+                await local.open(str(release.canary.version))
+            except Exception as error:
+                log.warning("the canary does not answer: %s", error)
     compared = CanaryRevelator(released, home)
     stack.push_async_callback(compared.close)
-    return compared
+    return compared, local
 
 
 class LocalRelease:
     """`serving.protocols.Revelator` of the versions below a home folder: the one that `find_choice()` names completes.
-    A version is opened when it is asked first."""
 
-    def __init__(self, home: Path, decoding: Decoding = "beams", device: str | None = None) -> None:
+    A version is opened when a deploy loads it, or when it is asked first. It is closed when neither the release nor the
+    last `load` names it, and no question is under way with it.
+    """
+
+    def __init__(self, home: Path, traffic: Traffic, decoding: Decoding = "beams", device: str | None = None) -> None:
         self._home = home
+        self._traffic = traffic
         self._decoding = decoding
         self._device = device
         self._versions: dict[str, asyncio.Task[BatchedRevelator]] = {}
+        self._calls: Counter[str] = Counter()  # by version; a comparison with a canary may outlive its question
+        self._loaded: frozenset[str] = frozenset()
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         choice = find_choice()
-        revelator = await self.open(choice.version)
-        completions = await revelator.complete(task, prompts, temperature=temperature)
+        with self._call(choice.version):
+            revelator = await self.open(choice.version)
+            completions = await revelator.complete(task, prompts, temperature=temperature)
         choice.answered[REVELATOR].add(choice.version)
         return completions
 
+    @contextmanager
+    def _call(self, version: str) -> Iterator[None]:
+        self._calls[version] += 1
+        try:
+            yield
+        finally:
+            self._calls[version] -= 1
+            self.close_unused()
+
+    async def load(self, versions: Collection[str]) -> None:
+        """Opens `versions` beside the release, in place of those of the last call. Raises ArtifactError for one that
+        does not open; then nothing has changed. Returns when those that nobody needs are closed."""
+        before, self._loaded = self._loaded, self._loaded | frozenset(versions)
+        try:
+            for version in versions:
+                await self.open(version)
+        except BaseException:
+            self._loaded = before
+            self.close_unused()
+            raise
+        self._loaded = frozenset(versions)
+        self.close_unused()
+        await asyncio.gather(*self._closing)
+
+    def is_open(self, version: str) -> bool:
+        opening = self._versions.get(version)
+        return opening is not None and _is_whole(opening)
+
     async def open(self, version: str) -> BatchedRevelator:
         if version not in self._versions:
-            self._versions[version] = asyncio.create_task(asyncio.to_thread(self._load, version))
-        try:
-            return await asyncio.shield(self._versions[version])
-        except Exception:
-            self._versions.pop(version, None)  # the next call tries again
-            raise
+            opening = asyncio.create_task(asyncio.to_thread(self._load, version))
+            opening.add_done_callback(lambda _: self.close_unused())  # whoever asked may have gone
+            self._versions[version] = opening
+        return await asyncio.shield(self._versions[version])
 
     def _load(self, version: str) -> BatchedRevelator:
         folder = version_folder(self._home, int(version))
-        contents = json.loads((folder / CONTENTS_FILE).read_text(encoding="utf-8"))
+        try:
+            contents = json.loads((folder / CONTENTS_FILE).read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            hint = f"deploy it: revelator model deploy --alias {version} --home {self._home}"
+            raise ArtifactError("there is no such version", where=str(folder), hint=hint) from error
         adapter = folder / ADAPTER if contents["files"] else None
         return BatchedRevelator(Engine(contents["base"]["folder"], adapter, device=self._device), self._decoding)
 
+    def close_unused(self) -> None:
+        """Closes what nobody needs; forgets what did not open, so that the next call tries again."""
+        try:
+            release = self._traffic.read_release()
+        except ArtifactError:
+            return  # the next question hears of it; those under way go on
+        needed = {*self._loaded, *(map(str, release.versions) if release else ())}
+        for version, opening in [*self._versions.items()]:
+            if not opening.done():
+                continue
+            if not _is_whole(opening):
+                del self._versions[version]
+            elif version not in needed and not self._calls[version] and not self._traffic.is_used(version):
+                del self._versions[version]
+                closing = asyncio.create_task(asyncio.to_thread(_close, opening.result()))
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+
     def close(self) -> None:
         for opening in self._versions.values():
-            if opening.done() and not opening.cancelled() and not opening.exception():
+            if _is_whole(opening):
                 opening.result().close()
+
+
+def _is_whole(opening: asyncio.Task[BatchedRevelator]) -> bool:
+    return opening.done() and not opening.cancelled() and not opening.exception()
+
+
+def _close(revelator: BatchedRevelator) -> None:
+    revelator.close()
+    del revelator
+    latency.trim_memory()
 
 
 class BatchedRevelator:

@@ -6,15 +6,23 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from revelator import spans
-from revelator.errors import Cancelled, DeadlineExceeded, InvalidRequest, RevelatorError, ServingError, Unavailable
+from revelator.errors import (
+    Cancelled,
+    ConfigError,
+    DeadlineExceeded,
+    InvalidRequest,
+    RevelatorError,
+    ServingError,
+    Unavailable,
+)
 from revelator.minilm import read_vocabulary
 from revelator.tasks import TASKS
 from revelator.trace import Event, Trace
@@ -22,10 +30,10 @@ from revelator.wire import Options, write_options
 from serving import latency
 from serving.batching import gather_all
 from serving.executor.executor import Executor
-from serving.models.releases import Traffic, VersionChoice, find_choice, read_release, use_choice
+from serving.models.releases import Traffic, VersionChoice, find_choice, use_choice
 from serving.protocols import Completion, Revelator
 from serving.service.admission import Admission
-from serving.service.models import PLAIN_VERSION, ServedIndex, open_generator, open_release
+from serving.service.models import PLAIN_VERSION, LocalRelease, ServedIndex, open_generator, open_release
 from serving.service.options import read_deadline, read_wanted
 from serving.service.settings import open_knowledge, open_planner_and_judge
 from serving.service.telemetry import CURRENT, Arrival, Telemetry
@@ -82,16 +90,17 @@ async def open_questions(home: Path, config: ServingConfig) -> AsyncIterator[Que
     """Opens models, index, sources and endpoints until the block ends. Raises ArtifactError and ConfigError for what
     cannot be opened."""
     async with AsyncExitStack() as stack:
-        index, generator, released, _ = await asyncio.gather(
+        traffic = Traffic(home)
+        index, generator, (released, versions), _ = await asyncio.gather(
             asyncio.to_thread(ServedIndex, config),
             open_generator(config, stack),
-            open_release(home, config, stack),
+            open_release(home, config, traffic, stack),
             asyncio.to_thread(read_vocabulary),  # half a second, which the first question would wait
         )
         stack.callback(index.close)
         planner, judge = open_planner_and_judge(config, released, stack)
         sources = open_knowledge(config, index, generator, planner, stack)
-        questions = Questions(home, config, released)
+        questions = Questions(config, traffic, released, versions)
         questions.executor = Executor(
             planner,
             sources,
@@ -111,7 +120,9 @@ class Questions:
 
     executor: Executor
 
-    def __init__(self, home: Path, config: ServingConfig, released: Revelator) -> None:
+    def __init__(
+        self, config: ServingConfig, traffic: Traffic, released: Revelator, versions: LocalRelease | None = None
+    ) -> None:
         self.config = config
         self.limits = config.executor_limits
         asks_elsewhere = config.reads_at_endpoint or config.planner is not None
@@ -119,9 +130,9 @@ class Questions:
         most = config.max_in_flight
         self.admission = Admission(most, max(1, 3 * most // 4) if asks_elsewhere else A_CORE * cores)
         self.is_ready = True
-        self._home = home
+        self._traffic = traffic
         self._released = released
-        self._traffic = Traffic(home)
+        self._versions = versions
         self._telemetry = {model: Telemetry(model) for model in (EXECUTOR, STREAM, REVELATOR)}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -156,17 +167,21 @@ class Questions:
             async for event in events:
                 yield event
 
-    async def complete(self, prompts: Sequence[Prompt], metadata: Metadata = NO_METADATA) -> list[Completion]:
-        """The release's completion of each prompt, in order. Raises InvalidRequest, and what `answer` raises."""
+    async def complete(
+        self, prompts: Sequence[Prompt], metadata: Metadata = NO_METADATA, version: str = ""
+    ) -> tuple[list[Completion], str]:
+        """The completion of each prompt, in order, by a `version` that `has_version` knows, or by the release; and
+        the version that completed them. Raises InvalidRequest, and what `answer` raises."""
         for prompt in prompts:
             prompt.check()
 
-        async def run() -> list[Completion]:
+        async def run() -> tuple[list[Completion], str]:
             seconds = min(metadata.read_deadline() or math.inf, self.limits.deadline_ms) / 1000
             try:
-                async with asyncio.timeout(seconds), self.admission.turn():
-                    with self._choose_version(metadata.id):
-                        return await gather_all(map(self._complete, prompts))
+                with self._choose_version(metadata.id, version) as choice:
+                    async with asyncio.timeout(seconds), self.admission.turn():
+                        completions = await gather_all(map(self._complete, prompts))
+                    return completions, ", ".join(sorted(choice.answered[REVELATOR]))
             except TimeoutError as error:
                 raise DeadlineExceeded(f"the prompts were not completed within {1000 * seconds:g} ms") from error
 
@@ -179,9 +194,23 @@ class Questions:
     def find_version(self, model: str) -> str | None:
         """The version of a model that is served; None for a model that is not."""
         if model == REVELATOR:
-            release = read_release(self._home) if self.config.needs_release else None
+            release = self._traffic.read_release() if self.config.needs_release else None
             return str(release.version) if release else None
         return PLAIN_VERSION if model in (EXECUTOR, STREAM) else None
+
+    def has_version(self, model: str, version: str) -> bool:
+        """Whether a version of a model answers: the one that is served, or one that a deploy has loaded beside it."""
+        served = self.find_version(model)
+        if served is None or version in ("", served):
+            return served is not None
+        return model == REVELATOR and self._versions is not None and self._versions.is_open(version)
+
+    async def load_versions(self, versions: Collection[int]) -> None:
+        """Opens versions of the revelator beside the release, in place of those of the last call. Raises ArtifactError
+        for one that does not open, and ConfigError where this process runs no versions."""
+        if self._versions is None:
+            raise ConfigError("this service runs no versions of the revelator: an endpoint or a vLLM server does")
+        await self._versions.load([*map(str, versions)])
 
     def record(self, trace: Trace) -> None:
         """Tells telemetry of the trace that the current task has finished."""
@@ -247,11 +276,20 @@ class Questions:
             trace = await self.executor.run(question, **wanted, listener=tell if listener else None)
         return _add_versions(trace, choice)
 
-    def _choose_version(self, request: str) -> AbstractContextManager[VersionChoice]:
-        """The release's version, or "" where it neither plans nor judges: only replies tell what an endpoint is."""
+    @contextmanager
+    def _choose_version(self, request: str, version: str = "") -> Iterator[VersionChoice]:
+        """The version that is named, or the release's, or "" where it neither plans nor judges: only replies tell what
+        an endpoint is."""
         if not self.config.needs_release:
-            return use_choice(VersionChoice(request=request))
-        return self._traffic.choose_version(request)
+            with use_choice(VersionChoice(request=request)) as choice:
+                yield choice
+            return
+        try:
+            with self._traffic.choose_version(request, version) as choice:
+                yield choice
+        finally:
+            if self._versions:
+                self._versions.close_unused()
 
 
 def _add_versions(trace: Trace, choice: VersionChoice) -> Trace:

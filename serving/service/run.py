@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,12 +18,14 @@ from revelator.endpoints import TOKEN, check_key
 from revelator.errors import ConfigError
 from revelator.files import try_lock
 from revelator.registry import require_existing
+from serving.deploy.engines import write_config
 from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
-from serving.service.admission import is_loopback
+from serving.http.protection import is_loopback
+from serving.models.releases import read_release
 from serving.service.grpc_front import serve_grpc
 from serving.service.http_front import create_app, serve_http
 from serving.service.questions import MODELS, Questions, open_questions
-from serving.triton.access import CLOSED, LOOPBACK, Exposure
+from serving.triton.access import CLOSED, CONTROL, LOOPBACK, Exposure, read_secret
 from serving.triton.config import ServingConfig, write_serving
 from serving.triton.running import LOCK, SERVE_JSON, RunningServer
 from serving.triton.server import Ports
@@ -43,14 +46,17 @@ async def serve_home(
             raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON))
         (home / SERVE_JSON).unlink(missing_ok=True)
         write_serving(home, config)
+        if config.needs_release and (release := read_release(home)):
+            write_config(home, release)  # a deploy goes by it
         (home / "logs").mkdir(exist_ok=True)
+        control = read_secret(home, CONTROL)
         names, tls = {*LOOPBACK_NAMES, *hosts}, (exposure.tls, exposure.mutual)
         address = f"{LOOPBACK}:{ports.grpc}"
         async with AsyncExitStack() as stack:
             questions = await stack.enter_async_context(open_questions(home, config))
             page = create_app(questions, address, home / "inspected", names, _read_token(exposure))
             await stack.enter_async_context(serve_http(page, exposure.host, ports.http, *tls))
-            await stack.enter_async_context(serve_grpc(questions, exposure.host, ports.grpc, *tls))
+            await stack.enter_async_context(serve_grpc(questions, control, exposure.host, ports.grpc, *tls))
             http = f"{'https' if exposure.tls else 'http'}://{LOOPBACK}:{ports.http}"
             running = RunningServer(
                 pid=os.getpid(),
@@ -89,6 +95,8 @@ async def run_until_stopped(
     report: Callable[[RunningServer], None],
 ) -> None:
     """Serves until SIGINT or SIGTERM; `report` is called once questions are answered. Raises what `serve_home` does."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the usual 1,024 are fewer than idle connections may be
     (home / LOG).parent.mkdir(exist_ok=True)
     logging.basicConfig(filename=home / LOG, filemode="w", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stopped = asyncio.Event()

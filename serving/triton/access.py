@@ -24,6 +24,7 @@ from revelator.files import write_bytes_once
 
 LOOPBACK = "127.0.0.1"
 CONTROL_PROTOCOLS = "model-repository,shared-memory,trace,logging"  # protocols that change the server
+RESTRICTED = "This protocol is restricted"  # Triton's words for a token that is missing or wrong
 TLS_HINT = "--tls-cert FILE --tls-key FILE --tls-ca FILE"
 
 

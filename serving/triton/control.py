@@ -20,13 +20,12 @@ from revelator.channels import ControlToken, make_channel_arguments
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.wire import read_error
 from serving.models.releases import name_version
-from serving.triton.access import CONTROL, read_secret
+from serving.triton.access import CONTROL, RESTRICTED, read_secret
 from serving.triton.server import wait_until
 
 READY_SECONDS = 30.0
 LOAD_SECONDS = 900.0  # a large base from a slow disk
 UNLOAD_SECONDS = 40.0  # a model's own loop finishes what it is at, for up to `request_loop.DRAIN_SECONDS`
-_RESTRICTED = "This protocol is restricted"  # Triton's word for a token that is missing or wrong
 _TRACEBACK = re.compile(r"(?<!\n)\n+At:\n.*", re.DOTALL)
 _PREFIX = re.compile(
     r"^load failed for model '[^']*': (?:version \d+ is at UNAVAILABLE state: )?(?:Internal: )?(?:ArtifactError: )?"
@@ -43,7 +42,7 @@ def open_control(url: str, home: Path | None = None) -> Iterator[grpc_client.Inf
     try:
         yield client
     except InferenceServerException as error:
-        if error.message().startswith(_RESTRICTED):
+        if error.message().startswith(RESTRICTED):
             hint = "the server took the one in the file when it started: start `revelator serve` again"
             raise ConfigError("the server wants another control token", where=url, hint=hint) from error
         raise Unavailable(f"the Triton server says: {error.message()}", where=url) from error
@@ -63,6 +62,9 @@ def load(home: Path, url: str, model: str, version: int, config: str | None = No
         except InferenceServerException as error:
             if error.status() in ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED"):
                 raise
+            if error.status() == "StatusCode.UNIMPLEMENTED":
+                hint = "stop it, deploy, and start it again, so that it is of the version that is installed now"
+                raise ConfigError("this service cannot change versions while it runs", where=url, hint=hint) from error
             why = read_reason(error.message()) or _read_recorded_reason(client, model, version)
             raise ArtifactError(f"does not load: {why}", where=f"model {model}") from error
         wait_until(

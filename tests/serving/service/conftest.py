@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 import tritonclient.grpc as grpc_client
+import trustme
 
+from revelator.channels import Tls
 from revelator.client import Client
 from serving.deploy.deploy import release_embedded_base
 from serving.service.questions import Questions
@@ -92,6 +94,16 @@ def serve_in_thread(
             loops[0].call_soon_threadsafe(stopped.set)
         thread.join(60)
         assert not thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+    folder, authority = tmp_path_factory.mktemp("tls"), trustme.CA()
+    issued = authority.issue_cert("127.0.0.1", "localhost")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    issued.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    issued.private_key_pem.write_to_path(folder / "key.pem")
+    return Tls(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,6 @@ from pathlib import Path
 import httpx
 import pytest
 import tritonclient.grpc as grpc_client
-import trustme
 from tritonclient.utils import InferenceServerException
 
 from revelator.channels import Tls
@@ -152,16 +151,6 @@ def test_a_home_folder_is_served_once(service: Service, config):
 
     with pytest.raises(ConfigError, match="being served already"):
         asyncio.run(serve())
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Tls:
-    folder, authority = tmp_path_factory.mktemp("tls"), trustme.CA()
-    issued = authority.issue_cert("127.0.0.1", "localhost")
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    issued.cert_chain_pems[0].write_to_path(folder / "cert.pem")
-    issued.private_key_pem.write_to_path(folder / "key.pem")
-    return Tls(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
 
 
 def test_with_mutual_tls_only_clients_with_a_certificate_are_answered(tmp_path, index, endpoint, config, authority):

@@ -11,11 +11,15 @@ from urllib.parse import urlsplit
 import httpx
 import openai
 import pytest
+from starlette.responses import JSONResponse
 
 from revelator.client import Client
 from revelator.trace import Event, Trace, replay
 from serving.http.kserve import BODY_BYTES, MODEL
-from tests.serving.service.conftest import FAST, PLAN, QUESTION, WAIT, Service
+from serving.http.protection import LOOPBACK, Protection
+from serving.service.run import TOKEN
+from serving.triton.config import ServingConfig
+from tests.serving.service.conftest import FAST, PLAN, QUESTION, WAIT, Service, serve_in_thread
 
 
 @pytest.fixture
@@ -113,3 +117,29 @@ def test_connections_that_say_nothing_keep_nobody_waiting(page, service):
         assert page.get("/health", timeout=5).status_code == 200
         with Client(service.url, timeout=WAIT) as client:
             assert client.ask(FAST, strategy="single").answers == ("Orland",)
+
+
+def test_with_a_token_only_probes_from_this_machine_and_the_page_s_files_are_open(
+    tmp_path, config: ServingConfig, monkeypatch
+):
+    monkeypatch.setenv(TOKEN, "a-token-of-this-test")
+    asked = ServingConfig(**{**dict(config), "planner": {"url": config.generator, "model": "m"}})  # loads no model
+    with serve_in_thread(tmp_path, asked) as (_, running), httpx.Client(base_url=running.http) as page:
+        assert page.get("/health").json() == {"status": "ready"}
+        assert "revelator_questions" in page.get("/metrics").text
+        assert page.get("/").status_code == 200
+        for path in ("/api/servers", "/v1/models", "/v2/health/ready", "/health/", "/metrics/x"):
+            assert page.get(path).status_code == 401
+        bearer = {"Authorization": "Bearer a-token-of-this-test"}
+        assert page.get("/v2/health/ready", headers=bearer).status_code == 200
+
+
+async def test_a_probe_from_another_machine_needs_the_token():
+    async def app(scope, receive, send) -> None:
+        await JSONResponse({"status": "ready"})(scope, receive, send)
+
+    protected = Protection(app, LOOPBACK, "a-token", by_address=True, probes=("/health",))
+    for client, status in (("127.0.0.1", 200), ("::1", 200), ("192.0.2.7", 401)):
+        transport = httpx.ASGITransport(protected, client=(client, 5))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
+            assert (await asking.get("/health")).status_code == status

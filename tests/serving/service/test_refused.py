@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
@@ -15,6 +16,9 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
+from revelator.errors import Overloaded
+from revelator.wire import read_error
+from serving.service import grpc_front
 from tests.serving.service.conftest import FAST, WAIT
 from tests.serving.service.test_answers import ask, text
 
@@ -153,6 +157,30 @@ def test_a_message_that_is_too_large_is_refused_before_it_is_read(stub):
         with pytest.raises(grpc.RpcError) as refused:
             stub.ModelInfer(request(raw_input_contents=[b"a" * size]), timeout=WAIT)
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_large_requests_together_have_a_bounded_size(service, client, stub, monkeypatch):
+    monkeypatch.setattr(grpc_front, "ALL_BYTES", 5_000_000)
+    [held] = service.hold("weighing", 1)
+    padded = json.dumps({"strategy": "single"}) + " " * 3_000_000
+    with grpc_client.InferenceServerClient(service.url) as first, ThreadPoolExecutor(1) as thread:
+        pending = thread.submit(first.infer, "executor", [text("question", held), text("options", padded)])
+        service.await_start(held)
+        with grpc_client.InferenceServerClient(service.url) as second:
+            asked = [text("question", FAST), text("options", padded)]
+            with pytest.raises(InferenceServerException) as refused:
+                second.infer("executor", asked)
+            error = read_error(refused.value.status().removeprefix("StatusCode."), refused.value.message())
+            assert isinstance(error, Overloaded) and error.retry_after_ms
+            streamed = pb.ModelInferRequest(model_name="executor_stream")
+            streamed.inputs.extend(value._get_tensor() for value in asked)
+            streamed.raw_input_contents.extend(value._get_content() for value in asked)
+            [response] = stub.ModelStreamInfer(iter([streamed]), timeout=WAIT)
+            assert json.loads(response.error_message)["error"] == "Overloaded"
+            assert client.ask(FAST, strategy="single").answers == ("Orland",), "a small one always has room"
+            service.release()
+            assert pending.result(WAIT).as_numpy("answer").tolist() == [b"Ines Calloway"]
+            assert second.infer("executor", asked).as_numpy("answer").tolist() == [b"Orland"]
 
 
 @pytest.mark.parametrize("algorithm", [grpc.Compression.Gzip, grpc.Compression.Deflate])
