@@ -30,7 +30,7 @@ HEAD = ("From", "To", "Cc", "Date")  # of an e-mail; its subject is the title
 STYLES = "p[style-name='Title'] => h1:fresh\n" + "\n".join(
     f"p[style-name='Heading {level}'] => h{level + 1}:fresh" for level in range(1, 6)
 )
-ADOC_TABLE = re.compile(r"^(?P<above>(?:[.\[].*\n)*)\|={3,}\n(?P<rows>.*?)^\|={3,}$", re.MULTILINE | re.DOTALL)
+ADOC_TABLE = re.compile(r"^(?P<above>(?:[.\[][^\n]*\n){0,4})\|={3,}\n(?P<rows>.*?)^\|={3,}$", re.MULTILINE | re.DOTALL)
 ADOC_HEADER = re.compile(r"\A(?P<title>= \S.*\n)?(?P<rest>(?:[^\n=\[|.].*\n)*)")
 ADOC_NAMES = {"revdate": "Revision date", "revnumber": "Revision", "revremark": "Remark", "orgname": "Organization"}
 ADOC_AUTHOR = re.compile(r"[^\W\d_][^\s,:]*(?: [^\s,:<]+){0,2}(?: <\S+>)?(?<![.!?])")

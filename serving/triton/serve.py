@@ -40,8 +40,7 @@ PORTS_HINT = "name other ports with --ports"
 
 def choose_models(home: Path, config: ServingConfig) -> dict[str, int]:
     """The version to serve of each model; none of the revelator while the release neither plans nor judges, or vLLM
-    runs it. Raises ArtifactError when no version of the revelator was
-    deployed."""
+    runs it. Raises ArtifactError when no version of the revelator was deployed."""
     promoted = read_release(home)
     plain = dict.fromkeys(PLAIN_MODELS, 1)
     if not config.needs_release or (promoted and promoted.vllm):

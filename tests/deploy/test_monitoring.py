@@ -13,7 +13,7 @@ import yaml
 from prometheus_client import Counter, Gauge, Histogram
 
 from revelator.client import Client
-from serving.triton.inside import metrics as metrics_of_models
+from serving.service import metrics as metrics_of_models
 from tests.serving.operations import metrics_page as metrics
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"

@@ -279,13 +279,9 @@ async def test_searches_of_one_moment_may_be_one_batch_and_have_an_outcome_each(
 async def test_the_embedded_reader_answers_requests_of_one_moment_each_for_itself(world):
     passages = (Passage("1", "Lantern Row", "It was directed by Ines Calloway."),)
     asked = GenerateRequest("read", "Who directed Lantern Row?", passages)
-    control.load(world.home, world.url, "generator", 1)
-    try:
-        async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
-            generator = RemoteGenerator(models)
-            readings = await asyncio.gather(*[generator.answer(asked) for _ in range(9)], generator.answer(MERGE))
-    finally:
-        control.unload(world.home, world.url, "generator")
+    async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
+        generator = RemoteGenerator(models)
+        readings = await asyncio.gather(*[generator.answer(asked) for _ in range(9)], generator.answer(MERGE))
     for reading in readings[:9]:
         assert (reading.answers, reading.method) == (("Ines Calloway",), "reader")
         assert reading.document == "1" and 0 < reading.probability <= 1
@@ -308,5 +304,5 @@ def test_a_model_that_does_not_load_says_why_in_one_line(world):
 
 def test_a_title_with_a_semicolon_is_one_answer_to_the_client(client, world):
     world.endpoint.knowledge |= {"Which films did Ines Calloway direct?": ["Semi; Colon", "Lantern Row"]}
-    found = client.ask("Which films did Ines Calloway direct?", strategy="single")
+    found = client.ask("Which films did Ines Calloway direct?", strategy="single", limits={"answer_floor": 0})
     assert found.answers == tuple(found.trace.answers) == ("Semi; Colon", "Lantern Row")
