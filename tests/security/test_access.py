@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -142,11 +141,9 @@ def inputs(model: str, text: str) -> list[grpc_client.InferInput]:
 
 
 @pytest.fixture(scope="module")
-def inner(served) -> Iterator[str]:
-    """The address of a server with all inner models: an endpoint reads in this one."""
-    control.load(served.home, served.url, "generator", 1)
-    yield served.url
-    control.unload(served.home, served.url, "generator")
+def inner(served) -> str:
+    """The address of a server with all inner models."""
+    return served.url
 
 
 @pytest.mark.parametrize("model", ["revelator", "retriever", "generator"])
