@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import Any
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
@@ -144,16 +144,9 @@ class Executor:
             async with contextlib.aclosing(executor.stream(question)) as events:
                 async for event in events: ...
         """
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
-        work = asyncio.create_task(self.run(question, listener=events.put_nowait, **options))
-        work.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
+        async with aclosing(relay_events(lambda listener: self.run(question, listener=listener, **options))) as events:
+            async for event in events:
                 yield event
-            await work
-        finally:
-            work.cancel()
-            await asyncio.wait([work])
 
     def _check_options(self, strategy: str, deadline_ms: float | None) -> None:
         """Raises InvalidRequest for a strategy that is unknown, and for a deadline that is none."""
@@ -197,3 +190,20 @@ async def _answer_at_deadline(run: QuestionRun | None, deadline_ms: float, limit
     run.recorder.trace.deadline_exceeded = True
     await merge_at_deadline(run)
     return run
+
+
+async def relay_events(
+    work: Callable[[Callable[[Event], None]], Coroutine[Any, Any, object]],
+) -> AsyncGenerator[Event, None]:
+    """Does work that tells a listener its events, and yields them as they happen. Raises what the work raises; closing
+    the generator cancels it."""
+    events: asyncio.Queue[Event | None] = asyncio.Queue()
+    task = asyncio.create_task(work(events.put_nowait))
+    task.add_done_callback(lambda _: events.put_nowait(None))
+    try:
+        while (event := await events.get()) is not None:
+            yield event
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

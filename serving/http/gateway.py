@@ -193,12 +193,16 @@ def listen(host: str, port: int, hint: str) -> socket.socket:
         raise ConfigError(f"cannot listen there: {error.strerror}", where=f"{host}:{port}", hint=hint) from error
 
 
+def name_certificates(tls: Tls | None, mutual: bool) -> dict[str, Any]:
+    """Uvicorn's options for TLS; with `mutual` clients must show a certificate of `tls.ca`, too."""
+    if tls is None:
+        return {}
+    wanted = ssl.CERT_REQUIRED if mutual else ssl.CERT_NONE
+    return {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key, "ssl_ca_certs": str(tls.ca), "ssl_cert_reqs": wanted}
+
+
 def make_config(application: ASGIApp, tls: Tls | None = None, mutual: bool = False) -> uvicorn.Config:
     """How every application of ours is served; with `mutual` clients must show a certificate of `tls.ca`, too."""
-    files: dict[str, Any] = {}
-    if tls:
-        files = {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key, "ssl_ca_certs": str(tls.ca)}
-        files["ssl_cert_reqs"] = ssl.CERT_REQUIRED if mutual else ssl.CERT_NONE
     return uvicorn.Config(
         application,
         http=ArrivalTimeout,
@@ -209,5 +213,5 @@ def make_config(application: ASGIApp, tls: Tls | None = None, mutual: bool = Fal
         limit_concurrency=CONNECTIONS,
         h11_max_incomplete_event_size=HEADER_BYTES,
         timeout_graceful_shutdown=2,
-        **files,
+        **name_certificates(tls, mutual),
     )

@@ -12,7 +12,6 @@ which no request comes is closed after that time (`close_idle`).
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -34,7 +33,7 @@ from revelator.channels import Tls
 from revelator.errors import RevelatorError
 from revelator.spans import find_tracking_server
 from serving.http import kserve
-from serving.http.gateway import HEADER_BYTES, BodyLimits, listen
+from serving.http.gateway import HEADER_BYTES, BodyLimits, listen, name_certificates
 from serving.http.protection import Protection, is_loopback
 from serving.inspector import Runs, Server, app
 from serving.models.releases import name_version
@@ -121,10 +120,6 @@ async def serve_http(
     application: Starlette, host: str, port: int, tls: Tls | None = None, mutual: bool = False
 ) -> AsyncIterator[int]:
     """Serves until the end of the block; yields the port. Raises ConfigError for a port that cannot be listened on."""
-    files: dict[str, Any] = {}
-    if tls:
-        files = {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key, "ssl_ca_certs": str(tls.ca)}
-        files["ssl_cert_reqs"] = ssl.CERT_REQUIRED if mutual else ssl.CERT_NONE
     config = uvicorn.Config(
         application,
         http="h11",
@@ -135,7 +130,7 @@ async def serve_http(
         server_header=False,
         h11_max_incomplete_event_size=HEADER_BYTES,
         timeout_graceful_shutdown=2,
-        **files,
+        **name_certificates(tls, mutual),
     )
     with listen(host, port, PORTS_HINT) as listening:
         server = uvicorn.Server(config)

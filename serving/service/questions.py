@@ -6,7 +6,17 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -29,7 +39,7 @@ from revelator.trace import Event, Trace
 from revelator.wire import Options, write_options
 from serving import latency
 from serving.batching import gather_all
-from serving.executor.executor import Executor
+from serving.executor.executor import Executor, relay_events
 from serving.models.releases import Traffic, VersionChoice, find_choice, use_choice
 from serving.protocols import Completion, Revelator
 from serving.service.admission import Admission
@@ -147,17 +157,13 @@ class Questions:
     ) -> AsyncGenerator[Event, None]:
         """Answers one question, and yields its events as they happen. Raises what `answer` raises. Closing the
         generator cancels the question."""
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
-        run = self._serve(STREAM, metadata, lambda: self._run(question, options, metadata, events.put_nowait))
-        work = asyncio.create_task(run)
-        work.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
+
+        def serve(listener: Callable[[Event], None]) -> Coroutine[Any, Any, Trace]:
+            return self._serve(STREAM, metadata, lambda: self._run(question, options, metadata, listener))
+
+        async with aclosing(relay_events(serve)) as events:
+            async for event in events:
                 yield event
-            await work
-        finally:
-            work.cancel()
-            await asyncio.wait([work])
 
     async def ask(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
         """`stream`, with options as `revelator.client.AsyncClient.stream` takes them."""

@@ -6,11 +6,9 @@ import gc
 import json
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +23,7 @@ from tritonclient.utils import InferenceServerException
 from revelator import registry
 from revelator.artifact import digest_base, write_manifest
 from revelator.channels import ControlToken, Tls
-from revelator.client import Answer, Client
+from revelator.client import Client
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.files import write_bytes
 from serving.commands.deploy import deploy as command
@@ -39,6 +37,7 @@ from serving.triton.config import ServingConfig
 from serving.triton.repository import REVELATOR, configure, read_served_versions, version_folder
 from tests.conftest import Endpoint
 from tests.serving.deploy import kill_deploys
+from tests.serving.deploy.test_deploy import asked_all_the_time
 from tests.serving.service.conftest import WAIT, Service, serve_in_thread
 from tests.serving.service.test_answers import text
 from tests.serving.toy_model import write_adapter
@@ -97,25 +96,6 @@ def ask_for_version(client: Client, question: str = QUESTION) -> str:
     return client.ask(question, strategy="single").trace.versions[REVELATOR]
 
 
-@contextmanager
-def asked_all_the_time(client: Client) -> Iterator[list[Answer]]:
-    """The answers to a question that is asked again and again until the block ends."""
-    answers: list[Answer] = []
-    enough = threading.Event()
-
-    def ask() -> None:
-        while not enough.is_set():
-            answers.append(client.ask(QUESTION, strategy="single"))
-
-    with ThreadPoolExecutor(1) as thread:
-        asking = thread.submit(ask)
-        try:
-            yield answers
-        finally:
-            enough.set()
-            asking.result()
-
-
 def run(service: Service, *arguments: str) -> dict[str, object]:
     done = CliRunner().invoke(command, [*arguments, "--home", str(service.home), "--json"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -123,7 +103,7 @@ def run(service: Service, *arguments: str) -> dict[str, object]:
 
 
 def test_the_commands_change_the_version_of_a_running_service_without_a_gap(service, client, triton):
-    with asked_all_the_time(client) as answers:
+    with asked_all_the_time(client, QUESTION) as answers:
         done = run(service, "--alias", "2")
         assert (done["version"], done["previous"], done["url"]) == (2, 1, service.url)
         assert ask_for_version(client) == "2"
@@ -140,7 +120,7 @@ def test_a_version_that_does_not_load_or_answers_no_sense_is_refused_and_the_liv
     service, client, triton, version, reason
 ):
     before = read_release(service.home)
-    with asked_all_the_time(client) as answers:
+    with asked_all_the_time(client, QUESTION) as answers:
         with pytest.raises(ArtifactError, match=reason):
             deploy(service.home, find(version))
         assert ask_for_version(client) == "1"
@@ -197,7 +177,7 @@ def test_the_engine_of_the_version_before_is_gone_after_each_deploy(service, cli
 
 def test_deploys_that_are_killed_cost_no_question_and_are_finished_by_the_next(service, client, triton):
     arguments = [sys.executable, kill_deploys.__file__, str(service.home), str(KILLS), "5", "600"]
-    with asked_all_the_time(client) as answers:
+    with asked_all_the_time(client, QUESTION) as answers:
         result = subprocess.run(arguments, capture_output=True, text=True, timeout=700)
         deploy(service.home, find(1))
     assert result.returncode == 0, result.stderr
