@@ -33,11 +33,11 @@ from pathlib import Path
 
 import grpc
 from fixed.load import METHOD, quantile
+from serving.triton.serve import serve_home
 from tritonclient.grpc import service_pb2
 
-from serving.triton.repository import configure
-from serving.triton.serve import serve_home
-from serving.triton.server import read_ports
+from serving.home.configure import configure
+from serving.service.addresses import read_ports
 from tests.causal import TINY
 
 TIMES = (1.0, 2.0, 4.0, 10.0)

@@ -1,9 +1,9 @@
 """The executor as a service of its own and inside Triton, in one run: `python benchmarks/service.py`, some minutes.
 
-Both serve the documents of `examples/company` with the embedded models, from a home folder of their own, one after the
+Both serve the documents of `examples/faculty` with the embedded models, from a home folder of their own, one after the
 other. Timed are the seconds from the command `revelator serve` to the first answer, then questions/s and milliseconds a
-question of `--clients` that each ask again as soon as they are answered, through tritonclient. Clients and server share
-the machine's cores.
+question of `--clients` that each ask again as soon as they are answered, through tritonclient; who is refused asks again
+after the time that the server names. Clients and server share the machine's cores.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ import numpy as np
 import psutil
 import tritonclient.grpc as grpc_client
 from fixed.load import quantile
+from tritonclient.utils import InferenceServerException
 
 from revelator.client import Client
+from revelator.errors import Overloaded
+from revelator.wire import read_error
+from serving.home.running import find_running_server
 from serving.retrieval import build_index
-from serving.triton.running import find_running_server
 
-DOCUMENTS = Path(__file__).parents[1] / "examples" / "company" / "documents"
-QUESTION = "Where did the designer of the Heron gauge study?"
+DOCUMENTS = Path(__file__).parents[1] / "examples" / "faculty" / "documents"
+QUESTION, ANSWER = "What is the extension of the head of the Flume Laboratory?", b"4115"
 WAYS = {"in Triton": "local", "service": "none"}
 LOOK_SECONDS = 0.05
 
@@ -58,9 +61,10 @@ def measure_cpu(process: psutil.Process) -> float:
     return sum(sum(member.cpu_times()[:2]) for member in family)
 
 
-def ask_steadily(url: str, clients: int, seconds: float) -> tuple[list[float], float]:
-    """Milliseconds of each answer to `clients`, and the seconds that all took together."""
+def ask_steadily(url: str, clients: int, seconds: float) -> tuple[list[float], int, float]:
+    """Milliseconds of each answer to `clients`, how many questions were refused, and the seconds of all together."""
     took: list[float] = []
+    refused: list[float] = []
     began = time.perf_counter()
 
     def ask() -> None:
@@ -71,7 +75,14 @@ def ask_steadily(url: str, clients: int, seconds: float) -> tuple[list[float], f
         with grpc_client.InferenceServerClient(url) as client:
             while time.perf_counter() - began < seconds:
                 start = time.perf_counter()
-                assert client.infer("executor", inputs).as_numpy("answer")[0] == b"University of Tessel Bay"
+                try:
+                    answer = client.infer("executor", inputs).as_numpy("answer")[0]
+                except InferenceServerException as error:
+                    found = read_error((error.status() or "").removeprefix("StatusCode."), error.message())
+                    refused.append(found.retry_after_ms if isinstance(found, Overloaded) else 0.0)
+                    time.sleep(refused[-1] / 1000)
+                    continue
+                assert answer == ANSWER, answer
                 took.append((time.perf_counter() - start) * 1000)
 
     threads = [threading.Thread(target=ask) for _ in range(clients)]
@@ -79,16 +90,18 @@ def ask_steadily(url: str, clients: int, seconds: float) -> tuple[list[float], f
         thread.start()
     for thread in threads:
         thread.join()
-    return took, time.perf_counter() - began
+    return took, len(refused), time.perf_counter() - began
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32, 64])
     parser.add_argument("--seconds", type=float, default=20.0, help="of each row")
     given = parser.parse_args()
     print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, load {os.getloadavg()[0]:.1f} before the run")
-    print(f"{'way':12}{'clients':>8}{'questions/s':>13}{'p50 ms':>9}{'p99 ms':>9}{'CPU s/question':>16}{'n':>6}")
+    print(
+        f"{'way':12}{'clients':>8}{'questions/s':>13}{'p50 ms':>9}{'p99 ms':>9}{'CPU s/question':>16}{'n':>6}{'refused':>9}"
+    )
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
         build_index([DOCUMENTS], index)
@@ -102,10 +115,12 @@ def main() -> None:
                     client.ask(QUESTION)
                 for clients in given.clients:
                     used = measure_cpu(process)
-                    took, seconds = ask_steadily(url, clients, given.seconds)
+                    took, refused, seconds = ask_steadily(url, clients, given.seconds)
                     used = measure_cpu(process) - used
                     row = f"{way:12}{clients:8}{len(took) / seconds:13.2f}{statistics.median(took):9.0f}"
-                    print(f"{row}{quantile(took, 0.99):9.0f}{used / len(took):16.2f}{len(took):6}", flush=True)
+                    print(
+                        f"{row}{quantile(took, 0.99):9.0f}{used / len(took):16.2f}{len(took):6}{refused:9}", flush=True
+                    )
             print(f"{way:12}first answer {first:.1f} s after the command", flush=True)
 
 

@@ -30,15 +30,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from serving.triton.serve import serve_home
 
 from revelator import registry
 from revelator.client import AsyncClient
 from revelator.errors import RevelatorError
 from serving.deploy.deploy import deploy
+from serving.home.configure import configure
 from serving.retrieval import build_index
-from serving.triton.repository import configure
-from serving.triton.serve import serve_home
-from serving.triton.server import read_ports
+from serving.service.addresses import read_ports
 from tests.causal import TINY
 from tests.serving.deploy import kill_deploys
 from tests.serving.toy_model import PASSAGES, write_adapter

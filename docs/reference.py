@@ -34,7 +34,7 @@ MODELS = {
     ),
     "Evaluation (`revelator eval run`)": "evaluation.harness.config:RunConfig",
     "Knowledge sources (`--sources`)": "serving.knowledge.config:SourcesFile",
-    "What a home folder serves (`serving.json`)": "serving.triton.config:ServingConfig",
+    "What a home folder serves (`serving.json`)": "serving.home.config:ServingConfig",
 }
 NAMES = {"string": "text", "path": "path", "integer": "integer", "number": "number", "boolean": "true or false"}
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}

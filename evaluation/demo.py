@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,14 +36,13 @@ from revelator.options import PATH
 from revelator.plans import parse, to_letters
 from revelator.trace import Trace, join_answers
 from revelator.trace_view import print_trace
-from serving.triton.repository import configure
-from serving.triton.serve import serve_home
-from serving.triton.server import read_ports
+from serving.home.running import find_running_server
 
 WORLD_CONFIG = Path(data_gen.__file__).parent / "configs" / "world.yaml"
 SEED = "7"
 ROWS = "40"  # a task, for the gate: about forty seconds on two cores
 ASK_SECONDS = 60.0
+LOOK_SECONDS = 0.1
 STOP_SECONDS = 20  # what a command may take to stop before it is killed
 # Threads that spin while they wait take the cores from the others: on two cores that something else uses too, writing
 # a plan of 24 tokens took 0.4 to 3.5 s with spinning and 0.35 s without.
@@ -96,7 +95,7 @@ def list_steps(home: Path, base: str, size: int) -> list[Step]:
         Step("train", "train a LoRA adapter, track it in MLflow, register it", train, adapter, ("--resume",)),
         Step("promote", "gate on every task, and make the version champion", promote),
         Step("index", "index the world's passages", build_index, index_made),
-        Step("deploy", "deploy the champion into the Triton model repository", deploy),
+        Step("deploy", "deploy the champion into the home folder's model repository", deploy),
     ]  # fmt: skip
 
 
@@ -151,6 +150,29 @@ def run_group(command: Sequence[str], environment: Mapping[str, str]) -> int:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         raise
+
+
+@contextmanager
+def serving(command: Sequence[str], home: Path, console: Console) -> Iterator[str]:
+    """Runs `revelator serve` until the end of the block; yields its gRPC address. Raises RevelatorError where it ends
+    before it answers."""
+    process = subprocess.Popen(command, env=os.environ | PASSIVE_WAIT, process_group=0, stdout=subprocess.DEVNULL)
+    try:
+        while (running := find_running_server(home)) is None or running.pid != process.pid:
+            if process.poll() is not None:
+                raise RevelatorError(
+                    f"the service ended with exit status {process.returncode}", where=shlex.join(command)
+                )
+            time.sleep(LOOK_SECONDS)
+        console.print(f"[green]ready[/] at {running.grpc}, page {running.http}", highlight=False)
+        yield running.grpc
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def show_heading(console: Console, number: int, total: int, title: str) -> None:
@@ -215,7 +237,7 @@ NEXT = """\
 
 The demo left everything below `{home}`. First put the command on your path: `source .venv/bin/activate`. Then:
 
-* **Start the server again** (Ctrl-C stops it): `revelator serve --home {home}`
+* **Start the service again** (Ctrl-C stops it): `revelator serve --home {home}`; `--triton local` for Triton, too
 * **Ask it**, from another terminal: `revelator ask "{question}" --home {home}`
 * **Run a plan that you corrected**, where the model erred:
   `revelator ask "{question}" --plan "{plan}" --home {home}`
@@ -261,15 +283,15 @@ def demo(home: Path, base: str, size: int) -> None:
     todo = list_steps(home, base, size)
     times = run_steps(todo, home, console)
     chosen = choose_one_of_each_kind(FORMATS["world"].read(str(home / "world")))
-    show_heading(console, len(todo) + 1, len(todo) + 2, "start the Triton server")
-    show_command(console, format_command(("serve", "--home", str(home), "--ports", "auto")))
-    os.environ |= PASSIVE_WAIT
-    config = configure(home, index=home / "indexes" / "world", remember=True)
-    with serve_home(home, read_ports("auto"), config) as (_, running):
-        console.print(f"[green]ready[/] at {running.grpc}", highlight=False)
+    show_heading(
+        console, len(todo) + 1, len(todo) + 2, "serve: the executor, and a Triton server that hosts the models"
+    )
+    arguments = ("serve", "--home", str(home), "--index", str(home / "indexes" / "world"), "--triton", "local")
+    show_command(console, format_command((*arguments, "--remember")))
+    with serving([str(PROGRAM), *arguments, "--remember"], home, console) as url:
         title = "ask six questions: of each kind the first by hash of its id"
         show_heading(console, len(todo) + 2, len(todo) + 2, title)
-        asked = ask_questions(chosen, running.grpc, home, console)
+        asked = ask_questions(chosen, url, home, console)
     console.print("\nthe server has stopped\n")
     console.print(summarise(asked))
     page = write_next(home, asked)

@@ -1,6 +1,6 @@
-"""Channels to Triton servers.
+"""Channels to servers that speak KServe's protocol over gRPC: the service, and Triton behind it.
 
-A server that speaks TLS is reached with files named in the environment, or with a `Tls` handed to the client:
+A service that speaks TLS is reached with files named in the environment, or with a `Tls` handed to the client:
 
     REVELATOR_TLS_CA     certificate of the authority that signed the server's
     REVELATOR_TLS_CERT   this side's own certificate and
@@ -24,8 +24,8 @@ from revelator.errors import ConfigError
 _LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\]):")
 _FILES = {"ca": "REVELATOR_TLS_CA", "cert": "REVELATOR_TLS_CERT", "key": "REVELATOR_TLS_KEY"}
 _NAME = "REVELATOR_TLS_NAME"
-TOKEN_HEADER = "authorization"
-CONTROL_HEADER = f"triton-grpc-protocol-{TOKEN_HEADER}"  # where Triton looks for it
+CONTROL_HEADER = "authorization"
+LONGEST_PAUSE_MS = 2_000  # between attempts to connect again; gRPC's own is two minutes
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,15 @@ class Tls:
         return grpc.ssl_channel_credentials(ca, key, cert)
 
 
-def make_channel_arguments(url: str, tls: Tls | None = None) -> dict[str, Any]:
-    """The arguments of a tritonclient gRPC client for `url` (host:port): messages of any size, TLS as given or as in
-    the environment, and to this machine itself no proxy, which gRPC would take from `http_proxy`. Raises ConfigError
-    for an address that is empty or has a web address's scheme."""
+def make_channel_arguments(url: str, tls: Tls | None) -> dict[str, Any]:
+    """The arguments of a tritonclient gRPC client for `url` (host:port): messages of any size, and to this machine
+    itself no proxy, which gRPC would take from `http_proxy`. Raises ConfigError for an address that is empty or has a
+    web address's scheme."""
     _check_address(url)
-    tls = tls or Tls.from_environment()
     arguments: list[tuple[str, int | str]] = [
         ("grpc.max_send_message_length", -1),
         ("grpc.max_receive_message_length", -1),
+        ("grpc.max_reconnect_backoff_ms", LONGEST_PAUSE_MS),
     ]
     if _LOOPBACK.match(url):
         arguments.append(("grpc.enable_http_proxy", 0))

@@ -16,11 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator
 from concurrent.futures import CancelledError, Future
-from contextlib import aclosing, suppress
-from contextvars import Context
+from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
@@ -29,21 +27,12 @@ import tritonclient.grpc.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
 from revelator import spans
-from revelator.calls import (
-    PROBE_EVERY,
-    PROBE_TIMEOUT,
-    Attempts,
-    Call,
-    OpenCalls,
-    build_probe,
-    make_death_error,
-)
 from revelator.channels import Tls, make_channel_arguments
 from revelator.errors import Cancelled, RevelatorError
+from revelator.retries import Attempts
 from revelator.trace import Event
 from revelator.wire import (
     DAY,
-    MODEL,
     Answer,
     Options,
     build_request,
@@ -55,7 +44,6 @@ from revelator.wire import (
 )
 
 DEFAULT_URL = "127.0.0.1:8001"
-STREAM_MODEL = "executor_stream"
 LARGE_BYTES = 200_000  # of a trace: reading megabytes on the event loop would stop it for tens of milliseconds
 
 Result = TypeVar("Result")
@@ -72,7 +60,7 @@ class AsyncClient:
     server.
 
     A question that met a server which was full or not there is sent again, at most `retries` times and within the
-    timeout (`revelator.calls`).
+    timeout (`revelator.retries`).
     """
 
     def __init__(
@@ -82,9 +70,7 @@ class AsyncClient:
         self.timeout = None if timeout is None else check_bounds("timeout", timeout, DAY)
         self.retries = retries
         self.tls = tls
-        self._client = aio_client.InferenceServerClient(**make_channel_arguments(url, tls))
-        self._calls = OpenCalls()
-        self._probing: asyncio.Task[None] | None = None
+        self._client = aio_client.InferenceServerClient(**make_channel_arguments(url, tls or Tls.from_environment()))
         spans.start("revelator-client")
         if spans.are_on():
             self._client.register_plugin(spans.TraceHeaders())
@@ -96,8 +82,6 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        if self._probing:
-            self._probing.cancel()
         await self._client.close()
 
     async def ask(self, question: str, **options: Unpack[Options]) -> Answer:
@@ -128,51 +112,9 @@ class AsyncClient:
     async def send(self, request: dict[str, Any]) -> Any:
         """Returns the executor's reply to a request, as tensors. Raises what `ask` raises."""
         try:
-            async with asyncio.timeout(None) as scope:
-                call = self._start_call(MODEL, lambda: scope.reschedule(0.0))
-                try:
-                    return await self._client.infer(**call.add_id(request))
-                finally:
-                    self._calls.finish(call)
-        except TimeoutError:
-            raise make_death_error(self.url) from None
+            return await self._client.infer(**request)
         except InferenceServerException as error:
             raise read_failure(error, self.url, request["client_timeout"]) from error
-
-    def _start_call(self, model: str, cancel: Callable[[], object]) -> Call:
-        call = self._calls.begin(model, cancel)
-        if self._probing is None or self._probing.done():
-            self._probing = asyncio.create_task(self._probe_while_calls_wait(), context=Context())  # of no call's span
-        return call
-
-    async def _probe_while_calls_wait(self) -> None:
-        while self._calls:
-            await asyncio.sleep(PROBE_EVERY)
-            for model, calls in self._calls.find_due().items():
-                sent = time.monotonic()
-                try:
-                    self._calls.handle_reply(calls, await self._probe(model), sent)
-                except InferenceServerException as error:
-                    self._calls.handle_missing_reply(calls, error)
-
-    async def _probe(self, model: str) -> str:
-        """Returns the probe's JSON reply."""
-        probe = build_probe(model)
-        if model == MODEL:
-            return (await self._client.infer(**probe, client_timeout=PROBE_TIMEOUT)).as_numpy("answer")[0].decode()
-        answers = self._client.stream_infer(_once(probe), stream_timeout=PROBE_TIMEOUT)
-        try:
-            arrived = [answer async for answer in answers]  # to the stream's end: see `_events`
-        except grpc.RpcError as error:
-            raise InferenceServerException(error.details(), str(error.code())) from error
-        finally:
-            answers.cancel()
-        if not arrived:
-            raise InferenceServerException("no answer to a probe")
-        result, refusal = arrived[0]
-        if refusal is not None:
-            raise refusal
-        return result.as_numpy("event")[0].decode()
 
     async def stream(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
         """The events of one question, each when it happens; the last is `finished`. Raises what `ask` raises.
@@ -200,30 +142,16 @@ class AsyncClient:
     async def _events(self, request: dict[str, Any]) -> AsyncGenerator[Event, None]:
         timeout = request["client_timeout"]
         asked = {name: value for name, value in request.items() if name != "client_timeout"}
-        asked["model_name"] = STREAM_MODEL
-        call = self._start_call(STREAM_MODEL, lambda: answers.cancel())
-        answers = self._client.stream_infer(_once(call.add_id(asked)), stream_timeout=timeout)
-        ended = False
+        answers = self._client.stream_infer(_once(asked), stream_timeout=timeout)
         try:
             async for result, error in answers:
                 if error is not None:
-                    ended = True
                     raise read_failure(error, self.url, timeout)
-                event = read_event(result)
-                ended = event.kind == "finished"
-                yield event
-        except asyncio.CancelledError:
-            if call.died:
-                raise make_death_error(self.url) from None
-            raise
+                yield read_event(result)
         except grpc.RpcError as error:
             status = InferenceServerException(error.details(), str(error.code()))
             raise read_failure(status, self.url, timeout) from error
         finally:
-            self._calls.finish(call)
-            if ended:  # Triton before 25.04 can crash when a stream is cancelled in the moment of its last event
-                with suppress(grpc.RpcError):
-                    _ = [answer async for answer in answers]
             answers.cancel()
 
 

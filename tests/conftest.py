@@ -1,4 +1,5 @@
-"""What several test packages share: a small served world, and one running Triton server for all tests that need one."""
+"""What several test packages share: a small served world, and one service in front of a real Triton server for all
+tests that need one."""
 
 from __future__ import annotations
 
@@ -15,16 +16,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from serving.triton.server import Ports
+from serving.service.addresses import Ports
 from tests.chat_server import write_reading
 from tests.served_base import served_base, transformers_url, vllm, vllm_url  # noqa: F401  fixtures
 from tests.served_llm import llm_url  # noqa: F401
 from tests.serving.toy_model import PASSAGES, write_adapter, write_base
 from tests.tracking_server import tracking_server  # noqa: F401  a fixture
+
+if TYPE_CHECKING:
+    from serving.service.questions import Questions
+    from serving.triton.server import TritonServer
 
 # Laws are tried on the same examples at each run, so a commit passes or fails whoever runs it.
 # HYPOTHESIS_PROFILE=search draws new ones, and more of them.
@@ -204,14 +210,21 @@ def endpoint() -> Iterator[Endpoint]:
 
 @dataclass
 class Served:
-    """The running server: home folder, gRPC address, metrics page, the generator's endpoint, the searched index."""
+    """The running service: home folder, gRPC and HTTP address, its questions, the reader's endpoint, the index."""
 
     home: Path
     url: str
-    metrics: str
-    pid: int
+    http: str
+    questions: Questions
     endpoint: Endpoint
     index: Path
+
+    @property
+    def triton(self) -> TritonServer:
+        """The server behind the service."""
+        host = self.questions.models.host
+        assert host and host.server
+        return host.server
 
 
 MAX_IN_FLIGHT = 4
@@ -219,17 +232,17 @@ MAX_IN_FLIGHT = 4
 
 @pytest.fixture(scope="session")
 def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served]:
-    """One Triton server for the whole session: version 1 of the revelator, `MAX_IN_FLIGHT` questions at a time. The
-    endpoint reads and merges nothing, so that a test can count what it was asked."""
+    """One service for the whole session, whose models a Triton server hosts: version 1 of the revelator,
+    `MAX_IN_FLIGHT` questions at a time. The endpoint reads and merges nothing, so that a test can count what it was
+    asked."""
     from revelator import registry
     from serving.deploy.deploy import deploy
-    from serving.triton.repository import configure
-    from serving.triton.serve import serve_home
-    from serving.triton.server import read_ports
+    from serving.home.configure import configure
+    from tests.service_thread import serve_in_thread
 
     registry.connect(registered)
     deploy(registered, registry.resolve(registry.NAME, registry.CHAMPION))
     reader = {"generator": endpoint.url, "generator_model": "m"}
     config = configure(registered, index=index, **reader, max_in_flight=MAX_IN_FLIGHT, merge="code")
-    with serve_home(registered, read_ports("auto"), config, http=True) as (server, running):
-        yield Served(registered, running.grpc, running.metrics, server.pid, endpoint, index)
+    with serve_in_thread(registered, config, place="local") as (questions, running):
+        yield Served(registered, running.grpc, running.http, questions, endpoint, index)

@@ -61,12 +61,13 @@ def check_system(config: RunConfig) -> None:
     check_ablation(config.ablation, name, served=bool(config.url))
     read_limits(config)
     if config.url:
-        if system.bound:
-            raise ConfigError("a bound is measured in this process", where="url", hint="leave `url` out")
+        if not system.strategy:
+            message = f"a running service answers by its executor alone, and {name} asks models itself"
+            raise ConfigError(message, where="url", hint="leave `url` out")
         own = ("index", "generator", "planner", "timeout", "sources", "base", "own_knowledge")
         judge = ["judge"] if config.judge != "embedded" else []
         if given := [key for key in own if getattr(config, key)] + judge:
-            message = f"{', '.join(given)}: a running server has its own"
+            message = f"{', '.join(given)}: a running service has its own"
             raise ConfigError(message, where="url", hint="leave it out of the configuration, or leave `url` out")
         return
     if switches := [name for name in ("sources", "select") if getattr(config.ablation, name) and not config.sources]:

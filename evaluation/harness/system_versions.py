@@ -9,12 +9,11 @@ from evaluation.harness.config import RunConfig
 from evaluation.harness.system_needs import JUDGED, choose_adapter, choose_judge, needs_index, needs_revelator
 from revelator.artifact import find_base, require_task
 from revelator.files import sha256_file
+from serving.home.config import SERVING, ServingConfig
 from serving.knowledge.config import read_sources
 from serving.models.adapters import find_adapter
 from serving.retrieval.index_folder import INDEX
-from serving.triton.config import ServingConfig
-from serving.triton.control import open_control
-from serving.triton.repository import SERVING
+from serving.service.control import open_control
 
 if TYPE_CHECKING:
     from tritonclient.grpc import InferenceServerClient

@@ -1,5 +1,5 @@
-"""Opens systems: the executor or a baseline, in this process or over a running Triton. A system is one function from
-a question to its trace."""
+"""Opens systems: the executor or a baseline in this process, or a running service. A system is one function from a
+question to its trace."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from evaluation.harness.system_needs import (
     needs_revelator,
     read_limits,
 )
-from evaluation.harness.system_versions import read_served_config
 from revelator.client import AsyncClient
 from revelator.errors import ConfigError
 from revelator.limits import Limits
@@ -45,12 +44,9 @@ from serving.models.answerability import WeighedGenerator
 from serving.models.embedded import EmbeddedGenerator
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.generators import EndpointGenerator
-from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import Generator, Judge, Retriever, Revelator, Writing
 from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.logical_search import LogicalSettings
-from serving.triton.access import INNER, read_secret
-from serving.triton.control import open_control
 
 if TYPE_CHECKING:
     from serving.models.engine import Engine
@@ -82,13 +78,10 @@ async def open_system(
     shared = shared or SharedModels()
     async with AsyncExitStack() as stack:
         name, limits, known = config.system.name, read_limits(config), golds or {}
-        if config.system.strategy and config.url:
+        if config.url:
             yield await _open_client(config, stack)
             return
-        if config.url:
-            services: Services = await _open_served_models(config.url, Path(config.home), stack)
-        else:
-            services = _open_services(config, stack, shared, known)
+        services = _open_services(config, stack, shared, known)
         revelator, retriever, generator, judge = services
         models, index = Models(revelator, generator, judge), Sources.of_index(retriever)
         if config.system.baseline:
@@ -107,23 +100,6 @@ async def open_system(
                 yield lambda question: answer_by_gold_plan(executor, known[question])
             else:
                 yield lambda question: executor.run(question, strategy=strategy)
-
-
-async def _open_served_models(url: str, home: Path, stack: AsyncExitStack) -> Services:
-    """The models of a running server, and the endpoints that its executor plans, judges and reads with."""
-    with open_control(url) as client:
-        served = read_served_config(client)
-    models = await stack.enter_async_context(TritonModels(url, read_secret(home, INNER)))
-    generator: Generator = RemoteGenerator(models)
-    if served.reads_at_endpoint:
-        endpoint = EndpointGenerator(served.generator, served.generator_model, timeout=served.timeout)
-        stack.push_async_callback(endpoint.close)
-        generator = WeighedGenerator(endpoint, generator)
-    revelator: Revelator = RemoteRevelator(models)
-    judge = _open_judge(served.judge, revelator, stack, served.timeout)
-    if served.planner:
-        revelator = _open_endpoint(served.planner, stack, served.timeout)
-    return revelator, RemoteRetriever(models), generator, judge
 
 
 def _count_documents_read(folder: str | None, golds: Mapping[str, AnnotatedQuestion]) -> dict[str, int]:

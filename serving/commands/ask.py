@@ -18,7 +18,7 @@ from revelator.options import AS_JSON, HOME
 from revelator.plans.faults import excerpt
 from revelator.trace import Replay, Trace
 from revelator.wire import write_error
-from serving.triton.running import find_running_server
+from serving.home.running import find_running_server
 
 if TYPE_CHECKING:
     from revelator.client import Options

@@ -143,8 +143,8 @@ def _place(home: Path, gpus: tuple[int, ...] | None, instances: int | None) -> N
     """Raises ConfigError for a card that is not there, and while a server runs, which takes its cards at its start."""
     import torch
 
-    from serving.triton.config import read_serving, write_serving
-    from serving.triton.running import find_running_server
+    from serving.home.config import read_serving, write_serving
+    from serving.home.running import find_running_server
 
     there = torch.cuda.device_count()
     if missing := [card for card in gpus or () if card >= there]:
@@ -172,7 +172,7 @@ def _roll_back(home: Path, report: Callable[[str], None]) -> Deployment:
 
 
 def _report(done: Deployment, home: Path, as_json: bool) -> None:
-    from serving.triton.config import read_serving
+    from serving.home.config import read_serving
 
     release = done.release
     if as_json:

@@ -26,8 +26,8 @@ from rich.table import Column, Table
 from revelator import registry
 from revelator.errors import ConfigError, RevelatorError
 from revelator.options import AS_JSON, HOME
+from serving.service.addresses import Ports
 from serving.triton.installation import find_installation
-from serving.triton.server import Ports
 
 GIGABYTE = 10**9
 LEAST_DISK = 5 * GIGABYTE  # an index of 200,000 passages, a base and three served versions
@@ -236,7 +236,7 @@ def _examine_tracking(home: Path) -> Finding:
 
 
 def _examine_ports() -> Finding:
-    purpose = "Triton's HTTP, gRPC and metrics"
+    purpose = "HTTP and gRPC of `revelator serve`"
     if taken := Ports().find_taken():
         found = f"taken: {', '.join(map(str, taken))}; `revelator serve` takes others"
         return Finding("ports", "ok", found, purpose)

@@ -1,11 +1,10 @@
-"""`revelator serve`: the Triton server of a home folder, in the foreground, until it is stopped."""
+"""`revelator serve`: the service of a home folder, in the foreground, until it is stopped."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,34 +20,31 @@ from serving.commands.model_options import judge_options, planner_options, read_
 from serving.protocols import DECODINGS, MERGE_POLICIES, PlannerPrompt
 
 if TYPE_CHECKING:
+    from serving.home.config import ServingConfig
+    from serving.home.running import RunningServer
     from serving.models.endpoint_revelator import PlannerConfig
-    from serving.triton.access import Exposure
-    from serving.triton.config import ServingConfig
-    from serving.triton.pace import Pace
-    from serving.triton.running import RunningServer
+    from serving.service.addresses import Exposure
+    from serving.service.pace import Pace
+    from serving.service.questions import Questions
 
 MAX_IN_FLIGHT = (
-    "Questions in flight in each of executor and executor_stream (default: as remembered, else 64); a question over the"
-    " limit, or one that would miss its deadline, is refused."
+    "Questions in flight (default: as remembered, else 64); a question over the limit, or one that would miss its"
+    " deadline, is refused."
 )
 TIMEOUT = (
     "Of one call of an endpoint that plans, judges or reads; a question has at least as long. 0: a call may take"
     " what is left of its question's deadline (default: as recorded, else 0)."
 )
-TRITON = ("local", "none")
 TRITON_HELP = (
-    "Who hosts the models: a Triton server that this command starts, with the executor inside it (local), or this"
-    " process, which then also answers over HTTP and serves the inspector's page (none)."
+    "Who hosts the models: this process (none), a Triton server that this command starts and looks after (local), or"
+    " one that runs over model_repo/ of the home folder, with --model-control-mode=explicit."
 )
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True)
-LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some 5 ms
 
 
 @click.command()
 @HOME
-@click.option(
-    "--ports", default="auto", show_default=True, help="HTTP,gRPC,metrics; auto: 8000,8001,8002 if free, else others."
-)
+@click.option("--ports", default="auto", show_default=True, help="HTTP,gRPC; auto: 8000,8001 if free, else others.")
 @click.option("--index", type=PATH, help="Index to search (default: as remembered, else the only one below --home).")
 @click.option(
     "--remember", is_flag=True, help="Begin later starts with all settings of this one, unless they name others."
@@ -100,9 +96,8 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 @click.option("--tls-ca", type=FILE, help="Certificate of the authority that signed it, and the clients'.")
 @click.option("--tls-name", metavar="NAME", help="The name in the certificate, where that is not 127.0.0.1.")
 @click.option("--tls-mutual", is_flag=True, help="Clients must show a certificate of the same authority.")
-@click.option("--triton", type=click.Choice(TRITON), default=TRITON[0], show_default=True, help=TRITON_HELP)
-@click.option("--http", is_flag=True, help="Answer over HTTP, too (KServe's protocol), on the first of --ports.")
-@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name for HTTP and metrics.")
+@click.option("--triton", metavar="none|local|grpc://HOST:PORT", default="none", show_default=True, help=TRITON_HELP)
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name for HTTP.")
 @click.option("--log-questions", is_flag=True, help="Write questions, plans and answers into logs/events.jsonl, too.")
 def serve(
     home: Path,
@@ -121,7 +116,6 @@ def serve(
     tls_name: str | None,
     tls_mutual: bool,
     triton: str,
-    http: bool,
     hosts: tuple[str, ...],
     log_questions: bool,
     **chosen: Any,
@@ -139,16 +133,17 @@ def serve(
     Nothing is remembered without --remember. With it, later starts begin with what this one serves and how, in
     remembered.json below --home: index, sources, planner, judge, reader and all else, but for addresses and TLS.
 
-    Addresses are written to serve.json below --home, the server's log to logs/triton.log, a JSON line a question to
-    logs/events.jsonl (or where REVELATOR_EVENTS says). A model whose process dies is loaded again.
+    gRPC and HTTP (the page, chat completions, KServe's protocol, metrics, health) answer at the addresses in serve.json
+    below --home. The log goes to logs/service.log, Triton's to logs/triton.log, a JSON line a question to
+    logs/events.jsonl (or where REVELATOR_EVENTS says).
 
     \b
     Examples:
       revelator serve --index runs/indexes/mine --remember
       revelator serve
-      revelator serve --home runs/demo --ports 9000,9001,9002
-      revelator serve --http --ports 9000,9001,9002
-      revelator serve --triton none
+      revelator serve --home runs/demo --ports 9000,9001
+      revelator serve --triton local
+      revelator serve --triton grpc://127.0.0.1:9101
       revelator serve --sources sources.yaml
       revelator serve --generator http://127.0.0.1:11434/v1 --generator-model llama3.2
       revelator serve --planner http://127.0.0.1:11434/v1 --planner-model llama3.2
@@ -173,10 +168,10 @@ def serve(
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
+        from serving.home.config import EVENTS_VARIABLE
+        from serving.home.configure import configure
         from serving.retrieval.logical_search import read_logical_options
-        from serving.triton.access import Exposure, choose_tls
-        from serving.triton.config import EVENTS_VARIABLE
-        from serving.triton.repository import configure
+        from serving.service.addresses import Exposure, choose_tls
 
         os.environ.setdefault(EVENTS_VARIABLE, str(home.resolve() / "logs" / "events.jsonl"))
         if log_questions:
@@ -187,10 +182,7 @@ def serve(
         exposure = Exposure(host, choose_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
         if exposure.tls:  # for the calls of this process and of the models that it starts
             os.environ.update(exposure.tls.to_environment())
-        if triton == "none":
-            _serve_alone(home, ports, config, exposure, hosts)
-        else:
-            _serve(home, ports, config, exposure, http, hosts)
+        _serve(home, ports, config, exposure, hosts, triton)
     except KeyboardInterrupt:
         click.echo("stopped")
 
@@ -205,7 +197,7 @@ def allow_time(config: ServingConfig, pace: Pace) -> ServingConfig:
 
 def describe_pace(pace: Pace, config: ServingConfig) -> Iterator[str]:
     """What a question takes at the endpoints, and what follows for its deadline."""
-    from serving.triton.pace import MARGIN, STEPS
+    from serving.service.pace import MARGIN, STEPS
 
     if pace.silence:
         yield f"warning: the reader does not answer: {pace.silence}"
@@ -238,51 +230,32 @@ def _stop(*_: object) -> None:
 
 
 def _serve(
-    home: Path, ports: str, config: ServingConfig, exposure: Exposure, http: bool, hosts: tuple[str, ...]
+    home: Path, ports: str, config: ServingConfig, exposure: Exposure, hosts: tuple[str, ...], triton: str
 ) -> None:
-    from serving.triton.control import describe_version
-    from serving.triton.serve import Watchdog, serve_home
-    from serving.triton.server import NOT_PRIVATE, read_ports
-
-    config, pace = _prepare(home, config)
-    with Console(stderr=True).status("start the server") as status:
-
-        def report(model: str) -> None:
-            status.update(f"{model} is ready, waiting for the others")
-
-        with serve_home(home, read_ports(ports), config, report, exposure, http, hosts) as (server, running):
-            status.stop()
-            for name, version in running.models.items():
-                click.echo(f"{name} {describe_version(version)}: ready")
-            for line in describe_settings(home, config, pace):
-                click.echo(line)
-            click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http or 'off (--http)'}\nmetrics {running.metrics}")
-            if not server.is_private:
-                click.echo(NOT_PRIVATE)
-            click.echo(f'log     {running.log}\nask: revelator ask "…" --home {home}   stop: Ctrl-C')
-            watchdog = Watchdog(home, server.pid, server.url, running.models, click.echo)
-            while server.poll() is None:
-                watchdog.check_processes()
-                time.sleep(LOOK_SECONDS)
-            raise server.make_end_error()
-
-
-def _serve_alone(home: Path, ports: str, config: ServingConfig, exposure: Exposure, hosts: tuple[str, ...]) -> None:
+    from serving.service.addresses import read_ports
+    from serving.service.control import describe_version
     from serving.service.run import run_until_stopped
-    from serving.triton.control import describe_version
-    from serving.triton.server import read_ports
 
+    chosen = read_ports(ports)
     config, pace = _prepare(home, config)
+    status = Console(stderr=True).status("open the models and the index")
+    status.start()
 
-    def report(running: RunningServer) -> None:
+    def report(questions: Questions, running: RunningServer) -> None:
+        status.stop()
         for name, version in running.models.items():
             click.echo(f"{name} {describe_version(version)}: ready")
         for line in describe_settings(home, config, pace):
             click.echo(line)
-        click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http}\nmetrics {running.metrics}")
+        for line in questions.describe_host():
+            click.echo(line)
+        click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http}")
         click.echo(f'log     {running.log}\nask: revelator ask "…" --home {home}   stop: Ctrl-C')
 
-    asyncio.run(run_until_stopped(home, read_ports(ports), config, exposure, hosts, report))
+    try:
+        asyncio.run(run_until_stopped(home, chosen, config, exposure, hosts, triton, report))
+    finally:
+        status.stop()
     click.echo("stopped")
 
 
@@ -290,7 +263,7 @@ def _prepare(home: Path, config: ServingConfig) -> tuple[ServingConfig, Pace]:
     """Times the endpoints, and releases the embedded base where nothing was deployed."""
     from serving.deploy.deploy import release_embedded_base
     from serving.models.releases import read_release
-    from serving.triton.pace import measure_pace
+    from serving.service.pace import measure_pace
 
     with Console(stderr=True).status("time a call at each endpoint"):
         pace = asyncio.run(measure_pace(config))
@@ -303,8 +276,8 @@ def _prepare(home: Path, config: ServingConfig) -> tuple[ServingConfig, Pace]:
 
 def describe_settings(home: Path, config: ServingConfig, pace: Pace) -> Iterator[str]:
     """What is served and how, a line a setting."""
+    from serving.home.config import EMBEDDED, REMEMBERED_FILE
     from serving.models.releases import read_release
-    from serving.triton.config import EMBEDDED, REMEMBERED_FILE
 
     release = read_release(home)
     if release and release.vllm and config.needs_release:

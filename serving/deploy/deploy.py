@@ -11,7 +11,6 @@ meanwhile is established by tests/serving/deploy/test_version_changes.py.
 from __future__ import annotations
 
 import asyncio
-import json
 import platform
 import shutil
 from collections.abc import Callable, Collection, Iterator
@@ -35,7 +34,17 @@ from revelator.folders import MANIFEST
 from revelator.language_model import RefusedError
 from revelator.registry import DIGEST_TAG, Version, download, tag_version
 from revelator.tasks import TASKS, QuestionInput, RelevanceInput
-from serving.deploy.engines import Engine, VllmEngine, find_engine, write_config
+from serving.deploy.engines import Engine, VllmEngine, find_engine
+from serving.home.configure import check_version
+from serving.home.versions import (
+    ADAPTER,
+    CONTENTS_FILE,
+    REVELATOR,
+    list_versions,
+    read_contents,
+    repository_folder,
+    version_folder,
+)
 from serving.models.releases import (
     EMBEDDED_VERSION,
     RELEASE_FILE,
@@ -46,8 +55,6 @@ from serving.models.releases import (
     use_choice,
     write_release,
 )
-from serving.triton import repository
-from serving.triton.repository import ADAPTER, CONTENTS_FILE, REVELATOR, version_folder
 
 SMOKE_QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
 DEPLOYED_TAG = "deployed"
@@ -121,7 +128,7 @@ def release_embedded_base(home: Path) -> None:
         described = {"name": DEFAULT_BASE, "digest": digest_base(base), "folder": str(base)}
         contents = VersionContents("embedded base", EMBEDDED_VERSION, "", described, {})
         with files.stage_folder(version_folder(home, EMBEDDED_VERSION)) as staging:
-            _write_version(staging, contents)
+            files.write_json(staging / CONTENTS_FILE, asdict(contents))
         write_release(home, Release.of(contents, None))
 
 
@@ -152,7 +159,7 @@ def hold_deploy_lock(home: Path) -> Iterator[None]:
         if not mine:
             raise ConfigError("another deploy is at work on this home folder", where=str(home), hint="wait for its end")
         with explain_full_disk(home):
-            for path in (repository.repository_folder(home) / REVELATOR).glob(".*-*"):
+            for path in (repository_folder(home) / REVELATOR).glob(".*-*"):
                 if path.is_dir():
                     shutil.rmtree(path)
                 else:
@@ -175,12 +182,10 @@ def try_version(engine: Engine, contents: VersionContents, live: int | None) -> 
 
 
 def switch_release(home: Path, release: Release, engine: Engine | None) -> None:
-    """Records `release`, and brings the engine, and config.pbtxt, to what it names. Can be repeated safely."""
+    """Records `release`, and brings the engine to what it names. Can be repeated safely."""
     write_release(home, release)
     if engine:
         engine.serve_only(release)
-    else:
-        write_config(home, release)
 
 
 async def smoke_test(engine: Engine, version: int, learned: Collection[str]) -> None:
@@ -217,7 +222,7 @@ def _tag_as_deployed(version: Version, release: Release, home: Path) -> str | No
 
 
 def lay_out_version(home: Path, version: Version) -> VersionContents:
-    """Fills the version's folder with adapter, model.py and version.json, unless it holds this version already.
+    """Fills the version's folder with adapter and version.json, unless it holds this version already.
 
     Raises ArtifactError when a file is damaged or missing, and when base, prompts or grammar are not those that the
     adapter was trained with (the folder is then as it was), or when it has not learned a task that the release has.
@@ -228,20 +233,9 @@ def lay_out_version(home: Path, version: Version) -> VersionContents:
         with files.stage_folder(folder) as staging:
             download(version, staging / ADAPTER)
             contents = _verify_contents(staging / ADAPTER, version)
-            _write_version(staging, contents)
-    repository.check_version(home, contents)
+            files.write_json(staging / CONTENTS_FILE, asdict(contents))
+    check_version(home, contents)
     return contents
-
-
-def _write_version(folder: Path, contents: VersionContents) -> None:
-    repository.write_code(REVELATOR, folder)
-    files.write_json(folder / CONTENTS_FILE, asdict(contents))
-
-
-def read_contents(folder: Path) -> VersionContents | None:
-    """Reads `version.json` of a version folder; None when there is no such folder."""
-    path = folder / CONTENTS_FILE
-    return VersionContents(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
 
 def _read_if_whole(folder: Path, version: Version) -> VersionContents | None:
@@ -250,8 +244,7 @@ def _read_if_whole(folder: Path, version: Version) -> VersionContents | None:
         return None
     is_whole = files.sha256_folder(folder / ADAPTER) == contents.files
     is_same = contents.files.get(MANIFEST) == version.tags.get(DIGEST_TAG) and contents.model_id == version.model_id
-    has_code = (folder / "model.py").read_bytes() == repository.read_code(REVELATOR)
-    if not (is_whole and is_same and has_code and Path(contents.base["folder"]).is_dir()):
+    if not (is_whole and is_same and Path(contents.base["folder"]).is_dir()):
         return None
     _verify(folder / ADAPTER, Path(contents.base["folder"]), version)  # the base may have changed since
     return contents
@@ -281,7 +274,7 @@ def _verify(adapter: Path, base: Path, version: Version) -> None:
 
 def remove_old_versions(home: Path, needed: set[int | None]) -> tuple[int, ...]:
     """Removes the oldest version folders beyond `KEPT_VERSIONS`, never one that is needed."""
-    old = tuple(v for v in repository.list_versions(home, REVELATOR)[:-KEPT_VERSIONS] if v not in needed)
+    old = tuple(v for v in list_versions(home)[:-KEPT_VERSIONS] if v not in needed)
     for version in old:
         shutil.rmtree(version_folder(home, version))
     return old

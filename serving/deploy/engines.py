@@ -1,5 +1,4 @@
-"""Who runs the versions of a home folder, as a deploy sees it: our model, behind Triton or in the service, which speaks
-the same protocol; or a vLLM server.
+"""Who runs the versions of a home folder, as a deploy sees it: the service, or a vLLM server.
 
 Both load a version beside those that answer, and unload what is needed no more once its questions have ended. Which of
 them answers a question is the record's affair (`serving.models.releases`).
@@ -14,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from revelator.channels import Tls
 from revelator.errors import ConfigError
 from revelator.files import try_lock
-from serving.models.releases import Release, find_traffic_lock, read_release
+from serving.home.config import read_serving
+from serving.home.running import find_running_server
+from serving.home.versions import ADAPTER, version_folder
+from serving.models.releases import TRAFFIC, Release, find_traffic_lock, read_release
 from serving.models.triton import RemoteRevelator, TritonModels
 from serving.models.vllm_server import LOAD_SECONDS, ReleasedAdapter, VllmServer, complete_url
 from serving.protocols import Revelator
-from serving.triton import control, repository
-from serving.triton.access import INNER, read_secret
-from serving.triton.config import read_serving
-from serving.triton.repository import ADAPTER, REVELATOR
-from serving.triton.running import find_running_server
+from serving.service import control
 
 DRAIN_SECONDS = 35.0  # a question may take 30 (revelator.limits.Limits); one that is later goes on with the new version
 
@@ -66,41 +65,39 @@ def find_engine(home: Path, vllm: str | None) -> Engine | None:
         raise ConfigError(f"the server of this home folder asks {now}", where="--engine", hint=hint)
     if wanted:
         return VllmEngine(home, wanted)
-    return TritonEngine(home, running.grpc) if running and read_serving(home).needs_release else None
+    return ServiceEngine(home, running.grpc) if running and read_serving(home).needs_release else None
 
 
 @dataclass(frozen=True)
-class TritonEngine:
-    """The model `revelator` of the Triton server, or of the service (`serving.service`), at `url`."""
+class ServiceEngine:
+    """The running service at `url`, whose models answer in its process or on its Triton server."""
 
     home: Path
     url: str
 
     def load_beside(self, version: int, live: int | None) -> None:
         if live is not None:  # without one nothing answers yet, and `serve_only` loads the first
-            self._load(version, live, version)
+            control.load(self.home, self.url, [version])
 
     def unload(self, version: int, live: int | None) -> None:
         if live is not None:
-            self._load(live, live)
-
-    def _load(self, version: int, *versions: int) -> None:
-        config = repository.make_load_config(self.home, REVELATOR, *versions)
-        control.load(self.home, self.url, REVELATOR, version, config)
+            control.load(self.home, self.url, [])
 
     def serve_only(self, release: Release) -> None:
-        for old in set(repository.read_served_versions(self.home, REVELATOR)) - release.versions:
+        for old in list_used_versions(self.home) - release.versions:
             wait_for_questions(self.home, old)
-        write_config(self.home, release)
-        control.load(self.home, self.url, REVELATOR, release.version)
+        control.load(self.home, self.url, release.versions)
 
     def is_ready(self, version: int) -> bool:
-        return control.is_ready(self.url, REVELATOR, version)
+        return control.is_ready(self.url, version)
 
     @asynccontextmanager
     async def open_revelator(self) -> AsyncIterator[Revelator]:
-        async with TritonModels(self.url, read_secret(self.home, INNER)) as models:
+        models = TritonModels(self.url, Tls.from_environment())
+        try:
             yield RemoteRevelator(models)
+        finally:
+            await models.close()
 
 
 @dataclass(frozen=True)
@@ -111,14 +108,13 @@ class VllmEngine:
     url: str
 
     def load_beside(self, version: int, live: int | None) -> None:
-        VllmServer(self.url).load(version, repository.version_folder(self.home, version) / ADAPTER)
+        VllmServer(self.url).load(version, version_folder(self.home, version) / ADAPTER)
 
     def unload(self, version: int, live: int | None) -> None:
         if version != live:
             VllmServer(self.url).unload(version)
 
     def serve_only(self, release: Release) -> None:
-        write_config(self.home, release)
         for version in release.versions:
             self.load_beside(version, None)
         for old in VllmServer(self.url).list_versions() - release.versions:
@@ -137,9 +133,9 @@ class VllmEngine:
             await revelator.close()
 
 
-def write_config(home: Path, release: Release) -> None:
-    """Writes config.pbtxt with the versions that the release names."""
-    repository.write_config(home, REVELATOR, [release.version, *([release.canary.version] if release.canary else [])])
+def list_used_versions(home: Path) -> set[int]:
+    """The versions that questions have been under way with."""
+    return {int(path.name) for path in (home / TRAFFIC).glob("*") if path.name.isdigit()}
 
 
 def wait_for_questions(home: Path, version: int) -> None:

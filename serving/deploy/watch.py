@@ -25,7 +25,7 @@ from revelator.errors import ConfigError, RevelatorError
 from serving.deploy.deploy import deploy
 from serving.deploy.engines import find_engine
 from serving.models.releases import Release, read_release
-from serving.triton.access import LOOPBACK
+from serving.service.addresses import LOOPBACK
 
 FIRST_WAIT = 1.0  # seconds after the first failure
 LONGEST_WAIT = 300.0

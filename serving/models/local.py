@@ -123,13 +123,14 @@ def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
 
 
 class LocalRevelator:
-    """`serving.protocols.Revelator` over an engine in one worker thread: calls queue, the event loop stays free.
+    """`serving.protocols.Revelator` over an engine in one worker thread, its own or `threads`: calls queue, the event
+    loop stays free.
 
     A call that is cancelled leaves the queue, or ends after the token or the pass under way."""
 
-    def __init__(self, engine: Engine, decoding: Decoding = "beams") -> None:
+    def __init__(self, engine: Engine, decoding: Decoding = "beams", threads: ThreadPoolExecutor | None = None) -> None:
         self.engine, self.decoding = engine, decoding
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="revelator")
+        self._thread = threads or ThreadPoolExecutor(max_workers=1, thread_name_prefix="revelator")
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         left = threading.Event()

@@ -27,6 +27,7 @@ from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_text, try_lock
 from revelator.spans import MODEL_ID
 
+REVELATOR = "revelator"  # the model that has versions
 RELEASE_FILE = "release.json"
 TRAFFIC = ".traffic"
 EMBEDDED_VERSION = 2**31 - 1  # its folder holds no adapter: the embedded base. Triton passes over a folder `0`

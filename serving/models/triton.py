@@ -1,4 +1,4 @@
-"""The executor's three services over Triton's gRPC on loopback: one channel, one call a step.
+"""The models that a Triton server hosts, for the executor: one gRPC channel, one call a step.
 
 A call that is cancelled (a question's deadline, a client that left) cancels its RPC, and Triton drops what still waits
 in a queue. Prompts of one task travel together in the batch dimension, so ten relevance judgements are one call.
@@ -6,10 +6,13 @@ in a queue. Prompts of one task travel together in the batch dimension, so ten r
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 import tritonclient.grpc.aio as grpc_client
@@ -17,73 +20,103 @@ from tritonclient.grpc import InferInput, InferResult
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from revelator import spans
-from revelator.channels import make_channel_arguments
-from revelator.errors import Unavailable
+from revelator.channels import Tls, make_channel_arguments
+from revelator.errors import ArtifactError, RevelatorError, Unavailable
 from revelator.tasks import TASKS
-from revelator.trace import Passage
 from revelator.wire import read_error
-from serving.models.releases import find_choice
-from serving.protocols import Completion, GenerateRequest, Reading, SearchResult
+from serving.models.releases import REVELATOR, Traffic, find_choice
+from serving.protocols import Completion, GenerateRequest, Reading
 
-_NOT_LOADED = "Request for unknown model"  # Triton's word for a model or a version that is not there, or not any more
-SECRET_PARAMETER = "inner"  # of a request to an inner model
+GENERATOR = "generator"
 MAX_BATCH = 64  # max_batch_size of model_repo/revelator/config.pbtxt
+LOAD_SECONDS = 900.0  # a large base from a slow disk
+READY_SECONDS = 30.0
+ANSWER_SECONDS = 5.0  # of a question about the server itself
+LOOK_SECONDS = 0.1
+_TRACEBACK = re.compile(r"(?<!\n)\n+At:\n.*", re.DOTALL)
+_PREFIX = re.compile(
+    r"^load failed for model '[^']*': (?:version \d+ is at UNAVAILABLE state: )?(?:Internal: )?(?:ArtifactError: )?"
+)
 
 
 class TritonModels:
-    """A gRPC channel to the server, with the secret that its inner models want to hear. Each call notes in
-    `find_choice()` which version answered."""
+    """A gRPC channel to a Triton server. Each call notes in `find_choice()` which version answered."""
 
-    def __init__(self, url: str, secret: str | None = None) -> None:
+    def __init__(self, url: str, tls: Tls | None = None) -> None:
         self.url = url
-        self._parameters = {SECRET_PARAMETER: secret} if secret else None
-        self._client = grpc_client.InferenceServerClient(**make_channel_arguments(url))
+        self._client = grpc_client.InferenceServerClient(**make_channel_arguments(url, tls))
+        self.outage = ""  # why no model answers, while that is known
+        self._calls: dict[str, set[asyncio.Timeout]] = defaultdict(set)  # under way, by model
         if spans.are_on():
             self._client.register_plugin(spans.TraceHeaders())
 
-    async def __aenter__(self) -> TritonModels:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
+    async def close(self) -> None:
         await self._client.close()
 
     async def infer(self, model: str, version: str = "", /, **inputs: np.ndarray) -> InferResult:
-        """One call to a version of a model, or to the highest that is loaded: "", and any that has been unloaded.
-
-        Raises the error tree; Unavailable names the model when it is not loaded or the server is gone.
-        """
+        """One call to a version of a model, or to the highest that is loaded: "". Raises the error tree; Unavailable
+        names the model when it is not loaded, the server is gone, or `give_up` was called."""
+        if self.outage:
+            raise Unavailable(self.outage, where=f"model {model}", hint="ask again in some seconds")
         try:
-            result = await self._client.infer(
-                model, _make_tensors(inputs), model_version=version, parameters=self._parameters
-            )
+            async with asyncio.timeout(None) as scope:
+                self._calls[model].add(scope)
+                try:
+                    result = await self._client.infer(model, _make_tensors(inputs), model_version=version)
+                finally:
+                    self._calls[model].discard(scope)
+        except TimeoutError:
+            raise Unavailable("its process died", where=f"model {model}", hint="ask again: it is loaded anew") from None
         except InferenceServerException as error:
-            if version and _NOT_LOADED in error.message():
-                return await self.infer(model, **inputs)
             raise _name_model(model, error) from error
         find_choice().answered[model].add(result.get_response().model_version)
         return result
 
-    async def ask_stream(self, model: str, **inputs: np.ndarray) -> InferResult:
-        """The first answer of a decoupled model, over a stream of its own that ends with it; errors as of `infer`."""
-        request = {"model_name": model, "inputs": _make_tensors(inputs)}
+    def give_up(self, model: str) -> None:
+        """Ends the calls to a model that are under way: a server may never answer what was inside a dead process."""
+        for scope in self._calls[model]:
+            scope.reschedule(0.0)
 
-        async def requests() -> AsyncIterator[dict[str, Any]]:
-            yield request
-
-        answers = self._client.stream_infer(requests())
+    async def is_live(self) -> bool:
         try:
-            arrived = [answer async for answer in answers]  # to the stream's end: cancelled then, Triton can crash
+            return bool(await self._client.is_server_live(client_timeout=ANSWER_SECONDS))
+        except InferenceServerException:
+            return False
+
+    async def is_ready(self, model: str, version: str = "") -> bool:
+        """False also where no server answers."""
+        try:
+            return bool(await self._client.is_model_ready(model, version, client_timeout=ANSWER_SECONDS))
+        except InferenceServerException:
+            return False
+
+    async def load(self, model: str, config: str, versions: Collection[str]) -> None:
+        """Loads a model by `config` (JSON), which names `versions`; returns when they are ready. Those that were ready
+        stay so until then, also when the load fails, which raises ArtifactError with the reason."""
+        try:
+            await self._client.load_model(model, config=config, client_timeout=LOAD_SECONDS)
         except InferenceServerException as error:
-            raise _name_model(model, error) from error
-        finally:
-            answers.cancel()
-        if not arrived:
-            raise Unavailable("the stream ended without an answer", where=f"model {model}", hint="ask again")
-        result, refusal = arrived[0]
-        if refusal is not None:
-            raise _name_model(model, refusal) from refusal
-        find_choice().answered[model].add(result.get_response().model_version)
-        return result
+            if error.status() in ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED"):
+                raise _name_model(model, error) from error
+            why = read_reason(error.message()) or await self._read_recorded_reason(model, versions)
+            raise ArtifactError(f"does not load: {why}", where=f"model {model}") from error
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                while not all([await self.is_ready(model, version) for version in versions]):  # noqa: ASYNC110
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            raise Unavailable(f"not ready {READY_SECONDS:g} s after it was loaded", where=f"model {model}") from None
+
+    async def _read_recorded_reason(self, model: str, versions: Collection[str]) -> str:
+        """The reason in Triton's index of models: its answer to a load with a configuration names none."""
+        index = (await self._client.get_model_repository_index()).models
+        found = (entry.reason for entry in index if entry.name == model and entry.version in versions)
+        return next(filter(None, map(read_reason, found)), "the server's log holds the reason")
+
+
+def read_reason(message: str) -> str:
+    """Cuts the one line that a person needs from Triton's report on a model that did not load."""
+    return _PREFIX.sub("", _TRACEBACK.sub("", message)).strip(" ;\n")
 
 
 def _make_tensors(inputs: Mapping[str, np.ndarray]) -> list[InferInput]:
@@ -94,7 +127,7 @@ def _make_tensors(inputs: Mapping[str, np.ndarray]) -> list[InferInput]:
     return tensors
 
 
-def _name_model(model: str, error: InferenceServerException) -> Exception:
+def _name_model(model: str, error: InferenceServerException) -> RevelatorError:
     code = (error.status() or "").removeprefix("StatusCode.")
     found = read_error(code, error.message())
     if type(found) is Unavailable and found.where is None:
@@ -107,7 +140,7 @@ def make_strings(values: Sequence[str], *shape: int) -> np.ndarray:
 
 
 class RemoteRevelator:
-    """`serving.protocols.Revelator` over the Triton model `revelator`."""
+    """`serving.protocols.Revelator` over the model `revelator`: the version that `find_choice()` names completes."""
 
     def __init__(self, models: TritonModels) -> None:
         self._models = models
@@ -121,7 +154,7 @@ class RemoteRevelator:
     async def _complete_batch(self, task: str, prompts: Sequence[str], temperature: float) -> list[Completion]:
         n = len(prompts)
         result = await self._models.infer(
-            "revelator",
+            REVELATOR,
             find_choice().version,
             task=make_strings([task] * n, n, 1),
             prompt=make_strings(prompts, n, 1),
@@ -142,26 +175,64 @@ class RemoteRevelator:
         ]
 
 
-class RemoteRetriever:
-    """`serving.protocols.Retriever` over the Triton model `retriever`."""
+class TritonRelease(RemoteRevelator):
+    """The same for a home folder's release, whose versions the server loads.
 
-    def __init__(self, models: TritonModels) -> None:
-        self._models = models
+    A version is loaded when a deploy asks for it, or when it is asked first and is not there. `load` unloads the
+    others: a deploy calls it once no question is under way with them. `configure` makes the model's configuration
+    (JSON) of versions.
+    """
 
-    async def search(self, query: str, k: int) -> list[Passage]:
-        asked = {"query": make_strings([query], 1, 1), "k": np.array([[k]], dtype=np.int32)}
-        result = await self._models.infer("retriever", **asked)
-        passages, respelled = (json.loads(result.as_numpy(name)[0, 0]) for name in ("passages", "respelled"))
-        return SearchResult((Passage(**value) for value in passages), respelled)
+    def __init__(self, models: TritonModels, traffic: Traffic, configure: Callable[[Collection[str]], str]) -> None:
+        super().__init__(models)
+        self._traffic = traffic
+        self._configure = configure
+        self.loaded: frozenset[str] = frozenset()
+        self._loading = asyncio.Lock()
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        if version := find_choice().version:
+            await self.open(version)
+        return await super().complete(task, prompts, temperature=temperature)
+
+    async def load(self, versions: Collection[str]) -> None:
+        """Loads `versions` beside the release, and unloads the others. Raises ArtifactError for one that does not load;
+        then nothing has changed."""
+        release = self._traffic.read_release()
+        wanted = frozenset(versions) | frozenset(map(str, release.versions if release else ()))
+        async with self._loading:
+            await self._models.load(REVELATOR, self._configure(wanted), wanted)
+            self.loaded = wanted
+
+    async def open(self, version: str) -> None:
+        """Loads a version beside those that are loaded."""
+        if version not in self.loaded:
+            await self.load({*self.loaded, version})
+
+    async def reload(self) -> None:
+        """Loads what was loaded, on a server that was started anew. A canary that does not load is left out."""
+        with suppress(ArtifactError):
+            await self.load(self.loaded)
+            return
+        self.loaded = frozenset()
+        release = self._traffic.read_release()
+        if release:
+            await self.open(str(release.version))
+
+    def is_open(self, version: str) -> bool:
+        return version in self.loaded
+
+    def close_unused(self) -> None:
+        """Nothing: a deploy unloads, by `load`."""
 
 
 class RemoteGenerator:
-    """`serving.protocols.Generator` over the Triton model `generator`, the embedded reader."""
+    """`serving.protocols.Generator` over the model `generator`, the embedded reader."""
 
     def __init__(self, models: TritonModels) -> None:
         self._models = models
 
     async def answer(self, request: GenerateRequest) -> Reading:
         text = json.dumps(asdict(request), ensure_ascii=False)
-        result = await self._models.infer("generator", request=make_strings([text], 1, 1))
+        result = await self._models.infer(GENERATOR, request=make_strings([text], 1, 1))
         return Reading.from_json(result.as_numpy("reading")[0, 0])

@@ -1,7 +1,7 @@
 """The gRPC front: KServe's inference protocol, version 2, as Triton speaks it, with tritonclient's generated service.
 
     ModelInfer           `executor` (question, options → answer, trace), `revelator` (task, prompt → text, …)
-    ModelStreamInfer     the same, and `executor_stream`: an event a response
+    ModelStreamInfer     `executor`: a response for each event of the question (event); `revelator` as above
     ServerLive, ServerReady, ServerMetadata, ModelReady, ModelMetadata, ModelConfig, ModelStatistics, RepositoryIndex
 
     RepositoryModelLoad  `revelator` alone, for who knows the control token: which versions answer beside the release
@@ -39,12 +39,13 @@ from revelator.channels import CONTROL_HEADER, Tls
 from revelator.errors import ConfigError, InvalidRequest, Overloaded, RevelatorError, Unavailable
 from revelator.trace import Event
 from revelator.wire import choose_grpc_code, write_error
-from serving.http.gateway import ALL_BYTES, SMALL_BYTES
+from serving.home.config import SERVING
+from serving.http.bodies import ALL_BYTES, SMALL_BYTES
 from serving.http.protection import is_loopback
 from serving.latency import write_json
 from serving.protocols import Completion
 from serving.service.admission import PEER
-from serving.service.questions import MODELS, REVELATOR, STREAM, Metadata, Prompt, Questions
+from serving.service.questions import EXECUTOR, MODELS, REVELATOR, Metadata, Prompt, Questions
 from serving.service.tensors import (
     choose_outputs,
     make_strings,
@@ -53,8 +54,7 @@ from serving.service.tensors import (
     read_parameters,
     write_outputs,
 )
-from serving.triton.access import RESTRICTED
-from serving.triton.repository import SERVING, find_templates
+from serving.triton import repository
 
 MESSAGE_BYTES = 1 << 22  # of a request, over the options that a question may have
 RETRY_MS = 1_000.0  # after a refusal because of large requests
@@ -106,13 +106,21 @@ def _read_credentials(tls: Tls, mutual: bool) -> grpc.ServerCredentials:
     return grpc.ssl_server_credentials([pair], tls.ca.read_bytes() if mutual else None, require_client_auth=mutual)
 
 
+ANSWER, EVENTS = ("answer", "trace"), ("event",)  # what the executor puts out: of a call, and of a stream
+EXECUTOR_CONFIG = """
+    name: "executor"
+    input { name: "question" data_type: TYPE_STRING dims: [ 1 ] }
+    input { name: "options" data_type: TYPE_STRING dims: [ 1 ] }
+    output { name: "answer" data_type: TYPE_STRING dims: [ 1 ] }
+    output { name: "trace" data_type: TYPE_STRING dims: [ 1 ] }
+    output { name: "event" data_type: TYPE_STRING dims: [ 1 ] }
+"""
+
+
 @cache
 def read_config(model: str) -> ModelConfig:
-    """The packaged config.pbtxt of a model."""
-    text = (find_templates() / model / "config.pbtxt").read_text(encoding="utf-8")
-    config = text_format.Parse(text, ModelConfig())
-    config.name = model
-    return config
+    """What a model takes and gives, as Triton describes it."""
+    return text_format.Parse(EXECUTOR_CONFIG, ModelConfig()) if model == EXECUTOR else repository.read_config(model)
 
 
 class Front(GRPCInferenceServiceServicer):
@@ -126,14 +134,15 @@ class Front(GRPCInferenceServiceServicer):
         return pb.ServerLiveResponse(live=True)
 
     async def ServerReady(self, request: Any, context: Context) -> Any:
-        return pb.ServerReadyResponse(ready=self._questions.is_ready)
+        return pb.ServerReadyResponse(ready=await self._questions.is_ready())
 
     async def ServerMetadata(self, request: Any, context: Context) -> Any:
         extensions = ["statistics", "model_configuration"]
         return pb.ServerMetadataResponse(name="revelator", version=find_version("revelator"), extensions=extensions)
 
     async def ModelReady(self, request: Any, context: Context) -> Any:
-        ready = self._questions.is_ready and self._questions.has_version(request.name, request.version)
+        has_version = self._questions.has_version(request.name, request.version)
+        ready = has_version and await self._questions.is_ready()
         return pb.ModelReadyResponse(ready=ready)
 
     async def ModelMetadata(self, request: Any, context: Context) -> Any:
@@ -163,9 +172,10 @@ class Front(GRPCInferenceServiceServicer):
         return response
 
     async def RepositoryIndex(self, request: Any, context: Context) -> Any:
-        state = "READY" if self._questions.is_ready else "UNAVAILABLE"
+        is_ready = await self._questions.is_ready()
+        state = "READY" if is_ready else "UNAVAILABLE"
         served = self._list_versions().items()
-        models = [] if request.ready and not self._questions.is_ready else served
+        models = [] if request.ready and not is_ready else served
         return pb.RepositoryIndexResponse(models=[{"name": name, "version": v, "state": state} for name, v in models])
 
     async def RepositoryModelLoad(self, request: Any, context: Context) -> Any:
@@ -175,7 +185,7 @@ class Front(GRPCInferenceServiceServicer):
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, message)
         given = dict(context.invocation_metadata() or ()).get(CONTROL_HEADER, "")
         if not secrets.compare_digest(str(given).encode(), f"Bearer {self._control}".encode()):
-            await context.abort(grpc.StatusCode.UNAVAILABLE, f"{RESTRICTED}, expecting header '{CONTROL_HEADER}'")
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "only who knows the control token changes versions")
         try:
             versions = _read_versions(request.parameters["config"].string_param)
             await self._questions.load_versions(versions)
@@ -188,8 +198,6 @@ class Front(GRPCInferenceServiceServicer):
 
     async def ModelInfer(self, request: Any, context: Context) -> Any:
         PEER.set(name_peer(context))
-        if request.model_name == STREAM:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{STREAM} answers over ModelStreamInfer")
         version = await self._find_version(request.model_name, request.model_version, context)
         try:
             with self._hold(request):
@@ -224,7 +232,7 @@ class Front(GRPCInferenceServiceServicer):
             if served is None or not self._questions.has_version(request.model_name, request.model_version):
                 raise Unavailable(_describe_unknown(request.model_name, request.model_version), final=True)
             last.model_version = served
-            if request.model_name == STREAM:
+            if request.model_name == EXECUTOR:
                 with self._hold(request):
                     async with aclosing(self._stream(request, served, context)) as responses:
                         async for response in responses:
@@ -258,7 +266,7 @@ class Front(GRPCInferenceServiceServicer):
         model, metadata = request.model_name, read_metadata(request, context)
         config = read_config(model)
         with self._counts[model].count():
-            inputs, wanted = read_inputs(request, config), choose_outputs(request, config)
+            inputs, wanted = read_inputs(request, config), choose_outputs(request, config, without=EVENTS)
             if model == REVELATOR:
                 outputs, version = await self._complete(inputs, metadata, request.model_version)
             else:
@@ -281,15 +289,16 @@ class Front(GRPCInferenceServiceServicer):
 
     async def _stream(self, request: Any, version: str, context: Context) -> AsyncGenerator[Any, None]:
         """A response for each event of a question."""
-        with self._counts[STREAM].count():
-            inputs, wanted = read_inputs(request, read_config(STREAM)), choose_outputs(request, read_config(STREAM))
+        config = read_config(EXECUTOR)
+        with self._counts[EXECUTOR].count():
+            inputs, wanted = read_inputs(request, config), choose_outputs(request, config, without=ANSWER)
             [question], [options] = inputs["question"], inputs["options"]
             events: AsyncGenerator[Event, None] = self._questions.stream(
                 question, options, read_metadata(request, context)
             )
             async with aclosing(events):
                 async for event in events:
-                    response = pb.ModelInferResponse(model_name=STREAM, model_version=version, id=request.id)
+                    response = pb.ModelInferResponse(model_name=EXECUTOR, model_version=version, id=request.id)
                     response.parameters[FINAL].bool_param = False
                     write_outputs(response, {"event": make_strings(await write_json(event.to_json()))}, wanted)
                     yield response

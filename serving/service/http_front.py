@@ -12,6 +12,8 @@ which no request comes is closed after that time (`close_idle`).
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -30,10 +32,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from revelator.channels import Tls
-from revelator.errors import RevelatorError
+from revelator.errors import ConfigError, RevelatorError
 from revelator.spans import find_tracking_server
 from serving.http import kserve
-from serving.http.gateway import HEADER_BYTES, BodyLimits, listen, name_certificates
+from serving.http.bodies import BodyLimits
 from serving.http.protection import Protection, is_loopback
 from serving.inspector import Runs, Server, app
 from serving.models.releases import name_version
@@ -41,8 +43,8 @@ from serving.service.admission import PEER
 from serving.service.questions import MODELS, Metadata, Questions
 
 ARRIVAL_SECONDS = 15.0
+HEADER_BYTES = 16_384
 PROBES = ("/metrics", "/health")  # on this machine they need no token
-PORTS_HINT = "name other ports with --ports"
 ERRORS = (RevelatorError, HTTPException, ClientDisconnect, Exception)
 
 
@@ -54,9 +56,6 @@ def create_app(questions: Questions, address: str, runs: Path, hosts: Collection
         trace = await questions.answer(question, options, Metadata(id, {"deadline_ms": deadline_ms}))
         return {"answer": trace.answer, "trace": await asyncio.to_thread(trace.dump_json)}
 
-    async def is_ready() -> bool:
-        return questions.is_ready
-
     async def list_models() -> dict[str, str]:
         return {model: name_version(version) for model in MODELS if (version := questions.find_version(model))}
 
@@ -64,14 +63,15 @@ def create_app(questions: Questions, address: str, runs: Path, hosts: Collection
         return Response(await asyncio.to_thread(generate_latest), media_type="text/plain; version=0.0.4")
 
     async def show_health(request: Request) -> Response:
-        state = "ready" if questions.is_ready else "stopping"
-        return JSONResponse({"status": state}, 200 if questions.is_ready else 503)
+        is_ready = await questions.is_ready()
+        state = "ready" if is_ready else "not ready" if questions.is_open else "stopping"
+        return JSONResponse({"status": state}, 200 if is_ready else 503)
 
     server = Server(address, questions.ask, list_models)
     inspector = app.make_routes([server], Runs(runs), find_tracking_server())
     own = [Route(path, page) for path, page in zip(PROBES, (show_metrics, show_health), strict=True)]
     return Starlette(
-        routes=[*kserve.make_routes(ask, is_ready), *own, *inspector],
+        routes=[*kserve.make_routes(ask, questions.is_ready), *own, *inspector],
         middleware=[
             Middleware(Protection, hosts=hosts, token=token, by_address=True, probes=PROBES),
             Middleware(BodyLimits),
@@ -115,11 +115,27 @@ class Arrival:
         await self.app(scope, receive_in_time, send)
 
 
+def listen(host: str, port: int, hint: str) -> socket.socket:
+    """A socket that listens. Raises ConfigError with the hint."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise ConfigError(f"cannot listen there: {error.strerror}", where=f"{host}:{port}", hint=hint) from error
+
+
+def name_certificates(tls: Tls | None, mutual: bool) -> dict[str, Any]:
+    """Uvicorn's options for TLS; with `mutual` clients must show a certificate of `tls.ca`, too."""
+    if tls is None:
+        return {}
+    wanted = ssl.CERT_REQUIRED if mutual else ssl.CERT_NONE
+    return {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key, "ssl_ca_certs": str(tls.ca), "ssl_cert_reqs": wanted}
+
+
 @asynccontextmanager
 async def serve_http(
-    application: Starlette, host: str, port: int, tls: Tls | None = None, mutual: bool = False
+    application: Starlette, listening: socket.socket, tls: Tls | None = None, mutual: bool = False
 ) -> AsyncIterator[int]:
-    """Serves until the end of the block; yields the port. Raises ConfigError for a port that cannot be listened on."""
+    """Serves at a socket that listens until the end of the block; yields its port."""
     config = uvicorn.Config(
         application,
         http="h11",
@@ -132,19 +148,18 @@ async def serve_http(
         timeout_graceful_shutdown=2,
         **name_certificates(tls, mutual),
     )
-    with listen(host, port, PORTS_HINT) as listening:
-        server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        await asyncio.sleep(0)  # now it has taken the signals, which others may take after it
-        closing = asyncio.create_task(close_idle(server))
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            closing.cancel()
-            with suppress(asyncio.CancelledError):
-                await closing
-            server.should_exit = True
-            await serving
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    await asyncio.sleep(0)  # now it has taken the signals, which others may take after it
+    closing = asyncio.create_task(close_idle(server))
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        closing.cancel()
+        with suppress(asyncio.CancelledError):
+            await closing
+        server.should_exit = True
+        await serving
 
 
 async def close_idle(server: uvicorn.Server) -> None:

@@ -1,6 +1,7 @@
-"""The models of a served home folder, in this process.
+"""The models of a served home folder: in this process, or who stands for them on a Triton or vLLM server.
 
-Calls that wait for a model are one batch. Each call notes in `find_choice()` which version answered.
+Calls that wait for a model in this process are one batch, and one model works at a time: each takes all cores. Each
+call notes in `find_choice()` which version answered.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from revelator.errors import ArtifactError
@@ -18,55 +22,74 @@ from revelator.trace import Passage
 from serving import latency
 from serving.batching import Batcher, gather_all
 from serving.executor.trees import NoModel
+from serving.home.config import ServingConfig
+from serving.home.versions import ADAPTER, CONTENTS_FILE, version_folder
 from serving.models.comparisons import CanaryRevelator
 from serving.models.embedded import EmbeddedGenerator
 from serving.models.engine import Engine
 from serving.models.local import LocalRevelator
-from serving.models.releases import Traffic, find_choice
+from serving.models.releases import REVELATOR, Traffic, find_choice
+from serving.models.triton import TritonRelease
 from serving.models.vllm_server import ReleasedAdapter
 from serving.protocols import Completion, Decoding, GenerateRequest, Generator, Reading, Revelator
 from serving.retrieval import Index, LocalRetriever
 from serving.service.settings import choose_reader
-from serving.triton.config import ServingConfig
-from serving.triton.repository import ADAPTER, CONTENTS_FILE, REVELATOR, version_folder
+from serving.triton.host import TritonHost, open_host
 
 BATCH = 64  # prompts that the revelator completes together
+READINGS = 8  # that the reader reads together
 PLAIN_VERSION = "1"  # of models that have one version, this package's
 log = logging.getLogger(__name__)
 
 
-async def open_generator(config: ServingConfig, stack: AsyncExitStack) -> Generator:
-    """Who reads passages: the embedded reader, or an endpoint, whose answers it weighs."""
-    return choose_reader(config, await asyncio.to_thread(ServedReader), stack)
+IN_PROCESS = "none"
 
 
-async def open_release(
-    home: Path, config: ServingConfig, traffic: Traffic, stack: AsyncExitStack
-) -> tuple[Revelator, LocalRelease | None]:
-    """Who completes prompts for the release of a home folder, at its vLLM server or in this process, and in the latter
-    case the versions; nobody where the release neither plans nor judges. Raises ArtifactError for a version that is
-    damaged. A canary that is damaged fails alone."""
-    if not config.needs_release:
-        return NoModel(), None
-    release, local = traffic.read_release(), None
+@dataclass(frozen=True)
+class Models:
+    """What a service asks. `versions` loads versions of the release, where the service or its Triton server runs them;
+    `host` is that server."""
+
     released: Revelator
+    generator: Generator
+    versions: LocalRelease | TritonRelease | None
+    host: TritonHost | None
+
+
+async def open_models(home: Path, config: ServingConfig, traffic: Traffic, place: str, stack: AsyncExitStack) -> Models:
+    """The release and the reader of a home folder at `place`: `none`, in this process, or what `open_host` takes.
+
+    Nobody completes prompts where the release neither plans nor judges. Raises ArtifactError for a version that is
+    damaged; a canary that is damaged fails alone."""
+    host = await stack.enter_async_context(open_host(place, home, config, traffic)) if place != IN_PROCESS else None
+    threads = ThreadPoolExecutor(1, thread_name_prefix="model")
+    stack.callback(threads.shutdown, cancel_futures=True)
+    reading = host.generator if host else await asyncio.to_thread(ServedReader, threads)
+    generator = choose_reader(config, reading, stack)
+    release = traffic.read_release() if config.needs_release else None
+    released: Revelator
+    versions: LocalRelease | TritonRelease | None = None
+    if not config.needs_release:
+        return Models(NoModel(), generator, None, host)
     if release and release.vllm:
         released = ReleasedAdapter(release.vllm, config.timeout)
         stack.push_async_callback(released.close)
+    elif host:
+        assert host.release
+        released = versions = host.release
     else:
         device = f"cuda:{config.gpus[0]}" if config.gpus else None
-        released = local = LocalRelease(home, traffic, config.decoding, device)
-        stack.callback(local.close)
-        if release:
-            await local.open(str(release.version))
-        if release and release.canary:
+        released = versions = LocalRelease(home, traffic, threads, config.decoding, device)
+    if versions and release:
+        await versions.open(str(release.version))
+        if release.canary:
             try:
-                await local.open(str(release.canary.version))
+                await versions.open(str(release.canary.version))
             except Exception as error:
                 log.warning("the canary does not answer: %s", error)
     compared = CanaryRevelator(released, home)
     stack.push_async_callback(compared.close)
-    return compared, local
+    return Models(compared, generator, versions, host)
 
 
 class LocalRelease:
@@ -76,9 +99,17 @@ class LocalRelease:
     last `load` names it, and no question is under way with it.
     """
 
-    def __init__(self, home: Path, traffic: Traffic, decoding: Decoding = "beams", device: str | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        traffic: Traffic,
+        threads: ThreadPoolExecutor,
+        decoding: Decoding = "beams",
+        device: str | None = None,
+    ) -> None:
         self._home = home
         self._traffic = traffic
+        self._threads = threads
         self._decoding = decoding
         self._device = device
         self._versions: dict[str, asyncio.Task[BatchedRevelator]] = {}
@@ -137,7 +168,8 @@ class LocalRelease:
             hint = f"deploy it: revelator model deploy --alias {version} --home {self._home}"
             raise ArtifactError("there is no such version", where=str(folder), hint=hint) from error
         adapter = folder / ADAPTER if contents["files"] else None
-        return BatchedRevelator(Engine(contents["base"]["folder"], adapter, device=self._device), self._decoding)
+        engine = Engine(contents["base"]["folder"], adapter, device=self._device)
+        return BatchedRevelator(engine, self._threads, self._decoding)
 
     def close_unused(self) -> None:
         """Closes what nobody needs; forgets what did not open, so that the next call tries again."""
@@ -153,31 +185,20 @@ class LocalRelease:
                 del self._versions[version]
             elif version not in needed and not self._calls[version] and not self._traffic.is_used(version):
                 del self._versions[version]
-                closing = asyncio.create_task(asyncio.to_thread(_close, opening.result()))
+                closing = asyncio.create_task(asyncio.to_thread(latency.trim_memory))
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
-
-    def close(self) -> None:
-        for opening in self._versions.values():
-            if _is_whole(opening):
-                opening.result().close()
 
 
 def _is_whole(opening: asyncio.Task[BatchedRevelator]) -> bool:
     return opening.done() and not opening.cancelled() and not opening.exception()
 
 
-def _close(revelator: BatchedRevelator) -> None:
-    revelator.close()
-    del revelator
-    latency.trim_memory()
-
-
 class BatchedRevelator:
-    """`serving.protocols.Revelator` over an engine in one thread: prompts of one task that wait are one batch."""
+    """`serving.protocols.Revelator` over an engine: prompts of one task that wait are one batch."""
 
-    def __init__(self, engine: Engine, decoding: Decoding) -> None:
-        self._revelator = LocalRevelator(engine, decoding)
+    def __init__(self, engine: Engine, threads: ThreadPoolExecutor, decoding: Decoding) -> None:
+        self._revelator = LocalRevelator(engine, decoding, threads)
         self._batcher: Batcher[tuple[str, float], str, Completion] = Batcher(self._complete, BATCH)
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
@@ -186,9 +207,6 @@ class BatchedRevelator:
     async def _complete(self, key: tuple[str, float], prompts: Sequence[str]) -> list[Completion]:
         task, temperature = key
         return await self._revelator.complete(task, prompts, temperature=temperature)
-
-    def close(self) -> None:
-        self._revelator.close()
 
 
 class ServedIndex:
@@ -211,12 +229,18 @@ class ServedIndex:
 
 
 class ServedReader:
-    """`serving.protocols.Generator` of the embedded reader."""
+    """`serving.protocols.Generator` of the embedded reader: requests that wait are one batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._generator = EmbeddedGenerator()
+        self._threads = threads
+        self._batcher: Batcher[str, GenerateRequest, Reading] = Batcher(self._answer, READINGS)
 
     async def answer(self, request: GenerateRequest) -> Reading:
-        reading = await self._generator.answer(request)
+        reading = await self._batcher.submit(request.mode, request)
         find_choice().answered["generator"].add(PLAIN_VERSION)
         return reading
+
+    async def _answer(self, mode: str, requests: Sequence[GenerateRequest]) -> list[Reading]:
+        work = partial(self._generator.answer_together, mode, requests)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)

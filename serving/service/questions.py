@@ -40,16 +40,18 @@ from revelator.wire import Options, write_options
 from serving import latency
 from serving.batching import gather_all
 from serving.executor.executor import Executor, relay_events
-from serving.models.releases import Traffic, VersionChoice, find_choice, use_choice
-from serving.protocols import Completion, Revelator
+from serving.home.config import ServingConfig
+from serving.models.releases import REVELATOR, Traffic, VersionChoice, find_choice, use_choice
+from serving.protocols import Completion
 from serving.service.admission import Admission
-from serving.service.models import PLAIN_VERSION, LocalRelease, ServedIndex, open_generator, open_release
+from serving.service.models import IN_PROCESS, PLAIN_VERSION, Models, ServedIndex, open_models
 from serving.service.options import read_deadline, read_wanted
 from serving.service.settings import open_knowledge, open_planner_and_judge
 from serving.service.telemetry import CURRENT, Arrival, Telemetry
-from serving.triton.config import ServingConfig
+from serving.triton.server import NOT_PRIVATE
 
-EXECUTOR, STREAM, REVELATOR = MODELS = ("executor", "executor_stream", "revelator")
+EXECUTOR = "executor"
+MODELS = (EXECUTOR, REVELATOR)
 A_CORE = 3  # questions at work for each core while the models are in this process
 PROMPT_CHARACTERS = 20_000
 HOTTEST = 2.0
@@ -96,25 +98,24 @@ class Prompt:
 
 
 @asynccontextmanager
-async def open_questions(home: Path, config: ServingConfig) -> AsyncIterator[Questions]:
-    """Opens models, index, sources and endpoints until the block ends. Raises ArtifactError and ConfigError for what
-    cannot be opened."""
+async def open_questions(home: Path, config: ServingConfig, place: str = IN_PROCESS) -> AsyncIterator[Questions]:
+    """Opens models (at the `place` of `open_models`), index, sources and endpoints until the block ends. Raises
+    ArtifactError, ConfigError and Unavailable for what cannot be opened."""
     async with AsyncExitStack() as stack:
         traffic = Traffic(home)
-        index, generator, (released, versions), _ = await asyncio.gather(
+        index, models, _ = await asyncio.gather(
             asyncio.to_thread(ServedIndex, config),
-            open_generator(config, stack),
-            open_release(home, config, traffic, stack),
+            open_models(home, config, traffic, place, stack),
             asyncio.to_thread(read_vocabulary),  # half a second, which the first question would wait
         )
         stack.callback(index.close)
-        planner, judge = open_planner_and_judge(config, released, stack)
-        sources = open_knowledge(config, index, generator, planner, stack)
-        questions = Questions(config, traffic, released, versions)
+        planner, judge = open_planner_and_judge(config, models.released, stack)
+        sources = open_knowledge(config, index, models.generator, planner, stack)
+        questions = Questions(config, traffic, models)
         questions.executor = Executor(
             planner,
             sources,
-            generator,
+            models.generator,
             config.executor_limits,
             judge=judge,
             writing=config.writing,
@@ -130,20 +131,18 @@ class Questions:
 
     executor: Executor
 
-    def __init__(
-        self, config: ServingConfig, traffic: Traffic, released: Revelator, versions: LocalRelease | None = None
-    ) -> None:
+    def __init__(self, config: ServingConfig, traffic: Traffic, models: Models) -> None:
         self.config = config
         self.limits = config.executor_limits
         asks_elsewhere = config.reads_at_endpoint or config.planner is not None
         cores = len(os.sched_getaffinity(0))
         most = config.max_in_flight
         self.admission = Admission(most, max(1, 3 * most // 4) if asks_elsewhere else A_CORE * cores)
-        self.is_ready = True
+        self.is_open = True
         self._traffic = traffic
-        self._released = released
-        self._versions = versions
-        self._telemetry = {model: Telemetry(model) for model in (EXECUTOR, STREAM, REVELATOR)}
+        self.models = models
+        self._versions = models.versions
+        self._telemetry = {model: Telemetry(model) for model in MODELS}
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -159,7 +158,7 @@ class Questions:
         generator cancels the question."""
 
         def serve(listener: Callable[[Event], None]) -> Coroutine[Any, Any, Trace]:
-            return self._serve(STREAM, metadata, lambda: self._run(question, options, metadata, listener))
+            return self._serve(EXECUTOR, metadata, lambda: self._run(question, options, metadata, listener))
 
         async with aclosing(relay_events(serve)) as events:
             async for event in events:
@@ -194,7 +193,7 @@ class Questions:
         return await self._serve(REVELATOR, metadata, run)
 
     async def _complete(self, prompt: Prompt) -> Completion:
-        [completion] = await self._released.complete(prompt.task, [prompt.text], temperature=prompt.temperature)
+        [completion] = await self.models.released.complete(prompt.task, [prompt.text], temperature=prompt.temperature)
         return completion
 
     def find_version(self, model: str) -> str | None:
@@ -202,7 +201,7 @@ class Questions:
         if model == REVELATOR:
             release = self._traffic.read_release() if self.config.needs_release else None
             return str(release.version) if release else None
-        return PLAIN_VERSION if model in (EXECUTOR, STREAM) else None
+        return PLAIN_VERSION if model == EXECUTOR else None
 
     def has_version(self, model: str, version: str) -> bool:
         """Whether a version of a model answers: the one that is served, or one that a deploy has loaded beside it."""
@@ -222,9 +221,20 @@ class Questions:
         """Tells telemetry of the trace that the current task has finished."""
         TELEMETRY.get().record_trace(_add_versions(trace, find_choice()))
 
+    async def is_ready(self) -> bool:
+        """Whether questions are taken in, and the Triton server has the models, where there is one."""
+        return self.is_open and (self.models.host is None or await self.models.host.is_ready())
+
+    def describe_host(self) -> Iterator[str]:
+        """Who hosts the models, where that is not this process, a line each."""
+        if host := self.models.host:
+            yield f"Triton  {host.url}"
+            if host.server and not host.server.is_private:
+                yield NOT_PRIVATE
+
     async def drain(self, seconds: float) -> None:
         """From now on questions are Unavailable. Returns when those in flight are answered, or after `seconds`."""
-        self.is_ready = False
+        self.is_open = False
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -238,7 +248,7 @@ class Questions:
         CURRENT.set(arrival)
         TELEMETRY.set(telemetry)
         try:
-            if not self.is_ready:
+            if not self.is_open:
                 raise Unavailable("the service is stopping", hint="ask again: another may take its place")
             seconds = min(metadata.read_deadline() or math.inf, self.limits.deadline_ms) / 1000
             with self._take_place(seconds), spans.open_span(model, "server", arrival.traceparent, request=arrival.id):

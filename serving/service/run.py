@@ -18,61 +18,67 @@ from revelator.endpoints import TOKEN, check_key
 from revelator.errors import ConfigError
 from revelator.files import try_lock
 from revelator.registry import require_existing
-from serving.deploy.engines import write_config
+from serving.home.config import ServingConfig, write_serving
+from serving.home.running import LOCK, SERVE_JSON, RunningServer
 from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
 from serving.http.protection import is_loopback
-from serving.models.releases import read_release
+from serving.service.addresses import CLOSED, LOOPBACK, Exposure, Ports, read_control_token
 from serving.service.grpc_front import serve_grpc
-from serving.service.http_front import create_app, serve_http
+from serving.service.http_front import create_app, listen, serve_http
+from serving.service.models import IN_PROCESS
 from serving.service.questions import MODELS, Questions, open_questions
-from serving.triton.access import CLOSED, CONTROL, LOOPBACK, Exposure, read_secret
-from serving.triton.config import ServingConfig, write_serving
-from serving.triton.running import LOCK, SERVE_JSON, RunningServer
-from serving.triton.server import Ports
+from serving.triton.host import SCHEME
 
+PORTS_HINT = "name other ports with --ports"
 LOG = Path("logs", "service.log")
 DRAIN_SECONDS = 35.0  # a question may take 30 (revelator.limits.Limits)
 
 
 @asynccontextmanager
 async def serve_home(
-    home: Path, ports: Ports, config: ServingConfig, exposure: Exposure = CLOSED, hosts: Collection[str] = ()
+    home: Path,
+    ports: Ports,
+    config: ServingConfig,
+    exposure: Exposure = CLOSED,
+    hosts: Collection[str] = (),
+    place: str = IN_PROCESS,
 ) -> AsyncIterator[tuple[Questions, RunningServer]]:
-    """Opens the models, answers, and writes `serve.json`; at the end of the block questions in flight are answered
-    first. Raises ConfigError when this home folder is being served already, and what `open_questions` raises."""
+    """Opens the models at `place` (`serving.service.models.open_models`), answers, and writes `serve.json`; at the end
+    of the block questions in flight are answered first. Over a Triton server that runs elsewhere several services may
+    serve one home folder: deploys go to the first, whose `serve.json` stands. Raises ConfigError when this home folder
+    is being served already, and what `open_questions` raises."""
     home = require_existing(home).resolve()
-    with try_lock(home / LOCK) as mine:
-        if not mine:
+    with try_lock(home / LOCK) as is_first:
+        if not is_first and not place.startswith(SCHEME):
             raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON))
-        (home / SERVE_JSON).unlink(missing_ok=True)
-        write_serving(home, config)
-        if config.needs_release and (release := read_release(home)):
-            write_config(home, release)  # a deploy goes by it
+        if is_first:
+            (home / SERVE_JSON).unlink(missing_ok=True)
+            write_serving(home, config)
         (home / "logs").mkdir(exist_ok=True)
-        control = read_secret(home, CONTROL)
+        control = read_control_token(home)
         names, tls = {*LOOPBACK_NAMES, *hosts}, (exposure.tls, exposure.mutual)
         address = f"{LOOPBACK}:{ports.grpc}"
         async with AsyncExitStack() as stack:
-            questions = await stack.enter_async_context(open_questions(home, config))
+            questions = await stack.enter_async_context(open_questions(home, config, place))
             page = create_app(questions, address, home / "inspected", names, _read_token(exposure))
-            await stack.enter_async_context(serve_http(page, exposure.host, ports.http, *tls))
+            listening = stack.enter_context(listen(exposure.host, ports.http, PORTS_HINT))
+            await stack.enter_async_context(serve_http(page, listening, *tls))
             await stack.enter_async_context(serve_grpc(questions, control, exposure.host, ports.grpc, *tls))
-            http = f"{'https' if exposure.tls else 'http'}://{LOOPBACK}:{ports.http}"
             running = RunningServer(
                 pid=os.getpid(),
-                server_pid=os.getpid(),
-                http=http,
+                http=f"{'https' if exposure.tls else 'http'}://{LOOPBACK}:{ports.http}",
                 grpc=address,
-                metrics=f"{http}/metrics",
                 log=str(home / LOG),
                 models={model: int(version) for model in MODELS if (version := questions.find_version(model))},
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
             )
-            files.write_json(home / SERVE_JSON, asdict(running))
+            if is_first:
+                files.write_json(home / SERVE_JSON, asdict(running))
             try:
                 yield questions, running
             finally:
-                (home / SERVE_JSON).unlink(missing_ok=True)
+                if is_first:
+                    (home / SERVE_JSON).unlink(missing_ok=True)
                 await questions.drain(DRAIN_SECONDS)
 
 
@@ -92,7 +98,8 @@ async def run_until_stopped(
     config: ServingConfig,
     exposure: Exposure,
     hosts: Collection[str],
-    report: Callable[[RunningServer], None],
+    place: str,
+    report: Callable[[Questions, RunningServer], None],
 ) -> None:
     """Serves until SIGINT or SIGTERM; `report` is called once questions are answered. Raises what `serve_home` does."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -100,8 +107,8 @@ async def run_until_stopped(
     (home / LOG).parent.mkdir(exist_ok=True)
     logging.basicConfig(filename=home / LOG, filemode="w", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stopped = asyncio.Event()
-    async with serve_home(home, ports, config, exposure, hosts) as (_, running):
+    async with serve_home(home, ports, config, exposure, hosts, place) as (questions, running):
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        report(running)
+        report(questions, running)
         await stopped.wait()

@@ -6,13 +6,13 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from serving.executor.judges import JudgingRelease, ListwiseJudge, open_judge
+from serving.home.config import ServingConfig
 from serving.knowledge.config import open_sources
 from serving.knowledge.sources import Sources
 from serving.models.answerability import WeighedGenerator
 from serving.models.endpoint_revelator import EndpointRevelator
 from serving.models.generators import EndpointGenerator
 from serving.protocols import Generator, Judge, Retriever, Revelator
-from serving.triton.config import ServingConfig
 
 
 def open_planner_and_judge(

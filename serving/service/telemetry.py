@@ -25,12 +25,11 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from revelator import spans
-from revelator.calls import CALL, PROBE
 from revelator.errors import RevelatorError
 from revelator.trace import Trace
 from revelator.wire import choose_grpc_code
+from serving.home.config import EVENTS_VARIABLE
 from serving.service.metrics import ERRORS, IN_FLIGHT, IN_FLIGHT_LIMIT, count_trace
-from serving.triton.config import EVENTS_VARIABLE
 
 ID_CHARACTERS = 128  # of a client's request id; the rest is dropped
 log = logging.getLogger(__name__)
@@ -51,46 +50,20 @@ def _never_raise(report: Callable[Parameters, None]) -> Callable[Parameters, Non
     return report_safely
 
 
-def _read_object(read: Callable[[], Any]) -> dict[str, Any]:
-    """Returns the object that `read` gives, as JSON or as a mapping. Returns an empty one and logs the error if `read`
-    raises or gives anything else."""
-    try:
-        found = read() or {}
-        return dict(json.loads(found) if isinstance(found, str) else found)
-    except Exception:
-        log.exception("telemetry failed")
-        return {}
-
-
 @dataclass(frozen=True)
 class Arrival:
-    """A request as it arrived. `traceparent` names the trace that it belongs to, if the client sent one. A probe is no
-    question (`revelator.calls`)."""
+    """A request as it arrived. `traceparent` names the trace that it belongs to, if the client sent one."""
 
     id: str
     traceparent: str | None = None
-    is_probe: bool = False
-    call: str = ""  # the client's name of it
     began: float = field(default_factory=time.perf_counter)
-
-    @classmethod
-    def read(cls, request: Any) -> Arrival:
-        """Of a request of Triton's Python backend. With spans on, `traceparent` is that of the server's own span if
-        there is one, else the client's."""
-        span = _read_object(lambda: request.trace().get_context()) if spans.are_on() else {}
-        return cls.of(request.request_id(), {**_read_object(request.parameters), **span})
 
     @classmethod
     def of(cls, id: str, parameters: Mapping[str, Any]) -> Arrival:
         """Takes the client's request id, or makes one. What is not well-formed is dropped."""
         sent = parameters.get(spans.HEADER)
         known = isinstance(sent, str) and _TRACEPARENT.fullmatch(sent)
-        return cls(
-            id[:ID_CHARACTERS] or uuid.uuid4().hex,
-            sent if known else None,
-            parameters.get(PROBE) is True,
-            str(parameters.get(CALL, ""))[:ID_CHARACTERS],
-        )
+        return cls(id[:ID_CHARACTERS] or uuid.uuid4().hex, sent if known else None)
 
     @property
     def trace_id(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,9 +97,9 @@ def _decode(values: Sequence[bytes], name: str) -> list[str]:
     raise InvalidRequest(fault)  # not from the error, whose frames hold the request
 
 
-def choose_outputs(request: ModelInferRequest, config: ModelConfig) -> list[str]:
-    """The outputs that are asked for, or all. Raises InvalidRequest."""
-    known = [tensor.name for tensor in config.output]
+def choose_outputs(request: ModelInferRequest, config: ModelConfig, without: Collection[str] = ()) -> list[str]:
+    """The outputs that are asked for, or all but those `without`. Raises InvalidRequest."""
+    known = [tensor.name for tensor in config.output if tensor.name not in without]
     if len(request.outputs) > len(known):
         raise InvalidRequest(f"{len(request.outputs)} outputs; the model has {len(known)}", where="outputs")
     for output in request.outputs:

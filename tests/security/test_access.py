@@ -19,8 +19,8 @@ from revelator.channels import ControlToken
 from revelator.client import Client
 from revelator.errors import ConfigError
 from serving.models.triton import SECRET_PARAMETER
-from serving.triton import control
-from serving.triton.access import CONTROL, INNER, read_secret
+from serving.service import control
+from serving.service.addresses import CONTROL, INNER, read_secret
 
 CODE = "import pathlib\npathlib.Path({mark!r}).touch()\nclass TritonPythonModel:\n    def execute(self, r): return []\n"
 FAST = "Where is Sarnath?"

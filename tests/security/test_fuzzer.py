@@ -31,8 +31,8 @@ from tritonclient.grpc import service_pb2
 from revelator import registry
 from revelator.client import AsyncClient, Client
 from serving.deploy.deploy import deploy
-from serving.triton.access import INNER, read_secret
-from serving.triton.running import RunningServer, find_running_server
+from serving.home.running import RunningServer, find_running_server
+from serving.service.addresses import INNER, read_secret
 from tests.conftest import MAX_IN_FLIGHT, Endpoint
 from tests.security.attempts import QUESTIONS, SERVICE, Attempt, World, attempt
 from tests.serving.operations.metrics_page import total, when

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from serving.home.running import find_running_server
 from serving.retrieval import build_index
-from serving.triton.running import find_running_server
 from tests.serving.commands.test_serve import serve_locally
 from tests.serving.inspector.test_command import started
 

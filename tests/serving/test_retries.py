@@ -23,8 +23,8 @@ from tritonclient.grpc import service_pb2
 from tritonclient.utils import serialize_byte_tensor
 
 from revelator import errors
-from revelator.calls import Attempts
 from revelator.client import AsyncClient, Client
+from revelator.retries import Attempts
 from revelator.trace import Event, Trace
 from revelator.wire import choose_grpc_code, write_error
 

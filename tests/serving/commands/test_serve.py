@@ -24,13 +24,14 @@ from revelator.errors import ConfigError, DeadlineExceeded, RevelatorError, Unav
 from revelator.limits import Limits
 from serving.commands.serve import allow_time, describe_pace, serve
 from serving.executor.judges import JudgeConfig
+from serving.home.config import ServingConfig, read_serving
+from serving.home.configure import configure
+from serving.home.running import find_running_server
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import EMBEDDED_VERSION, read_release
 from serving.retrieval import build_index
-from serving.triton.config import ServingConfig, read_serving
-from serving.triton.pace import Pace, measure_pace
-from serving.triton.repository import configure, lay_out
-from serving.triton.running import find_running_server
+from serving.service.pace import Pace, measure_pace
+from serving.triton.repository import lay_out
 from tests.chat_server import Reply, Server, cuts, fails, running, says, write_reading
 from tests.planner_server import ASKED, PLAN, Planner, read_chat
 

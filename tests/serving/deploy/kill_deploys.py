@@ -26,10 +26,11 @@ from revelator import registry
 from revelator.artifact import verify_files
 from revelator.files import sha256_folder
 from serving.deploy.deploy import deploy, read_contents
+from serving.home.running import find_running_server
 from serving.models import releases
-from serving.triton import control, repository
-from serving.triton.repository import version_folder
-from serving.triton.running import find_running_server
+from serving.service import control
+from serving.triton import repository
+from serving.home.versions import version_folder
 
 SECONDS = 240  # for a deploy to end by itself
 

@@ -21,6 +21,7 @@ import mlflow
 import pytest
 import tritonclient.grpc as grpc_client
 from click.testing import CliRunner
+from serving.triton.serve import choose_models, serve_home
 
 from revelator import registry
 from revelator.artifact import digest_base, verify_files, write_manifest
@@ -31,15 +32,14 @@ from revelator.plans.language import LANGUAGES
 from revelator.tasks import TASKS
 from serving.commands.deploy import deploy as command
 from serving.deploy.deploy import deploy, release_embedded_base, roll_back, smoke_test
+from serving.home.config import ServingConfig, read_serving
+from serving.home.configure import configure
 from serving.models import releases
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import find_choice, read_release
 from serving.protocols import Completion
+from serving.service.addresses import Ports
 from serving.triton import repository
-from serving.triton.config import ServingConfig, read_serving
-from serving.triton.repository import configure
-from serving.triton.serve import choose_models, serve_home
-from serving.triton.server import Ports
 from tests.serving.deploy import kill_deploys
 from tests.serving.toy_model import write_adapter
 

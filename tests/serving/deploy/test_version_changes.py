@@ -23,7 +23,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.utils import InferenceServerException
 
 from revelator.channels import ControlToken
-from serving.triton.access import CONTROL, read_secret
+from serving.service.addresses import CONTROL, read_secret
 from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer, read_ports
 

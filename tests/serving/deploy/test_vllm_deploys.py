@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from serving.triton.serve import serve_home
 
 from revelator import registry
 from revelator.artifact import digest_base, write_manifest
@@ -29,12 +30,11 @@ from serving.commands.deploy import deploy as command
 from serving.deploy.canary import CanaryPlan, CanaryRules
 from serving.deploy.deploy import deploy, roll_back
 from serving.deploy.watch import Reconciler
+from serving.home.configure import configure
 from serving.models.comparisons import CanaryRevelator
 from serving.models.releases import Traffic, read_release
 from serving.models.vllm_server import ReleasedAdapter, VllmServer
-from serving.triton.repository import configure
-from serving.triton.serve import serve_home
-from serving.triton.server import read_ports
+from serving.service.addresses import read_ports
 from tests.causal import TINY
 from tests.served_base import serve_vllm
 from tests.serving.toy_model import write_adapter, write_base

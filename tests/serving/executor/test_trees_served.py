@@ -13,9 +13,10 @@ from revelator.plans.operators import Relate, Search
 from revelator.trace import replay
 from serving.executor.executor import Executor
 from serving.executor.trees import NoModel
+from serving.home.config import read_serving
+from serving.home.configure import configure
 from serving.knowledge.sources import Sources
-from serving.triton.config import read_serving
-from serving.triton.repository import configure, lay_out
+from serving.triton.repository import lay_out
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 
 TREE = Art(

@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from revelator.client import Client
+from serving.home.running import find_running_server
 from serving.http import gateway
 from serving.http.kserve import BODY_BYTES, MODEL
-from serving.triton.running import find_running_server
 
 QUESTION, PLAN = "Where is Sarnath?", "Where is Sarnath?"
 INFER = f"{MODEL}/infer"

@@ -16,6 +16,7 @@ from revelator.plans.operators import Relate
 from revelator.tasks import TASKS, SelectInput
 from serving.circuit_breaker import RetryPolicy
 from serving.executor.trees import run_tree_alone
+from serving.home.configure import configure
 from serving.knowledge.config import open_sources, read_sources
 from serving.knowledge.operators import Query, SourceResult, build_direct_query, build_leaf_query, build_query
 from serving.knowledge.selection import SourceSettings
@@ -25,7 +26,7 @@ from serving.models.generators import EndpointGenerator
 from serving.protocols import Completion
 from serving.retrieval import LocalRetriever
 from serving.retrieval.logical_search import LogicalSettings, read_logical_options
-from serving.triton.repository import configure, lay_out
+from serving.triton.repository import lay_out
 from tests.conftest import Endpoint
 from tests.serving.executor.world import Toy
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource

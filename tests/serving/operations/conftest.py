@@ -17,7 +17,7 @@ import trustme
 from revelator import registry
 from revelator.channels import Tls
 from serving.deploy.deploy import deploy
-from serving.triton.running import RunningServer, find_running_server
+from serving.home.running import RunningServer, find_running_server
 from tests.serving.operations.receiver import Receiver, receiving
 
 START_SECONDS = 240.0

@@ -7,7 +7,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 
-from serving.triton.running import find_running_server
+from serving.home.running import find_running_server
 
 LINE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]

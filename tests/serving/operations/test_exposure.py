@@ -12,9 +12,9 @@ from tritonclient.utils import InferenceServerException
 from revelator.channels import Tls, make_channel_arguments
 from revelator.client import AsyncClient, Client
 from revelator.errors import ConfigError, InvalidRequest, PlanError, RevelatorError, Unavailable
-from serving.triton import control
-from serving.triton.access import Exposure
-from serving.triton.config import read_serving
+from serving.home.config import read_serving
+from serving.service import control
+from serving.service.addresses import Exposure
 from tests.serving.operations.conftest import Operated
 
 QUESTION = "When was Sarnath founded?"

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,14 +14,12 @@ import trustme
 from revelator.channels import Tls
 from revelator.client import Client
 from serving.deploy.deploy import release_embedded_base
+from serving.home.config import ServingConfig
+from serving.home.configure import configure
+from serving.home.running import RunningServer
 from serving.service.questions import Questions
-from serving.service.run import serve_home
-from serving.triton.access import CLOSED, Exposure
-from serving.triton.config import ServingConfig
-from serving.triton.repository import configure
-from serving.triton.running import RunningServer
-from serving.triton.server import read_ports
 from tests.conftest import Endpoint
+from tests.service_thread import serve_in_thread
 
 MAX_IN_FLIGHT = 4  # of which three work while one waits
 FAST, QUESTION = "Where is Sarnath?", "Where was the director of Lantern Row born?"
@@ -64,36 +58,6 @@ class Service:
     def release(self) -> None:
         for gate in self.endpoint.gates.values():
             gate.set()
-
-
-@contextmanager
-def serve_in_thread(
-    home: Path, config: ServingConfig, exposure: Exposure = CLOSED
-) -> Iterator[tuple[Questions, RunningServer]]:
-    opened: Future[tuple[Questions, RunningServer]] = Future()
-    stopped = asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def run() -> None:
-        loops.append(asyncio.get_running_loop())
-        try:
-            async with serve_home(home, read_ports("auto"), config, exposure) as found:
-                opened.set_result(found)
-                await stopped.wait()
-        except BaseException as error:
-            if opened.done():
-                raise
-            opened.set_exception(error)
-
-    thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
-    thread.start()
-    try:
-        yield opened.result(120)
-    finally:
-        if opened.exception() is None:
-            loops[0].call_soon_threadsafe(stopped.set)
-        thread.join(60)
-        assert not thread.is_alive()
 
 
 @pytest.fixture(scope="session")

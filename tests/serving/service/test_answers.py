@@ -57,7 +57,7 @@ async def test_a_stream_replayed_is_the_trace_of_the_unary_call(service):
 async def test_a_released_client_streams_many_questions_over_one_stream(service):
     async def requests():
         for id in ("first", "second"):
-            yield {"model_name": "executor_stream", "inputs": ask(QUESTION, plan=PLAN), "request_id": id}
+            yield {"model_name": "executor", "inputs": ask(QUESTION, plan=PLAN), "request_id": id}
 
     events: dict[str, list[Event]] = {"first": [], "second": []}
     async with aio_client.InferenceServerClient(service.url) as triton:
@@ -71,14 +71,15 @@ async def test_a_released_client_streams_many_questions_over_one_stream(service)
 def test_a_released_blocking_client_gets_the_empty_last_response_that_it_asks_for(triton):
     answers: queue.Queue = queue.Queue()
     triton.start_stream(lambda result, error: answers.put((result, error)))
-    triton.async_stream_infer("executor_stream", ask(QUESTION, plan=PLAN), enable_empty_final_response=True)
-    triton.async_stream_infer("executor", ask(FAST, strategy="single"), request_id="whole")
+    triton.async_stream_infer("executor", ask(QUESTION, plan=PLAN), enable_empty_final_response=True)
+    prompt = [text("task", "route", batch=True), text("prompt", f"Question: {FAST}\nRoute:", batch=True)]
+    triton.async_stream_infer("revelator", prompt, request_id="whole")
     triton.stop_stream()
     found = [answers.get_nowait() for _ in range(answers.qsize())]
     assert all(error is None for _, error in found)
     responses = [result.get_response() for result, _ in found]
     finals = [response for response in responses if response.parameters["triton_final_response"].bool_param]
-    assert sorted((response.id, len(response.outputs)) for response in finals) == [("", 0), ("whole", 2)]
+    assert sorted((response.id, len(response.outputs)) for response in finals) == [("", 0), ("whole", 4)]
     events = [read_event(result) for result, _ in found if result.get_response() not in finals]
     assert replay(events).answers == ["Port Velm"]
 
@@ -99,7 +100,7 @@ def test_the_revelator_alone_writes_plans_and_judges(triton):
 
 def test_released_clients_find_what_is_served(triton):
     assert triton.is_server_live() and triton.is_server_ready()
-    assert triton.is_model_ready("executor") and triton.is_model_ready("executor_stream", "1")
+    assert triton.is_model_ready("executor")
     assert not triton.is_model_ready("executor", "9") and not triton.is_model_ready("retriever")
     assert triton.get_server_metadata().name == "revelator"
     metadata = triton.get_model_metadata("executor")
@@ -108,11 +109,9 @@ def test_released_clients_find_what_is_served(triton):
         ("options", "BYTES", [1]),
     ]
     assert list(triton.get_model_metadata("revelator").inputs[2].shape) == [-1, 1]
-    assert triton.get_model_config("executor_stream").config.model_transaction_policy.decoupled
+    assert [tensor.name for tensor in triton.get_model_config("executor").config.output] == ["answer", "trace", "event"]
     index = triton.get_model_repository_index().models
-    assert {(model.name, model.state) for model in index} == {
-        (name, "READY") for name in ("executor", "executor_stream", "revelator")
-    }
+    assert {(model.name, model.state) for model in index} == {(name, "READY") for name in ("executor", "revelator")}
     before = triton.get_inference_statistics("executor").model_stats[0].inference_count
     triton.infer("executor", ask(FAST, strategy="single"))
     [after] = triton.get_inference_statistics("executor").model_stats

@@ -22,10 +22,9 @@ from revelator.channels import Tls
 from revelator.client import AsyncClient, Client
 from revelator.errors import ConfigError, Overloaded, Unavailable
 from serving.deploy.deploy import release_embedded_base
+from serving.home.running import find_running_server
+from serving.service.addresses import Exposure, read_ports
 from serving.service.run import TOKEN, serve_home
-from serving.triton.access import Exposure
-from serving.triton.running import find_running_server
-from serving.triton.server import read_ports
 from tests.conftest import Endpoint
 from tests.serving.service.conftest import FAST, WAIT, Service, serve_in_thread
 from tests.serving.service.test_answers import ask

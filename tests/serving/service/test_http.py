@@ -15,10 +15,10 @@ from starlette.responses import JSONResponse
 
 from revelator.client import Client
 from revelator.trace import Event, Trace, replay
+from serving.home.config import ServingConfig
 from serving.http.kserve import BODY_BYTES, MODEL
 from serving.http.protection import LOOPBACK, Protection
 from serving.service.run import TOKEN
-from serving.triton.config import ServingConfig
 from tests.serving.service.conftest import FAST, PLAN, QUESTION, WAIT, Service, serve_in_thread
 
 

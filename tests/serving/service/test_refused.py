@@ -114,12 +114,6 @@ def test_nobody_changes_the_service(triton):
         assert refused.value.status() == "StatusCode.UNIMPLEMENTED"
 
 
-def test_a_stream_model_is_asked_by_streams_alone(triton):
-    with pytest.raises(InferenceServerException) as refused:
-        triton.infer("executor_stream", ask(FAST))
-    assert refused.value.status() == "StatusCode.UNIMPLEMENTED"
-
-
 @pytest.fixture
 def stub(service) -> Iterator[GRPCInferenceServiceStub]:
     options = [("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0)]
@@ -172,7 +166,7 @@ def test_large_requests_together_have_a_bounded_size(service, client, stub, monk
                 second.infer("executor", asked)
             error = read_error(refused.value.status().removeprefix("StatusCode."), refused.value.message())
             assert isinstance(error, Overloaded) and error.retry_after_ms
-            streamed = pb.ModelInferRequest(model_name="executor_stream")
+            streamed = pb.ModelInferRequest(model_name="executor")
             streamed.inputs.extend(value._get_tensor() for value in asked)
             streamed.raw_input_contents.extend(value._get_content() for value in asked)
             [response] = stub.ModelStreamInfer(iter([streamed]), timeout=WAIT)
@@ -208,7 +202,7 @@ def test_a_compressed_message_is_unpacked_up_to_the_same_size(stub, algorithm):
 
 def test_a_stream_that_nobody_reads_is_held_back(service, stub):
     """Its questions end when the client goes."""
-    asked = pb.ModelInferRequest(model_name="executor_stream", id="x")
+    asked = pb.ModelInferRequest(model_name="executor", id="x")
     for value in ask(FAST, strategy="single"):
         asked.inputs.append(value._get_tensor())
         asked.raw_input_contents.append(value._get_content())

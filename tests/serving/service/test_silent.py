@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from revelator.client import Client
+from serving.home.config import ServingConfig
+from serving.home.running import find_running_server
 from serving.service import grpc_front, http_front
-from serving.triton.config import ServingConfig
-from serving.triton.running import find_running_server
 from tests.conftest import Endpoint
 from tests.serving.service.conftest import FAST, WAIT, serve_in_thread
 from tests.serving.service.test_ended import serving

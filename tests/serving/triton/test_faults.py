@@ -3,7 +3,7 @@
 Questions that need that part get a typed error or a partial answer, others go on, and the executor's process stays the
 same through all of it. Where the executor's own process is killed, each question inside fails soon, typed, and later
 ones are answered: Triton 2.51 never answers what was inside a dead process, so the clients send probes
-(`revelator.calls`).
+(`revelator.retries`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from revelator.errors import DeadlineExceeded, Overloaded, ServingError, Unavail
 from revelator.files import sha256_text
 from revelator.trace import Event
 from serving.deploy.deploy import deploy
-from serving.triton import control
-from serving.triton.running import find_running_server
+from serving.home.running import find_running_server
+from serving.service import control
 from serving.triton.server import SHARED_MEMORY
 from tests.conftest import Endpoint
 from tests.serving.operations.metrics_page import read, total

@@ -13,10 +13,10 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInstanceGroup
 
 from revelator.errors import ConfigError
 from serving.commands.deploy import deploy
+from serving.home.config import read_serving, write_serving
+from serving.home.configure import configure
 from serving.retrieval.dense import VECTORS, Vectors
 from serving.triton import repository
-from serving.triton.config import read_serving, write_serving
-from serving.triton.repository import configure
 
 
 def read_group(home: Path, name: str) -> ModelInstanceGroup:

@@ -16,7 +16,7 @@ from revelator import registry
 from revelator.cli import revelator as program
 from revelator.errors import ConfigError
 from serving.deploy.deploy import deploy
-from serving.triton.running import find_running_server
+from serving.home.running import find_running_server
 from serving.triton.server import Ports, read_error_lines, read_ports
 from tests.serving.triton.test_faults import shared_memory
 

@@ -12,6 +12,7 @@ import psutil
 import pytest
 import tritonclient.grpc as grpc_client
 from click.testing import CliRunner
+from serving.triton.serve import Watchdog
 
 from revelator.cli import revelator
 from revelator.client import AsyncClient, Client
@@ -26,12 +27,12 @@ from revelator.files import sha256_text
 from revelator.plans import logic
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Passage, Trace
+from serving.home.config import read_serving
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import GenerateRequest
-from serving.triton import control, repository
-from serving.triton.access import INNER, read_secret
-from serving.triton.config import read_serving
-from serving.triton.serve import Watchdog
+from serving.service import control
+from serving.service.addresses import INNER, read_secret
+from serving.triton import repository
 from serving.triton.server import SHARED_MEMORY
 from tests.serving.conftest import FAST, WAIT
 

@@ -6,10 +6,11 @@ import pytest
 
 from revelator.client import Client
 from revelator.errors import ConfigError
+from serving.home.config import read_serving
+from serving.home.configure import configure
 from serving.protocols import Writing
-from serving.triton import control, repository
-from serving.triton.config import read_serving
-from serving.triton.repository import configure
+from serving.service import control
+from serving.triton import repository
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
 QUESTION = "Where was the director of Lantern Row born?"

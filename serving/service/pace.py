@@ -13,10 +13,10 @@ from revelator.limits import LONGEST_MS
 from revelator.tasks import TASKS, TRANSLATE_BNF, QuestionInput
 from revelator.trace import Node, Passage
 from serving.executor.judges import JudgeConfig, ListwiseJudge
+from serving.home.config import ServingConfig
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.generators import EndpointGenerator
 from serving.protocols import GenerateRequest
-from serving.triton.config import ServingConfig
 
 STEPS = 3
 MARGIN = 2  # times the estimate: other questions are in flight, and some have more steps

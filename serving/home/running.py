@@ -18,13 +18,11 @@ LOCK = ".serve.lock"
 
 @dataclass(frozen=True)
 class RunningServer:
-    """What `serve.json` says: process ids, addresses, and the version of each model when it was started."""
+    """What `serve.json` says: process id, addresses, and the version of each model when it was started."""
 
     pid: int
-    server_pid: int
-    http: str | None  # None where HTTP was not asked for
+    http: str
     grpc: str
-    metrics: str
     log: str
     models: dict[str, int]
     started: str

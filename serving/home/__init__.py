@@ -1,0 +1,1 @@
+"""What lies in a home folder: settings, the running service, the versions of the revelator."""

@@ -1,0 +1,95 @@
+"""Chooses what a home folder serves: what was remembered, and what a start is given in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from revelator.artifact import DEFAULT_BASE, find_base, require_task
+from revelator.errors import ConfigError
+from serving.home.config import EMBEDDED, ServingConfig, read_remembered, read_serving
+from serving.home.versions import ADAPTER, version_folder
+from serving.models.releases import VersionContents, read_release
+
+NO_SOURCES = Path("none")  # `--sources none`: the index alone is searched again
+
+
+def configure(home: Path, *, remember: bool = False, **given: Any) -> ServingConfig:
+    """What is remembered, or the defaults, with the fields that are `given` in its place; None keeps a field. Cards and
+    processes are those of the last `model deploy`. Writes nothing.
+
+    `remember`: later starts begin with all of it, once it is laid out. Raises ConfigError for what cannot work,
+    ArtifactError for a release that cannot do what is asked of it.
+    """
+    remembered, placed = read_remembered(home), read_serving(home)
+    changes = {name: value for name, value in given.items() if value is not None}
+    changes |= {"remembered": remember, "gpus": placed.gpus, "instances": placed.instances}
+    changes["index"] = _choose_index(home, changes.get("index"), remembered.index)
+    if changes.get("planner") == EMBEDDED:
+        changes["planner"] = None
+    if changes.get("timeout") == 0:
+        changes["timeout"] = None
+    changes["measured_deadline_ms"] = None  # the endpoints may be others, or as fast as they were not then
+    if "generator" in changes:
+        changes.setdefault("generator_model", "")
+    if "sources" in changes:
+        changes["sources"] = None if changes["sources"] == NO_SOURCES else changes["sources"].resolve()
+    config = ServingConfig(**{**dict(remembered), **changes})
+    asked = {"--merge generator": changes.get("merge") == "generator", "--own-knowledge": changes.get("own_knowledge")}
+    if not config.reads_at_endpoint and (wrong := [option for option, is_asked in asked.items() if is_asked]):
+        hint = "give a language model with --generator URL"
+        raise ConfigError("the embedded reader writes no answers", where=wrong[0], hint=hint)
+    if config.sources:
+        try:
+            _check_selection(home, config, config.sources)
+        except ConfigError as error:
+            if "sources" not in changes:
+                forget = "this file was remembered: --sources none leaves it out"
+                error.hint = "; ".join(filter(None, [error.hint, forget]))
+            raise
+    return config
+
+
+def _choose_index(home: Path, given: Path | None, remembered: Path | None) -> Path:
+    """The index that is given, else the remembered one, else the only one below the home folder."""
+    below = sorted(path.parent for path in (home / "indexes").glob("*/manifest.json"))
+    folder = given or remembered or (below[0] if len(below) == 1 else None)
+    if folder is None:
+        found = f"there {f'are {len(below)}' if below else 'is none'} below {home / 'indexes'}"
+        hint = f"give one as --index DIR: {', '.join(map(str, below[:5]))}"
+        if not below:
+            hint = "build one with `revelator index build FILES --out DIR` and give it as --index DIR"
+        raise ConfigError(f"which index is to be searched? {found}", where="--index", hint=hint)
+    if not (folder / "manifest.json").is_file():
+        hint = "give another with --index DIR" + ("" if given else "; this one was remembered (--remember)")
+        raise ConfigError("not an index: it has no manifest.json", where=str(folder), hint=hint)
+    return folder.resolve()
+
+
+def _check_selection(home: Path, config: ServingConfig, sources: Path) -> None:
+    """Raises ConfigError or ArtifactError where the model that is to select the sources cannot."""
+    from serving.knowledge.config import read_sources
+
+    select = read_sources(sources).select
+    if select == "model" and not config.reads_at_endpoint:
+        hint = "give a language model with --generator URL, or take select: all"
+        raise ConfigError("the embedded reader selects no sources", where=f"{sources}: select", hint=hint)
+    if select == "revelator" and not config.planner:
+        if release := read_release(home):
+            _require_selecting(home, release)
+        else:
+            require_task("select", find_base(DEFAULT_BASE))
+
+
+def check_version(home: Path, contents: VersionContents) -> None:
+    """Raises ArtifactError for a version that has not learned to select sources, where the release is to do so."""
+    from serving.knowledge.config import read_sources
+
+    config = read_serving(home)
+    if config.sources and not config.planner and read_sources(config.sources).select == "revelator":
+        _require_selecting(home, contents)
+
+
+def _require_selecting(home: Path, contents: VersionContents) -> None:
+    adapter = version_folder(home, contents.version) / ADAPTER if contents.files else None
+    require_task("select", Path(contents.base["folder"]), adapter)

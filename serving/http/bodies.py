@@ -1,0 +1,53 @@
+"""Bounds of the bodies of HTTP requests: in size, each and together, and neither chunked nor compressed."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from serving.http.kserve import BODY_BYTES
+
+SMALL_BYTES = 1 << 16  # bodies up to this size always have room: there are no more than the connections
+ALL_BYTES = 1 << 26  # of all larger bodies whose requests are being read or answered
+
+
+class BodyLimits:
+    """ASGI middleware. Refuses chunked and compressed bodies and bodies over BODY_BYTES; reserves memory for large ones
+    until the reply is sent."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self._reserved = 0  # bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        request = Request(scope)
+        if refusal := self._find_refusal(request):
+            return await refusal(scope, receive, send)
+        length = int(request.headers.get("content-length", "0"))
+        size = length if length > SMALL_BYTES else 0
+        if self._reserved + size > ALL_BYTES:
+            refusal = _refuse(503, "too many large requests at the same time: ask again later")
+            return await refusal(scope, receive, send)
+        self._reserved += size
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self._reserved -= size
+
+    @staticmethod
+    def _find_refusal(request: Request) -> JSONResponse | None:
+        length = request.headers.get("content-length", "0")
+        if "transfer-encoding" in request.headers:
+            return _refuse(411, "a chunked body is not taken: send Content-Length")
+        if request.headers.get("content-encoding", "identity") != "identity":
+            return _refuse(415, "a compressed body is not taken")
+        if not length.isdigit() or len(length) > 10 or int(length) > BODY_BYTES:
+            return _refuse(413, f"a body has {BODY_BYTES:,} bytes at most")
+        return None
+
+
+def _refuse(status: int, message: str) -> JSONResponse:
+    return JSONResponse({"error": message}, status, {"Connection": "close"})

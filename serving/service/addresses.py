@@ -1,0 +1,126 @@
+"""Where the service listens, and who may reach it: ports, TLS, and the token of model control.
+
+By default it listens on loopback, in the clear. `.control-token` of the home folder loads and unloads versions (`model
+deploy`); it is drawn when it is first needed, into a file that only its owner may read.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+import stat
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from revelator.channels import Tls
+from revelator.errors import ConfigError
+from revelator.files import write_bytes_once
+
+LOOPBACK = "127.0.0.1"
+CONTROL = ".control-token"
+TLS_HINT = "--tls-cert FILE --tls-key FILE --tls-ca FILE"
+
+
+@dataclass(frozen=True)
+class Ports:
+    http: int = 8000
+    grpc: int = 8001
+
+    def find_taken(self) -> list[int]:
+        """The ports that another process listens on."""
+        return [port for port in asdict(self).values() if not _is_free(port)]
+
+
+def read_ports(text: str) -> Ports:
+    """`8000,8001` (HTTP, gRPC), or `auto`: those when they are free, else any two that are. Raises ConfigError."""
+    if text == "auto":
+        return Ports() if not Ports().find_taken() else _find_free_ports()
+    try:
+        http, grpc = map(int, text.split(","))
+    except ValueError:
+        hint = "--ports 8000,8001"
+        raise ConfigError(f"ports are two numbers or auto, not {text!r}", where="--ports", hint=hint) from None
+    ports = Ports(http, grpc)
+    if wrong := [number for number in (http, grpc) if not 0 < number < 65536]:
+        raise ConfigError(f"a port is a number from 1 to 65535, not {wrong[0]}", where="--ports")
+    if http == grpc:
+        raise ConfigError(f"port {http} is named twice", where="--ports")
+    if taken := ports.find_taken():
+        raise ConfigError(f"port {taken[0]} is in use", where="--ports", hint="name other ports, or --ports auto")
+    return ports
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def _find_free_ports() -> Ports:
+    with ExitStack() as open_sockets:
+        numbers = []
+        for _ in range(2):
+            probe = open_sockets.enter_context(socket.socket())
+            probe.bind((LOOPBACK, 0))
+            numbers.append(probe.getsockname()[1])
+    return Ports(*numbers)
+
+
+def choose_tls(cert: Path | None, key: Path | None, ca: Path | None, name: str | None) -> Tls | None:
+    """All three files, or none. Raises ConfigError."""
+    if cert and key and ca:
+        return Tls(ca, cert, key, name)
+    if cert or key or ca:
+        raise ConfigError("TLS needs a certificate, its key and its authority's", where="--tls-cert", hint=TLS_HINT)
+    return None
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """`tls` are the service's certificate and key, and the authority that signed it; with `mutual` clients must show a
+    certificate of the same authority. Raises ConfigError for what would leave the service open."""
+
+    host: str = LOOPBACK
+    tls: Tls | None = None
+    mutual: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            ipaddress.ip_address(self.host)
+        except ValueError as error:
+            raise ConfigError(f"not an IP address: {self.host!r}", where="--host", hint="--host 0.0.0.0") from error
+        if self.mutual and not self.tls:
+            raise ConfigError("clients' certificates need TLS", where="--tls-mutual", hint=TLS_HINT)
+        if self.tls:
+            self.tls.credentials()
+
+
+CLOSED = Exposure()
+
+
+def read_control_token(home: Path) -> str:
+    """The secret in `.control-token` of a home folder. It is drawn where there is none; if two processes draw it at the
+    same time, both get the same.
+
+    Raises ConfigError for a file that others may read or that holds no secret, and for a folder that cannot be written.
+    """
+    path = home / CONTROL
+    try:
+        if not path.exists():
+            write_bytes_once(path, f"{secrets.token_hex(32)}\n".encode())
+        mode, text = path.stat().st_mode, path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"no secret can be kept here: {error}", where=str(path)) from error
+    hint = f"rm {path}, and start `revelator serve` again, which draws another"
+    if stat.S_IMODE(mode) & 0o077:
+        message = f"others may have read it: the file has mode {stat.S_IMODE(mode):o}, not 600"
+        raise ConfigError(message, where=str(path), hint=hint)
+    if len(text) < 32:
+        raise ConfigError("the file holds no secret", where=str(path), hint=hint)
+    return text
