@@ -29,9 +29,6 @@ MODELS = {
     "Pre-training (`revelator train`, `stage: pretrain`)": "training.config:PretrainConfig",
     "Reader (`revelator train`, `stage: reader`)": "training.config:ReaderConfig",
     "The promotion gate (`revelator model promote --rules`)": "evaluation.gate.rules:Rules",
-    "vLLM's engine (`revelator model deploy --engine vllm --engine-config`)": (
-        "serving.triton.vllm_repository:EngineArguments"
-    ),
     "Evaluation (`revelator eval run`)": "evaluation.harness.config:RunConfig",
     "Knowledge sources (`--sources`)": "serving.knowledge.config:SourcesFile",
     "What a home folder serves (`serving.json`)": "serving.home.config:ServingConfig",
