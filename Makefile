@@ -21,7 +21,7 @@ REVELATOR_DATA ?= ../shared/data
 LLM_FILES ?= ../shared/llm/get.sh
 OPTIONS ?=
 # those that need nothing but this checkout; the others in benchmarks/ say in their first lines what they are given
-BENCHMARKS := language executor decoding serving_load switching throughput
+BENCHMARKS := language executor decoding service switching throughput
 
 export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1

@@ -2,12 +2,14 @@
 
     python benchmarks/executor.py [--latency 20] [--repeats 20] [--passages 1]
 
-Three ways through the same plan, in turn, in one process whose garbage collector is set as the server's:
+Four ways through the same plan, in turn, in one process whose garbage collector is set as the server's:
 
 * bare: a task a leaf that waits for its producers and sleeps; what asyncio and the machine take by themselves;
 * executor: the plan as a tree, run by `PlanRun` with binding and trace, each leaf a sleep;
 * question: the whole way, the plan's text parsed and checked, three services called a leaf (retrieval sleeps, the
-  others answer at once), answers merged.
+  others answer at once), answers merged;
+* gRPC: the same asked of the service's front by our client, in the same process: admission, options and the trace both
+  ways come on top.
 
 `/path` is the wall time over the critical path that the run's own trace measured, median of the repeats: what the
 executor adds to its leaves. The other columns stand against the nominal critical path, stages × latency, best and
@@ -28,21 +30,32 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
-from fixed import LIMITS, FixedServices, list_plans, run_sequentially
+from fixed import LIMITS, FixedServices, choose_answer, list_plans, run_sequentially
 from fixed.concurrency import LEVELS, measure_cancellation, measure_concurrency
 
+from revelator.client import AsyncClient
 from revelator.limits import count_stages
 from revelator.plans import Expression, bind, check, list_leaves, parse
 from revelator.trace import Node
 from serving.executor.executor import Executor
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
+from serving.executor.trees import NoModel
+from serving.home.config import ServingConfig
 from serving.knowledge.sources import Sources
 from serving.latency import tune_collector
+from serving.models.endpoint_revelator import PlannerConfig
+from serving.models.releases import Traffic
+from serving.service.grpc_front import serve_grpc
+from serving.service.models import Models
+from serving.service.questions import Questions
 
 
 async def run_bare(sources: Sequence[Mapping[str, int]], latency: float) -> None:
@@ -64,7 +77,7 @@ async def run_plan(expression: Expression, latency: float) -> float:
     async def answer(node: Node) -> None:
         if latency:
             await asyncio.sleep(latency)
-        node.answers = ["value"]
+        node.answers = [choose_answer(node.asked or node.question)]
 
     recorder = Recorder("q", "auto")
     await PlanRun(expression, answer, recorder, LIMITS).run()
@@ -102,6 +115,20 @@ async def measure(ways: Sequence[Callable[[], Awaitable[float | None]]], repeats
     return times
 
 
+@asynccontextmanager
+async def asking_over_grpc(services: FixedServices) -> AsyncIterator[AsyncClient]:
+    """A client of a service whose executor asks `services`."""
+    planner = PlannerConfig(url="http://127.0.0.1:9/v1", model="none")  # plans are given: nobody is asked
+    with TemporaryDirectory() as home:
+        models = Models(NoModel(), services, None, None)
+        questions = Questions(ServingConfig(planner=planner, judge="none"), Traffic(Path(home)), models)
+        questions.limits = LIMITS
+        sources, turn = Sources.of_index(services), questions.admission.turn
+        questions.executor = Executor(services, sources, services, LIMITS, on_finish=questions.record, turn=turn)
+        async with serve_grpc(questions, "", "127.0.0.1", 0) as port, AsyncClient(f"127.0.0.1:{port}") as client:
+            yield client
+
+
 async def compare(name: str, plan: str, latency_ms: float, passages: int, repeats: int) -> tuple[str, str]:
     """One row of walls and one of processor times."""
     expression, latency = parse(plan), latency_ms / 1000
@@ -118,9 +145,17 @@ async def compare(name: str, plan: str, latency_ms: float, passages: int, repeat
         check(parse(plan))
 
     slow, instant = FixedServices(latency, passages), FixedServices(0.0, passages)
-    walls = await measure(
-        [lambda: run_bare(sources, latency), lambda: run_plan(expression, latency), lambda: question(slow)], repeats
-    )
+    async with asking_over_grpc(slow) as client:
+
+        async def ask() -> float:
+            answer = await client.ask("q", plan=plan, strategy="compound")
+            assert answer.outcome == "answered"
+            return answer.trace.critical_path_ms
+
+        walls = await measure(
+            [lambda: run_bare(sources, latency), lambda: run_plan(expression, latency), lambda: question(slow), ask],
+            repeats,
+        )
     began = time.perf_counter()
     await run_sequentially(plan, slow)
     sequential = time.perf_counter() - began
@@ -149,8 +184,8 @@ def main(latency: float, repeats: int, passages: int, rounds: int) -> None:
     print(f"{machine}, Python {platform.python_version()}; {passages} passages, n = {repeats}\n")
     print(f"leaves of {latency:g} ms: wall / path, wall / nominal (best and median); sequential in ms")
     print(
-        f"{'plan':12}{'stages':>7}{'ms':>8}{'executor':>10}{'question':>10}{'bare':>16}{'executor':>16}{'question':>16}"
-        f"{'sequential':>12}"
+        f"{'plan':12}{'stages':>7}{'ms':>8}{'executor':>10}{'question':>10}{'gRPC':>10}{'bare':>16}{'executor':>16}"
+        f"{'question':>16}{'gRPC':>16}{'sequential':>12}"
     )
     tune_collector()
     costs = []

@@ -32,12 +32,9 @@ from itertools import cycle
 from pathlib import Path
 
 import grpc
-from fixed.load import METHOD, quantile
-from serving.triton.serve import serve_home
+from fixed.load import METHOD, quantile, serving
 from tritonclient.grpc import service_pb2
 
-from serving.home.configure import configure
-from serving.service.addresses import read_ports
 from tests.causal import TINY
 
 TIMES = (1.0, 2.0, 4.0, 10.0)
@@ -242,6 +239,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--times", type=float, nargs="+", default=TIMES)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--triton", default="none", help="as of `revelator serve`")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         home = given.home or Path(temporary)
@@ -251,7 +249,7 @@ def main() -> None:
         asked = [row["question"] for row in rows if row["split"] == "test"]
         machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
         print(f"{machine}, deadline {given.deadline_ms} ms, {given.seconds:g} s each, seed {given.seed}", flush=True)
-        with serve_home(home, read_ports("auto"), configure(home)) as (_, running):
+        with serving(home, "--triton", given.triton) as (running, _):
             met = asyncio.run(measure(running.grpc, asked, given))
     sys.exit(0 if met else 1)
 

@@ -1,58 +1,37 @@
-"""The executor as a service of its own and inside Triton, in one run: `python benchmarks/service.py`, some minutes.
+"""A service with its models in its own process and on Triton, in one run: `python benchmarks/service.py`, some minutes.
 
 Both serve the documents of `examples/faculty` with the embedded models, from a home folder of their own, one after the
 other. Timed are the seconds from the command `revelator serve` to the first answer, then questions/s and milliseconds a
-question of `--clients` that each ask again as soon as they are answered, through tritonclient; who is refused asks again
-after the time that the server names. Clients and server share the machine's cores.
+question of `--clients` that each ask again as soon as they are answered, through tritonclient. Who is refused asks
+again after the time that the service names. Clients and service share the machine's cores.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import psutil
 import tritonclient.grpc as grpc_client
-from fixed.load import quantile
+from fixed.load import quantile, serving
 from tritonclient.utils import InferenceServerException
 
 from revelator.client import Client
 from revelator.errors import Overloaded
 from revelator.wire import read_error
-from serving.home.running import find_running_server
 from serving.retrieval import build_index
 
 DOCUMENTS = Path(__file__).parents[1] / "examples" / "faculty" / "documents"
 QUESTION, ANSWER = "What is the extension of the head of the Flume Laboratory?", b"4115"
-WAYS = {"in Triton": "local", "service": "none"}
-LOOK_SECONDS = 0.05
-
-
-@contextmanager
-def serving(home: Path, index: Path, triton: str) -> Iterator[tuple[str, psutil.Process]]:
-    """`revelator serve` with the models there; its gRPC address and its process."""
-    command = [sys.executable, "-m", "revelator", "serve", "--home", str(home), "--index", str(index)]
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen([*command, "--triton", triton], stdout=log, stderr=subprocess.STDOUT)
-    try:
-        while (running := find_running_server(home)) is None:
-            assert process.poll() is None, (home / "log").read_text()
-            time.sleep(LOOK_SECONDS)
-        yield running.grpc, psutil.Process(process.pid)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
+WAYS = {"in process": "none", "on Triton": "local"}
 
 
 def measure_cpu(process: psutil.Process) -> float:
@@ -61,11 +40,19 @@ def measure_cpu(process: psutil.Process) -> float:
     return sum(sum(member.cpu_times()[:2]) for member in family)
 
 
-def ask_steadily(url: str, clients: int, seconds: float) -> tuple[list[float], int, float]:
-    """Milliseconds of each answer to `clients`, how many questions were refused, and the seconds of all together."""
-    took: list[float] = []
-    refused: list[float] = []
-    began = time.perf_counter()
+@dataclass
+class Load:
+    """Milliseconds of each whole answer; how many questions were answered in part when their time was over, and how
+    many were refused."""
+
+    answered: list[float] = field(default_factory=list)
+    late: int = 0
+    refused: int = 0
+    seconds: float = 0.0
+
+
+def ask_steadily(url: str, clients: int, seconds: float) -> Load:
+    load, began = Load(), time.perf_counter()
 
     def ask() -> None:
         inputs = []
@@ -79,18 +66,21 @@ def ask_steadily(url: str, clients: int, seconds: float) -> tuple[list[float], i
                     answer = client.infer("executor", inputs).as_numpy("answer")[0]
                 except InferenceServerException as error:
                     found = read_error((error.status() or "").removeprefix("StatusCode."), error.message())
-                    refused.append(found.retry_after_ms if isinstance(found, Overloaded) else 0.0)
-                    time.sleep(refused[-1] / 1000)
+                    load.refused += 1
+                    time.sleep((found.retry_after_ms or 0.0) / 1000 if isinstance(found, Overloaded) else 0.0)
                     continue
-                assert answer == ANSWER, answer
-                took.append((time.perf_counter() - start) * 1000)
+                if answer == ANSWER:
+                    load.answered.append((time.perf_counter() - start) * 1000)
+                else:
+                    load.late += 1
 
     threads = [threading.Thread(target=ask) for _ in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return took, len(refused), time.perf_counter() - began
+    load.seconds = time.perf_counter() - began
+    return load
 
 
 def main() -> None:
@@ -99,28 +89,26 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="of each row")
     given = parser.parse_args()
     print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, load {os.getloadavg()[0]:.1f} before the run")
-    print(
-        f"{'way':12}{'clients':>8}{'questions/s':>13}{'p50 ms':>9}{'p99 ms':>9}{'CPU s/question':>16}{'n':>6}{'refused':>9}"
-    )
+    columns = f"{'questions/s':>13}{'p50 ms':>9}{'p99 ms':>9}{'CPU s/question':>16}{'n':>6}{'late':>6}{'refused':>9}"
+    print(f"{'way':12}{'clients':>8}{columns}")
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
         build_index([DOCUMENTS], index)
         for way, triton in WAYS.items():
             (home := Path(folder) / triton).mkdir()
             began = time.perf_counter()
-            with serving(home, index, triton) as (url, process):
-                with Client(url) as client:
+            with serving(home, "--index", str(index), "--triton", triton) as (running, process):
+                with Client(running.grpc) as client:
                     client.ask(QUESTION)
                     first = time.perf_counter() - began
                     client.ask(QUESTION)
                 for clients in given.clients:
                     used = measure_cpu(process)
-                    took, refused, seconds = ask_steadily(url, clients, given.seconds)
-                    used = measure_cpu(process) - used
-                    row = f"{way:12}{clients:8}{len(took) / seconds:13.2f}{statistics.median(took):9.0f}"
-                    print(
-                        f"{row}{quantile(took, 0.99):9.0f}{used / len(took):16.2f}{len(took):6}{refused:9}", flush=True
-                    )
+                    load = ask_steadily(running.grpc, clients, given.seconds)
+                    used, took = measure_cpu(process) - used, load.answered
+                    row = f"{way:12}{clients:8}{len(took) / load.seconds:13.2f}{statistics.median(took):9.0f}"
+                    row += f"{quantile(took, 0.99):9.0f}{used / len(took):16.2f}{len(took):6}{load.late:6}"
+                    print(f"{row}{load.refused:9}", flush=True)
             print(f"{way:12}first answer {first:.1f} s after the command", flush=True)
 
 

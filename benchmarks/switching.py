@@ -30,15 +30,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from serving.triton.serve import serve_home
+from fixed.load import serving
 
 from revelator import registry
 from revelator.client import AsyncClient
 from revelator.errors import RevelatorError
 from serving.deploy.deploy import deploy
-from serving.home.configure import configure
 from serving.retrieval import build_index
-from serving.service.addresses import read_ports
 from tests.causal import TINY
 from tests.serving.deploy import kill_deploys
 from tests.serving.toy_model import PASSAGES, write_adapter
@@ -208,15 +206,17 @@ async def measure(
 @click.option(
     "--seconds", default=3600.0, help="Begin no further switch, or kill, after so long; each part has so much."
 )
+@click.option("--triton", default="none", help="As of `revelator serve`.")
 @click.option("--home", type=click.Path(path_type=Path), help="Folder to work in (default: a temporary one).")
-def main(switches: int, rate: float, rest: float, kills: int, seed: int, seconds: float, home: Path | None) -> None:
+def main(
+    switches: int, rate: float, rest: float, kills: int, seed: int, seconds: float, triton: str, home: Path | None
+) -> None:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; {rate:g} questions/s")
     with tempfile.TemporaryDirectory(prefix="switching-") as temporary:
         home = (home or Path(temporary)).resolve()
         make_home(home)
-        config = configure(home, index=home / "indexes" / "bm25", generator="embedded")
-        with serve_home(home, read_ports("auto"), config) as (_, running):
+        with serving(home, "--index", str(home / "indexes" / "bm25"), "--triton", triton) as (running, _):
             good = asyncio.run(measure(home, running.grpc, switches, rate, rest, kills, seed, seconds))
     sys.exit(not good)
 

@@ -17,6 +17,11 @@ from serving.protocols import Completion, GenerateRequest, Reading
 LIMITS = Limits(leaves=64, depth=64, concurrency=64)
 
 
+def choose_answer(question: str) -> str:
+    """An answer that the question does not say itself: such a one would be none."""
+    return "beta" if "alpha" in question else "alpha"
+
+
 class FixedServices:
     """Services that take `latency` seconds a leaf, all of it in retrieval, and give one answer each."""
 
@@ -28,13 +33,13 @@ class FixedServices:
         if self.latency:
             await asyncio.sleep(self.latency)
         # they name what is asked about and state the answer: else the executor reads none, or doubts it
-        return [Passage(str(n), query, "value " * 100) for n in range(self.passages)]
+        return [Passage(str(n), query, "alpha beta " * 50) for n in range(self.passages)]
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         return [Completion("yes", {"yes": 0.9, "no": 0.1}) for _ in prompts]
 
     async def answer(self, request: GenerateRequest) -> Reading:
-        return Reading("", ("value",))
+        return Reading("", (choose_answer(request.question),))
 
 
 def list_plans() -> dict[str, str]:
