@@ -8,6 +8,7 @@
     GET  /api/runs/{id}             one of them
     POST /api/runs/{id}/judgement   `judging.Judgement`, kept in MLflow; gives the run
     POST /v1/chat/completions, GET /v1/models       OpenAI's (`serving.inspector.chat`)
+    POST /v1/responses                              OpenAI's, too (`serving.inspector.responses`)
 
 An error is {"error": {…}} with the fields of `revelator.wire.write_error`; of a stream that has begun it is the last
 line.
@@ -39,6 +40,7 @@ from serving.http.protection import LOOPBACK, Body, Protection, describe_error, 
 from serving.inspector.chat import Chat
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.judging import Judgement, keep_judgement
+from serving.inspector.responses import Responses
 from serving.inspector.runs import Runs
 from serving.latency import write_json
 
@@ -86,6 +88,7 @@ def make_routes(servers: Sequence[Server], runs: Runs, tracking_uri: str | None 
         Route("/api/runs/{id}/judgement", pages.judge, methods=["POST"]),
         Route("/v1/models", chat.models),
         Route("/v1/chat/completions", chat.complete, methods=["POST"]),
+        Route("/v1/responses", Responses(by_name, runs).create, methods=["POST"]),
     ]
 
 

@@ -27,6 +27,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from revelator.errors import DataError, InvalidRequest, RevelatorError
 from revelator.tasks import TASKS, Step
 from revelator.trace import Event, Trace, join_answers
+from serving.http.kserve import end_with_client
 from serving.http.protection import choose_status, make_retry_headers, read_body
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.reply import read_answer, write_reply, write_values
@@ -81,20 +82,35 @@ class CompletionRequest(BaseModel):
             raise InvalidRequest("the last message must be the user's: it is the question", where="messages")
         return self.messages[-1].text
 
-    def read_history(self) -> list[Step]:
-        """Returns each earlier message of the user with what was answered to it; others say nothing about what a
-        question refers to."""
-        steps: list[Step] = []
-        for message in self.messages[:-1]:
-            if message.role == "user":
-                steps.append(Step(message.text, ()))
-            elif message.role == "assistant" and steps and (answer := read_answer(message.text)):
-                steps[-1] = Step(steps[-1].question, (*steps[-1].answers, answer))
-        return steps
-
     def read_style(self) -> str:
         """Returns what the messages of the system, or of the developer, say: it counts for language and tone alone."""
         return "\n".join(message.text for message in self.messages if message.role in ("system", "developer"))
+
+
+def read_history(messages: Sequence[Message]) -> list[Step]:
+    """Each message of the user before the last with what was answered to it; others say nothing about what a question
+    refers to."""
+    steps: list[Step] = []
+    for message in messages[:-1]:
+        if message.role == "user":
+            steps.append(Step(message.text, ()))
+        elif message.role == "assistant" and steps and (answer := read_answer(message.text)):
+            steps[-1] = Step(steps[-1].question, (*steps[-1].answers, answer))
+    return steps
+
+
+def name_models(servers: Mapping[str, Server]) -> dict[str, str]:
+    """The server that each model's name stands for."""
+    named = [f"{MODEL}@{name}" for name in servers] if len(servers) > 1 else []
+    return dict(zip([MODEL, *named], [next(iter(servers)), *servers], strict=False))
+
+
+def find_server(servers: Mapping[str, Server], model: str) -> str:
+    """Raises DataError for a model that there is not."""
+    models = name_models(servers)
+    if model not in models:
+        raise DataError(f"there is no model {model!r}", where="model", hint=f"one of {', '.join(models)}")
+    return models[model]
 
 
 class Chat:
@@ -103,38 +119,33 @@ class Chat:
     def __init__(self, servers: Mapping[str, Server], runs: Runs) -> None:
         self._servers = servers
         self._runs = runs
-        named = [f"{MODEL}@{name}" for name in servers] if len(servers) > 1 else []
-        self._models = dict(zip([MODEL, *named], [next(iter(servers)), *servers], strict=False))
 
     async def models(self, request: Request) -> Response:
-        data = [{"id": name, "object": "model", "created": 0, "owned_by": "revelator"} for name in self._models]
+        names = name_models(self._servers)
+        data = [{"id": name, "object": "model", "created": 0, "owned_by": "revelator"} for name in names]
         return JSONResponse({"object": "list", "data": data})
 
     async def complete(self, request: Request) -> Response:
         try:
             wanted = await read_body(request, CompletionRequest)
             inquiry = self._make_inquiry(wanted)
-            events = await await_first_event(inquiry.stream_events())
             if wanted.stream:
+                events = await await_first_event(inquiry.stream_events())
                 return StreamingResponse(_stream_chunks(inquiry, events, wanted), media_type="text/event-stream")
-            async for _ in events:
-                pass
+            await end_with_client(request, inquiry.run_whole())
         except RevelatorError as error:
-            return JSONResponse(_describe_error(error), choose_status(error), make_retry_headers(error))
+            return JSONResponse(describe_error(error), choose_status(error), make_retry_headers(error))
         assert inquiry.run is not None
         content = write_reply(inquiry.run.trace, inquiry.wanted.history or ())
         message = {"role": "assistant", "content": content, "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-        usage = _count_usage(inquiry.run.trace)
+        usage = count_tokens(inquiry.run.trace)
         return JSONResponse({**_make_head(inquiry, wanted, "chat.completion"), "choices": [choice], "usage": usage})
 
     def _make_inquiry(self, wanted: CompletionRequest) -> Inquiry:
-        if wanted.model not in self._models:
-            raise DataError(
-                f"there is no model {wanted.model!r}", where="model", hint=f"one of {', '.join(self._models)}"
-            )
-        question, server = wanted.read_question(), self._models[wanted.model]
-        asked = QuestionBody(question=question, server=server, history=wanted.read_history(), style=wanted.read_style())
+        server, question = find_server(self._servers, wanted.model), wanted.read_question()
+        history, style = read_history(wanted.messages), wanted.read_style()
+        asked = QuestionBody(question=question, server=server, history=history, style=style)
         return Inquiry(self._servers, self._runs, asked)
 
 
@@ -165,14 +176,14 @@ async def _stream_chunks(
                 if thought := _describe_progress(event, node):
                     yield chunk({"reasoning_content": thought})
     except RevelatorError as error:
-        yield _format_event(_describe_error(error))
+        yield _format_event(describe_error(error))
         return
     assert inquiry.run is not None
     reply = write_reply(inquiry.run.trace, inquiry.wanted.history or ())
     yield chunk({"content": reply.removeprefix(sent)})
     yield chunk({}, "stop")
     if wanted.stream_options and wanted.stream_options.include_usage:
-        yield _format_event({**head, "choices": [], "usage": _count_usage(inquiry.run.trace)})
+        yield _format_event({**head, "choices": [], "usage": count_tokens(inquiry.run.trace)})
     yield "data: [DONE]\n\n"
 
 
@@ -189,7 +200,7 @@ def _make_head(inquiry: Inquiry, wanted: CompletionRequest, kind: str) -> dict[s
     return {"id": f"chatcmpl-{inquiry.id}", "object": kind, "created": int(time.time()), "model": wanted.model}
 
 
-def _count_usage(trace: Trace) -> dict[str, Any]:
+def count_tokens(trace: Trace) -> dict[str, Any]:
     """OpenAI's counts are those of the language model that reads and writes, 0 where there is none; `revelator` counts
     the tokens of who plans and judges, in the same way."""
     calls = [call for node in trace.nodes for call in node.list_calls()]
@@ -209,7 +220,7 @@ def _format_event(value: dict[str, Any]) -> str:
 _TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 429: "rate_limit_error"}
 
 
-def _describe_error(error: RevelatorError) -> dict[str, Any]:
+def describe_error(error: RevelatorError) -> dict[str, Any]:
     """OpenAI's shape: what the request named wrong is `param`, the kind of the error `code`."""
     status = choose_status(error)
     kind = _TYPES.get(status, "server_error")

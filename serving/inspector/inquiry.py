@@ -101,6 +101,12 @@ class Inquiry:
                     spans.describe_root(self._replay.build(), span)
                 span.end()
 
+    async def run_whole(self) -> None:
+        """Asks, and returns when `run` is there. Raises what `stream_events` does."""
+        async with aclosing(self.stream_events()) as events:
+            async for _ in events:
+                pass
+
     async def _save(self, error: RevelatorError | None) -> None:
         described = json.loads(write_error(error)) if error else None
         trace = self._replay.build()

@@ -19,7 +19,7 @@ from serving.http.protection import Body
 from serving.inspector.runs import StoredRun
 
 SOURCE = "inspector"
-SENDING = "start the server and `revelator inspect` with OTEL_EXPORTER_OTLP_ENDPOINT=MLFLOW (docs/operations.md)"
+SENDING = "start `revelator serve` with OTEL_EXPORTER_OTLP_ENDPOINT=MLFLOW (docs/operations.md)"
 
 
 class Judgement(Body):

@@ -1,7 +1,7 @@
 """The HTTP front: one application for people, programs and monitoring.
 
     GET  /, /web/…, /api/…                        the inspector's page and what it asks (`serving.inspector.app`)
-    POST /v1/chat/completions, GET /v1/models     OpenAI's (`serving.inspector.chat`)
+    /v1/chat/completions, /v1/responses, …        OpenAI's (`serving.inspector.chat`, `.responses`)
     /v2/…                                         KServe's protocol (`serving.http.kserve`)
     GET  /metrics, /health
 
@@ -44,7 +44,7 @@ from serving.service.questions import MODELS, Metadata, Questions
 
 ARRIVAL_SECONDS = 15.0
 HEADER_BYTES = 16_384
-PROBES = ("/metrics", "/health")  # on this machine they need no token
+METRICS = "/metrics"  # on this machine it needs no token
 ERRORS = (RevelatorError, HTTPException, ClientDisconnect, Exception)
 
 
@@ -69,11 +69,11 @@ def create_app(questions: Questions, address: str, runs: Path, hosts: Collection
 
     server = Server(address, questions.ask, list_models)
     inspector = app.make_routes([server], Runs(runs), find_tracking_server())
-    own = [Route(path, page) for path, page in zip(PROBES, (show_metrics, show_health), strict=True)]
+    own = [Route(METRICS, show_metrics), Route("/health", show_health)]
     return Starlette(
         routes=[*kserve.make_routes(ask, questions.is_ready), *own, *inspector],
         middleware=[
-            Middleware(Protection, hosts=hosts, token=token, by_address=True, probes=PROBES),
+            Middleware(Protection, hosts=hosts, token=token, by_address=True, probes=(METRICS,)),
             Middleware(BodyLimits),
             Middleware(Arrival),
         ],

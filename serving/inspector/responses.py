@@ -1,0 +1,217 @@
+"""OpenAI's Responses API over the executor: `input` holds the conversation, the answer is one message.
+
+Reading the conversation, and what is refused, are as in `serving.inspector.chat`; `instructions` count for language and
+tone alone. `previous_response_id` names an earlier answer, whose question and answers are then what was said before.
+Each passage that holds the answer is an annotation of the text: `url_citation` for one with a web address, else
+`file_citation`, at the place of its number. Every run is kept; a response's id is `resp_ID`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from revelator.answers import CITATION
+from revelator.errors import InvalidRequest, RevelatorError
+from revelator.tasks import Step
+from revelator.trace import Event, Evidence, Trace
+from serving.http.kserve import end_with_client
+from serving.http.protection import choose_status, make_retry_headers, read_body
+from serving.inspector.chat import MODEL, Message, count_tokens, describe_error, find_server, read_history
+from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
+from serving.inspector.reply import write_reply
+from serving.inspector.runs import Runs
+
+PREFIX = "resp_"
+
+
+class Part(BaseModel):
+    """One piece of a message; only text can be asked."""
+
+    type: Literal["input_text", "output_text"]
+    text: str
+
+
+class Item(BaseModel):
+    type: Literal["message"] = "message"
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[Part]
+
+    def to_message(self) -> Message:
+        content = self.content
+        text = content if isinstance(content, str) else "\n".join(part.text for part in content)
+        return Message(role=self.role, content=text)
+
+
+class TextOptions(BaseModel):
+    format: dict[str, Any] | None = None
+
+
+class ResponseRequest(BaseModel):
+    """The body of a request. What would change the kind of answer is refused; other fields are accepted unread."""
+
+    model: str = MODEL
+    input: str | list[Item]
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    stream: bool | None = False
+    background: bool | None = False
+    tools: list[Any] | None = None
+    text: TextOptions | None = None
+
+    def read_messages(self) -> list[Message]:
+        """The conversation, whose last message is the question. Raises InvalidRequest."""
+        if self.tools:
+            raise InvalidRequest("tools are not called", where="tools", hint="leave tools out")
+        if self.background:
+            raise InvalidRequest("an answer is waited for", where="background", hint="leave background out")
+        if self.text and self.text.format and self.text.format.get("type") != "text":
+            raise InvalidRequest("answers are text", where="text.format", hint="leave text.format out")
+        messages = [Message(role="user", content=self.input)] if isinstance(self.input, str) else []
+        messages += [item.to_message() for item in self.input if isinstance(item, Item)]
+        if not messages or messages[-1].role != "user":
+            raise InvalidRequest("the last message must be the user's: it is the question", where="input")
+        return messages
+
+
+class Responses:
+    """The route."""
+
+    def __init__(self, servers: Mapping[str, Server], runs: Runs) -> None:
+        self._servers = servers
+        self._runs = runs
+
+    async def create(self, request: Request) -> Response:
+        try:
+            wanted = await read_body(request, ResponseRequest)
+            inquiry = self._make_inquiry(wanted)
+            if wanted.stream:
+                events = await await_first_event(inquiry.stream_events())
+                return StreamingResponse(_stream_events(inquiry, events, wanted), media_type="text/event-stream")
+            await end_with_client(request, inquiry.run_whole())
+        except RevelatorError as error:
+            return JSONResponse(describe_error(error), choose_status(error), make_retry_headers(error))
+        return JSONResponse(_describe(inquiry, wanted, "completed", [_write_message(inquiry)]))
+
+    def _make_inquiry(self, wanted: ResponseRequest) -> Inquiry:
+        server, messages = find_server(self._servers, wanted.model), wanted.read_messages()
+        steps = read_history(messages)
+        if earlier := wanted.previous_response_id:
+            trace = self._runs.read(earlier.removeprefix(PREFIX)).trace
+            steps.insert(0, Step(trace.question, tuple(trace.answers)))
+        style = [wanted.instructions or "", *(m.text for m in messages if m.role in ("system", "developer"))]
+        asked = QuestionBody(
+            question=messages[-1].text, server=server, history=steps, style="\n".join(filter(None, style))
+        )
+        return Inquiry(self._servers, self._runs, asked)
+
+
+async def _stream_events(
+    inquiry: Inquiry, events: AsyncGenerator[Event, None], wanted: ResponseRequest
+) -> AsyncIterator[str]:
+    """Server-sent events, of the types of OpenAI's; an error after the beginning ends the stream as theirs does."""
+    number = 0
+
+    def send(kind: str, **fields: Any) -> str:
+        nonlocal number
+        number += 1
+        data = json.dumps({"type": kind, "sequence_number": number - 1, **fields}, ensure_ascii=False)
+        return f"event: {kind}\ndata: {data}\n\n"
+
+    yield send("response.created", response=_describe(inquiry, wanted, "in_progress", []))
+    try:
+        async with aclosing(events) as stream:
+            async for _ in stream:
+                pass
+    except RevelatorError as error:
+        described = describe_error(error)["error"]
+        failure = {"code": described["code"], "message": described["message"]}
+        failed = _describe(inquiry, wanted, "failed", []) | {"error": failure}
+        yield send("response.failed", response=failed)
+        return
+    message = _write_message(inquiry)
+    [part] = message["content"]
+    at = {"item_id": message["id"], "output_index": 0}
+    begun = message | {"status": "in_progress", "content": []}
+    yield send("response.output_item.added", output_index=0, item=begun)
+    empty = part | {"text": "", "annotations": []}
+    yield send("response.content_part.added", **at, content_index=0, part=empty)
+    yield send("response.output_text.delta", **at, content_index=0, delta=part["text"], logprobs=[])
+    for index, annotation in enumerate(part["annotations"]):
+        kind = "response.output_text.annotation.added"
+        yield send(kind, **at, content_index=0, annotation_index=index, annotation=annotation)
+    yield send("response.output_text.done", **at, content_index=0, text=part["text"], logprobs=[])
+    yield send("response.content_part.done", **at, content_index=0, part=part)
+    yield send("response.output_item.done", output_index=0, item=message)
+    yield send("response.completed", response=_describe(inquiry, wanted, "completed", [message]))
+
+
+def _describe(inquiry: Inquiry, wanted: ResponseRequest, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+    """The response object."""
+    usage = None
+    if inquiry.run:
+        counted = count_tokens(inquiry.run.trace)
+        usage = {
+            "input_tokens": counted["prompt_tokens"],
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": counted["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": counted["total_tokens"],
+            "revelator": counted["revelator"],
+        }
+    return {
+        "id": f"{PREFIX}{inquiry.id}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": status,
+        "model": wanted.model,
+        "output": output,
+        "instructions": wanted.instructions,
+        "previous_response_id": wanted.previous_response_id,
+        "parallel_tool_calls": False,
+        "tool_choice": "none",
+        "tools": [],
+        "error": None,
+        "incomplete_details": None,
+        "metadata": {},
+        "temperature": None,
+        "top_p": None,
+        "usage": usage,
+    }
+
+
+def _write_message(inquiry: Inquiry) -> dict[str, Any]:
+    assert inquiry.run is not None
+    trace = inquiry.run.trace
+    text = write_reply(trace, inquiry.wanted.history or ())
+    part = {"type": "output_text", "text": text, "annotations": list_annotations(trace, text), "logprobs": []}
+    return {
+        "type": "message",
+        "id": f"msg_{inquiry.id}",
+        "status": "completed",
+        "role": "assistant",
+        "content": [part],
+    }
+
+
+def list_annotations(trace: Trace, text: str) -> list[dict[str, Any]]:
+    """An annotation for each number of a source in the text, where it stands."""
+    sources = {str(number): one for number, one in enumerate(trace.list_evidence() if trace.answers else [], 1)}
+    found: list[re.Match[str]] = [mark for mark in CITATION.finditer(text) if mark[1] in sources]
+    return [_annotate(sources[mark[1]], mark) for mark in found]
+
+
+def _annotate(source: Evidence, mark: re.Match[str]) -> dict[str, Any]:
+    passage = source.passage
+    if source.link.startswith(("http://", "https://")):
+        place = {"start_index": mark.start(), "end_index": mark.end()}
+        return {"type": "url_citation", **place, "url": source.link, "title": passage.name}
+    return {"type": "file_citation", "file_id": passage.id, "filename": passage.file, "index": mark.start()}
