@@ -47,7 +47,7 @@ ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the
 @click.option("--column", "columns", multiple=True, metavar="FIELD=NAME", help="FILE's name of a column; repeatable.")
 @click.option("--out", type=PATH, help=OUT_HELP)
 @click.option("--run", "names", multiple=True, help="Of several runs this one; can be given more than once.")
-@click.option("--url", help="Ask the running Triton at this gRPC address instead of this process.")
+@click.option("--url", help="Ask the running service at this gRPC address instead of this process.")
 @click.option("--sample", type=click.IntRange(1), help="Only so many questions: the first by the sha256 of their id.")
 @click.option("--seed", type=int, help="Of the sample, and of what a model samples.  [default: as in CONFIG, else 0]")
 @click.option("--unseen/--no-unseen", default=None, help="Leave out what a model of any of the runs has seen, or not.")

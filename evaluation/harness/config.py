@@ -175,7 +175,7 @@ class GeneratorConfig(Strict):
 class RunConfig(Strict):
     """One run. Without `url`, everything runs in this process: `adapter` (a folder, a version, an alias, or `base`) on
     its base, or the endpoint `planner` in its place; `index`; and the embedded reader or `generator`. With `url`, the
-    run asks a running Triton; a baseline asks the inner models, with the token in the server's home folder `home`.
+    run asks a running service by its executor; baselines and bounds are measured in this process alone.
     `judge` says who judges documents: `embedded` (the adapter; beside a planner the base, where no adapter is named),
     `none`, or an endpoint.
 

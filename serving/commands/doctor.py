@@ -45,7 +45,7 @@ EXTRAS = {  # what each extra lets one do
     "redact": "personal data in collected questions: `revelator data collect --redact`",
 }
 CPU_FLAGS = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX"}
-ON_A_NODE = ("gpus", "cuda", "bitsandbytes", "faiss-gpu", "vllm", "triton", "triton-vllm")  # `--gpu`
+ON_A_NODE = ("gpus", "cuda", "bitsandbytes", "faiss-gpu", "vllm", "triton")  # `--gpu`
 MARKS = {"ok": "[green]ok[/]", "absent": "[yellow]absent[/]", "fault": "[red]fault[/]"}
 
 
@@ -101,7 +101,7 @@ def examine(home: Path) -> Iterator[Finding]:
     yield from _examine_gpu()
     apart = "`pip install vllm` in an environment of its own"
     yield _examine_package("vllm", "vllm", "large bases at high throughput, as an endpoint", apart)
-    yield from _examine_triton()
+    yield _examine_triton()
     yield _examine_disk(home)
     yield _examine_tracking(home)
     yield _examine_ports()
@@ -195,21 +195,17 @@ def _find_version(distribution: str) -> str | None:
         return None
 
 
-def _examine_triton() -> Iterator[Finding]:
-    """The server, and one with NVIDIA's vLLM backend."""
-    is_wheel_there = _find_version("nvidia-pytriton") is not None  # and lacks what it needs to run
-    for name, backend, purpose, state in (
-        ("triton", "python", "serving over gRPC: `revelator serve`", "fault" if is_wheel_there else "absent"),
-        ("triton-vllm", "vllm", "adapters on vLLM behind Triton", "absent"),
-    ):
-        with tempfile.TemporaryDirectory() as work:
-            try:
-                found = find_installation(Path(work), backend)
-            except ConfigError as error:
-                yield Finding(name, state, error.message, purpose, error.hint or "")
-                continue
-            backends = sorted(folder.name for folder in found.backends.iterdir() if folder.is_dir())
-            yield Finding(name, "ok", f"{found.binary}, backends: {', '.join(backends)}", purpose)
+def _examine_triton() -> Finding:
+    purpose = "models on a server of their own: `revelator serve --triton local`"
+    with tempfile.TemporaryDirectory() as work:
+        try:
+            found = find_installation(Path(work))
+        except ConfigError as error:
+            is_wheel_there = _find_version("nvidia-pytriton") is not None  # and lacks what it needs to run
+            state = "fault" if is_wheel_there else "absent"
+            return Finding("triton", state, error.message, purpose, error.hint or "")
+        backends = sorted(folder.name for folder in found.backends.iterdir() if folder.is_dir())
+        return Finding("triton", "ok", f"{found.binary}, backends: {', '.join(backends)}", purpose)
 
 
 def _examine_disk(home: Path) -> Finding:

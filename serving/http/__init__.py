@@ -1,1 +1,1 @@
-"""HTTP: what stands before every route, and the gateway that puts questions to the executor."""
+"""HTTP: what stands before every route, bounds of bodies, and KServe's protocol."""

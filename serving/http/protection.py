@@ -42,13 +42,14 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-OPEN_TO_ALL = ("/", "/web/")  # the page holds no data: it asks for the token, and sends it with what it fetches
+OPEN_TO_ALL = ("/", "/health")  # and /web/: the page asks for the token, health says that it is ready or not
 
 
 class Protection:
     """ASGI middleware. `hosts` are the names that a request may use in its Host header; `by_address` accepts any
     IP address, too: a name is what a page can bind to another machine. `token`, if there is one, must be given as
-    `Authorization: Bearer …` for everything but the page's own files, and on this machine itself the paths `probes`."""
+    `Authorization: Bearer …` for everything but the page's own files and `/health`, which a kubelet asks for; and, on
+    this machine itself, the paths `probes`."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class Protection:
             if origin is None or origin.netloc != headers["host"]:
                 return refuse(403, "a page of another origin may not ask here", "origin", None)
         path = scope["path"]
-        if self.token is None or path == OPEN_TO_ALL[0] or path.startswith(OPEN_TO_ALL[1]):
+        if self.token is None or path in OPEN_TO_ALL or path.startswith("/web/"):
             return None
         if path in self.probes and is_loopback((scope.get("client") or ("",))[0]):
             return None

@@ -1,8 +1,7 @@
 """The release of a home folder, `release.json`: which version of the revelator answers, and how a question chooses it.
 
 A version folder holds whole files and says in `version.json` what they are. `release.json` alone says which version
-answers: the executor reads it, and the live config.pbtxt is written after it. So the one rename that puts a new
-`release.json` in place is the moment of a switch.
+answers, so the one rename that puts a new one in place is the moment of a switch.
 
 A question chooses its version once, when it comes in, and keeps it to its end. The file is looked at again for each
 question (some 5 µs), so a switch takes effect with the next question. While questions are under way with a version, a
@@ -109,7 +108,7 @@ def write_release(home: Path, release: Release) -> None:
 
 @dataclass
 class VersionChoice:
-    """The version for one question; "" leaves it to Triton, which takes the highest that is loaded.
+    """The version for one question; "" where the release neither plans nor judges.
 
     `released` is set when `version` is a canary: the released version, which completes the same prompts for comparison.
     `answered` collects, by model, the versions that did answer. `model_id` is MLflow's of `version`.

@@ -1,10 +1,8 @@
 """Finds a Triton server and lays out what it needs to run the Python backend under this interpreter.
 
 The server is taken from the wheel `nvidia-pytriton`, which carries it whole, or else from PATH, where the container
-image has it; one without the backend that is asked for is passed over. The wheel has the Python backend alone, and
-keeps it and the stub (the program that runs a model's Python, one for each version of Python) in different folders. The
-server needs them in one, so a folder of copies is made; TRITON_VLLM_BACKEND may name NVIDIA's vLLM backend, a folder of
-Python files, to be copied beside them.
+image has it. The wheel keeps the Python backend and its stub (the program that runs a model's Python, one for each
+version of Python) in different folders. The server needs them in one, so a folder of copies is made.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from pathlib import Path
 
 from revelator.errors import ConfigError
 
-VLLM_BACKEND = "TRITON_VLLM_BACKEND"
 HOW_TO_INSTALL = (
     "pip install 'nvidia-pytriton==0.7.0' (or the extra revelator[server]) into this environment, "
     "or put the tritonserver of NVIDIA's container image on PATH"
@@ -52,18 +49,11 @@ class Installation:
         }
 
 
-def find_installation(work: Path, backend: str = "python") -> Installation:
-    """Finds the server to run, one that has `backend`; copies are made below `work`. Raises ConfigError that says
-    what to install."""
-    found = list(_list_installations(work))
-    if not found:
-        raise ConfigError("no Triton server on this machine", hint=HOW_TO_INSTALL)
-    fitting = [each for each in found if (each.backends / backend).is_dir()]
-    if not fitting:
-        looked = ", ".join(str(each.binary) for each in found)
-        hint = f"use the image of deploy/gpu.Dockerfile, or name the folder of NVIDIA's vLLM backend by {VLLM_BACKEND}"
-        raise ConfigError(f"no Triton server on this machine has the backend {backend}", where=looked, hint=hint)
-    return fitting[0]
+def find_installation(work: Path) -> Installation:
+    """Finds the server to run; copies are made below `work`. Raises ConfigError that says what to install."""
+    if found := next(_list_installations(work), None):
+        return found
+    raise ConfigError("no Triton server on this machine", hint=HOW_TO_INSTALL)
 
 
 def _list_installations(work: Path) -> Iterator[Installation]:
@@ -84,13 +74,6 @@ def _lay_out_wheel(package: Path, work: Path) -> Installation:
     (backends / "python").mkdir(parents=True, exist_ok=True)
     for source in (*(server / "backends" / "python").glob("*triton_python*"), stub):
         _copy(source, backends / "python" / source.name)
-    shutil.rmtree(backends / "vllm", ignore_errors=True)
-    if own := os.environ.get(VLLM_BACKEND):
-        if not (Path(own) / "model.py").is_file():
-            raise ConfigError(
-                "not the folder of Triton's vLLM backend: it has no model.py", where=f"{VLLM_BACKEND}={own}"
-            )
-        shutil.copytree(own, backends / "vllm", copy_function=shutil.copyfile)
     libraries = (_find_python_library(), package.parent / "nvidia_pytriton.libs")
     return Installation(server / "bin" / "tritonserver", backends, tuple(p for p in libraries if p))
 
