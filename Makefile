@@ -6,12 +6,13 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help install vllm llm lock audit demo test lint types reference docs site bench clean
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-SUPPORTED := import sys; v = "%d.%d" % sys.version_info[:2]; v in ("3.11", "3.12") or sys.exit("error: Revelator needs \
-Python 3.11 or 3.12, and this is " + v + "; name one: make install PYTHON=/path/to/python3.12")
+SUPPORTED := import sys; v = "%d.%d" % sys.version_info[:2]; (3, 11) <= sys.version_info[:2] < (3, 15) or sys.exit("error: \
+Revelator needs Python 3.11 to 3.14, and this is " + v + "; name one: make install PYTHON=/path/to/python3.12")
+NEW_NUMPY := numpy==2.3.5
 TORCH := torch==2.13.0
 SETUPTOOLS := setuptools==84.2.1 # torch asks for it
 AUDIT := pip-audit==2.10.1
@@ -78,7 +79,9 @@ lock: ## write requirements.lock anew: the newest versions that pyproject.toml a
 	$(VENV)/lock/bin/pip install $(QUIET) $(TORCH)
 	$(VENV)/lock/bin/pip install $(QUIET) '.[all,dev]'
 	{ sed -n '/^#/p' requirements.lock; \
-	  $(VENV)/lock/bin/pip freeze | grep -vE '^(torch|triton|revelator|nvidia-.*-cu[0-9]+)(==| @)'; } >requirements.lock.new
+	  $(VENV)/lock/bin/pip freeze | grep -vE '^(torch|triton|revelator|nvidia-.*-cu[0-9]+)(==| @)' \
+	  | sed -E 's/^(numpy|nvidia-pytriton)==.*/& ; python_version < "3.13"/' ; \
+	  echo '$(NEW_NUMPY) ; python_version >= "3.13"'; } >requirements.lock.new
 	mv requirements.lock.new requirements.lock
 	rm -rf $(VENV)/lock
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import sysconfig
 import tomllib
 import venv
@@ -122,21 +121,34 @@ def _places() -> list[str]:
     return walk(COMMANDS)
 
 
-def test_the_lock_holds_every_requirement_at_a_version_that_is_allowed() -> None:
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+def test_the_lock_holds_every_requirement_at_a_version_that_is_allowed(python: str) -> None:
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
+    def applies(requirement: Requirement) -> bool:
+        return not requirement.marker or requirement.marker.evaluate({"python_version": python})
+
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
-    locked = {canonicalize_name(name): version for name, version in (x.split("==") for x in lines if "==" in x)}
+    pins = [pin for pin in map(Requirement, filter(lambda line: "==" in line, lines)) if applies(pin)]
+    locked = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in pins}
+    assert len(locked) == len(pins)
     wanted = [*PROJECT["dependencies"], *(r for extra in PROJECT["optional-dependencies"].values() for r in extra)]
-    for requirement in map(Requirement, wanted):
+    for requirement in filter(applies, map(Requirement, wanted)):
         if requirement.name not in ("torch", "revelator"):
             assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
 
 
-def test_python_3_11_and_3_12_are_supported_and_a_newer_one_is_refused() -> None:
+def test_python_3_11_to_3_14_are_supported_and_triton_s_wheel_is_for_the_first_two() -> None:
+    from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
     supported = SpecifierSet(PROJECT["requires-python"])
-    assert [v for v in ("3.10.9", "3.11.0", "3.12.9", "3.13.0", "3.14.1") if v in supported] == ["3.11.0", "3.12.9"]
-    assert sys.version_info[:2] in {(3, 11), (3, 12)}
+    asked = ("3.10.9", "3.11.0", "3.12.9", "3.13.0", "3.14.1", "3.15.0")
+    assert [v for v in asked if v in supported] == ["3.11.0", "3.12.9", "3.13.0", "3.14.1"]
+    for requirement in map(Requirement, PROJECT["optional-dependencies"]["server"]):
+        assert requirement.marker
+        assert [v for v in ("3.11", "3.12", "3.13") if requirement.marker.evaluate({"python_version": v})] == [
+            "3.11",
+            "3.12",
+        ]

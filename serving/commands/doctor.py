@@ -109,8 +109,8 @@ def examine(home: Path) -> Iterator[Finding]:
 
 def _examine_python() -> Finding:
     found = f"{platform.python_version()} at {sys.executable}"
-    fits = (3, 11) <= sys.version_info < (3, 13)
-    remedy = "" if fits else "install Python 3.11 or 3.12: Triton's wheel carries stubs for these"
+    fits = (3, 11) <= sys.version_info < (3, 15)
+    remedy = "" if fits else "install Python 3.11 to 3.14; Triton's wheel is for 3.11 and 3.12"
     return Finding("python", "ok" if fits else "fault", found, "everything", remedy)
 
 
