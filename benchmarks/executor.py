@@ -53,7 +53,7 @@ from serving.knowledge.sources import Sources
 from serving.latency import tune_collector
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import Traffic
-from serving.service.grpc_front import serve_grpc
+from serving.service.grpc_front import Tokens, serve_grpc
 from serving.service.models import Models
 from serving.service.questions import Questions
 
@@ -125,7 +125,10 @@ async def asking_over_grpc(services: FixedServices) -> AsyncIterator[AsyncClient
         questions.limits = LIMITS
         sources, turn = Sources.of_index(services), questions.admission.turn
         questions.executor = Executor(services, sources, services, LIMITS, on_finish=questions.record, turn=turn)
-        async with serve_grpc(questions, "", "127.0.0.1", 0) as port, AsyncClient(f"127.0.0.1:{port}") as client:
+        async with (
+            serve_grpc(questions, Tokens("none"), "127.0.0.1", 0) as port,
+            AsyncClient(f"127.0.0.1:{port}") as client,
+        ):
             yield client
 
 

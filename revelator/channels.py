@@ -19,12 +19,15 @@ from typing import Any
 import grpc
 from tritonclient.grpc import InferenceServerClientPlugin
 
+from revelator import spans
+from revelator.endpoints import check_key
 from revelator.errors import ConfigError
 
 _LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\]):")
 _FILES = {"ca": "REVELATOR_TLS_CA", "cert": "REVELATOR_TLS_CERT", "key": "REVELATOR_TLS_KEY"}
 _NAME = "REVELATOR_TLS_NAME"
-CONTROL_HEADER = "authorization"
+TOKEN = "REVELATOR_TOKEN"  # what a service asks of its clients, and a client sends, where the environment names it
+AUTHORIZATION = "authorization"
 LONGEST_PAUSE_MS = 2_000  # between attempts to connect again; gRPC's own is two minutes
 
 
@@ -86,14 +89,19 @@ def _check_address(url: str) -> None:
         raise ConfigError("this is a web address", where=url, hint=hint)
 
 
-class ControlToken(InferenceServerClientPlugin):
-    """Adds the token to each request of a client."""
+def read_token() -> str | None:
+    """The token that the environment names. Raises ConfigError for one that no header can hold."""
+    return check_key(os.environ[TOKEN], TOKEN) if TOKEN in os.environ else None
 
-    def __init__(self, token: str) -> None:
-        self._header = {CONTROL_HEADER: f"Bearer {token}"}
+
+class Headers(InferenceServerClientPlugin):
+    """What goes along with each request of a client: a bearer token, and the span around it where spans are on."""
+
+    def __init__(self, token: str | None) -> None:
+        self._own = {AUTHORIZATION: f"Bearer {token}"} if token else {}
 
     def __call__(self, request: Any) -> None:
-        request.headers.update(self._header)
+        request.headers.update(self._own | spans.make_headers())
 
 
 def _read(path: Path) -> bytes:

@@ -27,7 +27,7 @@ import tritonclient.grpc.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
 from revelator import spans
-from revelator.channels import Tls, make_channel_arguments
+from revelator.channels import Headers, Tls, make_channel_arguments, read_token
 from revelator.errors import Cancelled, RevelatorError
 from revelator.retries import Attempts
 from revelator.trace import Event
@@ -56,15 +56,20 @@ class AsyncClient:
     question, retries included: the server answers by then with what it has, and the client waits a second longer. The
     server's own deadline holds where it is shorter, and without a timeout. A question's `deadline_ms` takes the place
     of the timeout; if that is longer, it still bounds the retries. Give `tls` where the server speaks it (default: as
-    the environment says, `revelator.channels`). Cancelling the task that awaits an answer cancels the work on the
-    server.
+    the environment says, `revelator.channels`), and `token` where it asks for one (default: REVELATOR_TOKEN).
+    Cancelling the task that awaits an answer cancels the work on the server.
 
     A question that met a server which was full or not there is sent again, at most `retries` times and within the
     timeout (`revelator.retries`).
     """
 
     def __init__(
-        self, url: str = DEFAULT_URL, timeout: float | None = None, retries: int = 0, tls: Tls | None = None
+        self,
+        url: str = DEFAULT_URL,
+        timeout: float | None = None,
+        retries: int = 0,
+        tls: Tls | None = None,
+        token: str | None = None,
     ) -> None:
         self.url = url
         self.timeout = None if timeout is None else check_bounds("timeout", timeout, DAY)
@@ -72,8 +77,7 @@ class AsyncClient:
         self.tls = tls
         self._client = aio_client.InferenceServerClient(**make_channel_arguments(url, tls or Tls.from_environment()))
         spans.start("revelator-client")
-        if spans.are_on():
-            self._client.register_plugin(spans.TraceHeaders())
+        self._client.register_plugin(Headers(token or read_token()))
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -160,10 +164,15 @@ class Client:
     may use one client at the same time. `submit` sends a question once, whatever `retries` says."""
 
     def __init__(
-        self, url: str = DEFAULT_URL, timeout: float | None = None, retries: int = 0, tls: Tls | None = None
+        self,
+        url: str = DEFAULT_URL,
+        timeout: float | None = None,
+        retries: int = 0,
+        tls: Tls | None = None,
+        token: str | None = None,
     ) -> None:
         async def connect() -> AsyncClient:
-            return AsyncClient(url, timeout, retries, tls)
+            return AsyncClient(url, timeout, retries, tls, token)
 
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="revelator client", daemon=True)

@@ -10,8 +10,6 @@ from pydantic import AfterValidator
 
 from revelator.errors import ConfigError
 
-TOKEN = "REVELATOR_INSPECT_TOKEN"  # what the page and its routes ask for, where the environment names it
-
 
 def check_url(url: str) -> str:
     """Returns the url. Raises ConfigError unless it is http or https with a host, without user, query or fragment."""

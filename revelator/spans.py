@@ -177,10 +177,3 @@ def make_headers() -> dict[str, str]:
 def find_trace_id() -> str:
     """The id of the current trace, 32 hexadecimal digits; "" without one. MLflow calls the trace `tr-` and the id."""
     return make_headers().get(HEADER, "--").split("-")[1]
-
-
-class TraceHeaders:
-    """A plugin of a tritonclient (which need not be installed here): adds the header to each request."""
-
-    def __call__(self, request: Any) -> None:
-        request.headers.update(make_headers())

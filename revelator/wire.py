@@ -165,6 +165,7 @@ _BY_CODE: dict[str, type[RevelatorError]] = {
     "NOT_FOUND": Unavailable,  # Triton's word for a model that is not loaded
     "DEADLINE_EXCEEDED": DeadlineExceeded,
     "CANCELLED": Cancelled,
+    "UNAUTHENTICATED": InvalidRequest,
 }
 MOST_BYTES = 6_000  # of an error as gRPC writes it: a client refuses a status of more than 8 kB, trailers and all
 _LENGTHS = (MOST_BYTES, 1_500, 400, 100, 30)  # characters that each text of an error may keep, until the whole fits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -14,14 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from revelator import registry
-from revelator.config import read_config
 from revelator.errors import ConfigError, GateRefused, Unavailable
 from revelator.options import AS_JSON, HOME
 
 if TYPE_CHECKING:
     from serving.deploy.deploy import Deployment
-
-FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 def read_share(text: str) -> float:
@@ -46,9 +43,7 @@ def read_cards(text: str) -> tuple[int, ...]:
 @click.option("--alias", default=registry.CHAMPION, show_default=True, help="Alias or number of the version.")
 @HOME
 @click.option("--engine", type=click.Choice(["own", "vllm"]), help="Who runs it (default: as the release before, own).")
-@click.option("--url", metavar="URL", help="With vllm: a running vLLM server. Without: a folder for Triton's backend.")
-@click.option("--also", multiple=True, metavar="VERSION", help="In that folder: a further version over the same base.")
-@click.option("--engine-config", type=FILE, metavar="FILE", help="In that folder: vLLM's engine arguments, as YAML.")
+@click.option("--url", metavar="URL", help="Of the vLLM server, which runs already.")
 @click.option(
     "--gpus", type=read_cards, metavar="0,1|cpu", help="Cards for plans and vectors (default: as recorded, cpu)."
 )
@@ -71,8 +66,6 @@ def deploy(
     home: Path,
     engine: str | None,
     url: str | None,
-    also: tuple[str, ...],
-    engine_config: Path | None,
     gpus: tuple[int, ...] | None,
     instances: int | None,
     rollback: bool,
@@ -96,7 +89,6 @@ def deploy(
       revelator model deploy --watch --port 9465
       revelator model deploy --gpus 0,1 --instances 2
       revelator model deploy --engine vllm --url http://127.0.0.1:8000
-      revelator model deploy --engine vllm --also 3
     """
     if url and engine != "vllm":
         raise click.UsageError("--url is that of a vLLM server: give --engine vllm, too")
@@ -104,16 +96,9 @@ def deploy(
     if modes > 1:
         raise click.UsageError("--rollback, --canary and --watch exclude one another")
     if engine == "vllm" and not url:
-        if modes:
-            said = "Triton's vLLM backend reads its adapters once, when it is loaded: --rollback, --canary and --watch"
-            raise click.UsageError(f"{said} need a vLLM server, --url")
-        if gpus is not None or instances:
-            said = "--gpus and --instances place our own engine; cards of vLLM are tensor_parallel_size"
-            raise click.UsageError(f"{said} in the file of --engine-config")
-        deploy_vllm(home, alias, also, engine_config, as_json)
-        return
-    if also or engine_config:
-        raise click.UsageError("--also and --engine-config are for the folder of --engine vllm without --url")
+        raise click.UsageError("--engine vllm needs the address of a running vLLM server: --url http://127.0.0.1:8000")
+    if engine == "vllm" and (gpus is not None or instances):
+        raise click.UsageError("--gpus and --instances place our own engine; a vLLM server has the cards it began with")
     if engine and modes and not watch:
         raise click.UsageError("--rollback and --canary go to the engine of the release")
     vllm = url or ("" if engine == "own" else None)
@@ -213,31 +198,3 @@ def _try_canary(home: Path, version: registry.Version, share: float, comparisons
         click.echo(f"version {verdict.version} {'deployed' if verdict.passes else 'withdrawn'}")
     if not verdict.passes:
         raise GateRefused(f"version {verdict.version} was withdrawn: {'; '.join(verdict.reasons)}")
-
-
-def deploy_vllm(
-    home: Path,
-    alias: str,
-    also: Sequence[str],
-    engine_config: Path | None,
-    as_json: bool,
-) -> None:
-    """`alias` answers; requests may ask for the versions of `also`."""
-    from serving.deploy.deploy import hold_deploy_lock
-    from serving.models.vllm import read_facts
-    from serving.triton.vllm_repository import EngineArguments, lay_out
-
-    engine = read_config(engine_config, EngineArguments) if engine_config else None
-    registry.connect(home, must_exist=True)
-    found = [registry.resolve(registry.NAME, each) for each in (alias, *also)]
-    versions = {version.version: version for version in found}
-    with hold_deploy_lock(home.resolve()):
-        folder = lay_out(home, list(versions.values()), engine)
-    names = read_facts(folder / "1").versions
-    if as_json:
-        click.echo(json.dumps({"folder": str(folder), "versions": names}))
-        return
-    for version, adapter in names.items():
-        click.echo(f"version {version} of {registry.NAME}: adapter {adapter}")
-    click.echo(f"laid out in {folder}; a Triton server with the vLLM backend loads it as {folder.name}")
-    click.echo(f"the executor plans with it from its next start; without it again: rm -r {folder}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import webbrowser
 from contextlib import AsyncExitStack
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from revelator.endpoints import TOKEN, check_key
+from revelator.channels import TOKEN, read_token
 from revelator.errors import ConfigError, Unavailable
 from revelator.options import HOME
 
@@ -29,7 +28,7 @@ def inspect(urls: tuple[str, ...], home: Path, host: str, port: int, names: tupl
     """Watch plans being compiled and run, mend them, run them again, and compare.
 
     Opens the page of the service of --home in a browser, and prints its address. With --url it serves a page of its
-    own, and /v1/chat/completions, for services that run elsewhere; with REVELATOR_INSPECT_TOKEN in the environment both
+    own, and /v1/chat/completions, for services that run elsewhere; with REVELATOR_TOKEN in the environment both
     ask for that token; beyond loopback there must be one. The newest 200 runs are kept below --home, in `inspected`.
 
     Where OTEL_EXPORTER_OTLP_ENDPOINT names an MLflow server, what you say of an answer and of its plan is kept there,
@@ -40,7 +39,7 @@ def inspect(urls: tuple[str, ...], home: Path, host: str, port: int, names: tupl
       revelator inspect
       revelator inspect --home runs/demo
       revelator inspect --url 127.0.0.1:8001 --url 127.0.0.1:9001 --port 9090
-      REVELATOR_INSPECT_TOKEN=… revelator inspect --url … --host 0.0.0.0 --allow-host plans.example.org
+      REVELATOR_TOKEN=… revelator inspect --url … --host 0.0.0.0 --allow-host plans.example.org
     """
     from serving.home.running import find_running_server
     from serving.http.protection import LOOPBACK
@@ -53,7 +52,7 @@ def inspect(urls: tuple[str, ...], home: Path, host: str, port: int, names: tupl
         click.echo(f"page    {running.http}/\nOpenAI  {running.http}/v1")
         webbrowser.open(running.http)
         return
-    token = check_key(os.environ[TOKEN], TOKEN) if TOKEN in os.environ else None
+    token = read_token()
     if host not in LOOPBACK and token is None:
         raise ConfigError("beyond loopback a token is needed", where="--host", hint=f"export {TOKEN}=…")
     asyncio.run(_serve(urls, host, port, home / "inspected", {host, *LOOPBACK, *names}, token))

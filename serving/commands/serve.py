@@ -33,7 +33,7 @@ MAX_IN_FLIGHT = (
 )
 TIMEOUT = (
     "Of one call of an endpoint that plans, judges or reads; a question has at least as long. 0: a call may take"
-    " what is left of its question's deadline (default: as recorded, else 0)."
+    " what is left of its question's deadline (default: as remembered, else 0)."
 )
 TRITON_HELP = (
     "Who hosts the models: this process (none), a Triton server that this command starts and looks after (local), or"

@@ -24,6 +24,7 @@ from serving.models.triton import RemoteRevelator, TritonModels
 from serving.models.vllm_server import LOAD_SECONDS, ReleasedAdapter, VllmServer, complete_url
 from serving.protocols import Revelator
 from serving.service import control
+from serving.service.addresses import read_control_token
 
 DRAIN_SECONDS = 35.0  # a question may take 30 (revelator.limits.Limits); one that is later goes on with the new version
 
@@ -89,11 +90,11 @@ class ServiceEngine:
         control.load(self.home, self.url, release.versions)
 
     def is_ready(self, version: int) -> bool:
-        return control.is_ready(self.url, version)
+        return control.is_ready(self.url, version, self.home)
 
     @asynccontextmanager
     async def open_revelator(self) -> AsyncIterator[Revelator]:
-        models = TritonModels(self.url, Tls.from_environment())
+        models = TritonModels(self.url, Tls.from_environment(), read_control_token(self.home))
         try:
             yield RemoteRevelator(models)
         finally:

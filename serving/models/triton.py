@@ -19,8 +19,7 @@ import tritonclient.grpc.aio as grpc_client
 from tritonclient.grpc import InferInput, InferResult
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from revelator import spans
-from revelator.channels import Tls, make_channel_arguments
+from revelator.channels import Headers, Tls, make_channel_arguments
 from revelator.errors import ArtifactError, RevelatorError, Unavailable
 from revelator.tasks import TASKS
 from revelator.wire import read_error
@@ -40,15 +39,15 @@ _PREFIX = re.compile(
 
 
 class TritonModels:
-    """A gRPC channel to a Triton server. Each call notes in `find_choice()` which version answered."""
+    """A gRPC channel to a Triton server, or to a service, which may ask for a `token`. Each call notes in
+    `find_choice()` which version answered."""
 
-    def __init__(self, url: str, tls: Tls | None = None) -> None:
+    def __init__(self, url: str, tls: Tls | None = None, token: str | None = None) -> None:
         self.url = url
         self._client = grpc_client.InferenceServerClient(**make_channel_arguments(url, tls))
         self.outage = ""  # why no model answers, while that is known
         self._calls: dict[str, set[asyncio.Timeout]] = defaultdict(set)  # under way, by model
-        if spans.are_on():
-            self._client.register_plugin(spans.TraceHeaders())
+        self._client.register_plugin(Headers(token))
 
     async def close(self) -> None:
         await self._client.close()
@@ -205,8 +204,12 @@ class TritonRelease(RemoteRevelator):
             self.loaded = wanted
 
     async def open(self, version: str) -> None:
-        """Loads a version beside those that are loaded."""
-        if version not in self.loaded:
+        """Loads a version beside those that are loaded, unless the server has it: another service over it may have."""
+        if version in self.loaded:
+            return
+        if await self._models.is_ready(REVELATOR, version):
+            self.loaded |= {version}
+        else:
             await self.load({*self.loaded, version})
 
     async def reload(self) -> None:

@@ -7,10 +7,10 @@ deploy`); it is drawn when it is first needed, into a file that only its owner m
 from __future__ import annotations
 
 import ipaddress
+import random
 import secrets
 import socket
 import stat
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from revelator.files import write_bytes_once
 
 LOOPBACK = "127.0.0.1"
 CONTROL = ".control-token"
+DRAWN = range(20_000, 32_768)  # below those that Linux gives to connections, which take one before it is listened on
 TLS_HINT = "--tls-cert FILE --tls-key FILE --tls-ca FILE"
 
 
@@ -63,13 +64,9 @@ def _is_free(port: int) -> bool:
 
 
 def _find_free_ports() -> Ports:
-    with ExitStack() as open_sockets:
-        numbers = []
-        for _ in range(2):
-            probe = open_sockets.enter_context(socket.socket())
-            probe.bind((LOOPBACK, 0))
-            numbers.append(probe.getsockname()[1])
-    return Ports(*numbers)
+    """Two that are drawn: others that start while the models of this service are opened draw others."""
+    free = filter(_is_free, random.SystemRandom().sample(DRAWN, len(DRAWN)))
+    return Ports(next(free), next(free))
 
 
 def choose_tls(cert: Path | None, key: Path | None, ca: Path | None, name: str | None) -> Tls | None:

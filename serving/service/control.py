@@ -16,7 +16,7 @@ import tritonclient.grpc as grpc_client
 import tritonclient.grpc.aio as async_grpc_client
 from tritonclient.utils import InferenceServerException
 
-from revelator.channels import ControlToken, Tls, make_channel_arguments
+from revelator.channels import TOKEN, Headers, Tls, make_channel_arguments, read_token
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.wire import read_error
 from serving.home.versions import REVELATOR
@@ -27,6 +27,7 @@ READY_SECONDS = 30.0
 LOAD_SECONDS = 900.0  # a large base from a slow disk
 ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 0.1
+TOKEN_HINT = f"export {TOKEN}=…, as where the service was started"
 MODELS = ("executor", REVELATOR)
 
 
@@ -35,14 +36,14 @@ def open_control(url: str, home: Path | None = None) -> Iterator[grpc_client.Inf
     """A client, which may change the service if its home folder is named. Raises Unavailable for a service that does
     not answer, and ConfigError for one that wants another token."""
     client = grpc_client.InferenceServerClient(**make_channel_arguments(url, Tls.from_environment()))
-    if home:
-        client.register_plugin(ControlToken(read_control_token(home)))
+    client.register_plugin(Headers(read_control_token(home) if home else read_token()))
     try:
         yield client
     except InferenceServerException as error:
         if error.status() == "StatusCode.UNAUTHENTICATED":
             hint = "it took the one in the file when it started: start `revelator serve` again"
-            raise ConfigError("the service wants another control token", where=url, hint=hint) from error
+            message, hint = ("the service wants another control token", hint) if home else (error.message(), TOKEN_HINT)
+            raise ConfigError(message, where=url, hint=hint) from error
         raise Unavailable(f"the service says: {error.message()}", where=url) from error
     finally:
         client.close()
@@ -67,9 +68,9 @@ def load(home: Path, url: str, versions: Collection[int]) -> None:
             time.sleep(LOOK_SECONDS)
 
 
-def is_ready(url: str, version: int) -> bool:
+def is_ready(url: str, version: int, home: Path | None = None) -> bool:
     """Whether this version of the revelator answers."""
-    with open_control(url) as client:
+    with open_control(url, home) as client:
         return bool(client.is_model_ready(REVELATOR, str(version)))
 
 
@@ -81,6 +82,7 @@ def describe_version(version: int | str) -> str:
 async def find_served_models(url: str) -> dict[str, str]:
     """The version of each model that is ready on the service at `url`. Raises Unavailable, with what to do."""
     client = async_grpc_client.InferenceServerClient(**make_channel_arguments(url, Tls.from_environment()))
+    client.register_plugin(Headers(read_token()))
     try:
         await client.is_server_live(client_timeout=ANSWER_SECONDS)
         asked = [client.get_model_metadata(model, client_timeout=ANSWER_SECONDS) for model in MODELS]

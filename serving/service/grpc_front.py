@@ -5,6 +5,7 @@
     ServerLive, ServerReady, ServerMetadata, ModelReady, ModelMetadata, ModelConfig, ModelStatistics, RepositoryIndex
 
     RepositoryModelLoad  `revelator` alone, for who knows the control token: which versions answer beside the release
+    grpc.health.v1.Health/Check  as Kubernetes asks: SERVING while this process answers
 
 Everything else is UNIMPLEMENTED: nobody can register memory or change settings. Errors are those of
 `revelator.wire.write_error`. When a call ends before its answer, because of the client or its deadline, so does the
@@ -22,6 +23,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version as find_version
 from typing import Any, TypeAlias
@@ -35,7 +37,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceServicer, add_GRPCInferenceServiceServicer_to_server
 
 from revelator import spans
-from revelator.channels import CONTROL_HEADER, Tls
+from revelator.channels import AUTHORIZATION, TOKEN, Tls
 from revelator.errors import ConfigError, InvalidRequest, Overloaded, RevelatorError, Unavailable
 from revelator.trace import Event
 from revelator.wire import choose_grpc_code, write_error
@@ -62,6 +64,7 @@ HANDSHAKE_SECONDS = 15.0  # from a connection to the end of its handshake
 IDLE_SECONDS = 300.0  # of a connection without a call; a client connects again with its next one
 PING_SECONDS = 60.0  # between looks whether a client that says nothing is there
 STREAMED = 64  # requests of one stream that are at work at the same time
+SERVING_STATUS = b"\x08\x01"  # a HealthCheckResponse, field 1: SERVING
 FINAL, WANTS_FINAL = "triton_final_response", "triton_enable_empty_final_response"  # parameters
 log = logging.getLogger(__name__)
 Context: TypeAlias = Any  # grpc.aio.ServicerContext, which has no types
@@ -69,10 +72,9 @@ Context: TypeAlias = Any  # grpc.aio.ServicerContext, which has no types
 
 @asynccontextmanager
 async def serve_grpc(
-    questions: Questions, control: str, host: str, port: int, tls: Tls | None = None, mutual: bool = False
+    questions: Questions, tokens: Tokens, host: str, port: int, tls: Tls | None = None, mutual: bool = False
 ) -> AsyncIterator[int]:
-    """Serves until the end of the block; yields the port. `control` is the token for which versions may be changed.
-    Raises ConfigError for a port that cannot be listened on."""
+    """Serves until the end of the block; yields the port. Raises ConfigError for a port that cannot be listened on."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     server = grpc.aio.server(
         options=[
@@ -82,9 +84,12 @@ async def serve_grpc(
             ("grpc.server_handshake_timeout_ms", round(1000 * HANDSHAKE_SECONDS)),
             ("grpc.max_connection_idle_ms", round(1000 * IDLE_SECONDS)),
             ("grpc.keepalive_time_ms", round(1000 * PING_SECONDS)),
-        ]
+        ],
+        interceptors=[Access(tokens)],
     )
-    add_GRPCInferenceServiceServicer_to_server(Front(questions, control), server)
+    add_GRPCInferenceServiceServicer_to_server(Front(questions, tokens), server)
+    health = {"Check": grpc.unary_unary_rpc_method_handler(_check_health)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("grpc.health.v1.Health", health),))
     try:
         port = (
             server.add_secure_port(address, _read_credentials(tls, mutual))
@@ -98,6 +103,10 @@ async def serve_grpc(
         yield port
     finally:
         await server.stop(grace=1.0)
+
+
+async def _check_health(request: bytes, context: Context) -> bytes:
+    return SERVING_STATUS
 
 
 def _read_credentials(tls: Tls, mutual: bool) -> grpc.ServerCredentials:
@@ -123,10 +132,50 @@ def read_config(model: str) -> ModelConfig:
     return text_format.Parse(EXECUTOR_CONFIG, ModelConfig()) if model == EXECUTOR else repository.read_config(model)
 
 
+@dataclass(frozen=True)
+class Tokens:
+    """`control` changes versions, and lets in for all else; `client`, if there is one, must be sent with each call."""
+
+    control: str
+    client: str | None = None
+
+    def may_control(self, metadata: Any) -> bool:
+        return _is_sent(self.control, metadata)
+
+    def may_ask(self, metadata: Any) -> bool:
+        return self.client is None or _is_sent(self.client, metadata) or self.may_control(metadata)
+
+
+def _is_sent(token: str, metadata: Any) -> bool:
+    given = dict(metadata or ()).get(AUTHORIZATION, "")
+    return secrets.compare_digest(str(given).encode(), f"Bearer {token}".encode())
+
+
+class Access(grpc.aio.ServerInterceptor):
+    """Refuses calls without the token, before anything of their messages is read."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        handler = await continuation(details)
+        if handler is None or self._tokens.may_ask(details.invocation_metadata):
+            return handler
+
+        async def refuse(_: Any, context: Context) -> None:
+            message = f"the token is missing or wrong: send authorization: Bearer …, as clients do of {TOKEN}"
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, message)
+
+        refusing = (
+            grpc.stream_stream_rpc_method_handler if handler.request_streaming else grpc.unary_unary_rpc_method_handler
+        )
+        return refusing(refuse, handler.request_deserializer, handler.response_serializer)
+
+
 class Front(GRPCInferenceServiceServicer):
-    def __init__(self, questions: Questions, control: str) -> None:
+    def __init__(self, questions: Questions, tokens: Tokens) -> None:
         self._questions = questions
-        self._control = control
+        self._tokens = tokens
         self._counts: dict[str, Counts] = defaultdict(Counts)
         self._held = 0  # bytes of large requests
 
@@ -183,8 +232,7 @@ class Front(GRPCInferenceServiceServicer):
         if request.model_name != REVELATOR:
             message = f"versions of {REVELATOR} alone are loaded, by revelator model deploy"
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, message)
-        given = dict(context.invocation_metadata() or ()).get(CONTROL_HEADER, "")
-        if not secrets.compare_digest(str(given).encode(), f"Bearer {self._control}".encode()):
+        if not self._tokens.may_control(context.invocation_metadata()):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "only who knows the control token changes versions")
         try:
             versions = _read_versions(request.parameters["config"].string_param)

@@ -60,18 +60,21 @@ async def open_models(home: Path, config: ServingConfig, traffic: Traffic, place
     """The release and the reader of a home folder at `place`: `none`, in this process, or what `open_host` takes.
 
     Nobody completes prompts where the release neither plans nor judges. Raises ArtifactError for a version that is
-    damaged; a canary that is damaged fails alone."""
+    damaged, and where none is released; a canary that is damaged fails alone."""
+    release = traffic.read_release() if config.needs_release else None
+    if config.needs_release and release is None:
+        hint = f"deploy one: revelator model deploy --home {home}"
+        raise ArtifactError("no version is released, and one is to plan or judge", where=str(home), hint=hint)
     host = await stack.enter_async_context(open_host(place, home, config, traffic)) if place != IN_PROCESS else None
     threads = ThreadPoolExecutor(1, thread_name_prefix="model")
     stack.callback(threads.shutdown, cancel_futures=True)
     reading = host.generator if host else await asyncio.to_thread(ServedReader, threads)
     generator = choose_reader(config, reading, stack)
-    release = traffic.read_release() if config.needs_release else None
     released: Revelator
     versions: LocalRelease | TritonRelease | None = None
-    if not config.needs_release:
+    if release is None:
         return Models(NoModel(), generator, None, host)
-    if release and release.vllm:
+    if release.vllm:
         released = ReleasedAdapter(release.vllm, config.timeout)
         stack.push_async_callback(released.close)
     elif host:
@@ -80,7 +83,7 @@ async def open_models(home: Path, config: ServingConfig, traffic: Traffic, place
     else:
         device = f"cuda:{config.gpus[0]}" if config.gpus else None
         released = versions = LocalRelease(home, traffic, threads, config.decoding, device)
-    if versions and release:
+    if versions:
         await versions.open(str(release.version))
         if release.canary:
             try:

@@ -101,6 +101,7 @@ class Prompt:
 async def open_questions(home: Path, config: ServingConfig, place: str = IN_PROCESS) -> AsyncIterator[Questions]:
     """Opens models (at the `place` of `open_models`), index, sources and endpoints until the block ends. Raises
     ArtifactError, ConfigError and Unavailable for what cannot be opened."""
+    spans.start(f"revelator-{EXECUTOR}")  # before the channel to a Triton server, whose calls then name their trace
     async with AsyncExitStack() as stack:
         traffic = Traffic(home)
         index, models, _ = await asyncio.gather(

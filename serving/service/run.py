@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from revelator import files
-from revelator.endpoints import TOKEN, check_key
+from revelator.channels import TOKEN, read_token
 from revelator.errors import ConfigError
 from revelator.files import try_lock
 from revelator.registry import require_existing
@@ -23,7 +23,7 @@ from serving.home.running import LOCK, SERVE_JSON, RunningServer
 from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
 from serving.http.protection import is_loopback
 from serving.service.addresses import CLOSED, LOOPBACK, Exposure, Ports, read_control_token
-from serving.service.grpc_front import serve_grpc
+from serving.service.grpc_front import Tokens, serve_grpc
 from serving.service.http_front import create_app, listen, serve_http
 from serving.service.models import IN_PROCESS
 from serving.service.questions import MODELS, Questions, open_questions
@@ -55,15 +55,16 @@ async def serve_home(
             (home / SERVE_JSON).unlink(missing_ok=True)
             write_serving(home, config)
         (home / "logs").mkdir(exist_ok=True)
-        control = read_control_token(home)
+        control, token = read_control_token(home), _read_token(exposure)
         names, tls = {*LOOPBACK_NAMES, *hosts}, (exposure.tls, exposure.mutual)
         address = f"{LOOPBACK}:{ports.grpc}"
         async with AsyncExitStack() as stack:
             questions = await stack.enter_async_context(open_questions(home, config, place))
-            page = create_app(questions, address, home / "inspected", names, _read_token(exposure))
+            page = create_app(questions, address, home / "inspected", names, token)
             listening = stack.enter_context(listen(exposure.host, ports.http, PORTS_HINT))
             await stack.enter_async_context(serve_http(page, listening, *tls))
-            await stack.enter_async_context(serve_grpc(questions, control, exposure.host, ports.grpc, *tls))
+            tokens = Tokens(control, token)
+            await stack.enter_async_context(serve_grpc(questions, tokens, exposure.host, ports.grpc, *tls))
             running = RunningServer(
                 pid=os.getpid(),
                 http=f"{'https' if exposure.tls else 'http'}://{LOOPBACK}:{ports.http}",
@@ -83,12 +84,12 @@ async def serve_home(
 
 
 def _read_token(exposure: Exposure) -> str | None:
-    """What HTTP asks for, where the environment names it. Raises ConfigError for an address beyond loopback that
+    """What clients must send, where the environment names it. Raises ConfigError for an address beyond loopback that
     everybody could ask."""
-    token = check_key(os.environ[TOKEN], TOKEN) if TOKEN in os.environ else None
+    token = read_token()
     if token is None and not exposure.mutual and not is_loopback(exposure.host):
         hint = f"export {TOKEN}=…, or let clients show certificates (--tls-mutual)"
-        raise ConfigError("beyond loopback HTTP needs a token", where="--host", hint=hint)
+        raise ConfigError("beyond loopback clients need a token", where="--host", hint=hint)
     return token
 
 

@@ -2,7 +2,7 @@
 
 A umask alone does not do it. Triton's Python backend makes its regions by Boost, which calls `fchmod(region, 0644)`
 after `shm_open`, and no option of Triton changes that. Whoever opens a region before it could be changed back reads
-questions, answers and the inner token. So the kernel skips that call: a seccomp filter lets each `fchmod` that would
+questions and answers. So the kernel skips that call: a seccomp filter lets each `fchmod` that would
 give rights to others return 0 and do nothing.
 """
 

@@ -18,13 +18,15 @@ import pytest
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
-from revelator.channels import Tls
+from revelator.channels import TOKEN, Tls
 from revelator.client import AsyncClient, Client
-from revelator.errors import ConfigError, Overloaded, Unavailable
+from revelator.errors import ConfigError, InvalidRequest, Overloaded, Unavailable
 from serving.deploy.deploy import release_embedded_base
+from serving.home.config import ServingConfig
 from serving.home.running import find_running_server
+from serving.service import control
 from serving.service.addresses import Exposure, read_ports
-from serving.service.run import TOKEN, serve_home
+from serving.service.run import serve_home
 from tests.conftest import Endpoint
 from tests.serving.service.conftest import FAST, WAIT, Service, serve_in_thread
 from tests.serving.service.test_answers import ask
@@ -168,12 +170,35 @@ def test_with_mutual_tls_only_clients_with_a_certificate_are_answered(tmp_path, 
         assert httpx.get(f"{running.http}/health", verify=trusting).json() == {"status": "ready"}
 
 
-def test_beyond_loopback_http_needs_a_token_or_certificates(tmp_path, config, monkeypatch):
+def test_beyond_loopback_clients_need_a_token_or_certificates(tmp_path, config, monkeypatch):
     monkeypatch.delenv(TOKEN, raising=False)
 
     async def serve() -> None:
         async with serve_home(tmp_path, read_ports("auto"), config, Exposure("0.0.0.0")):
             pass
 
-    with pytest.raises(ConfigError, match="needs a token"):
+    with pytest.raises(ConfigError, match="clients need a token"):
         asyncio.run(serve())
+
+
+def test_over_grpc_too_a_token_lets_in_who_sends_it_and_nobody_else(tmp_path, config, endpoint, monkeypatch):
+    monkeypatch.setenv(TOKEN, "a-token-of-this-test")
+    endpoint.knowledge[FAST] = ["Orland"]
+    asked = ServingConfig(**{**dict(config), "planner": {"url": config.generator, "model": "m"}})  # loads no model
+    with serve_in_thread(tmp_path, asked) as (_, running):
+        with Client(running.grpc, timeout=WAIT) as client:
+            assert client.ask(FAST, strategy="single").answers == ("Orland",), "as the environment says"
+            assert [*client.stream(FAST, strategy="single")][-1].kind == "finished"
+        monkeypatch.delenv(TOKEN)
+        for token in (None, "another"):
+            with Client(running.grpc, timeout=WAIT, token=token) as client:
+                for ask in (client.ask, lambda *asked, client=client: list(client.stream(*asked))):
+                    with pytest.raises(InvalidRequest, match="token is missing or wrong") as refused:
+                        ask(FAST)
+                    assert TOKEN in refused.value.message
+        with Client(running.grpc, timeout=WAIT, token="a-token-of-this-test") as client:
+            assert client.ask(FAST, strategy="single").answers == ("Orland",)
+        with pytest.raises(ConfigError, match="token is missing") as refused:
+            control.is_ready(running.grpc, 1)
+        assert TOKEN in (refused.value.hint or "")
+        assert not control.is_ready(running.grpc, 1, tmp_path), "the home folder's owner is let in"

@@ -13,12 +13,12 @@ import openai
 import pytest
 from starlette.responses import JSONResponse
 
+from revelator.channels import TOKEN
 from revelator.client import Client
 from revelator.trace import Event, Trace, replay
 from serving.home.config import ServingConfig
 from serving.http.kserve import BODY_BYTES, MODEL
 from serving.http.protection import LOOPBACK, Protection
-from serving.service.run import TOKEN
 from tests.serving.service.conftest import FAST, PLAN, QUESTION, WAIT, Service, serve_in_thread
 
 
@@ -81,12 +81,6 @@ def test_metrics_count_questions_and_health_says_ready(page):
     assert page.get("/health").json() == {"status": "ready"}
 
 
-def test_other_sites_and_other_names_are_refused(page):
-    assert page.get("/health", headers={"Host": "evil.example"}).status_code == 400
-    reply = page.post(f"{MODEL}/infer", json=body(FAST), headers={"Origin": "https://evil.example"})
-    assert reply.status_code == 403
-
-
 def test_bodies_that_are_chunked_compressed_or_too_large_are_refused(page):
     def chunks() -> Iterator[bytes]:
         yield b"{}"
@@ -94,18 +88,7 @@ def test_bodies_that_are_chunked_compressed_or_too_large_are_refused(page):
     assert page.post(f"{MODEL}/infer", content=chunks()).status_code == 411
     assert page.post(f"{MODEL}/infer", content=b"x", headers={"Content-Encoding": "gzip"}).status_code == 415
     assert page.post(f"{MODEL}/infer", content=b"x" * (BODY_BYTES + 1)).status_code == 413
-    deep = page.post(f"{MODEL}/infer", content=b"[" * 1_000_000)
-    assert deep.status_code == 400 and "JSON" in deep.json()["error"]
     assert page.get("/nowhere").status_code == 404
-
-
-def test_a_body_that_does_not_arrive_is_answered_with_408(page, service, monkeypatch):
-    monkeypatch.setattr("serving.service.http_front.ARRIVAL_SECONDS", 0.5)
-    parts = urlsplit(service.running.http)
-    with socket.create_connection((parts.hostname, parts.port), timeout=WAIT) as connection:
-        head = f"POST {MODEL}/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n"
-        connection.sendall(head.encode() + b"{")
-        assert connection.recv(64).startswith(b"HTTP/1.1 408")
 
 
 def test_connections_that_say_nothing_keep_nobody_waiting(page, service):
@@ -134,12 +117,13 @@ def test_with_a_token_only_probes_from_this_machine_and_the_page_s_files_are_ope
         assert page.get("/v2/health/ready", headers=bearer).status_code == 200
 
 
-async def test_a_probe_from_another_machine_needs_the_token():
+async def test_from_another_machine_health_is_open_and_metrics_need_the_token():
     async def app(scope, receive, send) -> None:
         await JSONResponse({"status": "ready"})(scope, receive, send)
 
-    protected = Protection(app, LOOPBACK, "a-token", by_address=True, probes=("/health",))
+    protected = Protection(app, LOOPBACK, "a-token", by_address=True, probes=("/metrics",))
     for client, status in (("127.0.0.1", 200), ("::1", 200), ("192.0.2.7", 401)):
         transport = httpx.ASGITransport(protected, client=(client, 5))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
-            assert (await asking.get("/health")).status_code == status
+            assert (await asking.get("/health")).status_code == 200
+            assert (await asking.get("/metrics")).status_code == status

@@ -20,7 +20,7 @@ from tritonclient.utils import InferenceServerException
 
 from revelator import registry
 from revelator.artifact import digest_base, write_manifest
-from revelator.channels import ControlToken, Tls
+from revelator.channels import Headers, Tls
 from revelator.client import Client
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.files import write_bytes
@@ -34,7 +34,7 @@ from serving.models.engine import Engine
 from serving.models.releases import read_release
 from serving.service import control
 from serving.service.addresses import Exposure, read_control_token
-from tests.conftest import Endpoint
+from tests.conftest import Endpoint, require_triton
 from tests.serving.deploy import kill_deploys
 from tests.serving.deploy.test_deploy import asked_all_the_time
 from tests.serving.service.conftest import WAIT, Service, serve_in_thread
@@ -71,6 +71,8 @@ def deploying(
     versions_home: Path, index: Path, endpoint: Endpoint, request: pytest.FixtureRequest
 ) -> Iterator[Service]:
     """A service of version 1, whose release judges: in its own process, and on a Triton server."""
+    if request.param == "local":
+        require_triton()
     registry.connect(versions_home)
     deploy(versions_home, find(1))
     reader = {"generator": endpoint.url, "generator_model": "m", "merge": "code"}
@@ -239,7 +241,7 @@ def test_the_version_that_a_request_names_answers_and_one_that_is_not_loaded_is_
 
 def load(service: Service, token: str, **arguments: object) -> None:
     with grpc_client.InferenceServerClient(service.url) as triton:
-        triton.register_plugin(ControlToken(token))
+        triton.register_plugin(Headers(token))
         triton.load_model(REVELATOR, **arguments)
 
 
