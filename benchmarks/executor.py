@@ -53,7 +53,7 @@ from serving.knowledge.sources import Sources
 from serving.latency import tune_collector
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import Traffic
-from serving.service.grpc_front import Tokens, serve_grpc
+from serving.service.grpc_front import Tokens, bind_grpc, serve_grpc
 from serving.service.models import Models
 from serving.service.questions import Questions
 

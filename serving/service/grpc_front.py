@@ -39,6 +39,7 @@ from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceServicer, add
 from revelator import spans
 from revelator.channels import AUTHORIZATION, TOKEN, Tls
 from revelator.errors import ConfigError, InvalidRequest, Overloaded, RevelatorError, Unavailable
+from revelator.limits import Limits
 from revelator.trace import Event
 from revelator.wire import choose_grpc_code, write_error
 from serving.home.config import SERVING
@@ -70,15 +71,14 @@ log = logging.getLogger(__name__)
 Context: TypeAlias = Any  # grpc.aio.ServicerContext, which has no types
 
 
-@asynccontextmanager
-async def serve_grpc(
-    questions: Questions, tokens: Tokens, host: str, port: int, tls: Tls | None = None, mutual: bool = False
-) -> AsyncIterator[int]:
-    """Serves until the end of the block; yields the port. Raises ConfigError for a port that cannot be listened on."""
+def bind_grpc(
+    limits: Limits, tokens: Tokens, host: str, port: int, tls: Tls | None = None, mutual: bool = False
+) -> tuple[grpc.aio.Server, int]:
+    """A server that listens and answers nothing yet, and its port. Raises ConfigError for a port that is taken."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     server = grpc.aio.server(
         options=[
-            ("grpc.max_receive_message_length", questions.limits.options_bytes + MESSAGE_BYTES),
+            ("grpc.max_receive_message_length", limits.options_bytes + MESSAGE_BYTES),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),  # a port that is taken is an error
             ("grpc.server_handshake_timeout_ms", round(1000 * HANDSHAKE_SECONDS)),
@@ -87,26 +87,23 @@ async def serve_grpc(
         ],
         interceptors=[Access(tokens)],
     )
-    add_GRPCInferenceServiceServicer_to_server(Front(questions, tokens), server)
-    health = {"Check": grpc.unary_unary_rpc_method_handler(_check_health)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("grpc.health.v1.Health", health),))
     try:
-        port = (
-            server.add_secure_port(address, _read_credentials(tls, mutual))
-            if tls
-            else server.add_insecure_port(address)
-        )
+        if tls:
+            return server, server.add_secure_port(address, _read_credentials(tls, mutual))
+        return server, server.add_insecure_port(address)
     except RuntimeError as error:
         raise ConfigError("cannot listen there", where=address, hint="name other ports with --ports") from error
+
+
+@asynccontextmanager
+async def serve_grpc(server: grpc.aio.Server, questions: Questions, tokens: Tokens) -> AsyncIterator[None]:
+    """Answers until the end of the block."""
+    add_GRPCInferenceServiceServicer_to_server(Front(questions, tokens), server)
     await server.start()
     try:
-        yield port
+        yield
     finally:
         await server.stop(grace=1.0)
-
-
-async def _check_health(request: bytes, context: Context) -> bytes:
-    return SERVING_STATUS
 
 
 def _read_credentials(tls: Tls, mutual: bool) -> grpc.ServerCredentials:

@@ -23,7 +23,7 @@ from serving.home.running import LOCK, SERVE_JSON, RunningServer
 from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
 from serving.http.protection import is_loopback
 from serving.service.addresses import CLOSED, LOOPBACK, Exposure, Ports, read_control_token
-from serving.service.grpc_front import Tokens, serve_grpc
+from serving.service.grpc_front import Tokens, bind_grpc, serve_grpc
 from serving.service.http_front import create_app, listen, serve_http
 from serving.service.models import IN_PROCESS
 from serving.service.questions import MODELS, Questions, open_questions
@@ -55,16 +55,18 @@ async def serve_home(
             (home / SERVE_JSON).unlink(missing_ok=True)
             write_serving(home, config)
         (home / "logs").mkdir(exist_ok=True)
-        control, token = read_control_token(home), _read_token(exposure)
+        token = _read_token(exposure)
+        tokens = Tokens(read_control_token(home), token)
         names, tls = {*LOOPBACK_NAMES, *hosts}, (exposure.tls, exposure.mutual)
         address = f"{LOOPBACK}:{ports.grpc}"
         async with AsyncExitStack() as stack:
+            # ports are taken first: who comes before the models are open waits, and two starts never share one
+            listening = stack.enter_context(listen(exposure.host, ports.http, PORTS_HINT))
+            server, _ = bind_grpc(config.executor_limits, tokens, exposure.host, ports.grpc, *tls)
             questions = await stack.enter_async_context(open_questions(home, config, place))
             page = create_app(questions, address, home / "inspected", names, token)
-            listening = stack.enter_context(listen(exposure.host, ports.http, PORTS_HINT))
             await stack.enter_async_context(serve_http(page, listening, *tls))
-            tokens = Tokens(control, token)
-            await stack.enter_async_context(serve_grpc(questions, tokens, exposure.host, ports.grpc, *tls))
+            await stack.enter_async_context(serve_grpc(server, questions, tokens))
             running = RunningServer(
                 pid=os.getpid(),
                 http=f"{'https' if exposure.tls else 'http'}://{LOOPBACK}:{ports.http}",

@@ -1,4 +1,5 @@
-"""What runs elsewhere: the compose file and the Kustomize base, by their own tools and by what they promise."""
+"""What runs elsewhere: the compose file, the Kustomize base and the models for Triton, by their own tools and by what
+they promise."""
 
 from __future__ import annotations
 
@@ -9,15 +10,23 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 
 import pathspec
 import pytest
 import yaml
 from click.testing import CliRunner
+from google.protobuf import text_format
+from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from revelator.channels import TOKEN
 from revelator.cli import revelator
 from revelator.files import write_json
+from serving.http.protection import OPEN_TO_ALL
+from serving.models.triton import MAX_BATCH
+from serving.service.addresses import Ports
+from serving.triton.repository import read_config
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -39,7 +48,7 @@ def test_compose_takes_the_file_with_each_profile_and_says_which_secret_is_missi
     whole = dict.fromkeys(SECRETS, "a-secret")
     done = configured(profile, **whole)
     assert done.returncode == 0, done.stderr
-    assert f"triton-{profile}" in yaml.safe_load(done.stdout)["services"]
+    assert f"service-{profile}" in yaml.safe_load(done.stdout)["services"]
     for name in SECRETS:
         refused = configured(profile, **{k: v for k, v in whole.items() if k != name})
         assert refused.returncode != 0 and name in refused.stderr
@@ -106,7 +115,7 @@ def test_kustomize_builds_what_the_schemas_of_kubernetes_allow(folder, version):
 
 
 @kubectl
-def test_a_new_version_is_one_line_which_the_readiness_of_a_pod_goes_by(tmp_path):
+def test_a_new_version_is_one_line_by_which_a_pod_has_started(tmp_path):
     shutil.copytree(DEPLOY / "kubernetes" / "base", tmp_path / "base")
     main = tmp_path / "base" / "kustomization.yaml"
     main.write_text(main.read_text().replace("VERSION=1", "VERSION=7"))
@@ -115,7 +124,7 @@ def test_a_new_version_is_one_line_which_the_readiness_of_a_pod_goes_by(tmp_path
         next(r for r in yaml.safe_load_all(text) if r["kind"] == "Deployment") for text in (built("base"), done.stdout)
     )
     [probe] = {
-        d["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["exec"]["command"][2] for d in (before, after)
+        d["spec"]["template"]["spec"]["containers"][0]["startupProbe"]["exec"]["command"][2] for d in (before, after)
     }
     for served, version, is_ready in ((7, 7, True), (1, 7, False), (77, 7, False), (None, 7, False)):
         (tmp_path / "serve.json").unlink(missing_ok=True)
@@ -132,12 +141,34 @@ def test_a_new_version_is_one_line_which_the_readiness_of_a_pod_goes_by(tmp_path
     assert configured[0] != configured[1]  # so the pods roll
 
 
+@kubectl
+@pytest.mark.parametrize("folder", ["base", "gpu", "vllm"])
+def test_a_kubelet_asks_for_what_a_service_shows_without_a_token(folder):
+    boxes = rendered("Deployment", folder)["spec"]["template"]["spec"]["containers"]
+    [service] = [box for box in boxes if box["name"] == "service"]
+    asked = {service[f"{probe}Probe"]["httpGet"]["path"] for probe in ("readiness", "liveness")}
+    assert asked == {"/", "/health"} == {*OPEN_TO_ALL}
+    ports = {port["name"]: port["containerPort"] for port in service["ports"]}
+    assert ports == asdict(Ports()) and service["args"][service["args"].index("--ports") + 1] == "8000,8001"
+    assert {port["port"] for port in rendered("Service", folder)["spec"]["ports"]} == {*ports.values()}
+
+
+def test_prometheus_asks_with_the_token_that_the_service_was_given():
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    [job] = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    prometheus, service = services["prometheus"], services["service-cpu"]
+    assert f'"$${TOKEN}" > {job["authorization"]["credentials_file"]}' in prometheus["command"][0]
+    assert TOKEN in prometheus["environment"] and TOKEN in service["environment"]
+    [found] = job["dns_sd_configs"]
+    assert found["port"] == Ports().http and found["names"] == service["networks"]["default"]["aliases"]
+
+
 def rendered(kind: str, folder: str = "base") -> dict:
     return next(resource for resource in yaml.safe_load_all(built(folder)) if resource["kind"] == kind)
 
 
 @kubectl
-@pytest.mark.parametrize(("folder", "on_a_card"), [("gpu", {"deploy", "triton"}), ("vllm", {"vllm"})])
+@pytest.mark.parametrize(("folder", "on_a_card"), [("gpu", {"deploy", "service"}), ("vllm", {"vllm"})])
 def test_a_pod_of_a_gpu_node_asks_for_its_card_and_may_no_more_than_one_without(folder: str, on_a_card: set) -> None:
     pod = rendered("Deployment", folder)["spec"]["template"]["spec"]
     boxes = {box["name"]: box for box in pod["initContainers"] + pod["containers"]}
@@ -150,7 +181,10 @@ def test_a_pod_of_a_gpu_node_asks_for_its_card_and_may_no_more_than_one_without(
         assert closed["readOnlyRootFilesystem"] and not closed["allowPrivilegeEscalation"]
         assert closed["capabilities"] == {"drop": ["ALL"]} and "env" not in box  # secrets come by reference alone
         assert box["image"] == "revelator:0.1.0-gpu" and box["resources"]["limits"]["memory"]
-    assert {"secretRef": {"name": "revelator", "optional": True}} in boxes["triton"]["envFrom"]
+    assert {"secretRef": {"name": "revelator"}} in boxes["service"]["envFrom"]
+    mounted = {mount["name"] for mount in (boxes["vllm"] if folder == "vllm" else boxes["service"])["volumeMounts"]}
+    assert "shm" in mounted & {volume["name"] for volume in pod["volumes"]}
+    assert (folder == "gpu") == (boxes["service"]["args"][-2:] == ["--triton", "local"])
 
 
 @kubectl
@@ -163,6 +197,30 @@ def test_vllm_answers_before_a_version_is_deployed_to_it_and_only_its_pod_reache
     assert watch["args"] == [*deploys["args"], "--watch"]
     mounts = {mount["name"]: mount["mountPath"] for mount in vllm["volumeMounts"]}
     assert {each["name"]: each["mountPath"] for each in deploys["volumeMounts"]}.items() <= mounts.items()
+
+
+@pytest.mark.parametrize("folder", sorted((ROOT / "model_repo").iterdir()), ids=lambda folder: folder.name)
+def test_a_model_s_configuration_is_one_that_triton_takes(folder: Path) -> None:
+    """What Triton's documentation wants of each model: backend, max_batch_size, and name, type and dims of a tensor."""
+    text = (folder / "config.pbtxt").read_text()
+    config = text_format.Parse(text, ModelConfig())  # no field is unknown, and no value of another type
+    assert config.name in ("", folder.name) and re.search(r"^max_batch_size: \d+$", text, re.MULTILINE)
+    assert config.backend == ("vllm" if folder.name == "revelator_vllm" else "python")
+    assert (folder / "model.py").exists() == (config.backend == "python"), "vLLM's model is engine arguments"
+    for tensors in (config.input, config.output):
+        assert len({tensor.name for tensor in tensors}) == len(tensors) > 0
+        for tensor in tensors:
+            assert tensor.name and tensor.data_type != 0
+            assert tensor.dims and all(size == -1 or size > 0 for size in tensor.dims)
+    assert not any(tensor.optional for tensor in config.input if config.backend == "python")
+    assert all(size <= config.max_batch_size for size in config.dynamic_batching.preferred_batch_size)
+    [group] = config.instance_group
+    assert (group.kind, group.count) == (group.KIND_MODEL if config.backend == "vllm" else group.KIND_CPU, 1)
+    assert config.model_transaction_policy.decoupled == (config.backend == "vllm")
+
+
+def test_the_executor_sends_triton_no_more_rows_than_a_batch_has() -> None:
+    assert read_config("revelator").max_batch_size == MAX_BATCH
 
 
 def test_the_linter_of_dockerfiles_finds_nothing() -> None:
@@ -185,7 +243,7 @@ TEMPTING = [
     "a/b/server.key",
     "ca.pem",
     "home/.control-token",
-    "home/.inner-token",
+    "home/triton/tls/key.pem",
     "x/credentials.json",
     ".aws/credentials",
     ".venv/bin/python",

@@ -1,37 +1,42 @@
 """The requests of the fuzzer. Number n of a seed is the same in each run, whatever was sent before it.
 
-A target is a function that draws one request; `TARGETS` holds them with their share. A request is kept as the bytes
-that go over the wire, so that what is printed of one that did harm is the request itself.
+A target is a function that draws one request; `TARGETS` holds them with their share, and every 20th request is one of
+`RARE` in turn. A request is kept as the bytes that go over the wire, so that what is printed of one that did harm is
+the request itself.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+import grpc
 import h11
 from tritonclient.grpc import service_pb2
 
+from revelator.channels import AUTHORIZATION
 from tests.security import hostile
 
 SERVICE = "/inference.GRPCInferenceService/"
-MODELS = ["executor", "executor_stream", "revelator", "retriever", "generator"]
+MODELS = ["executor", "revelator"]
+UNSERVED = ["executor_stream", "retriever", "generator"]
 QUESTIONS = ["Where is Sarnath?", "Who directed Lantern Row?", "Where was the director of Lantern Row born?"]
-PARAMETERS = [
-    "deadline_ms",
-    "probe",
-    "traceparent",
-    "tracestate",
-    "inner",
-    "timeout",
-    "priority",
-    "headers",
+PARAMETERS = ["deadline_ms", "probe", "traceparent", "tracestate", "timeout", "priority", "headers", "binary_data", ""]
+PARAMETERS += ["sequence_id", "sequence_start", "sequence_end", "triton_enable_empty_final_response"]
+PATHS = [
+    "/",
+    "/metrics",
+    "/health",
+    "/v2",
+    "/v2/health/live",
+    "/v2/health/ready",
+    "/v2/models/executor",
+    "/v2/models/revelator",
 ]
-PARAMETERS += ["sequence_id", "sequence_start", "sequence_end", "triton_enable_empty_final_response", "binary_data", ""]
-PATHS = ["/", "/metrics", "/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/executor", "/v2/models/revelator"]
 PATHS += ["/v2/models/executor/infer", "/v2/models/revelator/infer", "/v2/repository/models/x/load", "/v2/logging"]
 PATHS += ["/api/check", "/api/runs", "/api/servers", "/api/runs/../../release.json", "/api/runs/%2e%2e%2f%00"]
 PATHS += [
@@ -44,27 +49,25 @@ PATHS += [
     "/" + "a" * 9_000,
 ]
 
-# how a request may end: gRPC's codes, none of which says that a fault of the server's was met
+# how a request may end: gRPC's codes, none of which says that a fault of the service's was met
 TYPED = frozenset({"OK", "INVALID_ARGUMENT", "UNAVAILABLE", "NOT_FOUND", "UNIMPLEMENTED", "CANCELLED"})
-TYPED |= {"RESOURCE_EXHAUSTED"}  # Triton repeats the model name it does not know: a long one is more than gRPC sends
-REFUSED = frozenset({"UNAVAILABLE"})  # what is asked with a wrong token
+TOO_LARGE = frozenset({"RESOURCE_EXHAUSTED"})
 LEFT = frozenset({"LEFT"})
+BOMB_BYTES = 400_000_000  # of a message that gzip makes a thousandth of
 
 
 @dataclass(frozen=True)
 class World:
-    """What requests are made of: an earlier trace, the inner secret, a question whose answer is held back."""
+    """What requests are made of: an earlier trace, and a question whose answer is held back."""
 
     trace: Mapping[str, Any]
-    secret: str
     held: str
-    deadly: float = 0.0  # the share of requests that Triton 2.51 may not outlive
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One request: the messages of a gRPC method, or the bytes of an HTTP request to one of `HTTP`. It may end with the
-    codes `ends`; its client goes away after `leaves` seconds; one that is not `whole` makes a server wait for more."""
+    """One request: the messages of a gRPC method, or the bytes of an HTTP request. It may end with the codes `ends`.
+    Its client goes away after `leaves` seconds; one that is not `whole` makes a server wait for more."""
 
     target: str
     messages: tuple[bytes, ...]
@@ -72,39 +75,19 @@ class Attempt:
     ends: frozenset[str] = TYPED
     leaves: float | None = None
     whole: bool = True
+    compression: grpc.Compression = grpc.Compression.NoCompression
     number: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        cut = [message if len(message) < 4_000 else message[:4_000] + b"..." for message in self.messages]
+        cut = [message if len(message) < 4_000 else message[:4_000] + b"..." for message in self.messages[:5]]
         return f"request {self.number} to {self.target}: {cut} {self.metadata}"
 
 
 def attempt(seed: int, number: int, world: World) -> Attempt:
     rnd = Random(f"{seed}/{number}")
-    [target] = rnd.choices(list(TARGETS), list(TARGETS.values()))
-    found: Attempt = (deadly if rnd.random() < world.deadly else target)(rnd, world)
-    return replace(found, number=f"{number} of seed {seed}")
-
-
-def deadly(rnd: Random, world: World) -> Attempt:
-    """Several requests in one stream, a stream whose errors are to be the call's status, a client that leaves, a client
-    that wants the answer by classes."""
-    asked = rnd.choice([unary, stream, well_formed])(rnd, world)
-    if rnd.random() < 0.01:
-        return _by_classes(rnd)
-    if asked.target.endswith("ModelStreamInfer") and rnd.random() < 0.5:
-        more = [stream(rnd, world).messages for _ in range(rnd.randint(1, 4))]
-        asked = replace(asked, messages=sum(more, asked.messages))
-    if asked.target.endswith("ModelStreamInfer") and rnd.random() < 0.3:
-        return replace(asked, metadata=(("triton_grpc_error", "true"),))
-    return replace(asked, leaves=rnd.uniform(0.0, 0.03), ends=asked.ends | LEFT)
-
-
-def _by_classes(rnd: Random) -> Attempt:
-    request = _question(rnd.choice(QUESTIONS).encode(), b"")
-    request.model_name = "executor"
-    request.outputs.add(name="answer").parameters["classification"].int64_param = rnd.choice([1, 2, 2**31])
-    return Attempt(SERVICE + "ModelInfer", (_serialized(request),))
+    turn, place = divmod(number, 20)
+    [target] = [RARE[turn % len(RARE)]] if place == 19 else rnd.choices(list(TARGETS), list(TARGETS.values()))
+    return replace(target(rnd, world), number=f"{number} of seed {seed}")
 
 
 # --- gRPC ---
@@ -112,43 +95,45 @@ def _by_classes(rnd: Random) -> Attempt:
 
 def unary(rnd: Random, world: World) -> Attempt:
     model = rnd.choice(["executor"] * 4 + MODELS)
-    return Attempt(SERVICE + "ModelInfer", (_serialized(_inference(rnd, model, world)),), _metadata(rnd))
+    leaves = rnd.uniform(0.0, 0.03) if rnd.random() < 0.1 else None
+    message = _serialized(_inference(rnd, model, world))
+    return Attempt(SERVICE + "ModelInfer", (message,), _metadata(rnd), TYPED | LEFT | TOO_LARGE, leaves)
 
 
 def stream(rnd: Random, world: World) -> Attempt:
-    model = rnd.choice(["executor_stream"] * 4 + MODELS)
-    messages = [_serialized(_inference(rnd, model, world)) for _ in range(rnd.choice([0, 1, 1, 1, 1]))]
-    return Attempt(SERVICE + "ModelStreamInfer", tuple(messages), _metadata(rnd))
+    """Several requests in one stream, whose client may go away meanwhile."""
+    models = rnd.choices(["executor"] * 4 + MODELS, k=rnd.choice([0, 1, 1, 1, 2, 5]))
+    messages = [_serialized(_inference(rnd, model, world)) for model in models]
+    leaves = rnd.uniform(0.0, 0.03) if rnd.random() < 0.2 else None
+    metadata = _metadata(rnd) or ((("triton_grpc_error", "true"),) if rnd.random() < 0.1 else ())
+    return Attempt(SERVICE + "ModelStreamInfer", tuple(messages), metadata, TYPED | LEFT | TOO_LARGE, leaves)
 
 
 def well_formed(rnd: Random, world: World) -> Attempt:
     wanted = {"strategy": rnd.choice(hostile.STRATEGIES)} if rnd.random() < 0.5 else {"plan": "Who? * Where is {x}?"}
     request = _question(rnd.choice(QUESTIONS).encode(), hostile.encoded(hostile.written(wanted)))
-    method = rnd.choice(["ModelInfer", "ModelStreamInfer"])
-    request.model_name = "executor" if method == "ModelInfer" else "executor_stream"
-    return Attempt(SERVICE + method, (_serialized(request),))
+    return Attempt(SERVICE + rnd.choice(["ModelInfer", "ModelStreamInfer"]), (_serialized(request),))
 
 
 def left_behind(rnd: Random, world: World) -> Attempt:
     """A client that goes away while its question is held: nothing is about to be sent to it then."""
     request = _question(world.held.encode(), b'{"strategy": "single"}')
     method = rnd.choice(["ModelInfer", "ModelStreamInfer"])
-    request.model_name = "executor" if method == "ModelInfer" else "executor_stream"
     ends = LEFT | {"UNAVAILABLE", "OK"}  # OK: of a stream an error, such as Overloaded, is a message
     return Attempt(SERVICE + method, (_serialized(request),), leaves=rnd.uniform(0.8, 1.2), ends=ends)
 
 
 def garbage(rnd: Random, world: World) -> Attempt:
-    """Bytes that are no message, to any method; gRPC itself says INTERNAL to what it cannot read."""
+    """Bytes that are no message, to any method; gRPC's Python server says UNKNOWN to what it cannot read."""
     methods = ["ModelInfer", "ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics", "ServerLive", "NoSuch"]
     request = _serialized(_inference(rnd, "executor", world))
     message = rnd.randbytes(rnd.randint(0, 200)) if rnd.random() < 0.3 else hostile.scrambled(rnd, request)
-    return Attempt(SERVICE + rnd.choice(methods), (message,), ends=TYPED | {"INTERNAL"})
+    return Attempt(SERVICE + rnd.choice(methods), (message,), ends=TYPED | TOO_LARGE | {"UNKNOWN"})
 
 
 def described(rnd: Random, world: World) -> Attempt:
     """What may be asked without a token beside questions, of models that exist and of others."""
-    named = {"name": rnd.choice([*MODELS, hostile.text(rnd).encode(errors="replace").decode()])}
+    named = {"name": rnd.choice([*MODELS, *UNSERVED, hostile.text(rnd).encode(errors="replace").decode()])}
     named["version"] = rnd.choice(["", "1", "2", "-1", "x", "9" * 40])
     kinds = {"ModelReady": service_pb2.ModelReadyRequest, "ModelMetadata": service_pb2.ModelMetadataRequest}
     kinds |= {"ModelConfig": service_pb2.ModelConfigRequest, "ModelStatistics": service_pb2.ModelStatisticsRequest}
@@ -158,14 +143,15 @@ def described(rnd: Random, world: World) -> Attempt:
 
 def control(rnd: Random, world: World) -> Attempt:
     """Model control, shared memory, traces and logs, without the token or with a wrong one."""
-    load = service_pb2.RepositoryModelLoadRequest(model_name=rnd.choice([*MODELS, "mine"]))
-    load.parameters["config"].string_param = '{"backend": "python"}'
+    load = service_pb2.RepositoryModelLoadRequest(model_name=rnd.choice([*MODELS, *UNSERVED, "mine"]))
+    load.parameters["config"].string_param = rnd.choice(
+        ['{"backend": "python"}', "[", hostile.written(hostile.value(rnd))]
+    )
     load.parameters["file:1/model.py"].bytes_param = b"import os; os._exit(1)"
     region = {"name": "mine", "key": "/mine", "byte_size": 64}
     level = service_pb2.TraceSettingRequest.SettingValue(value=["TIMESTAMPS"])
     file = service_pb2.LogSettingsRequest.SettingValue(string_param="/tmp/log")
     requests: dict[str, Any] = {
-        "RepositoryIndex": service_pb2.RepositoryIndexRequest(),
         "RepositoryModelLoad": load,
         "RepositoryModelUnload": service_pb2.RepositoryModelUnloadRequest(model_name=rnd.choice(MODELS)),
         "SystemSharedMemoryStatus": service_pb2.SystemSharedMemoryStatusRequest(),
@@ -177,8 +163,50 @@ def control(rnd: Random, world: World) -> Attempt:
         "LogSettings": service_pb2.LogSettingsRequest(settings={"log_file": file}),
     }
     method = rnd.choice(list(requests))
-    tokens = [(), (("triton-grpc-protocol-authorization", rnd.choice(["Bearer ", "Bearer x", world.secret])),)]
-    return Attempt(SERVICE + method, (_serialized(requests[method]),), rnd.choice(tokens), ends=REFUSED)
+    loads = method == "RepositoryModelLoad" and load.model_name == "revelator"
+    token = rnd.choice([(), ((AUTHORIZATION, rnd.choice(["", "Bearer ", "Bearer x", "Bearer " + "0" * 64])),)])
+    ends = frozenset({"UNAUTHENTICATED" if loads else "UNIMPLEMENTED"})
+    return Attempt(SERVICE + method, (_serialized(requests[method]),), token, ends)
+
+
+# --- gRPC: what is rare, for it is large, or has ended another server ---
+
+
+def by_classes(rnd: Random, world: World) -> Attempt:
+    """The client wants the answer by classes, which ended Triton 2.51."""
+    request = _question(rnd.choice(QUESTIONS).encode(), b"")
+    request.outputs.add(name="answer").parameters["classification"].int64_param = rnd.choice([1, 2, 2**31])
+    method = rnd.choice(["ModelInfer", "ModelStreamInfer"])
+    return Attempt(SERVICE + method, (_serialized(request),), ends=TYPED - {"NOT_FOUND"})
+
+
+def large_reuse(rnd: Random, world: World) -> Attempt:
+    """An earlier trace of 4 MB that is none."""
+    field = rnd.choice(["documents", "nodes", "answers", "colour"])
+    request = _question(QUESTIONS[0].encode(), b'{"reuse": {"%s": [%s{}]}}' % (field.encode(), b"{}, " * 1_000_000))
+    return Attempt(SERVICE + "ModelInfer", (_serialized(request),))
+
+
+def oversized(rnd: Random, world: World) -> Attempt:
+    """A message, alone or in a stream after a good one, that is larger than any may be."""
+    good, large = _question(QUESTIONS[0].encode(), b""), _question(QUESTIONS[0].encode(), b"a" * 20_000_000)
+    ends = TOO_LARGE | {"CANCELLED"}
+    if rnd.random() < 0.5:
+        return Attempt(SERVICE + "ModelInfer", (_serialized(large),), ends=ends)
+    return Attempt(SERVICE + "ModelStreamInfer", (_serialized(good), _serialized(large)), ends=ends)
+
+
+def crowded(rnd: Random, world: World) -> Attempt:
+    """A stream of hundreds of questions, whose client goes away while they are answered."""
+    message = _serialized(_question(rnd.choice(QUESTIONS).encode(), b'{"strategy": "single"}'))
+    leaves = rnd.choice([0.05, 0.5])
+    return Attempt(SERVICE + "ModelStreamInfer", (message,) * 500, ends=TYPED | LEFT, leaves=leaves)
+
+
+def bomb(rnd: Random, world: World) -> Attempt:
+    request = service_pb2.ModelInferRequest(model_name="executor", raw_input_contents=[bytes(BOMB_BYTES)])
+    message = _serialized(request)
+    return Attempt(SERVICE + "ModelInfer", (message,), ends=TOO_LARGE, compression=grpc.Compression.Gzip)
 
 
 def _serialized(message: Any) -> bytes:
@@ -294,14 +322,14 @@ def _in_shared_memory(rnd: Random, request: Any) -> None:
 def _odd_output(rnd: Random, request: Any) -> None:
     output = request.outputs.add(name=rnd.choice(["answer", "trace", "event", "text", "", "nothing", "x" * 3_000]))
     if rnd.random() < 0.4:
-        output.parameters["classification"].int64_param = rnd.choice([0, -1])  # another count: see `deadly`
+        output.parameters["classification"].int64_param = rnd.choice([0, -1, 1, 3, 2**31])
     if rnd.random() < 0.2:
         output.parameters["shared_memory_region"].string_param = "mine"
         output.parameters["shared_memory_byte_size"].int64_param = rnd.choice([0, 64])
 
 
 def _odd_model(rnd: Random, request: Any) -> None:
-    request.model_name = rnd.choice(["", "nobody", "../executor", "executor\0", "é", "x" * 5_000, *MODELS])
+    request.model_name = rnd.choice(["", "nobody", "../executor", "executor\0", "é", "x" * 5_000, *MODELS, *UNSERVED])
 
 
 def _odd_version(rnd: Random, request: Any) -> None:
@@ -334,10 +362,10 @@ TWISTS += [_odd_parameter] * 4 + [_odd_output, _odd_model, _odd_version, _odd_id
 
 # --- HTTP ---
 
-HTTP = ("gateway", "metrics", "inspector")
+HTTP = "HTTP"
 
 
-def gateway(rnd: Random, world: World) -> Attempt:
+def inferring(rnd: Random, world: World) -> Attempt:
     said = [_escaped(hostile.encoded(hostile.text(rnd))), _escaped(hostile.options(rnd, dict(world.trace)))]
     if rnd.random() < 0.5:
         said[0] = rnd.choice(QUESTIONS)
@@ -346,16 +374,16 @@ def gateway(rnd: Random, world: World) -> Attempt:
         for name, data in zip(("question", "options"), said, strict=True)
     ]
     body: Any = {"inputs": inputs, "parameters": {"deadline_ms": rnd.choice([300, 5_000, hostile.number(rnd)])}}
-    return _http(rnd, "gateway", "POST", "/v2/models/executor/infer", body)
+    return _http(rnd, "POST", "/v2/models/executor/infer", body)
 
 
 def metrics(rnd: Random, world: World) -> Attempt:
-    return _http(rnd, "metrics", "GET", "/metrics", None)
+    return _http(rnd, "GET", rnd.choice(["/metrics", "/health"]), None)
 
 
 def checking(rnd: Random, world: World) -> Attempt:
     body = {"text": hostile.plan(rnd), "language": rnd.choice(["bnf", "logic", "art", hostile.text(rnd)])}
-    return _http(rnd, "inspector", "POST", "/api/check", body)
+    return _http(rnd, "POST", "/api/check", body)
 
 
 def inspecting(rnd: Random, world: World) -> Attempt:
@@ -365,26 +393,56 @@ def inspecting(rnd: Random, world: World) -> Attempt:
     if rnd.random() < 0.3:
         body |= {"reuse": rnd.choice(["../x", "20260101-000000-000000-0000", hostile.text(rnd)])}
     body["deadline_ms"] = rnd.choice([300, 5_000, hostile.number(rnd)])
-    return _http(rnd, "inspector", "POST", "/api/runs", body)
+    return _http(rnd, "POST", "/api/runs", body)
 
 
 def chatting(rnd: Random, world: World) -> Attempt:
     message = {"role": rnd.choice(["user", "user", "system"]), "content": rnd.choice([*QUESTIONS, hostile.text(rnd)])}
     body = {"model": rnd.choice(["revelator", "gpt"]), "messages": [message], "stream": rnd.random() < 0.4}
-    return _http(rnd, "inspector", "POST", "/v1/chat/completions", body)
+    return _http(rnd, "POST", "/v1/chat/completions", body)
 
 
 def looking(rnd: Random, world: World) -> Attempt:
-    """Any path of any of the servers, by any method."""
+    """Any path, by any method."""
     method = rnd.choice(["GET", "GET", "GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "G\0T", ""])
-    return _http(rnd, rnd.choice(HTTP), method, rnd.choice(PATHS), None)
+    return _http(rnd, method, rnd.choice(PATHS), None)
+
+
+def slow(rnd: Random, world: World) -> Attempt:
+    """A part of a request, after which its client says nothing, and goes away before the service ends it."""
+    whole = inferring(rnd, world).messages[0]
+    part = whole[: rnd.randrange(len(whole))]
+    return Attempt(HTTP, (part,), leaves=rnd.uniform(0.5, 2.0), whole=False)
+
+
+def in_chunks(rnd: Random, world: World) -> Attempt:
+    """A body of 100,000 chunks, of which the last may be missing."""
+    path = rnd.choice(["/v2/models/executor/infer", "/metrics", "/v1/chat/completions", "/api/runs"])
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return Attempt(HTTP, (head.encode() + b"1\r\na\r\n" * 100_000 + rnd.choice([b"0\r\n\r\n", b""]),))
+
+
+def flooding(rnd: Random, world: World) -> Attempt:
+    """Headers of megabytes, in one line or in hundreds of thousands."""
+    lines = rnd.choice([b"X: " + b"a" * 5_000_000, b"X: y\r\n" * 500_000, b"Cookie: a=b; " * 300_000])
+    return Attempt(HTTP, (b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n" + lines,))
+
+
+def nested(rnd: Random, world: World) -> Attempt:
+    """JSON a million levels deep, as the body or as a question's options."""
+    deep = rnd.choice(["[", '{"a":', '[{"inputs":']) * rnd.choice([1_000, 500_000])
+    inputs = [{"name": name, "datatype": "BYTES", "shape": [1], "data": [deep]} for name in ("question", "options")]
+    body = deep if rnd.random() < 0.5 else json.dumps({"inputs": inputs})
+    path = rnd.choice(["/v2/models/executor/infer", "/v1/chat/completions", "/api/runs", "/api/check"])
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    return Attempt(HTTP, (head.encode() + body.encode(),))
 
 
 def _escaped(data: bytes) -> str:
     return data.decode(errors="surrogateescape")
 
 
-def _http(rnd: Random, target: str, method: str, path: str, body: Any) -> Attempt:
+def _http(rnd: Random, method: str, path: str, body: Any) -> Attempt:
     """The bytes of a request: with a body that is often changed, and now and then a head that is no good."""
     data = b""
     if body is not None:
@@ -405,7 +463,7 @@ def _http(rnd: Random, target: str, method: str, path: str, body: Any) -> Attemp
     head = "\r\n".join(lines).encode(errors="replace") + b"\r\n\r\n"
     if rnd.random() < 0.04:
         head = hostile.scrambled(rnd, head)
-    return Attempt(target, (head + data,), whole=_is_whole(head + data))
+    return Attempt(HTTP, (head + data,), whole=_is_whole(head + data))
 
 
 def _is_whole(request: bytes) -> bool:
@@ -457,10 +515,11 @@ TARGETS: dict[Target, float] = {
     garbage: 6,
     described: 3,
     control: 4,
-    gateway: 12,
+    inferring: 12,
     metrics: 2,
     checking: 6,
     inspecting: 4,
     chatting: 4,
     looking: 4,
 }
+RARE: list[Target] = [by_classes, large_reuse, slow, in_chunks, oversized, flooding, crowded, nested, bomb]

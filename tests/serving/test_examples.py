@@ -1,5 +1,5 @@
 """The examples of README.md and docs/serving.md, run as printed over the documents of `examples/faculty`, with the
-embedded models; only the addresses are those of the test servers."""
+embedded models; only the addresses are those of the test's service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import pytest
 from serving.home.running import find_running_server
 from serving.retrieval import build_index
 from tests.serving.commands.test_serve import serve_locally
-from tests.serving.inspector.test_command import started
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -27,22 +26,19 @@ EXAMPLES = [found for page in PAGES for found in FENCE.findall((ROOT / page).rea
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory) -> Iterator:
-    """Runs an example against a server over the faculty's documents, and gives what it prints."""
+    """Runs an example against a service over the faculty's documents, and gives what it prints."""
     home = tmp_path_factory.mktemp("home")
     build_index([ROOT / "examples" / "faculty" / "documents"], home / "faculty")
-    serving = ("serve", "--home", str(home), "--index", str(home / "faculty"), "--ports", "auto", "--http")
+    serving = ("serve", "--home", str(home), "--index", str(home / "faculty"))
     with ExitStack() as stack:
-        url = stack.enter_context(serve_locally(home, serving))
+        stack.enter_context(serve_locally(home, serving))
         running = find_running_server(home)
         assert running
         addresses = {"127.0.0.1:8001": running.grpc, "http://127.0.0.1:8000": running.http}
 
         def run(language: str, example: str) -> str:
-            if "http://127.0.0.1:8088" in example:
-                page = stack.enter_context(started("--url", url, "--home", tmp_path_factory.mktemp("page")))
-                addresses["http://127.0.0.1:8088"] = page
             for address in addresses:
-                example = example.replace(address, addresses[address].removesuffix("/"))
+                example = example.replace(address, addresses[address])
             command = [sys.executable, "-"] if language == "python" else ["sh", "-e"]
             done = subprocess.run(command, input=example, capture_output=True, text=True, timeout=120, check=False)
             assert done.returncode == 0, done.stderr

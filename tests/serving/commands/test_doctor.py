@@ -48,7 +48,7 @@ def test_of_a_node_only_what_it_needs_is_looked_at_and_a_card_must_be_there(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     found = examine(tmp_path, "--gpu", code=1)
     assert found["gpus"]["state"] == "absent" and {"triton", "vllm", "faiss-gpu"} <= found.keys()
-    assert not {"python", "disk", "data"} & found.keys()
+    assert not {"python", "disk", "data", "triton-vllm"} & found.keys()
     said = CliRunner().invoke(revelator, ["doctor", "--gpu", "--home", str(tmp_path)])
     assert said.stderr == "error: gpus: no NVIDIA card answers `nvidia-smi`\n  hint: install NVIDIA's driver\n"
 
@@ -67,6 +67,11 @@ def test_a_tracking_server_that_is_gone_is_a_fault(tmp_path: Path, monkeypatch: 
         found = examine(tmp_path, code=1)
     assert found["tracking"]["state"] == "fault"
     assert "MLFLOW_TRACKING_URI" in found["tracking"]["remedy"]
+
+
+def test_ports_are_those_of_http_and_grpc(tmp_path: Path) -> None:
+    said = examine(tmp_path)["ports"]
+    assert said["state"] == "ok" and said["found"].startswith(("free: 8000, 8001", "taken: "))
 
 
 def test_a_person_reads_what_a_part_is_for_where_it_lacks(tmp_path: Path) -> None:

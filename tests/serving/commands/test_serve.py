@@ -15,8 +15,6 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-pytest.importorskip("pytriton", reason="no Triton server is installed: `pip install 'revelator[server]'`")
-
 from evaluation.harness.config import RunConfig
 from evaluation.harness.system_versions import describe_system
 from revelator.client import Client
@@ -24,14 +22,13 @@ from revelator.errors import ConfigError, DeadlineExceeded, RevelatorError, Unav
 from revelator.limits import Limits
 from serving.commands.serve import allow_time, describe_pace, serve
 from serving.executor.judges import JudgeConfig
-from serving.home.config import ServingConfig, read_serving
+from serving.home.config import ServingConfig, read_serving, write_serving
 from serving.home.configure import configure
 from serving.home.running import find_running_server
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import EMBEDDED_VERSION, read_release
 from serving.retrieval import build_index
 from serving.service.pace import Pace, measure_pace
-from serving.triton.repository import lay_out
 from tests.chat_server import Reply, Server, cuts, fails, running, says, write_reading
 from tests.planner_server import ASKED, PLAN, Planner, read_chat
 
@@ -66,11 +63,15 @@ def serve_locally(home: Path, arguments: Sequence[str]) -> Iterator[str]:
         process.wait(STOP_SECONDS)
 
 
-def test_documents_alone_are_enough_to_be_asked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["none", "local"])
+def test_documents_alone_are_enough_to_be_asked(tmp_path: Path, place: str) -> None:
+    if place == "local":
+        pytest.importorskip("pytriton", reason="no Triton server is installed: `pip install 'revelator[server]'`")
     (tmp_path / "guide.md").write_text(GUIDE)
     build_index([tmp_path / "guide.md"], tmp_path / "ix")
     home = tmp_path / "new"
-    with serve_locally(home, ("serve", "--home", str(home), "--index", str(tmp_path / "ix"))) as url:
+    options = ("--index", str(tmp_path / "ix"), "--triton", place)
+    with serve_locally(home, ("serve", "--home", str(home), *options)) as url:
         with Client(url) as client:
             answer = client.ask(
                 "Where was the captain of the Lomvi born?",
@@ -80,6 +81,7 @@ def test_documents_alone_are_enough_to_be_asked(tmp_path: Path) -> None:
         said = (home / "logs" / "serve.log").read_text()
     assert "nothing is deployed: the embedded base plans" in said
     assert "revelator embedded base: ready" in said
+    assert (home / "logs" / "triton.log").exists() == (place == "local")
     release = read_release(home)
     assert release is not None and release.version == EMBEDDED_VERSION
 
@@ -125,7 +127,6 @@ def test_a_language_model_plans_on_the_server_and_the_embedded_base_judges(
     assert "nothing is deployed: the embedded base judges" in logs and "a question of 3 steps takes about 0 s" in logs
     assert "Traceback" not in logs and '"revelator": "m"' in (tmp_path / "events.jsonl").read_text()
     assert KEY not in logs + json.dumps(trace.to_json())
-    assert KEY not in (home / "model_repo" / "executor" / "config.pbtxt").read_text()
     assert KEY not in (home / "serving.json").read_text()
 
 
@@ -166,10 +167,10 @@ def test_a_planner_that_cannot_answer_ends_the_start(
 
 def test_the_release_plans_again_when_it_is_asked_for(tmp_path: Path, index: Path) -> None:
     endpoint = PlannerConfig(url="http://127.0.0.1:9/v1", model="m")
-    lay_out(tmp_path, configure(tmp_path, index=index, planner=endpoint, remember=True))
-    lay_out(tmp_path, configure(tmp_path))
+    write_serving(tmp_path, configure(tmp_path, index=index, planner=endpoint, remember=True))
+    write_serving(tmp_path, configure(tmp_path))
     assert read_serving(tmp_path).planner == endpoint
-    lay_out(tmp_path, configure(tmp_path, planner="embedded"))
+    write_serving(tmp_path, configure(tmp_path, planner="embedded"))
     assert read_serving(tmp_path).planner is None and configure(tmp_path).planner == endpoint
 
 
@@ -179,12 +180,12 @@ def test_planner_judge_and_reader_are_remembered_each_for_itself(tmp_path: Path,
     everything = configure(
         tmp_path, index=index, planner=planner, judge=judge, generator=judge.url, generator_model="r", remember=True
     )
-    lay_out(tmp_path, everything)
+    write_serving(tmp_path, everything)
     again = configure(tmp_path)
     assert (again.planner, again.judge, again.reader) == (planner, judge, "r at http://127.0.0.1:9/v1")
     assert not again.needs_release
-    lay_out(tmp_path, configure(tmp_path, judge="none", remember=True))
-    lay_out(tmp_path, configure(tmp_path, generator="embedded", remember=True))
+    write_serving(tmp_path, configure(tmp_path, judge="none", remember=True))
+    write_serving(tmp_path, configure(tmp_path, generator="embedded", remember=True))
     recorded = read_serving(tmp_path)
     assert (recorded.planner, recorded.judge, recorded.reader) == (planner, "none", "embedded")
     assert not recorded.needs_release
@@ -283,7 +284,7 @@ def test_the_deadline_follows_from_the_pace_unless_somebody_set_it(tmp_path: Pat
     assert "deadline_ms=20000 is shorter: --limit deadline_ms=70000" in warned
     assert allow_time(usual, Pace(plan=1)) == usual and not [*describe_pace(Pace(), usual)]
     measured = configure(tmp_path, index=index, remember=True).model_copy(update={"measured_deadline_ms": 70_000})
-    lay_out(tmp_path, measured)
+    write_serving(tmp_path, measured)
     assert configure(tmp_path, index=index).measured_deadline_ms is None, "the next start measures anew"
 
 
@@ -301,7 +302,7 @@ def test_a_question_has_at_least_as_long_as_a_call_of_an_endpoint_may_take(tmp_p
     for wrong in (0, -1, 3_601, float("nan")):
         with pytest.raises(ValidationError, match="timeout"):
             ServingConfig(timeout=wrong)
-    lay_out(tmp_path, configure(tmp_path, index=index, timeout=200.0, remember=True))
+    write_serving(tmp_path, configure(tmp_path, index=index, timeout=200.0, remember=True))
     assert configure(tmp_path, index=index).timeout == 200, "a later start keeps it"
     assert configure(tmp_path, index=index, timeout=0.0).timeout is None
 

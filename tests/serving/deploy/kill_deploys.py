@@ -1,4 +1,4 @@
-"""Deploys to a running server, to and fro between two versions, killed with -9 at moments that cover a whole deploy.
+"""Deploys to a running service, to and fro between two versions, killed with -9 at moments that cover a whole deploy.
 
     python tests/serving/deploy/kill_deploys.py HOME KILLS SEED SECONDS
 
@@ -25,12 +25,11 @@ import mlflow.store.tracking.sqlalchemy_store  # noqa: F401  once, not in each f
 from revelator import registry
 from revelator.artifact import verify_files
 from revelator.files import sha256_folder
-from serving.deploy.deploy import deploy, read_contents
+from serving.deploy.deploy import deploy
 from serving.home.running import find_running_server
+from serving.home.versions import ADAPTER, list_versions, read_contents, version_folder
 from serving.models import releases
 from serving.service import control
-from serving.triton import repository
-from serving.home.versions import version_folder
 
 SECONDS = 240  # for a deploy to end by itself
 
@@ -67,23 +66,23 @@ def finish(home: Path, version: int) -> float:
     assert status == 0, f"the deploy of version {version} ended with {status}"
     promoted = releases.read_release(home)
     assert promoted is not None and promoted.version == version
-    assert repository.read_served_versions(home, "revelator") == [version]
     check(home)
     return time.monotonic() - began
 
 
 def check(home: Path) -> int:
     """The promoted version, once it is ready and every version folder is whole."""
-    for number in repository.list_versions(home, "revelator"):
-        release = read_contents(version_folder(home, number))
-        assert release is not None, f"folder {number} has no version.json"
-        verify_files(version_folder(home, number) / "adapter")
-        assert sha256_folder(version_folder(home, number) / "adapter") == release.files
+    for number in list_versions(home):
+        contents = read_contents(version_folder(home, number))
+        assert contents is not None, f"folder {number} has no version.json"
+        adapter = version_folder(home, number) / ADAPTER
+        verify_files(adapter)
+        assert sha256_folder(adapter) == contents.files
     promoted, running = releases.read_release(home), find_running_server(home)
     assert promoted is not None and running is not None
     child = os.fork()  # a process that has spoken gRPC cannot be forked again
     if child == 0:
-        os._exit(not control.is_ready(running.grpc, "revelator", promoted.version))
+        os._exit(not control.is_ready(running.grpc, promoted.version))
     assert wait(child, SECONDS) == 0, f"version {promoted.version} is promoted and not ready"
     return promoted.version
 

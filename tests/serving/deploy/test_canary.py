@@ -1,4 +1,4 @@
-"""The rule by which a canary is promoted or withdrawn, and a canary in a running server from start to verdict."""
+"""The rule by which a canary is promoted or withdrawn, and what a verdict leaves behind."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import pytest
 from click.testing import CliRunner
 
 from revelator import registry
-from revelator.client import Client
 from revelator.errors import ConfigError, Conflict
 from serving.commands.deploy import deploy as command
 from serving.deploy.canary import CanaryPlan, CanaryRules, judge_canary
 from serving.deploy.deploy import deploy
-from serving.models import releases
+from serving.home.configure import configure
 from serving.models.comparisons import CanaryComparison
-from serving.triton import control
+from serving.models.releases import read_release
+from serving.service import control
+from tests.service_thread import serve_in_thread
 
 RULES = CanaryRules(comparisons=100)
 GOOD = CanaryComparison("r", "route", 10.0, 10.0, True, True, True)
@@ -56,42 +57,35 @@ def test_a_share_is_given_in_percent_or_as_a_part_and_modes_exclude_one_another(
 
 
 @pytest.mark.timeout(900)  # loads of torch; how busy the machine is must not decide
-def test_a_canary_answers_its_share_is_compared_and_then_promoted_or_withdrawn(served):
-    registry.connect(served.home)
+def test_a_canary_is_told_to_the_registry_and_another_deploy_ends_it(registered, index, endpoint, tmp_path):
+    """How it answers its share meanwhile: tests/serving/service/test_versions.py."""
+    registry.connect(registered)
     first, second = (registry.resolve(registry.NAME, n) for n in (1, 2))
-    question = "Where is Port Velm?"
-    served.endpoint.knowledge[question] = ["Orland"]
-    patient = CanaryRules(comparisons=8, latency_ratio=1e9, agreement=0.0, validity_loss=1.0)  # no timing
-    with Client(served.url, 60) as client:
-        plan = CanaryPlan(served.home, second, 0.5, patient)
-        asked = iter(range(10_000))
-
-        def ask(_: int) -> None:
-            for _ in range(4):
-                answer = client.ask(f"{question} {next(asked)}", strategy="single")
-                answered.add(answer.trace.versions["revelator"])
-
-        answered: set[str] = set()
+    deploy(tmp_path, first)
+    plan = CanaryPlan(tmp_path, second, 0.5, RULES)
+    with pytest.raises(ConfigError, match="needs a running server"):
+        plan.begin()
+    config = configure(tmp_path, index=index, generator=endpoint.url, generator_model="m", merge="code")
+    with serve_in_thread(tmp_path, config) as (_, running):
         with pytest.raises(ConfigError, match="takes all traffic already"):
-            CanaryPlan(served.home, first, 0.5, patient).begin()
+            CanaryPlan(tmp_path, first, 0.5, RULES).begin()
         begun = plan.begin().canary
-        assert (begun.version, begun.model_id) == (2, second.model_id) and second.model_id
-        strict = replace(plan, rules=replace(patient, agreement=1.01))
-        verdict = strict.run(ask)
-        assert not verdict.passes and answered == {"1", "2"} and verdict.comparisons >= 8
-        now = releases.read_release(served.home)
-        assert (now.version, now.canary) == (1, None)
-        assert not control.is_ready(served.url, "revelator", 2)
+        assert begun and (begun.version, begun.model_id) == (2, second.model_id) and second.model_id
+        assert control.is_ready(running.grpc, 2)
+
+        plan.conclude(judge_canary(2, 1, [replace(GOOD, agrees=False)] * 100, RULES))
+        now = read_release(tmp_path)
+        assert now and (now.version, now.canary) == (1, None) and not control.is_ready(running.grpc, 2)
         assert registry.resolve(registry.NAME, 2).tags["canary"].startswith("withdrawn: agreement")
 
-        verdict = plan.run(ask)
-        assert verdict.passes and releases.read_release(served.home).version == 2
+        plan.begin()
+        plan.conclude(judge_canary(2, 1, [GOOD] * 100, RULES))
+        assert read_release(tmp_path).version == 2 and not control.is_ready(running.grpc, 1)
         assert registry.resolve(registry.NAME, 2).tags["canary"] == "deployed"
-        assert client.ask(question, strategy="single").trace.versions["revelator"] == "2"
 
-        back = CanaryPlan(served.home, first, 0.5, patient)
+        back = CanaryPlan(tmp_path, first, 0.5, RULES)
         back.begin()
-        deploy(served.home, first)  # somebody deploys while the canary is under way
-        assert releases.read_release(served.home).canary is None
+        deploy(tmp_path, first)  # somebody deploys while the canary is under way
+        assert read_release(tmp_path).canary is None
         with pytest.raises((Conflict, ConfigError)):
             back._reload_if_lost()

@@ -1,4 +1,7 @@
-"""From the registry into the live repository: whole versions only, and one that fails leaves the old one serving."""
+"""From the registry into the home folder: whole versions only, and one that fails leaves the old one serving.
+
+Deploys into a running service: tests/serving/service/test_versions.py.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,7 @@ from pathlib import Path
 
 import mlflow
 import pytest
-import tritonclient.grpc as grpc_client
 from click.testing import CliRunner
-from serving.triton.serve import choose_models, serve_home
 
 from revelator import registry
 from revelator.artifact import digest_base, verify_files, write_manifest
@@ -32,19 +33,15 @@ from revelator.plans.language import LANGUAGES
 from revelator.tasks import TASKS
 from serving.commands.deploy import deploy as command
 from serving.deploy.deploy import deploy, release_embedded_base, roll_back, smoke_test
-from serving.home.config import ServingConfig, read_serving
+from serving.home.config import read_serving, write_serving
 from serving.home.configure import configure
+from serving.home.versions import list_versions
 from serving.models import releases
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import find_choice, read_release
 from serving.protocols import Completion
-from serving.service.addresses import Ports
-from serving.triton import repository
-from tests.serving.deploy import kill_deploys
+from tests.service_thread import serve_in_thread
 from tests.serving.toy_model import write_adapter
-
-WAIT = 30.0
-KILLS = 4  # one in each quarter of a deploy
 
 
 @pytest.fixture
@@ -56,7 +53,7 @@ def versions(registered) -> dict[int, registry.Version]:
 def is_whole(folder: Path) -> bool:
     release = json.loads((folder / "version.json").read_text())
     verify_files(folder / "adapter")
-    return sha256_folder(folder / "adapter") == release["files"] and (folder / "model.py").exists()
+    return sha256_folder(folder / "adapter") == release["files"]
 
 
 @dataclass
@@ -89,13 +86,12 @@ def test_a_version_is_asked_for_a_plan_in_each_language_that_it_has_learned_and_
     assert engine.asked == ["route", "relevance", *learned]
 
 
-def test_a_deployed_version_is_whole_recorded_and_named_by_the_config(versions, base, tmp_path):
+def test_a_deployed_version_is_whole_and_recorded(versions, base, tmp_path):
     done = deploy(tmp_path, versions[1])
     assert done.folder == tmp_path / "model_repo" / "revelator" / "1" and is_whole(done.folder)
     assert (done.url, done.release.previous, done.release.base["folder"]) == (None, None, str(base))
-    assert {path.name for path in done.folder.iterdir()} == {"adapter", "model.py", "__pycache__", "version.json"}
+    assert {path.name for path in done.folder.iterdir()} == {"adapter", "version.json"}
     assert "registered_model_meta" not in sha256_folder(done.folder / "adapter")
-    assert repository.read_served_versions(tmp_path, "revelator") == [1]
     assert releases.read_release(tmp_path) == done.release
     assert registry.resolve(registry.NAME, 1).tags["deployed"].endswith(str(tmp_path))
 
@@ -104,11 +100,10 @@ def test_the_next_version_names_the_one_before_and_an_old_one_comes_back_untouch
     first = deploy(tmp_path, versions[1])
     before = {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")}
     second = deploy(tmp_path, versions[2])
-    assert (second.release.previous, repository.read_served_versions(tmp_path, "revelator")) == (1, [2])
+    assert (second.release.version, second.release.previous) == (2, 1)
     again = deploy(tmp_path, versions[1])
     assert (again.release.files, again.release.previous) == (first.release.files, 2)
     assert deploy(tmp_path, versions[1]).release == again.release
-    assert repository.read_served_versions(tmp_path, "revelator") == [1]
     assert {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")} == before
 
 
@@ -123,7 +118,6 @@ def test_a_rollback_returns_to_the_version_before_without_the_registry_and_back_
     done = roll_back(tmp_path)
     assert (done.release.version, done.release.previous) == (1, 2)
     assert done.registry_error is not None and "127.0.0.1:1" in done.registry_error
-    assert repository.read_served_versions(tmp_path, "revelator") == [1]
     assert roll_back(tmp_path).release.version == 2
 
 
@@ -143,7 +137,7 @@ def test_old_versions_beyond_the_number_to_keep_go_but_never_the_previous_one(ve
     for old in ("0", "3", "4"):
         shutil.copytree(models / "1", models / old)
     assert deploy(tmp_path, versions[2]).removed == (0,)
-    assert repository.list_versions(tmp_path, "revelator") == [1, 2, 3, 4]
+    assert list_versions(tmp_path) == [1, 2, 3, 4]
 
 
 def test_a_version_whose_base_has_changed_is_refused_and_nothing_is_left(versions, base, tmp_path):
@@ -156,7 +150,7 @@ def test_a_version_whose_base_has_changed_is_refused_and_nothing_is_left(version
     (changed / "config.json").write_text((changed / "config.json").read_text() + "\n")
     with pytest.raises(ArtifactError, match="when the adapter was trained"):
         deploy(tmp_path / "home", registry.resolve("changed", number))
-    assert repository.list_versions(tmp_path / "home", "revelator") == []
+    assert list_versions(tmp_path / "home") == []
     assert [p.name for p in (tmp_path / "home" / "model_repo" / "revelator").iterdir()] == []
 
 
@@ -183,7 +177,7 @@ def test_a_version_that_cannot_select_sources_is_refused_where_the_release_selec
     deploy(tmp_path, versions[1])
     sources = tmp_path / "sources.yaml"
     sources.write_text("sources: [{kind: text}]")
-    repository.lay_out(tmp_path, configure(tmp_path, index=index, sources=sources))
+    write_serving(tmp_path, configure(tmp_path, index=index, sources=sources))
     sources.write_text("select: revelator\nsources: [{kind: text}]")
     with pytest.raises(ArtifactError, match="has not learned the task select"):
         deploy(tmp_path, versions[2])
@@ -213,9 +207,11 @@ def test_two_deploys_at_once_are_not_allowed(versions, tmp_path):
         deploy(tmp_path, versions[1])
 
 
-def test_serving_before_any_deploy_says_what_to_do(index, tmp_path):
+@pytest.mark.parametrize("place", ["none", "local"])
+def test_serving_before_any_deploy_says_what_to_do(index, tmp_path, place):
     config = configure(tmp_path, index=index)
-    with pytest.raises(ArtifactError, match="no version") as refused, serve_home(tmp_path, Ports(), config):
+    served = serve_in_thread(tmp_path, config, place=place)
+    with pytest.raises(ArtifactError, match="no version is released") as refused, served:
         pass
     assert "revelator model deploy" in str(refused.value)
 
@@ -243,7 +239,7 @@ def test_a_start_leaves_nothing_to_the_next_unless_it_is_to_be_remembered_and_th
     served = []
     other = {"index": tmp_path / "other", "judge": "none", "max_in_flight": 7}
     for given in (other, {}, other | {"remember": True}, {}, {"max_in_flight": 9}, {}):
-        repository.lay_out(tmp_path, configure(tmp_path, **given))
+        write_serving(tmp_path, configure(tmp_path, **given))
         config = read_serving(tmp_path)
         served.append((config.index.name, config.judge, config.max_in_flight, config.remembered))
     kept = ("other", "none", 7, False)
@@ -254,13 +250,13 @@ def test_sources_are_remembered_and_a_file_that_is_gone_says_how_to_do_without(i
     sources = tmp_path / "sources.yaml"
     sources.write_text("sources: [{kind: text}]")
     for given in ({"sources": sources, "remember": True}, {}):
-        repository.lay_out(tmp_path, configure(tmp_path, index=index, **given))
+        write_serving(tmp_path, configure(tmp_path, index=index, **given))
         assert read_serving(tmp_path).sources == sources
     sources.unlink()
     with pytest.raises(ConfigError, match="cannot be read") as refused:
         configure(tmp_path, index=index)
     assert "--sources none" in refused.value.hint
-    repository.lay_out(tmp_path, configure(tmp_path, index=index, sources=Path("none")))
+    write_serving(tmp_path, configure(tmp_path, index=index, sources=Path("none")))
     assert read_serving(tmp_path).sources is None
 
 
@@ -279,7 +275,7 @@ def test_the_embedded_base_is_released_once_and_a_deploy_takes_its_place(version
 def test_choices_that_are_remembered_are_checked_again_and_the_only_index_is_found(index, tmp_path):
     shutil.copytree(index, tmp_path / "indexes" / "only")
     endpoint = {"generator": "http://127.0.0.1:1/v1", "generator_model": "m"}
-    repository.lay_out(tmp_path, configure(tmp_path, **endpoint, max_in_flight=7, decoding="grammar", remember=True))
+    write_serving(tmp_path, configure(tmp_path, **endpoint, max_in_flight=7, decoding="grammar", remember=True))
     config = configure(tmp_path)
     assert config == read_serving(tmp_path).model_copy(update={"remembered": False})
     assert (config.index, config.max_in_flight) == (tmp_path / "indexes" / "only", 7)
@@ -291,26 +287,13 @@ def test_choices_that_are_remembered_are_checked_again_and_the_only_index_is_fou
         configure(tmp_path)
 
 
-def test_each_model_is_told_what_is_served(index, tmp_path):
-    repository.lay_out(tmp_path, configure(tmp_path, index=index, decoding="free"))
-    repository.write_config(tmp_path, "revelator", [3])
-    for name in (*repository.PLAIN_MODELS, "revelator"):
-        config = json.loads(repository.make_load_config(tmp_path, name, 3))
-        said = config["parameters"][repository.SERVING]["string_value"]
-        assert ServingConfig.model_validate_json(said) == read_serving(tmp_path)
-    assert repository.read_served_versions(tmp_path, "revelator") == [3]
-
-
 # A child that kills itself with -9 at the n-th file operation below its home folder, for n = 1, 8, 15, …
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 import mlflow.store.model_registry.sqlalchemy_store, mlflow.store.tracking.sqlalchemy_store  # once, not in each child
 from revelator import registry
-from serving.commands.deploy import deploy as command
-from serving.models import releases
-from serving.models.endpoint_revelator import PlannerConfig
-from serving.deploy.deploy import deploy, release_embedded_base, roll_back, smoke_test
+from serving.deploy.deploy import deploy
 
 home, registered = sys.argv[1:]
 at = 1
@@ -378,55 +361,24 @@ def asked_all_the_time(client: Client, question: str) -> Iterator[list[Answer]]:
             asking.result()
 
 
-@pytest.mark.timeout(900)  # three loads of torch; how busy the machine is must not decide
-def test_a_running_server_changes_versions_without_a_gap_and_refuses_a_damaged_one(served, versions, base, tmp_path):
-    question = "Where is Port Velm?"
-    served.endpoint.knowledge[question] = ["Orland"]
-    damaged = write_adapter(tmp_path / "damaged", base, seed=3)
-    (damaged / "adapter_model.safetensors").write_bytes(b"no weights")
-    write_manifest(damaged, base_name=str(base), base_digest=digest_base(base), data_digest="3", run_id="")
-    third = registry.resolve(registry.NAME, registry.register_adapter(damaged))
-    with (
-        Client(served.url, WAIT) as client,
-        grpc_client.InferenceServerClient(served.url) as triton,
-        asked_all_the_time(client, question) as answers,
-    ):
-        assert deploy(served.home, versions[2]).url == served.url
-        assert triton.is_model_ready("revelator", "2") and not triton.is_model_ready("revelator", "1")
-        with pytest.raises(ArtifactError, match="cannot be loaded"):
-            deploy(served.home, third)
-        assert triton.is_model_ready("revelator", "2") and not triton.is_model_ready("revelator", "3")
-        assert client.ask(question, strategy="single").trace.versions["revelator"] == "2"
-        assert repository.read_served_versions(served.home, "revelator") == [2]
-        deploy(served.home, versions[1])
-        assert client.ask(question, strategy="single").trace.versions["revelator"] == "1"
-    assert {answer.outcome for answer in answers} == {"answered"}
-    assert {answer.trace.versions["revelator"] for answer in answers} == {"1", "2"}
-
-
-@pytest.mark.timeout(1800)
-def test_deploys_killed_while_a_server_answers_cost_no_question_and_are_finished_by_the_next(served, versions):
-    """`benchmarks/switching.py --kills 50` is the same for longer."""
-    question = "Where is Port Velm?"
-    served.endpoint.knowledge[question] = ["Orland"]
-    command = [sys.executable, kill_deploys.__file__, str(served.home), str(KILLS), "5", "1500"]
-    with Client(served.url, WAIT) as client, asked_all_the_time(client, question) as answers:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=1600)
-        deploy(served.home, versions[1])
-    assert result.returncode == 0, result.stderr
-    assert sum(json.loads(line)["killed"] for line in result.stdout.splitlines()) == KILLS
-    assert {answer.outcome for answer in answers} == {"answered"}
-    assert {answer.trace.versions["revelator"] for answer in answers} == {"1", "2"}
-
-
 def test_a_deploy_says_that_an_endpoint_plans_meanwhile(registered, index, tmp_path, monkeypatch):
     endpoint = PlannerConfig(url="http://127.0.0.1:9/v1", model="m")
-    config = configure(tmp_path, index=index, planner=endpoint)
-    repository.lay_out(tmp_path, config)
+    write_serving(tmp_path, configure(tmp_path, index=index, planner=endpoint))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{registered / 'mlflow.db'}")
     done = CliRunner().invoke(command, ["--home", str(tmp_path)], catch_exceptions=False)
     assert "m at http://127.0.0.1:9/v1, chat prompt plans until" in done.output
-    plain = {"retriever", "generator", "executor", "executor_stream"}
-    assert choose_models(tmp_path, config).keys() == {*plain, "revelator"}, "the release judges"
-    unjudged = configure(tmp_path, index=index, planner=endpoint, judge="none")
-    assert choose_models(tmp_path, unjudged).keys() == plain
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--engine", "vllm"], "needs the address of a running vLLM server"),
+        (["--engine", "vllm", "--watch"], "needs the address of a running vLLM server"),
+        (["--url", "http://127.0.0.1:9"], "give --engine vllm, too"),
+        (["--engine", "vllm", "--url", "http://127.0.0.1:9", "--gpus", "0"], "place our own engine"),
+        (["--engine", "vllm", "--url", "http://127.0.0.1:9", "--rollback"], "the engine of the release"),
+    ],
+)
+def test_engine_and_address_go_together(options: list[str], said: str) -> None:
+    done = CliRunner().invoke(command, options)
+    assert done.exit_code == 2 and said in " ".join(done.output.split())

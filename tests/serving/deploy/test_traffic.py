@@ -29,7 +29,7 @@ def is_free(home: Path, version: str) -> bool:
 def test_a_question_keeps_the_version_that_was_promoted_when_it_came_and_holds_it_until_it_is_done(tmp_path):
     chooser = Traffic(tmp_path)
     with chooser.choose_version("before") as before:
-        assert before.version == ""  # nothing is promoted: Triton takes the highest
+        assert before.version == ""  # nothing is released
     releases.write_release(tmp_path, FIRST)
     with ExitStack() as questions:
         first = questions.enter_context(chooser.choose_version("a"))

@@ -1,4 +1,5 @@
-"""What Triton 2.51 does when a loaded model's folder gains a version: what `serving.deploy.deploy` stands on.
+"""What Triton 2.51 does when load calls change a model's versions: what `TritonRelease.load` (serving/models/triton.py)
+and a deploy stand on.
 
 The model here answers with its version and process id, and notes each start of a process; no torch, so a load is quick.
 """
@@ -22,10 +23,11 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.utils import InferenceServerException
 
-from revelator.channels import ControlToken
-from serving.service.addresses import CONTROL, read_secret
+from revelator.channels import make_channel_arguments
+from revelator.errors import ArtifactError
+from serving.models.triton import TritonModels
 from serving.triton.installation import find_installation
-from serving.triton.server import TritonServer, read_ports
+from serving.triton.server import TritonServer
 
 CONFIG = """
 name: "probe" backend: "python" max_batch_size: 0
@@ -54,6 +56,8 @@ class TritonPythonModel:
     def execute(self, requests):
         for request in requests:
             held = pb_utils.get_input_tensor_by_name(request, "hold").as_numpy()[0].decode()
+            if held:
+                (self.home / "holding").touch()
             while held and (self.home / held).exists():
                 time.sleep(0.01)
         pid = pb_utils.Tensor("pid", np.array([os.getpid()], dtype=np.int32))
@@ -64,10 +68,12 @@ class TritonPythonModel:
 class Probe:
     """The server with the model `probe`, and what a test does to it."""
 
-    def __init__(self, home: Path, url: str) -> None:
-        self.home, self.folder, self.url = home, home / "model_repo" / "probe", url
-        self.client = grpc_client.InferenceServerClient(url)
-        self.client.register_plugin(ControlToken(read_secret(home, CONTROL)))
+    def __init__(self, home: Path, running: TritonServer) -> None:
+        self.home, self.folder, self.running = home, home / "model_repo" / "probe", running
+        self.client = self.connect()
+
+    def connect(self) -> grpc_client.InferenceServerClient:
+        return grpc_client.InferenceServerClient(**make_channel_arguments(self.running.url, self.running.tls))
 
     def add(self, version: int) -> None:
         aside = self.folder / f".{version}"
@@ -78,19 +84,14 @@ class Probe:
         )
         aside.rename(self.folder / str(version))
 
-    def config(self, *versions: int) -> ModelConfig:
+    def config(self, *versions: int) -> str:
+        """The configuration of a load call: these versions."""
         config = text_format.Parse(CONFIG, ModelConfig())
         config.version_policy.specific.versions[:] = versions
-        return config
-
-    def write(self, *versions: int) -> None:
-        (self.folder / ".config").write_text(text_format.MessageToString(self.config(*versions)))
-        (self.folder / ".config").rename(self.folder / "config.pbtxt")
+        return json_format.MessageToJson(config, preserving_proto_field_name=True)
 
     def load(self, *versions: int) -> None:
-        """As config.pbtxt says, or with other versions than it names."""
-        given = json_format.MessageToJson(self.config(*versions), preserving_proto_field_name=True)
-        self.client.load_model("probe", config=given if versions else None)
+        self.client.load_model("probe", config=self.config(*versions))
 
     def ready(self) -> list[int]:
         return [v for v in (1, 2, 3) if self.client.is_model_ready("probe", str(v))]
@@ -102,7 +103,7 @@ class Probe:
     def ask(self, version: str = "", hold: str = "") -> str:
         """The version that answered."""
         given = grpc_client.InferInput("hold", [1], "BYTES").set_data_from_numpy(np.array([hold.encode()], np.object_))
-        with grpc_client.InferenceServerClient(self.url) as client:
+        with self.connect() as client:
             return client.infer("probe", [given], model_version=version).get_response().model_version
 
     @contextmanager
@@ -130,10 +131,11 @@ class Probe:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
     home = tmp_path_factory.mktemp("probe")
-    (home / "model_repo").mkdir()
+    (home / "model_repo" / "probe").mkdir(parents=True)
+    (home / "model_repo" / "probe" / "config.pbtxt").write_text(CONFIG)
     log = home / "triton.log"
-    with TritonServer(find_installation(home / "triton"), home / "model_repo", read_ports("auto"), log) as running:
-        yield Probe(home, running.url)
+    with TritonServer(find_installation(home / "triton"), home / "model_repo", log) as running:
+        yield Probe(home, running)
 
 
 @pytest.fixture
@@ -143,8 +145,8 @@ def probe(server: Probe) -> Iterator[Probe]:
         if not (server.folder / str(version)).exists():
             server.add(version)
         (server.home / f"broken-{version}").unlink(missing_ok=True)
-    server.write(1)
-    server.load()
+    (server.home / "holding").unlink(missing_ok=True)
+    server.load(1)
     (server.home / "started").write_text("")
     yield server
 
@@ -174,25 +176,17 @@ def test_a_version_loaded_beside_another_leaves_that_one_alone_and_takes_what_na
     assert unversioned == sorted(unversioned) and set(unversioned) == {"1", "2"}  # a clean change, without an error
 
 
-def test_the_versions_of_a_load_call_last_until_another_call_names_others_or_the_file_is_written_anew(probe):
-    with probe.asked_all_the_time() as answers:
+def test_a_load_call_that_names_the_loaded_versions_starts_nothing(probe):
+    probe.load(1, 2)
+    with probe.asked_all_the_time("1") as answers:
         probe.load(1, 2)
-        probe.load()  # as the file says, which has not changed: nothing happens
-        assert probe.ready() == [1, 2]
-        probe.load(1)
-        assert probe.ready() == [1]
-        probe.load(1, 2)
-        probe.write(1)
-        probe.load()
-        assert probe.ready() == [1]
-    assert set(answers) == {"1", "2"} and probe.started() == ["2", "2"]
+    assert probe.ready() == [1, 2] and probe.started() == ["2"] and set(answers) == {"1"}
 
 
-def test_one_version_takes_the_place_of_another_without_an_error_for_who_names_none(probe):
+def test_a_load_call_unloads_what_it_does_not_name_without_an_error_for_others(probe):
     probe.load(1, 2)
     with probe.asked_all_the_time("2") as new, probe.asked_all_the_time() as unversioned:
-        probe.write(2)
-        probe.load()
+        probe.load(2)
         assert probe.ready() == [2]
     assert set(new) == set(unversioned) == {"2"} and probe.started() == ["2"]  # nor was version 2 loaded twice
     with pytest.raises(InferenceServerException, match="Request for unknown model") as refused:
@@ -204,11 +198,9 @@ def test_requests_that_an_unloaded_version_has_are_finished_by_it(probe):
     (probe.home / "held").touch()
     with ThreadPoolExecutor(1) as thread:
         asked = thread.submit(probe.ask, "1", "held")
-        while not probe.client.get_inference_statistics("probe", "1").model_stats[0].inference_stats.queue.count:
-            if asked.done() or probe.client.is_server_live():
-                break
-        probe.write(2)
-        probe.load()
+        while not (probe.home / "holding").exists():
+            threading.Event().wait(0.01)
+        probe.load(2)
         (probe.home / "held").unlink()
         assert asked.result() == "1"
     assert probe.ready() == [2]
@@ -218,18 +210,27 @@ def test_requests_that_an_unloaded_version_has_are_finished_by_it(probe):
 def test_a_version_that_does_not_load_leaves_the_others_as_they_were(probe, versions):
     (probe.home / "broken-2").touch()
     with probe.asked_all_the_time() as answers:
-        probe.write(*versions)
         with pytest.raises(InferenceServerException, match="load failed"):
-            probe.load()
+            probe.load(*versions)
         assert probe.ready() == [1]
     assert set(answers) == {"1"}
 
 
+async def test_the_client_of_the_models_says_why_a_version_does_not_load(probe):
+    (probe.home / "broken-2").touch()
+    models = TritonModels(probe.running.url, probe.running.tls)
+    try:
+        with pytest.raises(ArtifactError, match="this version does not load"):
+            await models.load("probe", probe.config(1, 2), ["1", "2"])
+        assert await models.is_ready("probe", "1") and not await models.is_ready("probe", "2")
+    finally:
+        await models.close()
+
+
 def test_a_load_goes_on_when_its_caller_is_gone(probe):
     (probe.home / "loading-2").touch()
-    probe.write(1, 2)
     with pytest.raises(InferenceServerException, match="Deadline"):
-        probe.client.load_model("probe", client_timeout=0.5)
+        probe.client.load_model("probe", config=probe.config(1, 2), client_timeout=0.5)
     (probe.home / "loading-2").unlink()
     while probe.ready() != [1, 2]:
         threading.Event().wait(0.01)
@@ -240,7 +241,12 @@ def test_a_version_whose_files_changed_is_loaded_again_while_the_old_process_ans
     later = time.time() + 1  # than any tick of the clock in which the fixture wrote
     os.utime(probe.folder / "1" / "model.py", (later, later))
     with probe.asked_all_the_time("1") as answers:
-        probe.load()
+        probe.load(1)
     assert probe.started() == ["1"] and set(answers) == {"1"}
     own = f"model.{sys.implementation.cache_tag}.pyc"
     assert not any(path.name != own for path in probe.folder.glob("*/__pycache__/*"))
+
+
+def test_only_who_holds_the_key_of_the_certificate_reaches_the_server(probe):
+    with grpc_client.InferenceServerClient(probe.running.url) as stranger, pytest.raises(InferenceServerException):
+        stranger.is_server_live(client_timeout=5)

@@ -1,6 +1,6 @@
 """Deploys to the real vLLM: the promises of our own engine, with versions as adapters that it loads while it runs.
 
-The executor's side is the one that it has behind Triton (`Traffic`, `CanaryRevelator`), in this process.
+The executor's side is the one that it has in a service (`Traffic`, `CanaryRevelator`), in this process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from serving.triton.serve import serve_home
 
 from revelator import registry
 from revelator.artifact import digest_base, write_manifest
@@ -34,9 +33,9 @@ from serving.home.configure import configure
 from serving.models.comparisons import CanaryRevelator
 from serving.models.releases import Traffic, read_release
 from serving.models.vllm_server import ReleasedAdapter, VllmServer
-from serving.service.addresses import read_ports
 from tests.causal import TINY
 from tests.served_base import serve_vllm
+from tests.service_thread import serve_in_thread
 from tests.serving.toy_model import write_adapter, write_base
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]  # how busy the machine is must not decide
@@ -189,8 +188,8 @@ def test_a_server_of_ours_plans_at_vllm_with_the_version_of_the_release(
 ) -> None:
     deploy(tmp_path, versions[1], vllm=vllm_url)
     config = configure(tmp_path, index=index)
-    with serve_home(tmp_path, read_ports("auto"), config) as (_, running), Client(running.grpc) as client:
-        assert "revelator" not in running.models
+    with serve_in_thread(tmp_path, config) as (_, running), Client(running.grpc) as client:
+        assert running.models == {"executor": 1, "revelator": 1}
         answers = [client.ask(QUESTION)]
         with pytest.raises(ConfigError, match=f"asks vLLM at {vllm_url}"):
             deploy(tmp_path, versions[2], vllm="")

@@ -1,4 +1,4 @@
-"""`revelator inspect` as a person starts it, in front of a real Triton server."""
+"""`revelator inspect` as a person starts it, before a real service: it opens its page, or serves one of its own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ import openai
 import pytest
 from click.testing import CliRunner
 
+from revelator.channels import TOKEN
 from revelator.errors import ConfigError, Unavailable
-from serving.commands.inspect import TOKEN, inspect
+from serving.commands.inspect import inspect
 
 
 @contextmanager
@@ -39,7 +40,17 @@ def started(*arguments: str | Path) -> Iterator[str]:
     assert process.returncode == 0
 
 
-def test_a_question_goes_through_triton_and_its_run_is_kept(served, tmp_path):
+def test_the_page_of_the_service_that_runs_is_printed_and_opened_in_a_browser(served, tmp_path):
+    opened = tmp_path / "opened"
+    command = [sys.executable, "-c", "from revelator.cli import main; main()", "inspect", "--home", str(served.home)]
+    environment = {**os.environ, "BROWSER": f"sh -c 'echo \"$0\" > {opened}' %s"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True)
+    assert done.stdout == f"page    {served.http}/\nOpenAI  {served.http}/v1\n"
+    assert opened.read_text() == f"{served.http}\n"
+    assert "<html" in httpx.get(served.http).text
+
+
+def test_a_page_of_its_own_asks_the_service_that_is_named_and_keeps_runs(served, tmp_path):
     question, plan = (
         "Where was the director of Lantern Row born?",
         "Who directed Lantern Row? * Where was {director} born?",
@@ -69,7 +80,6 @@ def test_a_question_goes_through_triton_and_its_run_is_kept(served, tmp_path):
     [
         (["--url", "127.0.0.1:1"], Unavailable, "revelator serve"),
         ([], Unavailable, "revelator serve"),
-        (["--host", "0.0.0.0"], ConfigError, TOKEN),
         (["--url", "127.0.0.1:1", "--host", "192.0.2.1"], ConfigError, TOKEN),
     ],
 )

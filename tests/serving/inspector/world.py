@@ -1,4 +1,4 @@
-"""A small world behind a real inspector on loopback: an executor in this process stands for the Triton server."""
+"""A small world behind a real inspector on loopback: an executor in this process stands for the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One server as it is run where others can reach it: mutual TLS, a token for model control, lowered limits."""
+"""One service as it is run where others can reach it: mutual TLS, lowered limits, its models on a Triton server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START_SECONDS = 240.0
 
 @dataclass
 class Operated:
-    """`tls` are a client's files, `own` the server's; `stranger` is a client of another authority. `receiver` has the
+    """`tls` are a client's files, `own` the service's; `stranger` is a client of another authority. `receiver` has the
     spans of all."""
 
     home: Path
@@ -44,7 +44,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory) -> tuple[Tls, Tls, Tls]:
-    """Files of a server, of a client, and of a client whom another authority signed."""
+    """Files of a service, of a client, and of a client whom another authority signed."""
     folder = tmp_path_factory.mktemp("certificates")
     good, other = trustme.CA(), trustme.CA()
     good.cert_pem.write_to_path(folder / "ca.pem")
@@ -55,8 +55,8 @@ def authority(tmp_path_factory) -> tuple[Tls, Tls, Tls]:
         issued.private_key_pem.write_to_path(folder / f"{name}.key")
         return Tls(folder / "ca.pem", folder / f"{name}.pem", folder / f"{name}.key", "revelator.test")
 
-    server, client = issue("server", good, "revelator.test"), issue("client", good, "client.test")
-    return server, client, issue("stranger", other, "client.test")
+    service, client = issue("service", good, "revelator.test"), issue("client", good, "client.test")
+    return service, client, issue("stranger", other, "client.test")
 
 
 @pytest.fixture(scope="session")
@@ -67,17 +67,8 @@ def operated(registered, index, authority, receiver, tmp_path_factory) -> Iterat
     registry.connect(registered)
     deploy(home, registry.resolve(registry.NAME, 1))
     command = [Path(sys.executable).parent / "revelator", "serve", "--home", home, "--index", index]
-    command += [
-        "--tls-cert",
-        own.cert,
-        "--tls-key",
-        own.key,
-        "--tls-ca",
-        own.ca,
-        "--tls-name",
-        own.name,
-        "--tls-mutual",
-    ]
+    command += ["--triton", "local", "--tls-mutual", "--tls-name", own.name]
+    command += ["--tls-cert", own.cert, "--tls-key", own.key, "--tls-ca", own.ca]
     command += ["--limit", "question_characters=200", "--limit", "leaves=2", "--limit", "options_bytes=100000"]
     log = (home / "serve.log").open("wb")
     tracing = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "200"}

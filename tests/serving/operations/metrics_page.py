@@ -1,4 +1,4 @@
-"""The metrics page of a server, as values by name and labels."""
+"""The metrics page of a service, as values by name and labels."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 import time
 import urllib.request
 from collections.abc import Callable
-
-from serving.home.running import find_running_server
 
 LINE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -26,12 +24,6 @@ def total(page: Page, name: str, **labels: str) -> float:
 
 def names(page: Page) -> set[str]:
     return {name for name, _ in page}
-
-
-def address(home) -> str:
-    running = find_running_server(home)
-    assert running is not None
-    return running.metrics
 
 
 def when(url: str, is_so: Callable[[Page], bool], seconds: float = 60.0) -> Page:

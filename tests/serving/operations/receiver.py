@@ -1,4 +1,4 @@
-"""An OTLP receiver on loopback: spans as they come, in protobuf from Python and in JSON from Triton."""
+"""An OTLP receiver on loopback: spans as they come, in protobuf from the service and in JSON from Triton."""
 
 from __future__ import annotations
 

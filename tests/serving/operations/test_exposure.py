@@ -1,20 +1,23 @@
-"""Who may reach a server: TLS and mutual TLS, the token of model control, loopback, and limits on what is sent."""
+"""Who may reach a service: mutual TLS, loopback or another address, and limits on what is sent."""
 
 from __future__ import annotations
 
 from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
-import tritonclient.grpc as grpc_client
-from tritonclient.utils import InferenceServerException
 
-from revelator.channels import Tls, make_channel_arguments
+from revelator.channels import Tls
 from revelator.client import AsyncClient, Client
 from revelator.errors import ConfigError, InvalidRequest, PlanError, RevelatorError, Unavailable
 from serving.home.config import read_serving
-from serving.service import control
+from serving.home.configure import configure
+from serving.models.endpoint_revelator import PlannerConfig
 from serving.service.addresses import Exposure
+from tests.conftest import Endpoint
+from tests.service_thread import serve_in_thread
 from tests.serving.operations.conftest import Operated
 
 QUESTION = "When was Sarnath founded?"
@@ -25,43 +28,45 @@ async def test_a_client_with_a_certificate_of_the_authority_is_answered_all_the_
         answer = client.ask(QUESTION, strategy="single")
     async with AsyncClient(operated.running.grpc, 30, tls=operated.tls) as client:
         again = await client.ask(QUESTION, strategy="single")
-    assert answer.answer == again.answer and answer.trace.versions.keys() >= {"revelator", "retriever", "generator"}
+    assert answer.answer == again.answer and answer.trace.versions["revelator"] == "1"
 
 
-@pytest.mark.parametrize("who", ["in the clear", "without a certificate", "of another authority", "under another name"])
-def test_everyone_else_is_turned_away(operated: Operated, who: str, monkeypatch):
+@pytest.mark.parametrize("who", ["of another authority", "under another name"])
+def test_everyone_else_is_turned_away(operated: Operated, who: str):
     tls = operated.tls
     files = {
-        "in the clear": None,
-        "without a certificate": Tls(tls.ca, name=tls.name),
         "of another authority": operated.stranger,
-        "under another name": Tls(tls.ca, tls.cert, tls.key, "elsewhere.test"),
-    }[who]
-    with Client(operated.running.grpc, 10, tls=files) as client, pytest.raises(Unavailable) as refused:
+        "under another name": Tls(tls.ca, tls.cert, tls.key, "else.test"),
+    }
+    with Client(operated.running.grpc, 10, tls=files[who]) as client, pytest.raises(Unavailable) as refused:
         client.ask(QUESTION)
     assert operated.running.grpc in str(refused.value)
 
 
-def test_model_control_wants_the_token(operated: Operated, monkeypatch):
-    for name, value in operated.tls.to_environment().items():
-        monkeypatch.setenv(name, value)
-    with grpc_client.InferenceServerClient(**make_channel_arguments(operated.running.grpc)) as client:
-        for headers in None, {"triton-grpc-protocol-authorization": "Bearer guessed"}:
-            with pytest.raises(InferenceServerException, match="authorization"):
-                client.unload_model("retriever", headers=headers)
-            with pytest.raises(InferenceServerException, match="authorization"):
-                client.get_cuda_shared_memory_status(headers=headers)
-    assert control.is_ready(operated.running.grpc, "retriever", 1)
-    control.load(operated.home, operated.running.grpc, "retriever", 1)
+def find_listening(process: psutil.Process) -> dict[int, str]:
+    """The address of each port that a process listens on."""
+    found = [connection for connection in process.net_connections() if connection.status == psutil.CONN_LISTEN]
+    return {connection.laddr.port: connection.laddr.ip.removeprefix("::ffff:") for connection in found}
 
 
-def test_it_listens_on_loopback_unless_another_address_is_named(operated: Operated):
-    sockets = psutil.Process(operated.running.server_pid).net_connections()
-    sockets += psutil.Process(operated.running.pid).net_connections()
-    listening = {s.laddr.ip.removeprefix("::ffff:") for s in sockets if s.status == psutil.CONN_LISTEN}
-    assert listening and all(ip_address(ip).is_loopback for ip in listening)
-    shown = Exposure("0.0.0.0", operated.own, mutual=True).build_options("token")
-    assert shown["grpc-address"] == "0.0.0.0" and "http-address" not in shown
+def test_it_listens_on_loopback_and_so_does_the_triton_server_behind_it(operated: Operated):
+    service = psutil.Process(operated.running.pid)
+    children = [process for process in service.children(recursive=True) if find_listening(process)]
+    assert len(children) == 1 and len(find_listening(children[0])) == 1, "Triton's gRPC: no HTTP, no metrics"
+    ports = {urlsplit(f"//{operated.running.grpc}").port, urlsplit(operated.running.http).port}
+    assert find_listening(service).keys() == ports
+    addresses = [*find_listening(service).values(), *find_listening(children[0]).values()]
+    assert all(ip_address(address).is_loopback for address in addresses)
+
+
+def test_both_ports_listen_at_the_address_that_is_named(authority, index: Path, endpoint: Endpoint, tmp_path: Path):
+    reader = {"generator": endpoint.url, "generator_model": "m", "merge": "code", "judge": "none"}
+    planner = PlannerConfig(url=endpoint.url, model="m")  # no model is loaded
+    config = configure(tmp_path, index=index, planner=planner, **reader)
+    with serve_in_thread(tmp_path, config, Exposure("0.0.0.0", authority[0], mutual=True)) as (_, running):
+        listening = find_listening(psutil.Process())
+        for url in (running.http, f"//{running.grpc}"):
+            assert ip_address(listening[urlsplit(url).port or 0]).is_unspecified
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Metrics: each question is counted once, by what its trace says, and is to be read at the server's own page."""
+"""Metrics: each question is counted once, by what its trace says, and is to be read at the service's own page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def world(served):
 
 
 def test_a_question_adds_to_the_page_what_its_trace_says_and_no_more(world):
-    page = metrics.address(world.home)
+    page = f"{world.http}/metrics"
     before = metrics.settled(page)
     with Client(world.url) as client:
         traces = [client.ask(QUESTION, plan=PLAN).trace for _ in range(3)]
@@ -63,7 +63,7 @@ def test_a_question_adds_to_the_page_what_its_trace_says_and_no_more(world):
 
 
 def test_errors_are_counted_by_code_and_kind_and_the_refused_are_seen_in_the_admission(world):
-    page = metrics.address(world.home)
+    page = f"{world.http}/metrics"
     before = metrics.read(page)
     world.endpoint.gate(HELD, "yes")
     with Client(world.url) as client:
