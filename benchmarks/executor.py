@@ -125,10 +125,9 @@ async def asking_over_grpc(services: FixedServices) -> AsyncIterator[AsyncClient
         questions.limits = LIMITS
         sources, turn = Sources.of_index(services), questions.admission.turn
         questions.executor = Executor(services, sources, services, LIMITS, on_finish=questions.record, turn=turn)
-        async with (
-            serve_grpc(questions, Tokens("none"), "127.0.0.1", 0) as port,
-            AsyncClient(f"127.0.0.1:{port}") as client,
-        ):
+        tokens = Tokens("none")
+        server, port = bind_grpc(LIMITS, tokens, "127.0.0.1", 0)
+        async with serve_grpc(server, questions, tokens), AsyncClient(f"127.0.0.1:{port}") as client:
             yield client
 
 

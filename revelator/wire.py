@@ -1,8 +1,7 @@
 """The wire format: a question's request, its answer and events, and errors as JSON inside a gRPC status.
 
-Triton's Python backend can send UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARGUMENT, UNAVAILABLE, UNSUPPORTED,
-ALREADY_EXISTS and CANCELLED. It has no DEADLINE_EXCEEDED: a server that ran out of time says CANCELLED, and the message
-names the error.
+A server that ran out of time says CANCELLED, and the message names the error: DEADLINE_EXCEEDED is what gRPC says of a
+client that waited no longer, and Triton's Python backend cannot send it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Calls of concurrent questions put together into batches, for a model in this process.
 
-Triton does this remotely: the models `revelator` and `retriever` have dynamic batching. While one batch runs, what
-arrives waits and makes up the next; a batch that finds the model idle waits one turn of the event loop, so that the
-leaves which start together travel together.
+Triton does this for models that it hosts. While one batch runs, what arrives waits and makes up the next; a batch that
+finds the model idle waits one turn of the event loop, so that the leaves which start together travel together.
 """
 
 from __future__ import annotations

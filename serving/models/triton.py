@@ -10,9 +10,10 @@ import asyncio
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import tritonclient.grpc.aio as grpc_client
@@ -177,9 +178,10 @@ class RemoteRevelator:
 class TritonRelease(RemoteRevelator):
     """The same for a home folder's release, whose versions the server loads.
 
-    A version is loaded when a deploy asks for it, or when it is asked first and is not there. `load` unloads the
-    others: a deploy calls it once no question is under way with them. `configure` makes the model's configuration
-    (JSON) of versions.
+    A version is loaded when a deploy asks for it, or when it is asked first and the server does not have it. `load`
+    unloads the others: a deploy calls it once no question is under way with them. Another service over the same server
+    may have loaded a version, or unloaded one that this service needs no more. A load goes on when who asked for it is
+    gone. `configure` makes the model's configuration (JSON) of versions.
     """
 
     def __init__(self, models: TritonModels, traffic: Traffic, configure: Callable[[Collection[str]], str]) -> None:
@@ -187,30 +189,52 @@ class TritonRelease(RemoteRevelator):
         self._traffic = traffic
         self._configure = configure
         self.loaded: frozenset[str] = frozenset()
-        self._loading = asyncio.Lock()
+        self._asked: frozenset[str] = frozenset()  # by the last `load`
+        self._changing = asyncio.Lock()
+        self._changes: set[asyncio.Task[None]] = set()
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        if version := find_choice().version:
+        version = find_choice().version
+        if version:
             await self.open(version)
+        try:
+            return await super().complete(task, prompts, temperature=temperature)
+        except Unavailable:
+            if not version or await self._models.is_ready(REVELATOR, version) or not await self._models.is_live():
+                raise
+        self.loaded -= {version}
+        await self.open(version)
         return await super().complete(task, prompts, temperature=temperature)
 
     async def load(self, versions: Collection[str]) -> None:
         """Loads `versions` beside the release, and unloads the others. Raises ArtifactError for one that does not load;
         then nothing has changed."""
-        release = self._traffic.read_release()
-        wanted = frozenset(versions) | frozenset(map(str, release.versions if release else ()))
-        async with self._loading:
-            await self._models.load(REVELATOR, self._configure(wanted), wanted)
-            self.loaded = wanted
+        await self._change(self._load(frozenset(versions)))
 
     async def open(self, version: str) -> None:
-        """Loads a version beside those that are loaded, unless the server has it: another service over it may have."""
-        if version in self.loaded:
-            return
-        if await self._models.is_ready(REVELATOR, version):
+        """Loads a version beside those that are loaded, unless the server has it."""
+        if version not in self.loaded:
+            await self._change(self._open(version))
+
+    async def _change(self, work: Coroutine[Any, Any, None]) -> None:
+        change = asyncio.create_task(work)
+        self._changes.add(change)
+        change.add_done_callback(self._changes.discard)
+        await asyncio.shield(change)
+
+    async def _load(self, versions: frozenset[str]) -> None:
+        async with self._changing:
+            release = self._traffic.read_release()
+            wanted = versions | frozenset(map(str, release.versions if release else ()))
+            await self._models.load(REVELATOR, self._configure(wanted), wanted)
+            self.loaded, self._asked = wanted, versions
+
+    async def _open(self, version: str) -> None:
+        async with self._changing:
+            if version not in self.loaded and not await self._models.is_ready(REVELATOR, version):
+                wanted = self.loaded | {version}
+                await self._models.load(REVELATOR, self._configure(wanted), wanted)
             self.loaded |= {version}
-        else:
-            await self.load({*self.loaded, version})
 
     async def reload(self) -> None:
         """Loads what was loaded, on a server that was started anew. A canary that does not load is left out."""
@@ -226,7 +250,13 @@ class TritonRelease(RemoteRevelator):
         return version in self.loaded
 
     def close_unused(self) -> None:
-        """Nothing: a deploy unloads, by `load`."""
+        """Forgets what nobody needs: a deploy unloads it, by `load`."""
+        try:
+            release = self._traffic.read_release()
+        except ArtifactError:
+            return  # the next question hears of it
+        needed = self._asked | frozenset(map(str, release.versions if release else ()))
+        self.loaded = frozenset(v for v in self.loaded if v in needed or self._traffic.is_used(v))
 
 
 class RemoteGenerator:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from revelator import files
@@ -31,6 +32,7 @@ from serving.triton.host import SCHEME
 
 PORTS_HINT = "name other ports with --ports"
 LOG = Path("logs", "service.log")
+LOG_BYTES = 10_000_000
 DRAIN_SECONDS = 35.0  # a question may take 30 (revelator.limits.Limits)
 
 
@@ -108,7 +110,8 @@ async def run_until_stopped(
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the usual 1,024 are fewer than idle connections may be
     (home / LOG).parent.mkdir(exist_ok=True)
-    logging.basicConfig(filename=home / LOG, filemode="w", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    kept = RotatingFileHandler(home / LOG, maxBytes=LOG_BYTES, backupCount=1)  # whoever reaches a port can make it grow
+    logging.basicConfig(handlers=[kept], format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stopped = asyncio.Event()
     async with serve_home(home, ports, config, exposure, hosts, place) as (questions, running):
         for number in (signal.SIGINT, signal.SIGTERM):

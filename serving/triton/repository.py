@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import py_compile
 from collections.abc import Collection
+from importlib.util import cache_from_source
 from pathlib import Path
 
 from google.protobuf import json_format, text_format
@@ -55,8 +56,9 @@ def write_code(home: Path, model: str, version: str) -> None:
     """
     path = repository_folder(home) / model / version / "model.py"
     code = (find_templates() / model / "model.py").read_bytes()
-    if not path.is_file() or path.read_bytes() != code:
-        files.write_bytes(path, code)
+    if path.is_file() and path.read_bytes() == code and Path(cache_from_source(str(path))).is_file():
+        return  # what is written again is loaded again
+    files.write_bytes(path, code)
     py_compile.compile(str(path), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
 
 

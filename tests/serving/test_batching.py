@@ -7,12 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from revelator.errors import DeadlineExceeded, ExpressionError, InvalidRequest, Overloaded, ServingError, Unavailable
+from revelator.errors import DeadlineExceeded, ExpressionError, InvalidRequest, Overloaded, Unavailable
 from revelator.trace import Passage
 from serving.batching import Batcher
 from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index
-from serving.retrieval.logical_search import LogicalSettings, search_logical
-from serving.triton.inside.retriever import Search, search
+from serving.retrieval.logical_search import search_logical
 from tests.serving.retrieval.toy_encoder import write_encoder
 
 MANY = " AND ".join(f'"{n}"' for n in range(65))  # conditions: more than a query may have
@@ -139,37 +138,16 @@ async def test_searches_of_concurrent_questions_share_passes_of_the_model(vector
     assert len(passes) == 2  # one for each k
 
 
-def test_searches_that_a_server_hands_over_together_have_an_outcome_each(vectors: Index) -> None:
-    with counted(vectors) as passes:
-        outcomes = search(
-            vectors,
-            LogicalSettings(),
-            [Search("cat", 2), Search("dog", 1), Search("fish", 0), Search("sea", 2), Search("tree", 0)],
-        )
-    assert len(passes) == 2
-    assert [len(o) if isinstance(o, list) else type(o) for o in outcomes] == [2, 1, InvalidRequest, 2, InvalidRequest]
-    assert outcomes[0][0].id == "red cat" and outcomes[1][0].id == "blue dog"
-    assert outcomes[2].__traceback__ is None  # its frames would hold the scores
-
-
-def test_words_and_logical_queries_of_one_batch_find_what_each_would_alone(vectors: Index) -> None:
+async def test_words_and_logical_queries_of_one_batch_find_what_each_would_alone(vectors: Index) -> None:
     logical = '"cat" AND NOT "dog"'
-    words, conditions, refused, quoted = search(
-        vectors, LogicalSettings(), [Search(text, 2) for text in ("cat", logical, MANY, '"cat"')]
-    )
+    retriever = LocalRetriever(vectors)
+    calls = [retriever.search(text, 2) for text in ("cat", logical, MANY, '"cat"')]
+    words, conditions, refused, quoted = await asyncio.gather(*calls, return_exceptions=True)
+    retriever.close()
     assert [(p.id, p.score) for p in words] == said(vectors.search("cat", 2))
     assert [(p.id, p.score) for p in quoted] == said(vectors.search('"cat"', 2))
     assert [(p.id, p.score) for p in conditions] == said(search_logical(vectors, logical, 2))
     assert isinstance(refused, ExpressionError)
-
-
-def test_a_search_that_fails_unexpectedly_is_logged_and_fails_alone(
-    vectors: Index, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(vectors, "search_many", None)
-    wrong, refused = search(vectors, LogicalSettings(), [Search("cat", 2), Search(MANY, 1)])
-    assert isinstance(wrong, ServingError) and "TypeError" in wrong.message and wrong.__traceback__ is None
-    assert isinstance(refused, ExpressionError) and caplog.text.count("Traceback") == 1
 
 
 class Failing(Model):

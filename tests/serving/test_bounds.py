@@ -447,7 +447,7 @@ def busy(seconds: list[float]) -> Iterator[None]:
         seconds.append(time.thread_time() - began)
 
     gc.collect()
-    gc.freeze()  # as the served process does: its lasting objects are not looked through
+    gc.freeze()  # as the service does: its lasting objects are not looked through
     asyncio.Handle._run = timed  # type: ignore[method-assign]
     try:
         yield

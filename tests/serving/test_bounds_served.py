@@ -1,4 +1,4 @@
-"""Hostile questions to a real Triton server: each is refused with its type, and others are answered meanwhile."""
+"""Hostile questions to a running service: each is refused with its type, and others are answered meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question's events over Triton: as they happen, whole, and with the work ended when nobody listens any more."""
+"""A question's events: as they happen, whole, and with the work ended when nobody listens any more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pty
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,10 @@ from click.testing import CliRunner
 
 from revelator.cli import revelator
 from revelator.client import AsyncClient
-from revelator.errors import DeadlineExceeded, InvalidRequest, Overloaded, PlanError, Unavailable
+from revelator.errors import Overloaded, Unavailable
 from revelator.trace import Event, Replay, replay
-from serving.triton import control
 from tests.conftest import MAX_IN_FLIGHT
-from tests.serving.conftest import FAST, WAIT
+from tests.serving.conftest import FAST, WAIT, wait_until
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
 QUESTION = "Where was the director of Lantern Row born?"
@@ -59,17 +57,6 @@ async def test_streams_of_one_moment_run_side_by_side(client):
         assert replay(one).plan.endswith(f"number {number}?")
 
 
-async def test_leaving_the_loop_ends_the_work_on_the_server(client, world):
-    slow = "Which river is seen in Lantern Row?"
-    world.endpoint.gate(slow, "the Aune")
-    async with aclosing(client.stream(slow, strategy="single")) as events:
-        async for event in events:
-            if event.kind == "judged":
-                assert await asyncio.to_thread(world.endpoint.started[slow].wait, WAIT)
-                break
-    assert await asyncio.to_thread(world.endpoint.left[slow].wait, WAIT)
-
-
 async def test_cancelling_who_listens_ends_the_work_on_the_server(client, world):
     slow = "Which hill is seen in Lantern Row?"
     world.endpoint.gate(slow, "the Orm")
@@ -90,16 +77,7 @@ async def told(client: AsyncClient, question: str, **options) -> list[Event]:
     return [event async for event in client.stream(question, **options)]
 
 
-async def test_a_stream_raises_what_a_call_raises(client, world):
-    with pytest.raises(PlanError) as unbound:
-        await told(client, QUESTION, plan="Where was {director} born?")
-    assert unbound.value.diagnostics[0].start == 10
-    with pytest.raises(InvalidRequest, match="no strategy"):
-        await told(client, QUESTION, strategy="guess")
-    slow = "Which lake is seen in Lantern Row?"
-    world.endpoint.gate(slow, "Sel")
-    with pytest.raises(DeadlineExceeded, match="within 1500 ms"):
-        await told(client, slow, strategy="single", deadline_ms=1500)
+async def test_a_stream_of_a_service_that_is_not_there_is_unavailable():
     async with AsyncClient("127.0.0.1:1", timeout=10) as nowhere:
         with pytest.raises(Unavailable) as refused:
             await told(nowhere, "Who?")
@@ -121,30 +99,13 @@ async def test_one_stream_too_many_is_refused_and_the_others_go_on(client, world
     for question in held:
         world.endpoint.gate(question, "Ines Calloway")
     listening = [asyncio.create_task(told(client, question, strategy="single")) for question in held]
-    for question in held:
-        assert await asyncio.to_thread(world.endpoint.started[question].wait, WAIT)
+    admission = world.questions.admission
+    await asyncio.to_thread(wait_until, lambda: (admission.in_flight, admission.waiting) == (MAX_IN_FLIGHT, 1))
     with pytest.raises(Overloaded, match="in flight"):
         await told(client, FAST, strategy="single")
     for question in held:
         world.endpoint.gates[question].set()
     assert {replay(await one).outcome for one in listening} == {"answered"}
-
-
-async def test_without_its_model_a_stream_is_unavailable_and_one_under_way_goes_on(client, world, triton):
-    slow = "Which bridge is seen in Lantern Row?"
-    world.endpoint.gate(slow, "the Arch")
-    under_way = asyncio.create_task(told(client, slow, strategy="single"))
-    assert await asyncio.to_thread(world.endpoint.started[slow].wait, WAIT)
-    with control.open_control(world.url, world.home) as changing:
-        changing.unload_model("executor_stream")  # without waiting for the question under way
-    try:
-        with pytest.raises(Unavailable, match="executor_stream"):
-            await told(client, FAST)
-    finally:
-        control.load(world.home, world.url, "executor_stream", 1)
-    assert replay(await told(client, FAST, strategy="single")).answers == ["Orland"]
-    world.endpoint.gates[slow].set()
-    assert replay(await under_way).answers == ["the Arch"]
 
 
 def test_ask_streams_events_as_json_lines_and_ends_with_the_same_tree(world):

@@ -13,10 +13,9 @@ from revelator.plans.operators import Relate, Search
 from revelator.trace import replay
 from serving.executor.executor import Executor
 from serving.executor.trees import NoModel
-from serving.home.config import read_serving
+from serving.home.config import read_serving, write_serving
 from serving.home.configure import configure
 from serving.knowledge.sources import Sources
-from serving.triton.repository import lay_out
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 
 TREE = Art(
@@ -62,8 +61,8 @@ def test_a_tree_is_asked_over_the_wire(served) -> None:
 
 def test_a_deployment_keeps_its_sources_and_refuses_a_file_that_is_wrong(tmp_path: Path, index: Path) -> None:
     (tmp_path / "sources.yaml").write_text("sources: [{kind: text}]")
-    lay_out(tmp_path, configure(tmp_path, index=index, remember=True, sources=tmp_path / "sources.yaml"))
-    lay_out(tmp_path, configure(tmp_path))
+    write_serving(tmp_path, configure(tmp_path, index=index, remember=True, sources=tmp_path / "sources.yaml"))
+    write_serving(tmp_path, configure(tmp_path))
     assert read_serving(tmp_path).sources == (tmp_path / "sources.yaml").resolve()
     (tmp_path / "wrong.yaml").write_text("sources: []")
     with pytest.raises(ConfigError, match="sources"):

@@ -1,27 +1,34 @@
 """The engine: probabilities in one pass, deterministic generation, and adapters that do not fit."""
 
 import asyncio
+import importlib
+import importlib.util
 import json
+import sys
 import threading
-import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from revelator.artifact import digest_base, list_learned_tasks, require_task, write_manifest
-from revelator.errors import ArtifactError, Cancelled, InvalidRequest, ServingError
+from revelator.errors import ArtifactError, Cancelled, InvalidRequest, RevelatorError, ServingError
 from revelator.folders import MANIFEST
 from revelator.tasks import TASKS, RelevanceInput
+from revelator.wire import read_error
+from serving.home.versions import ADAPTER, CONTENTS_FILE
 from serving.models.engine import Engine
 from serving.models.local import LocalRevelator, complete
 from serving.models.onnx_model import OnnxModel
-from serving.triton.inside.revelator import LOOK_SECONDS, Client, CompletionService, Row
-from serving.triton.repository import ADAPTER, CONTENTS_FILE
+from serving.triton.repository import DECODING, find_templates
 from tests.training.toy import toy_rows, write_adapter, write_base
 
 ROUTES = TASKS["route"].labels
@@ -203,72 +210,149 @@ async def test_a_model_makes_no_pass_after_its_caller_was_cancelled(
     assert call.cancelled() and passes.made == held
 
 
+@dataclass
+class Tensor:
+    name: str
+    value: np.ndarray
+
+    def as_numpy(self) -> np.ndarray:
+        return self.value
+
+
+@dataclass
+class Response:
+    outputs: Sequence[Tensor] = ()
+    error: Any = None
+
+
+class Fault:
+    """`TritonError` of the Python backend."""
+
+    INVALID_ARG, UNAVAILABLE, CANCELLED, INTERNAL = range(4)
+
+    def __init__(self, message: str, code: int) -> None:
+        self.message, self.code = message, code
+
+
+class Request:
+    """A request of the Python backend to the model `revelator`: prompts of one task, whose client leaves as told."""
+
+    def __init__(self, task: str, *prompts: str, has_left: Callable[[], bool] = lambda: False) -> None:
+        self.is_cancelled = has_left
+        columns = {"task": [task.encode()] * len(prompts), "prompt": [prompt.encode() for prompt in prompts]}
+        self.inputs = {name: np.array([[cell] for cell in column], object) for name, column in columns.items()}
+        self.inputs["temperature"] = np.zeros((len(prompts), 1), np.float32)
+
+
 @pytest.fixture(scope="module")
-def completions(toy_base: Path, adapter: Path, tmp_path_factory: pytest.TempPathFactory) -> CompletionService:
-    folder = tmp_path_factory.mktemp("version")
-    (folder / ADAPTER).symlink_to(adapter)
-    (folder / CONTENTS_FILE).write_text(json.dumps({"base": {"folder": str(toy_base)}}))
-    return CompletionService(folder)
+def backend() -> Iterator[ModuleType]:
+    """`serving.triton.backend` as in the processes of Triton's Python backend, which alone have this module."""
+    utils = ModuleType("triton_python_backend_utils")
+    utils.Tensor, utils.InferenceResponse, utils.TritonError = Tensor, Response, Fault
+    utils.get_input_tensor_by_name = lambda request, name: Tensor(name, request.inputs[name])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, utils.__name__, utils)
+        patch.setitem(sys.modules, "bitsandbytes", None)  # as the model does, which nobody would undo
+        yield importlib.import_module("serving.triton.backend")
+    del sys.modules["serving.triton.backend"]
 
 
-def test_rows_of_a_batch_go_on_while_one_of_their_clients_waits(completions: CompletionService) -> None:
-    gone, waits = (
-        [Row(task, PROMPTS[0], cancelled=lambda: True) for task in ("refine", "route")],
-        Row("end", PROMPTS[0]),
-    )
-    with Passes(completions._engine) as passes:
-        first, second, third = completions.complete([*gone, waits])
-        assert isinstance(first, Cancelled) and isinstance(second, Cancelled) and passes.made == 1
-        assert third.text in TASKS["end"].labels
-        both = completions.complete([gone[1], Row("route", PROMPTS[1])])
-    assert [c.text in ROUTES for c in both] == [True, True]
+@pytest.fixture(scope="module")
+def served(backend: ModuleType, toy_base: Path, adapter: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The model `revelator` as Triton runs it."""
+    folder = tmp_path_factory.mktemp("models")
+    (folder / "1").mkdir()
+    (folder / "1" / ADAPTER).symlink_to(adapter)
+    (folder / "1" / CONTENTS_FILE).write_text(json.dumps({"base": {"folder": str(toy_base)}, "files": {"a": "b"}}))
+    config = {"parameters": {DECODING: {"string_value": "beams"}}}
+    spec = importlib.util.spec_from_file_location("served_model", find_templates() / "revelator" / "model.py")
+    assert spec and spec.loader
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    model = module.TritonPythonModel()
+    place = {"model_repository": str(folder), "model_version": "1", "model_instance_kind": "CPU"}
+    model.initialize({**place, "model_config": json.dumps(config)})
+    return model
 
 
-def test_rows_whose_clients_leave_while_they_are_written_end_after_the_token_under_way(
-    completions: CompletionService,
+@pytest.fixture
+def looked_at_always(backend: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "LOOK_SECONDS", 0.0)
+
+
+def read_texts(response: Response) -> list[str]:
+    assert response.error is None, response.error.message
+    return [value.decode() for value in response.outputs[0].value[:, 0]]
+
+
+def read_fault(response: Response) -> RevelatorError:
+    return read_error("", response.error.message)
+
+
+def test_a_batch_goes_on_for_clients_that_wait_and_ends_for_those_that_have_left(served, looked_at_always) -> None:
+    looks = iter([False, *[True] * 99])  # it leaves after its request was read
+    gone, left = Request("refine", PROMPTS[0], has_left=lambda: next(looks)), Request("end", "a", has_left=lambda: True)
+    with Passes(served.engine) as passes:
+        first, second, third = served.execute([gone, left, Request("end", PROMPTS[0])])
+        assert isinstance(read_fault(first), Cancelled) and isinstance(read_fault(second), Cancelled)
+        assert (first.error.code, passes.made) == (Fault.CANCELLED, 1)
+        assert read_texts(third)[0] in TASKS["end"].labels
+        looks = iter([False, *[True] * 99])
+        leaving = Request("route", PROMPTS[0], has_left=lambda: next(looks))
+        both = served.execute([leaving, Request("route", PROMPTS[1])])
+    assert all(read_texts(response)[0] in ROUTES for response in both), "one of their group waits"
+
+
+def test_prompts_whose_clients_leave_while_they_are_written_end_after_the_token_under_way(
+    served, looked_at_always
 ) -> None:
-    with Passes(completions._engine) as passes:
-        rows = [Row("refine", prompt, cancelled=lambda: passes.made >= 3) for prompt in PROMPTS[:2]]
-        assert all(isinstance(outcome, Cancelled) for outcome in completions.complete(rows))
+    with Passes(served.engine) as passes:
+        requests = [Request("refine", prompt, has_left=lambda: passes.made >= 3) for prompt in PROMPTS[:2]]
+        assert all(isinstance(read_fault(response), Cancelled) for response in served.execute(requests))
     assert passes.made == 3
 
 
-def test_an_error_that_is_kept_holds_nothing_of_its_pass(completions: CompletionService) -> None:
-    """Its traceback would: every frame's keys and values, until a garbage collector comes by."""
-
-    def left() -> bool:
-        return True
-
-    held = weakref.ref(left)
-    outcomes = completions.complete([Row("refine", PROMPTS[0], cancelled=left)])
-    del left
-    assert isinstance(outcomes[0], Cancelled) and held() is None
-
-
-def test_a_group_that_nobody_waits_for_is_not_tried_again_row_by_row(completions: CompletionService) -> None:
-    looks: list[int] = []
-    rows = [Row("refine", prompt, cancelled=lambda: not looks.append(1)) for prompt in PROMPTS[:2]]
-    assert all(isinstance(outcome, Cancelled) for outcome in completions.complete(rows))
-    assert len(looks) == len(rows)
+def test_a_request_that_cannot_be_read_or_run_fails_alone(served) -> None:
+    torn = Request("end", PROMPTS[0])
+    torn.inputs["prompt"][0, 0] = b"\xff"
+    long, good = Request("end", PROMPTS[0], "word " * 4_000), Request("end", PROMPTS[0], PROMPTS[1])
+    first, second, third = served.execute([torn, long, good])
+    for response, said in ((first, "prompt is not UTF-8"), (second, "tokens")):
+        assert response.error.code == Fault.INVALID_ARG and isinstance(read_fault(response), InvalidRequest)
+        assert said in read_fault(response).message
+    assert len(read_texts(third)) == 2
 
 
-def test_an_unexpected_error_is_logged_and_said_without_its_frames(
-    completions: CompletionService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(completions._engine, "model", None)
-    (outcome,) = completions.complete([Row("route", PROMPTS[0])])
-    assert type(outcome) is ServingError and "AttributeError" in outcome.message and outcome.__traceback__ is None
+def test_an_unexpected_error_is_logged_and_said_in_one_line(served, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(served.engine, "model", None)
+    (response,) = served.execute([Request("route", PROMPTS[0])])
+    fault = read_fault(response)
+    assert type(fault) is ServingError and "AttributeError" in fault.message and "\n" not in fault.message
     assert "Traceback" in caplog.text and "route, " in caplog.text
 
 
-def test_a_client_is_looked_at_seldom_and_stays_away() -> None:
+def test_a_group_that_nobody_waits_for_is_not_tried_again_row_by_row(backend) -> None:
+    calls: list[Sequence[str]] = []
+
+    def work(error: Exception, rows: Sequence[str]) -> list[str]:
+        calls.append(rows)
+        raise error
+
+    for error, count in ((Cancelled("gone"), 1), (InvalidRequest("wrong"), 3), (ValueError("torn"), 3)):
+        calls.clear()
+        outcomes = backend.run_groups(["a", "b"], lambda _, error=error: (error,), work)
+        assert len(calls) == count
+        assert all(outcome.__traceback__ is None for outcome in outcomes), "its frames would hold the pass"
+
+
+def test_a_client_is_looked_at_seldom_and_stays_away(backend, monkeypatch) -> None:
     now, looks = 0.0, iter([False, False, True])
-    client = Client(lambda: next(looks), clock=lambda: now)
-    assert not client.has_left() and not client.has_left()
-    now = LOOK_SECONDS
-    assert not client.has_left()
-    now = 2 * LOOK_SECONDS
-    assert client.has_left() and client.has_left()
+    monkeypatch.setattr(backend, "time", SimpleNamespace(monotonic=lambda: now))
+    caller = backend.Caller(Request("end", has_left=lambda: next(looks)))
+    assert not caller.has_left() and not caller.has_left()
+    now = backend.LOOK_SECONDS
+    assert not caller.has_left()
+    now = 2 * backend.LOOK_SECONDS
+    assert caller.has_left() and caller.has_left()
 
 
 def test_an_adapter_of_another_base_is_refused_by_digest(tmp_path: Path, toy_base: Path, adapter: Path) -> None:

@@ -1,4 +1,4 @@
-"""Cards of a node: what config.pbtxt says, which device an instance takes, and what is refused. No GPU is needed."""
+"""Cards of a node: which of them a load names, and what is refused. No GPU is needed."""
 
 from __future__ import annotations
 
@@ -8,41 +8,34 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from google.protobuf import text_format
+from google.protobuf import json_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInstanceGroup
 
 from revelator.errors import ConfigError
 from serving.commands.deploy import deploy
-from serving.home.config import read_serving, write_serving
-from serving.home.configure import configure
+from serving.home.config import ServingConfig
+from serving.models.releases import REVELATOR
+from serving.models.triton import GENERATOR
 from serving.retrieval.dense import VECTORS, Vectors
 from serving.triton import repository
 
 
-def read_group(home: Path, name: str) -> ModelInstanceGroup:
-    text = (home / "model_repo" / name / "config.pbtxt").read_text()
-    [group] = text_format.Parse(text, ModelConfig()).instance_group
+def read_group(model: str, settings: ServingConfig) -> ModelInstanceGroup:
+    """What a load of a model says of its instances."""
+    config = json_format.Parse(repository.make_config(model, ["3"], settings), ModelConfig())
+    assert list(config.version_policy.specific.versions) == [3]
+    [group] = config.instance_group
     return group
 
 
-def test_models_that_use_cards_have_instances_on_each_and_keep_them(index: Path, tmp_path: Path) -> None:
-    place(tmp_path, (0, 1), 2)
-    for _ in range(2):  # as the next start of a server does
-        repository.lay_out(tmp_path, configure(tmp_path, index=index))
-        repository.write_config(tmp_path, "revelator", [3])
-        for name in repository.PLACED:
-            group = read_group(tmp_path, name)
-            assert (group.kind, group.count, list(group.gpus)) == (ModelInstanceGroup.KIND_GPU, 2, [0, 1])
-        for name in (*repository.EXECUTORS, "generator"):
-            assert read_group(tmp_path, name).kind == ModelInstanceGroup.KIND_CPU
-    place(tmp_path, (), 3)
-    repository.lay_out(tmp_path, configure(tmp_path, index=index))
-    group = read_group(tmp_path, "retriever")
+def test_the_revelator_has_instances_on_each_card_and_the_reader_one_on_the_cpu() -> None:
+    placed, on_cpu = ServingConfig(gpus=(0, 1), instances=2), ServingConfig(instances=3)
+    group = read_group(REVELATOR, placed)
+    assert (group.kind, group.count, list(group.gpus)) == (ModelInstanceGroup.KIND_GPU, 2, [0, 1])
+    group = read_group(REVELATOR, on_cpu)
     assert (group.kind, group.count, list(group.gpus)) == (ModelInstanceGroup.KIND_CPU, 3, [])
-
-
-def place(home: Path, gpus: tuple[int, ...], instances: int) -> None:
-    write_serving(home, read_serving(home).model_copy(update={"gpus": gpus, "instances": instances}))
+    group = read_group(GENERATOR, placed)
+    assert (group.kind, group.count) == (ModelInstanceGroup.KIND_CPU, 1)
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ START = """
 import sys
 from pathlib import Path
 from serving.triton.installation import Installation
-from serving.triton.server import Ports, TritonServer
+from serving.triton.server import TritonServer
 work = Path(sys.argv[1])
-server = TritonServer(Installation(Path("/bin/true"), work), work / "model_repo", Ports(), work / "triton.log")
+server = TritonServer(Installation(Path("/bin/true"), work), work / "model_repo", work / "triton.log")
 server.start()
 print(server.is_private)
 server.stop()

@@ -1,27 +1,34 @@
-"""`revelator serve` and `revelator ask` as processes: addresses, answers, clear refusals, and nothing left behind."""
+"""`revelator serve --triton local` and `revelator ask` as processes: addresses, answers, refusals, nothing left."""
 
 from __future__ import annotations
 
 import json
+import signal
+import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
+import tritonclient.grpc as grpc_client
 
 from revelator import registry
 from revelator.cli import revelator as program
-from revelator.errors import ConfigError
+from revelator.client import Client
+from revelator.errors import ConfigError, Unavailable
+from revelator.files import sha256_text
 from serving.deploy.deploy import deploy
-from serving.home.running import find_running_server
-from serving.triton.server import Ports, read_error_lines, read_ports
-from tests.serving.triton.test_faults import shared_memory
+from serving.home.running import RunningServer, find_running_server
+from serving.home.versions import ADAPTER, version_folder
+from serving.service.addresses import Ports, read_ports
+from serving.triton.server import SHARED_MEMORY, read_error_lines
+from tests.serving.conftest import SLOW, WAIT, wait_until
 
 REVELATOR = str(Path(sys.executable).parent / "revelator")
-WAIT = 150.0  # a start takes 10 s of processor time; how busy the machine is must not decide
+pytestmark = pytest.mark.timeout(600)  # starts of processes; how busy the machine is must not decide
 
 
 @pytest.fixture
@@ -33,34 +40,43 @@ def home(registered, tmp_path) -> Path:
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([REVELATOR, *map(str, arguments)], capture_output=True, text=True, timeout=WAIT)
+    return subprocess.run([REVELATOR, *map(str, arguments)], capture_output=True, text=True, timeout=SLOW)
 
 
-def start(home: Path, index: Path) -> subprocess.Popen[str]:
-    command = [REVELATOR, "serve", "--home", str(home), "--index", str(index)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+@contextmanager
+def serving(home: Path, index: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """`revelator serve --triton local`."""
+    command = [REVELATOR, "serve", "--triton", "local", "--home", str(home), "--index", str(index), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-def wait_until(is_so: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
-    end = time.monotonic() + WAIT
-    while not is_so():
-        assert time.monotonic() < end, "not within the time"
-        assert process is None or process.poll() is None, process.stdout.read() if process.stdout else ""
-        time.sleep(0.1)
+def await_running(home: Path, process: subprocess.Popen[str]) -> RunningServer:
+    def is_there() -> bool:
+        assert process.poll() is None, process.stdout and process.stdout.read()
+        return find_running_server(home) is not None
+
+    wait_until(is_there)
+    running = find_running_server(home)
+    assert running
+    return running
 
 
 def below(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
-def test_a_server_says_where_it_is_and_answers_and_one_that_dies_ends_the_command_and_leaves_nothing(home, index):
-    process = start(home, index)
-    try:
-        wait_until((home / "serve.json").exists, process)
-        running = find_running_server(home)
-        assert running is not None and running.pid == process.pid
-        models = {"retriever": 1, "generator": 1, "executor": 1, "executor_stream": 1, "revelator": 1}
-        assert running.models == models
+def find_shared_memory(home: Path) -> list[Path]:
+    return list(SHARED_MEMORY.glob(f"revelator-{sha256_text(str((home / 'model_repo').resolve()))[:16]}-*"))
+
+
+def test_a_service_says_where_it_is_and_answers_and_is_told_to_stop_and_leaves_nothing(home, index):
+    with serving(home, index) as process:
+        running = await_running(home, process)
+        assert running.pid == process.pid and running.models == {"executor": 1, "revelator": 1}
         plan = "Who directed Lantern Row? * Where was {director} born?"
         asked = run("ask", "Where was the director of Lantern Row born?", "--home", home, "--plan", plan, "--steps")
         assert asked.returncode == 0, asked.stderr
@@ -77,46 +93,80 @@ def test_a_server_says_where_it_is_and_answers_and_one_that_dies_ends_the_comman
         refused = run("ask", "Where?", "--home", home, "--plan", "Where was {director} born?")
         assert (refused.returncode, refused.stdout) == (1, "")
         assert "^^^^^^^^^^" in refused.stderr and "hint:" in refused.stderr
-        again = run("serve", "--home", home, "--index", index)
-        assert again.returncode == 2 and "is being served already" in again.stderr
-        [generator] = [child for child in below(process) if "/generator/" in " ".join(child.cmdline())]
-        generator.kill()
-        wait_until(lambda: run("ask", "When was Sarnath founded?", "--url", running.grpc).returncode == 0, process)
-        assert shared_memory(home) != []
+        second = run("serve", "--home", home, "--index", index)
+        assert second.returncode == 2 and "is being served already" in second.stderr
+        assert find_shared_memory(home) != []
         children = below(process)
-        assert len(children) >= 5  # the server and a stub for each model
-        psutil.Process(running.server_pid).kill()
-        output, _ = process.communicate(timeout=WAIT)
-    finally:
-        process.kill()
-    assert process.returncode == 1 and "the Triton server was ended by SIGKILL" in output
-    assert running.grpc in output and running.metrics in output and "revelator version 1: ready" in output
-    _, alive = psutil.wait_procs(children, timeout=WAIT)
-    assert alive == []
-    assert shared_memory(home) == []
+        assert len(children) >= 3  # the server and a process for each model
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=SLOW)
+    assert process.returncode == 0 and output.endswith("stopped\n")
+    assert running.grpc in output and running.http in output and "revelator version 1: ready" in output
+    assert "Triton  127.0.0.1:" in output
+    assert psutil.wait_procs(children, timeout=SLOW)[1] == [] and find_shared_memory(home) == []
     assert not (home / "serve.json").exists() and find_running_server(home) is None
 
 
-def test_no_process_survives_a_parent_that_is_killed(home, index):
-    process = start(home, index)
-    wait_until(lambda: len(below(process)) >= 3, process)  # the server, and stubs that are loading their models
-    children = below(process)
-    process.kill()
-    process.wait()
-    _, alive = psutil.wait_procs(children, timeout=WAIT)
-    assert alive == []
+def test_told_to_stop_it_answers_what_it_has_begun_and_triton_ends_after_that(home, index, endpoint):
+    held = "What is shown last in Lantern Row?"
+    endpoint.gate(held, "Tessaly")
+    endpoint.knowledge["Where is Tessaly?"] = ["Lantern Row"]
+    reader = ("--generator", endpoint.url, "--generator-model", "m", "--merge", "code")
+    with serving(home, index, *reader) as process:
+        url = await_running(home, process).grpc
+        children = below(process)
+        with Client(url, timeout=WAIT) as client:
+            pending = client.submit(held, plan=f"{held} * Where is {{it}}?")
+            assert endpoint.started[held].wait(WAIT)
+            process.terminate()
+            with grpc_client.InferenceServerClient(url) as service:
+                wait_until(lambda: not service.is_server_ready())
+            with pytest.raises(Unavailable):
+                client.ask("Where is Sarnath?", strategy="single")
+            endpoint.gates[held].set()  # its second leaf is searched, judged and read after the stop
+            answer = pending.result(WAIT)
+        assert (answer.answers, answer.outcome) == (("Lantern Row",), "answered")
+        assert all(node.detail.get("judge") != "none" and not node.error for node in answer.trace.nodes)
+        process.communicate(timeout=SLOW)
+    assert process.returncode == 0
+    assert psutil.wait_procs(children, timeout=SLOW)[1] == [] and find_shared_memory(home) == []
+
+
+def test_no_process_survives_a_service_that_is_killed_and_the_next_start_clears_the_shared_memory(home, index):
+    with serving(home, index) as process:
+        wait_until(lambda: len(below(process)) >= 3)  # the server, and processes that are loading their models
+        children = below(process)
+        process.kill()
+        process.wait()
+        _, alive = psutil.wait_procs(children, timeout=SLOW)
+        assert alive == []
     assert find_running_server(home) is None
+    left = find_shared_memory(home)
+    with serving(home, index) as process:
+        await_running(home, process)
+        assert not set(left) & set(find_shared_memory(home))
+        process.terminate()
+        process.communicate(timeout=SLOW)
+    assert find_shared_memory(home) == []
 
 
-def test_a_model_that_does_not_load_ends_the_start_with_its_reason(home, index, tmp_path):
-    (broken := tmp_path / "broken").mkdir()
-    (broken / "manifest.json").write_text("{}")
-    result = run("serve", "--home", home, "--index", broken)
-    assert result.returncode == 1
-    assert "model retriever: does not load" in result.stderr and "this is not an index" in result.stderr
-    assert "Traceback" not in result.stderr
+@pytest.mark.parametrize("fault", ["index", "version"])
+def test_what_does_not_load_ends_the_start_with_its_reason(home, index, tmp_path, fault):
+    says = "model revelator: does not load"
+    if fault == "index":
+        (index := tmp_path / "broken").mkdir()
+        (index / "manifest.json").write_text("{}")
+        says = "this is not an index"
+    else:
+        (version_folder(home, 1) / ADAPTER / "adapter_model.safetensors").write_bytes(b"no weights")
+    result = run("serve", "--triton", "local", "--home", home, "--index", index)
+    assert result.returncode == 1 and says in result.stderr, result.stderr
+    assert "Traceback" not in result.stderr and "At:" not in result.stderr
+    if fault == "version":
+        [line] = [line for line in result.stderr.splitlines() if says in line]
+        assert "adapter_model.safetensors" in line
     assert not (home / "serve.json").exists()
-    assert shared_memory(home) == []
+    assert find_shared_memory(home) == []
 
 
 def test_asking_without_a_server_says_how_to_start_one(tmp_path):
@@ -154,13 +204,14 @@ def test_a_mistyped_home_folder_is_refused_and_nothing_is_made(command, tmp_path
     assert "--home" in str(caught.value) and list(tmp_path.iterdir()) == []
 
 
-def test_ports_are_checked_before_the_server_starts(served):
-    taken = int(served.url.split(":")[1])
-    with pytest.raises(ConfigError, match=f"port {taken} is in use"):
-        read_ports(f"18000,{taken},18002")
-    wrong = dict.fromkeys(("8000", "a,b,c", "1,,2", "1,2,3,4", "²,2,3"), "three numbers")
-    wrong |= dict.fromkeys(("1,2,99999", "0,1,2", "-1,2,3"), "a port is a number from 1 to 65535")
-    wrong |= dict.fromkeys(("9000,9000,9001", "9000,9001,9000"), "port 9000 is named twice")
+def test_ports_are_checked_before_the_service_starts():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        taken = listening.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"port {taken} is in use"):
+            read_ports(f"18000,{taken}")
+    wrong = dict.fromkeys(("8000", "a,b", "1,", "1,2,3", "²,2"), "two numbers")
+    wrong |= dict.fromkeys(("1,99999", "0,1", "-1,2"), "a port is a number from 1 to 65535")
+    wrong["9000,9000"] = "port 9000 is named twice"
     for text, said in wrong.items():
         with pytest.raises(ConfigError, match=said):
             read_ports(text)

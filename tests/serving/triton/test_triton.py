@@ -1,39 +1,42 @@
-"""The four models on a real Triton server: what they answer, how they fail, and that no request disturbs another."""
+"""Models on a real Triton server behind the service: what they answer, who reaches them, and that no request disturbs
+another."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from ipaddress import ip_address
-from pathlib import Path
+import os
+import stat
+from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import numpy as np
 import psutil
 import pytest
 import tritonclient.grpc as grpc_client
+import trustme
 from click.testing import CliRunner
-from serving.triton.serve import Watchdog
+from tritonclient.utils import InferenceServerException
 
+from revelator import registry
+from revelator.channels import Tls, make_channel_arguments
 from revelator.cli import revelator
 from revelator.client import AsyncClient, Client
-from revelator.errors import (
-    ArtifactError,
-    DeadlineExceeded,
-    InvalidRequest,
-    PlanError,
-    Unavailable,
-)
-from revelator.files import sha256_text
+from revelator.errors import DeadlineExceeded, InvalidRequest, PlanError
 from revelator.plans import logic
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Passage, Trace
+from serving.deploy.deploy import deploy
 from serving.home.config import read_serving
-from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
+from serving.home.versions import ADAPTER, version_folder
+from serving.models.engine import Engine
+from serving.models.local import complete
+from serving.models.releases import REVELATOR
+from serving.models.triton import GENERATOR, RemoteGenerator, RemoteRevelator, TritonModels
 from serving.protocols import GenerateRequest
 from serving.service import control
-from serving.service.addresses import INNER, read_secret
-from serving.triton import repository
 from serving.triton.server import SHARED_MEMORY
+from tests.service_thread import serve_in_thread
 from tests.serving.conftest import FAST, WAIT
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
@@ -41,35 +44,88 @@ QUESTION = "Where was the director of Lantern Row born?"
 MERGE = GenerateRequest("merge", QUESTION)
 
 
-def test_every_model_version_that_was_meant_is_ready_and_no_other(triton):
-    assert all(
-        triton.is_model_ready(name, "1") for name in (*repository.PLAIN_MODELS, "revelator") if name != "generator"
-    )
-    assert not triton.is_model_ready("revelator", "2")
+class CountedModels(TritonModels):
+    """Counts its calls: the server's own counters rise some time after the answer, those of earlier tests too."""
+
+    calls = 0
+
+    async def infer(self, model: str, version: str = "", /, **inputs: np.ndarray) -> grpc_client.InferResult:
+        self.calls += 1
+        return await super().infer(model, version, **inputs)
 
 
-def test_the_server_listens_on_loopback_alone(world):
-    sockets = [c for c in psutil.Process(world.pid).net_connections() if c.status == psutil.CONN_LISTEN]
-    assert len(sockets) >= 2  # gRPC, and metrics for our own page
-    assert all(ip_address(c.laddr.ip.removeprefix("::ffff:")).is_loopback for c in sockets)
+@pytest.fixture
+async def models(world) -> AsyncIterator[CountedModels]:
+    """A channel to Triton itself, as the service has one."""
+    models = CountedModels(world.triton.url, world.triton.tls)
+    yield models
+    await models.close()
 
 
-def test_no_other_user_reads_the_shared_memory_of_the_server(world, client):
-    """Questions, answers and the inner token pass through shared memory."""
+async def test_triton_has_the_versions_that_were_meant_and_no_other(models):
+    assert await models.is_ready(GENERATOR, "1") and await models.is_ready(REVELATOR, "1")
+    assert not await models.is_ready(REVELATOR, "2")
+    index = (await models._client.get_model_repository_index()).models
+    assert {entry.name for entry in index} == {GENERATOR, REVELATOR}
+
+
+def test_triton_listens_on_one_port_of_loopback(world):
+    sockets = [c for c in psutil.Process(world.triton.pid).net_connections() if c.status == psutil.CONN_LISTEN]
+    addresses = {(c.laddr.ip.removeprefix("::ffff:"), c.laddr.port) for c in sockets}
+    assert addresses == {("127.0.0.1", int(world.triton.url.split(":")[1]))}
+
+
+def test_no_other_user_reads_the_shared_memory_of_triton(world, client):
+    """Prompts, passages and answers pass through it."""
     client.ask(QUESTION, plan=PLAN)
-    regions = list(SHARED_MEMORY.glob(f"revelator-{sha256_text(str((world.home / 'model_repo').resolve()))[:16]}-*"))
-    written = [*regions, *(world.home / "triton" / "metrics").iterdir()]
-    assert regions and len(written) > len(regions)
-    assert not [path for path in written if path.stat().st_mode & 0o077]
+    regions = list(SHARED_MEMORY.glob(f"{world.triton.regions}*"))
+    assert regions and not [path for path in regions if path.stat().st_mode & 0o077]
 
 
-def test_a_plan_is_run_and_its_answer_comes_back_typed_with_its_trace(client):
-    answer = client.ask(QUESTION, plan=PLAN)
-    assert (answer.answer, answer.answers, answer.outcome) == ("Port Velm", ("Port Velm",), "answered")
-    leaves = [node for node in answer.trace.nodes if node.kind == "atomic"]
-    assert [node.asked for node in leaves] == ["Who directed Lantern Row?", "Where was Ines Calloway born?"]
-    assert leaves[0].documents[0].title == "Lantern Row"
-    assert answer.trace.versions.items() >= {"revelator": "1", "retriever": "1"}.items()
+@pytest.fixture
+def forged(tmp_path) -> Tls:
+    """A key and a certificate for Triton's address, by another authority."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    issued.private_key_pem.write_to_path(tmp_path / "key.pem")
+    return Tls(tmp_path / "ca.pem", tmp_path / "cert.pem", tmp_path / "key.pem")
+
+
+@pytest.mark.parametrize("who", ["in the clear", "without a certificate", "with another certificate"])
+def test_only_who_holds_the_key_reaches_triton(world, client, forged, who):
+    ca = world.triton.tls.ca
+    shown = {"in the clear": None, "without a certificate": Tls(ca), "with another certificate": replace(forged, ca=ca)}
+    for call in (
+        lambda stranger: stranger.is_server_live(client_timeout=WAIT),
+        lambda stranger: stranger.load_model(REVELATOR, client_timeout=WAIT),
+    ):
+        with grpc_client.InferenceServerClient(**make_channel_arguments(world.triton.url, shown[who])) as stranger:
+            with pytest.raises(InferenceServerException) as refused:
+                call(stranger)
+            assert refused.value.status() == "StatusCode.UNAVAILABLE"
+    assert client.ask(FAST, strategy="single").answers == ("Orland",)
+
+
+def test_the_key_of_triton_is_in_a_folder_for_this_user_alone(world):
+    key = world.triton.tls.key
+    assert key.is_relative_to(world.home)
+    folder = key.parent.stat()
+    assert stat.S_IMODE(folder.st_mode) == 0o700 and folder.st_uid == os.getuid()
+
+
+def untimed(trace: Trace) -> list[object]:
+    nodes = [(node.id, node.kind, node.asked, node.answers, node.status) for node in trace.nodes]
+    return [trace.answer, trace.outcome, trace.plan, trace.versions, nodes]
+
+
+@pytest.mark.parametrize("options", [{"plan": PLAN}, {"strategy": "compile"}, {"strategy": "single"}])
+def test_an_answer_is_the_same_wherever_the_models_run(world, client, registered, tmp_path, options):
+    registry.connect(registered)
+    deploy(tmp_path, registry.resolve(registry.NAME, 1))
+    with serve_in_thread(tmp_path, read_serving(world.home)) as (_, running), Client(running.grpc, WAIT) as other:
+        asked = [untimed(each.ask(QUESTION, **options).trace) for each in (client, other)]
+    assert asked[0] == asked[1]
 
 
 async def test_an_edited_plan_takes_what_did_not_change_from_the_earlier_trace(world, client):
@@ -85,32 +141,11 @@ async def test_an_edited_plan_takes_what_did_not_change_from_the_earlier_trace(w
         assert first.documents[0].title == "Lantern Row"
 
 
-async def test_the_async_client_gives_the_same_answer(world):
-    async with AsyncClient(world.url, timeout=WAIT) as client:
-        answers = await asyncio.gather(*(client.ask(QUESTION, plan=PLAN) for _ in range(3)))
-    assert {answer.answer for answer in answers} == {"Port Velm"}
-
-
-class CountedModels(TritonModels):
-    """Counts its calls: the server's own counters rise some time after the answer, those of earlier tests too."""
-
-    calls = 0
-
-    async def infer(self, model: str, version: str = "", /, **inputs: np.ndarray) -> grpc_client.InferResult:
-        self.calls += 1
-        return await super().infer(model, version, **inputs)
-
-
-async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, base):
-    from serving.models.engine import Engine
-    from serving.models.local import complete
-
+async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, models, base):
     prompts = [TASKS["relevance"].render(RelevanceInput(QUESTION, f"title {n}", "text " * n)) for n in range(1, 11)]
-    async with CountedModels(world.url, read_secret(world.home, INNER)) as models:
-        judged = await RemoteRevelator(models).complete("relevance", prompts)
+    judged = await RemoteRevelator(models).complete("relevance", prompts)
     assert models.calls == 1 and len(judged) == 10
-    folder = repository.repository_folder(world.home) / "revelator" / "1" / "adapter"
-    expected = complete(Engine(base, folder), "relevance", prompts)
+    expected = complete(Engine(base, version_folder(world.home, 1) / ADAPTER), "relevance", prompts)
     assert [c.text for c in judged] == [c.text for c in expected]
     assert [c.tokens_in for c in judged] == [c.tokens_in for c in expected]
     assert [c.probabilities["yes"] for c in judged] == pytest.approx(
@@ -118,21 +153,19 @@ async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, 
     )
 
 
-async def test_a_row_that_cannot_be_judged_fails_alone(world):
-    async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
-        revelator = RemoteRevelator(models)
-        calls = [("end", "is it known?"), ("end", "word " * 4000), ("refine", "what next?")]
-        outcomes = await asyncio.gather(*(revelator.complete(t, [p]) for t, p in calls), return_exceptions=True)
+async def test_a_row_that_cannot_be_judged_fails_alone(models):
+    revelator = RemoteRevelator(models)
+    calls = [("end", "is it known?"), ("end", "word " * 4000), ("refine", "what next?")]
+    outcomes = await asyncio.gather(*(revelator.complete(t, [p]) for t, p in calls), return_exceptions=True)
     good, too_long, generated = outcomes
     assert good[0].text in TASKS["end"].labels
     assert isinstance(too_long, InvalidRequest) and "tokens" in too_long.message
     assert generated[0].tokens_out > 0 and generated[0].probabilities == {}
 
 
-async def test_more_prompts_than_a_batch_holds_come_back_in_order(world):
+async def test_more_prompts_than_a_batch_holds_come_back_in_order(models):
     prompts = [f"prompt {'x ' * n}" for n in range(70)]
-    async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
-        judged = await RemoteRevelator(models).complete("end", prompts)
+    judged = await RemoteRevelator(models).complete("end", prompts)
     assert [c.tokens_in for c in judged] == sorted(c.tokens_in for c in judged)
     assert len(judged) == 70
 
@@ -155,15 +188,7 @@ def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(world, monkeyp
         monkeypatch.delenv(name, raising=False)
     with Client(world.url, timeout=WAIT) as client:
         assert client.ask(FAST, strategy="single").answers == ("Orland",)
-    assert control.is_ready(world.url, "executor", 1)
-
-
-def test_a_deadline_ends_a_question_that_has_no_answer_yet(client, world):
-    slow = "Why was Lantern Row shot?"
-    world.endpoint.gate(slow, "for money")
-    with pytest.raises(DeadlineExceeded, match="within 3000 ms"):
-        client.ask(slow, strategy="single", deadline_ms=3_000)
-    assert world.endpoint.left[slow].wait(WAIT)
+    assert control.is_ready(world.url, 1)
 
 
 def test_a_deadline_leaves_a_marked_partial_answer_when_a_part_is_known(client, world):
@@ -173,18 +198,6 @@ def test_a_deadline_leaves_a_marked_partial_answer_when_a_part_is_known(client, 
     assert (answer.outcome, answer.trace.deadline_exceeded) == ("partial", True)
     assert "Orland" in answer.answer
     assert world.endpoint.left[slow].wait(WAIT)
-
-
-async def test_cancelling_the_task_cancels_the_work_on_the_server(world):
-    slow = "How was Lantern Row shot?"
-    world.endpoint.gate(slow, "slowly")
-    async with AsyncClient(world.url, timeout=WAIT) as client:
-        task = asyncio.create_task(client.ask(slow, strategy="single"))
-        await asyncio.to_thread(world.endpoint.started[slow].wait, WAIT)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await asyncio.to_thread(world.endpoint.left[slow].wait, WAIT)
 
 
 def test_cancelling_the_future_cancels_the_work_on_the_server(client, world):
@@ -203,44 +216,6 @@ def test_a_client_that_stops_waiting_cancels_the_work_on_the_server(world):
         hasty.ask(slow, strategy="single")
     assert world.endpoint.started[slow].is_set()
     assert world.endpoint.left[slow].wait(WAIT)
-
-
-def test_a_generator_that_is_down_makes_the_question_unavailable(client, world):
-    question = "Whose is Lantern Row?"
-    world.endpoint.knowledge[question] = ["nobody's"]
-    world.endpoint.down.add(question)
-    with pytest.raises(Unavailable, match="503"):
-        client.ask(question, strategy="single")
-    world.endpoint.down.clear()
-    assert client.ask(question, strategy="single").answers == ("nobody's",)
-
-
-def test_a_model_whose_process_died_makes_questions_unavailable_until_it_is_brought_back(client, world):
-    model = "retriever"
-    said: list[str] = []
-    watch = Watchdog(world.home, world.pid, world.url, (*repository.PLAIN_MODELS, "revelator"), said.append)
-    watch.check_processes()
-    assert said == []
-    processes = [p for p in psutil.Process(world.pid).children() if p.status() != psutil.STATUS_ZOMBIE]
-    mine = [p for p in processes if any(f"/{model}/" in argument for argument in p.cmdline())]
-    for process in mine:  # one that was unloaded before may still be on its way out
-        process.kill()
-    try:
-        with pytest.raises(Unavailable, match=model):
-            client.ask(FAST, strategy="single")
-    finally:
-        watch.check_processes()
-    assert said == [f"{model}: its process died; loading it again", f"{model} version 1: ready"]
-    assert client.ask(FAST, strategy="single").answers == ("Orland",)
-
-
-async def test_the_retriever_refuses_a_wrong_k_and_searches_on(world):
-    async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
-        retriever = RemoteRetriever(models)
-        with pytest.raises(InvalidRequest, match="k must be 1 or more"):
-            await retriever.search("Sarnath", 0)
-        found = await retriever.search("Sarnath", 2)
-    assert [passage.title for passage in found] == ["Sarnath", "Tobias Renn"]
 
 
 def test_a_logical_query_finds_the_documents_of_a_question(world, client):
@@ -267,40 +242,16 @@ def test_the_model_writes_the_logical_query_where_none_is_given(world):
         assert trace.degraded and "no query that the model wrote could be run" in trace.reason
 
 
-async def test_searches_of_one_moment_may_be_one_batch_and_have_an_outcome_each(world, triton):
-    config = triton.get_model_config("retriever").config
-    assert config.HasField("dynamic_batching") and config.max_batch_size > 1
-    async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
-        searches = [RemoteRetriever(models).search("Sarnath", n % 3) for n in range(24)]
-        found = await asyncio.gather(*searches, return_exceptions=True)
-    for n, passages in enumerate(found):
-        assert isinstance(passages, InvalidRequest) if n % 3 == 0 else len(passages) == n % 3
-
-
-async def test_the_embedded_reader_answers_requests_of_one_moment_each_for_itself(world):
+async def test_the_embedded_reader_answers_requests_of_one_moment_each_for_itself(models):
     passages = (Passage("1", "Lantern Row", "It was directed by Ines Calloway."),)
     asked = GenerateRequest("read", "Who directed Lantern Row?", passages)
-    async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
-        generator = RemoteGenerator(models)
-        readings = await asyncio.gather(*[generator.answer(asked) for _ in range(9)], generator.answer(MERGE))
+    generator = RemoteGenerator(models)
+    readings = await asyncio.gather(*[generator.answer(asked) for _ in range(9)], generator.answer(MERGE))
     for reading in readings[:9]:
         assert (reading.answers, reading.method) == (("Ines Calloway",), "reader")
         assert reading.document == "1" and 0 < reading.probability <= 1
         assert reading.sentence == "It was directed by Ines Calloway."
     assert (readings[9].answers, readings[9].reason) == ((), "no language model is configured")
-
-
-def test_a_model_that_does_not_load_says_why_in_one_line(world):
-    config = read_serving(world.home)
-    repository.lay_out(world.home, config.model_copy(update={"index": Path("/nowhere")}))
-    try:
-        with pytest.raises(ArtifactError) as refused:
-            control.load(world.home, world.url, "retriever", 1)
-    finally:
-        repository.lay_out(world.home, config)
-        control.load(world.home, world.url, "retriever", 1)
-    assert "no manifest.json" in refused.value.message
-    assert "Traceback" not in str(refused.value) and "At:" not in str(refused.value)
 
 
 def test_a_title_with_a_semicolon_is_one_answer_to_the_client(client, world):

@@ -6,11 +6,11 @@ import pytest
 
 from revelator.client import Client
 from revelator.errors import ConfigError
-from serving.home.config import read_serving
+from serving.home.config import write_serving
 from serving.home.configure import configure
+from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import Writing
-from serving.service import control
-from serving.triton import repository
+from tests.service_thread import serve_in_thread
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
 QUESTION = "Where was the director of Lantern Row born?"
@@ -20,42 +20,33 @@ def chosen(home, **settings) -> Writing:
     return configure(home, **settings).writing
 
 
-def test_what_was_chosen_and_remembered_holds_until_something_else_is(served, tmp_path):
-    url = {"index": served.index, "generator": "http://127.0.0.1:9/v1", "generator_model": "m"}
-    assert chosen(tmp_path, index=served.index) == Writing()
+def test_what_was_chosen_and_remembered_holds_until_something_else_is(index, tmp_path):
+    url = {"index": index, "generator": "http://127.0.0.1:9/v1", "generator_model": "m"}
+    assert chosen(tmp_path, index=index) == Writing()
     assert chosen(tmp_path, **url) == Writing("auto", text=True)
-    repository.lay_out(tmp_path, configure(tmp_path, **url, merge="generator", own_knowledge=True, remember=True))
-    assert chosen(tmp_path, index=served.index) == Writing("generator", text=True, own_knowledge=True)
-    assert chosen(tmp_path, index=served.index, merge="code", own_knowledge=False) == Writing("code")
-    repository.lay_out(tmp_path, configure(tmp_path, generator="embedded", remember=True))
-    assert chosen(tmp_path, index=served.index) == Writing("generator", text=False, own_knowledge=True)
+    write_serving(tmp_path, configure(tmp_path, **url, merge="generator", own_knowledge=True, remember=True))
+    assert chosen(tmp_path, index=index) == Writing("generator", text=True, own_knowledge=True)
+    assert chosen(tmp_path, index=index, merge="code", own_knowledge=False) == Writing("code")
+    write_serving(tmp_path, configure(tmp_path, generator="embedded", remember=True))
+    assert chosen(tmp_path, index=index) == Writing("generator", text=False, own_knowledge=True)
     assert chosen(tmp_path, **url) == Writing("generator", text=True, own_knowledge=True)
 
 
 @pytest.mark.parametrize(("wrong", "option"), [({"merge": "generator"}, "--merge"), ({"own_knowledge": True}, "--own")])
-def test_the_embedded_reader_writes_nothing_and_nobody_may_wait_for_it(served, tmp_path, wrong, option):
+def test_the_embedded_reader_writes_nothing_and_nobody_may_wait_for_it(index, tmp_path, wrong, option):
     with pytest.raises(ConfigError, match="writes no answers") as refused:
-        configure(tmp_path, index=served.index, generator="embedded", **wrong)
+        configure(tmp_path, index=index, generator="embedded", **wrong)
     assert refused.value.where.startswith(option) and "--generator URL" in refused.value.hint
 
 
-@pytest.fixture
-def writing(served):
-    """The served executor with a language model that writes."""
-    config = read_serving(served.home)
-    repository.lay_out(served.home, config.model_copy(update={"merge": "auto"}))
-    control.load(served.home, served.url, "executor", 1)
-    yield served
-    repository.lay_out(served.home, config)
-    control.load(served.home, served.url, "executor", 1)
-
-
-def test_the_text_comes_with_the_trace_and_numbers_what_was_read(writing):
-    writing.endpoint.knowledge |= {
+def test_the_text_comes_with_the_trace_and_numbers_what_was_read(endpoint, index, tmp_path):
+    endpoint.knowledge |= {
         "Who directed Lantern Row?": ["Ines Calloway"],
         "Where was Ines Calloway born?": ["Port Velm"],
     }
-    with Client(writing.url) as client:
+    reader = {"generator": endpoint.url, "generator_model": "m", "judge": "none"}
+    config = configure(tmp_path, index=index, **reader, planner=PlannerConfig(url=endpoint.url, model="m"))
+    with serve_in_thread(tmp_path, config) as (_, running), Client(running.grpc) as client:
         trace = client.ask(QUESTION, plan=PLAN).trace
     assert trace.answers == ["Port Velm"] and trace.nodes[-1].kind == "write"
     assert trace.text and len(trace.list_citations()) == 2 and trace.list_citations()[0].startswith("[1] ")
