@@ -9,9 +9,11 @@ of the right answers refuses .12 and .56 of those questions by the language mode
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from dataclasses import replace
 
+from revelator.errors import ServingError
 from serving.protocols import GenerateRequest, Generator, Reading
 
 # fitted by logistic regression on 160 readings of Qwen2.5-Coder-1.5B: questions on two organisations' documents, and
@@ -19,11 +21,13 @@ from serving.protocols import GenerateRequest, Generator, Reading
 OWN, READER, BIAS = 0.33, 0.31, -1.62
 READER_ALONE, BIAS_ALONE = 0.34, -0.50  # where the endpoint gives no log probabilities
 SUREST = 0.999  # a probability beyond it says no more
+log = logging.getLogger(__name__)
 
 
 class WeighedGenerator:
     """`serving.protocols.Generator` of a language model, whose readings have the probability that they are right: the
-    embedded reader reads the same passages beside it. Of other modes the language model alone is asked."""
+    embedded reader reads the same passages beside it. Of other modes the language model alone is asked. Where the
+    embedded reader does not answer, the language model's own probability stands."""
 
     def __init__(self, writer: Generator, reader: Generator) -> None:
         self._writer = writer
@@ -32,8 +36,19 @@ class WeighedGenerator:
     async def answer(self, request: GenerateRequest) -> Reading:
         if request.mode != "read":
             return await self._writer.answer(request)
-        reading, opinion = await asyncio.gather(self._writer.answer(request), self._reader.answer(request))
-        return replace(reading, probability=weigh(reading.probability, opinion.probability or 0.0))
+        beside = asyncio.create_task(self._ask_reader(request))
+        try:
+            reading, opinion = await self._writer.answer(request), await beside
+        finally:
+            beside.cancel()
+        return reading if opinion is None else replace(reading, probability=weigh(reading.probability, opinion))
+
+    async def _ask_reader(self, request: GenerateRequest) -> float | None:
+        try:
+            return (await self._reader.answer(request)).probability or 0.0
+        except ServingError as error:
+            log.warning("the embedded reader gives no opinion: %s", error)
+            return None
 
 
 def weigh(own: float | None, reader: float) -> float:

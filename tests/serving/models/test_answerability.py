@@ -1,8 +1,10 @@
 """How likely a language model's answer is right: what two models say of the same passages is weighed."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from revelator.errors import Unavailable
 from revelator.trace import Passage
 from serving.models.answerability import WeighedGenerator, weigh
 from serving.protocols import GenerateRequest, Reading
@@ -43,6 +45,18 @@ async def test_an_endpoint_without_log_probabilities_is_judged_by_the_reader_alo
     request = GenerateRequest("read", "Who founded the harbour?", PASSAGES)
     readings = [await WeighedGenerator(Model(None), Model(p)).answer(request) for p in (0.01, 0.99)]
     assert readings[0].probability < 0.33 < readings[1].probability
+
+
+async def test_a_reader_that_is_gone_costs_no_answer_and_a_language_model_that_is_gone_is_named():
+    class Gone:
+        async def answer(self, request):
+            raise Unavailable("gone", where="model generator")
+
+    request = GenerateRequest("read", "Who founded the harbour?", PASSAGES)
+    reading = await WeighedGenerator(Model(0.9), Gone()).answer(request)
+    assert (reading.answers, reading.probability) == (("p",), 0.9)
+    with pytest.raises(Unavailable, match="gone"):
+        await WeighedGenerator(Gone(), Model(0.9)).answer(request)
 
 
 async def test_what_reads_no_passages_is_the_language_models_alone():
