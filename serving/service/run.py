@@ -23,6 +23,7 @@ from serving.home.config import ServingConfig, write_serving
 from serving.home.running import LOCK, SERVE_JSON, RunningServer
 from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
 from serving.http.protection import is_loopback
+from serving.models.releases import name_version
 from serving.service.addresses import CLOSED, LOOPBACK, Exposure, Ports, read_control_token
 from serving.service.grpc_front import Tokens, bind_grpc, serve_grpc
 from serving.service.http_front import create_app, listen, serve_http
@@ -74,7 +75,7 @@ async def serve_home(
                 http=f"{'https' if exposure.tls else 'http'}://{LOOPBACK}:{ports.http}",
                 grpc=address,
                 log=str(home / LOG),
-                models={model: int(version) for model in MODELS if (version := questions.find_version(model))},
+                models={m: int(name_version(found)) for m in MODELS if (found := questions.find_version(m))},
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
             )
             if is_first:
