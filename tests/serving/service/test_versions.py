@@ -66,18 +66,22 @@ def versions_home(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture(scope="module", params=["none", "local"])
+on_triton_too = pytest.mark.parametrize("deploying", ["none", "local"], indirect=True)
+
+
+@pytest.fixture(scope="module")
 def deploying(
     versions_home: Path, index: Path, endpoint: Endpoint, request: pytest.FixtureRequest
 ) -> Iterator[Service]:
     """A service of version 1, whose release judges: in its own process, and on a Triton server."""
-    if request.param == "local":
+    place = getattr(request, "param", "none")
+    if place == "local":
         require_triton()
     registry.connect(versions_home)
     deploy(versions_home, find(1))
     reader = {"generator": endpoint.url, "generator_model": "m", "merge": "code"}
     config = configure(versions_home, index=index, **reader)
-    with serve_in_thread(versions_home, config, place=request.param) as (questions, running):
+    with serve_in_thread(versions_home, config, place=place) as (questions, running):
         yield Service(versions_home, running, questions, endpoint)
 
 
@@ -106,6 +110,7 @@ def run(service: Service, *arguments: str) -> dict[str, object]:
     return json.loads(done.stdout)
 
 
+@on_triton_too
 def test_the_commands_change_the_version_of_a_running_service_without_a_gap(service, client, triton):
     with asked_all_the_time(client, QUESTION) as answers:
         done = run(service, "--alias", "2")
@@ -119,6 +124,7 @@ def test_the_commands_change_the_version_of_a_running_service_without_a_gap(serv
     assert {answer.trace.versions[REVELATOR] for answer in answers} == {"1", "2"}, "no question has two"
 
 
+@on_triton_too
 @pytest.mark.parametrize(("version", "reason"), [(DAMAGED, "cannot be loaded"), (SENSELESS, "smoke test failed")])
 def test_a_version_that_does_not_load_or_answers_no_sense_is_refused_and_the_live_one_stays(
     service, client, triton, version, reason
@@ -133,6 +139,7 @@ def test_a_version_that_does_not_load_or_answers_no_sense_is_refused_and_the_liv
     assert not triton.is_model_ready(REVELATOR, str(version))
 
 
+@on_triton_too
 def test_a_question_under_way_keeps_its_version_which_is_closed_after_it(service, client, triton):
     [held] = service.hold("keeping", 1)
     with ThreadPoolExecutor(2) as threads:
@@ -167,9 +174,6 @@ def test_a_release_that_cannot_be_read_costs_no_question_that_has_begun(service,
 
 
 def test_the_engine_of_the_version_before_is_gone_after_each_deploy(service, client):
-    if service.questions.models.host:
-        pytest.skip("its engines are in Triton's processes")
-
     def find_engines() -> list[weakref.ref[Engine]]:
         gc.collect()
         return [weakref.ref(found) for found in gc.get_objects() if isinstance(found, Engine)]
@@ -182,6 +186,7 @@ def test_the_engine_of_the_version_before_is_gone_after_each_deploy(service, cli
         assert len(find_engines()) == len(before) and [engine() for engine in before].count(None) == 1
 
 
+@on_triton_too
 def test_deploys_that_are_killed_cost_no_question_and_are_finished_by_the_next(service, client, triton):
     arguments = [sys.executable, kill_deploys.__file__, str(service.home), str(KILLS), "5", "600"]
     with asked_all_the_time(client, QUESTION) as answers:
@@ -194,6 +199,7 @@ def test_deploys_that_are_killed_cost_no_question_and_are_finished_by_the_next(s
     assert [n for n in "1234" if triton.is_model_ready(REVELATOR, n)] == ["1"]
 
 
+@on_triton_too
 def test_a_canary_answers_its_share_is_compared_and_then_withdrawn_or_deployed(service, client, triton):
     plan = CanaryPlan(service.home, find(2), 0.5, PATIENT)
     asked, answered = iter(range(10_000)), set()
