@@ -15,8 +15,8 @@ export REVELATOR_HOME=${REVELATOR_HOME:-runs/loop} # registry, indexes, served m
 export OMP_WAIT_POLICY=PASSIVE  # threads that spin while they wait take the cores from the others
 export REVELATOR_WORLD=$REVELATOR_HOME/world REVELATOR_COLLECTED=$REVELATOR_HOME/collected # data_gen/configs/loop.yaml
 export REVELATOR_NAMES=$REVELATOR_HOME/names/passages.jsonl # and reads this
-MLFLOW_PORT=${MLFLOW_PORT:-5055} PAGE_PORT=${PAGE_PORT:-8099}
-MLFLOW=http://127.0.0.1:$MLFLOW_PORT PAGE=http://127.0.0.1:$PAGE_PORT
+MLFLOW_PORT=${MLFLOW_PORT:-5055}
+MLFLOW=http://127.0.0.1:$MLFLOW_PORT
 WORDING=$REVELATOR_HOME/wording SET=$REVELATOR_HOME/sets/loop
 
 say() { printf '\n\033[1m== %d:%02d  %s\033[0m\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
@@ -32,7 +32,7 @@ await() { curl --silent --fail --output /dev/null --retry 120 --retry-connrefuse
 
 # ---------------------------------------------------------------------------------------------------------------------
 # 1. MLflow keeps each question as a trace, and what people say of it. Experiment 1 is `revelator`, which training made.
-say "MLflow, the server and the page"
+say "MLflow, the service and its page"
 export MLFLOW_TRACKING_URI=$MLFLOW
 export OTEL_EXPORTER_OTLP_ENDPOINT=$MLFLOW OTEL_EXPORTER_OTLP_HEADERS=x-mlflow-experiment-id=1
 export REVELATOR_LOG_QUESTIONS=1 # traces hold questions, plans and answers; without it there is nothing to learn from
@@ -42,17 +42,17 @@ mlflow server --backend-store-uri "sqlite:///$REVELATOR_HOME/mlflow.db" --port "
   >"$REVELATOR_HOME/mlflow.log" 2>&1 &
 await $MLFLOW/health
 
-# 2. The server, and 3. the page on which people ask, mend plans, and say what is right.
-revelator serve --ports auto >"$REVELATOR_HOME/serve.log" 2>&1 &
-until grep -qs '^gRPC' "$REVELATOR_HOME/serve.log"; do kill -0 $!; sleep 1; done
-revelator inspect --port "$PAGE_PORT" >"$REVELATOR_HOME/inspect.log" 2>&1 &
-await $PAGE/api/servers
+# 2. The service, and 3. its page, on which people ask, mend plans, and say what is right.
+revelator serve >"$REVELATOR_HOME/serve.log" 2>&1 &
+until grep -qs '^HTTP' "$REVELATOR_HOME/serve.log"; do kill -0 $!; sleep 1; done
+PAGE=$(sed -n 's/^HTTP *//p' "$REVELATOR_HOME/serve.log")
+await "$PAGE/api/servers"
 
 # ---------------------------------------------------------------------------------------------------------------------
 # 4. A person asks forty questions on the page, mends each plan, and presses "This plan is right": this script stands in
 #    for the person, and counts the plans that needed no mending.
 say "forty questions in a new wording, each corrected"
-python examples/new_wording.py ask "$WORDING/asked.jsonl" --url $PAGE --correct
+python examples/new_wording.py ask "$WORDING/asked.jsonl" --url "$PAGE" --correct
 
 # 5. What was corrected becomes questions to learn from. --redact keeps personal data out.
 say "collect the corrections"
@@ -79,5 +79,5 @@ revelator model deploy
 # ---------------------------------------------------------------------------------------------------------------------
 # Forty other questions of the same wording, about other things. Nobody corrects them.
 say "forty others, afterwards"
-python examples/new_wording.py ask "$WORDING/later.jsonl" --url $PAGE
+python examples/new_wording.py ask "$WORDING/later.jsonl" --url "$PAGE"
 say "done"

@@ -34,6 +34,7 @@ MOST_QUESTION_TOKENS = 64
 MOST_TITLE_TOKENS = 24
 MOST_ANSWER_TOKENS = 64
 MOST_WINDOWS = 32  # of one question that pass through the network at most
+PADDED = 1.15  # the longest window of a batch over its shortest
 MOST_BATCH_TOKENS = 8192  # of the windows that pass through the network at once, padding included
 
 Forward = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -187,10 +188,11 @@ def pad_windows(windows: Sequence[Window]) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def batch_by_length(lengths: Sequence[int], tokens: int = MOST_BATCH_TOKENS) -> Iterator[list[int]]:
-    """Indices in batches of similar length, each of at most `tokens` with its padding (or one longer window)."""
+    """Indices in batches of similar length, each of at most `tokens` with its padding (or one longer window). Padding
+    costs what tokens do: the rows of a table beside whole passages took twice the time in one batch."""
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if batch and (len(batch) + 1) * lengths[index] > tokens:
+        if batch and ((len(batch) + 1) * lengths[index] > tokens or lengths[index] > PADDED * lengths[batch[0]]):
             yield batch
             batch = []
         batch.append(index)

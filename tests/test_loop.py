@@ -1,4 +1,4 @@
-"""The whole loop with a real MLflow server and a real Triton server: people correct plans of a wording that the served
+"""The whole loop with a real MLflow server and a real service: people correct plans of a wording that the served
 version has never read, and the next version plans it right and the old questions no worse. `examples/loop.sh` is run
 as a newcomer would, on a smaller world and fewer rows."""
 
@@ -47,10 +47,10 @@ def test_forty_corrected_questions_of_a_new_wording_make_a_version_that_plans_it
     tmp_path: Path,
 ) -> None:
     home = tmp_path / "home"
-    mlflow_port, page_port = str(find_port()), str(find_port())
+    mlflow_port = str(find_port())
     environment = os.environ | {"REVELATOR_HOME": str(home), "REVELATOR_WORLD": str(home / "world")}
     # a margin that 60 rows and as many steps keep: the example's is for more of both
-    environment |= {"MLFLOW_PORT": mlflow_port, "PAGE_PORT": page_port, "LIMIT": "60", "MARGIN": "0.2", "STEPS": "60"}
+    environment |= {"MLFLOW_PORT": mlflow_port, "LIMIT": "60", "MARGIN": "0.2", "STEPS": "60"}
     environment |= {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "OMP_WAIT_POLICY": "PASSIVE"}
     serve_a_champion(home, environment)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from revelator.errors import ArtifactError
 from serving.models.releases import REVELATOR, VersionContents
 
 ADAPTER = "adapter"
@@ -24,6 +25,15 @@ def list_versions(home: Path) -> list[int]:
     """The versions that have a folder, in rising order."""
     folder = repository_folder(home) / REVELATOR
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
+
+
+def require_contents(home: Path, version: int) -> VersionContents:
+    """Reads `version.json` of a version. Raises ArtifactError, with what to do, for one that has no folder."""
+    folder = version_folder(home, version)
+    if found := read_contents(folder):
+        return found
+    hint = f"deploy it: revelator model deploy --alias {version} --home {home}"
+    raise ArtifactError("there is no such version", where=str(folder), hint=hint)
 
 
 def read_contents(folder: Path) -> VersionContents | None:

@@ -33,6 +33,7 @@ from serving.models.onnx_model import OnnxModel
 from serving.models.transformers_model import TransformersModel
 
 BATCH_TOKENS = 16_384  # prompt tokens, padding included, in one forward pass: bounds memory, not throughput
+PADDED = 1.15  # the longest of a batch over its shortest
 WRITTEN_TOKENS = 32_768  # positions of all rows or beams that write together: 400 MB of the embedded base's keys
 MAX_NEW_TOKENS = 256
 ASKING = 12  # last tokens of a prompt for a label, which say what is asked: "Helps:"
@@ -219,7 +220,9 @@ class Engine:
         for index in sorted(indices, key=lambda i: len(rows[i])):
             needed = len(rows[index]) + room
             crowded = needed * (len(waiting) + 1) > limit or needed > self.max_positions
-            if waiting and crowded:
+            # on a CPU padding costs what tokens do: of documents to judge, judged in one batch, half was padding
+            is_padding = waiting and not room and self.device.type == "cpu" and needed > PADDED * len(rows[waiting[0]])
+            if waiting and (crowded or is_padding):
                 yield self._pad(waiting, rows)
                 waiting = []
             waiting.append(index)

@@ -99,11 +99,17 @@ def bind_grpc(
 async def serve_grpc(server: grpc.aio.Server, questions: Questions, tokens: Tokens) -> AsyncIterator[None]:
     """Answers until the end of the block."""
     add_GRPCInferenceServiceServicer_to_server(Front(questions, tokens), server)
+    health = {"Check": grpc.unary_unary_rpc_method_handler(_check_health)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("grpc.health.v1.Health", health),))
     await server.start()
     try:
         yield
     finally:
         await server.stop(grace=1.0)
+
+
+async def _check_health(request: bytes, context: Context) -> bytes:
+    return SERVING_STATUS
 
 
 def _read_credentials(tls: Tls, mutual: bool) -> grpc.ServerCredentials:

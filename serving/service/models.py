@@ -7,7 +7,6 @@ call notes in `find_choice()` which version answered.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -23,7 +22,7 @@ from serving import latency
 from serving.batching import Batcher, gather_all
 from serving.executor.trees import NoModel
 from serving.home.config import ServingConfig
-from serving.home.versions import ADAPTER, CONTENTS_FILE, version_folder
+from serving.home.versions import ADAPTER, require_contents, version_folder
 from serving.models.comparisons import CanaryRevelator
 from serving.models.embedded import EmbeddedGenerator
 from serving.models.engine import Engine
@@ -164,14 +163,9 @@ class LocalRelease:
         return await asyncio.shield(self._versions[version])
 
     def _load(self, version: str) -> BatchedRevelator:
-        folder = version_folder(self._home, int(version))
-        try:
-            contents = json.loads((folder / CONTENTS_FILE).read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            hint = f"deploy it: revelator model deploy --alias {version} --home {self._home}"
-            raise ArtifactError("there is no such version", where=str(folder), hint=hint) from error
-        adapter = folder / ADAPTER if contents["files"] else None
-        engine = Engine(contents["base"]["folder"], adapter, device=self._device)
+        contents = require_contents(self._home, int(version))
+        adapter = version_folder(self._home, int(version)) / ADAPTER if contents.files else None
+        engine = Engine(contents.base["folder"], adapter, device=self._device)
         return BatchedRevelator(engine, self._threads, self._decoding)
 
     def close_unused(self) -> None:

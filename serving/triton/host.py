@@ -17,7 +17,7 @@ import psutil
 
 from revelator.errors import ConfigError, RevelatorError, Unavailable
 from serving.home.config import ServingConfig
-from serving.home.versions import repository_folder
+from serving.home.versions import repository_folder, require_contents
 from serving.models.releases import REVELATOR, Traffic
 from serving.models.triton import GENERATOR, RemoteGenerator, TritonModels, TritonRelease
 from serving.triton import repository
@@ -48,6 +48,7 @@ class TritonHost:
 
     def _configure_revelator(self, versions: Collection[str]) -> str:
         for version in versions:
+            require_contents(self._home, int(version))
             repository.write_code(self._home, REVELATOR, version)
         return repository.make_config(REVELATOR, versions, self._config)
 

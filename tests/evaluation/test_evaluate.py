@@ -168,15 +168,16 @@ def test_a_running_server_is_asked_as_this_process_is(tmp_path: Path, served: An
         served.endpoint.knowledge[question] = [answer]
     made = {"benchmark": benchmark(tmp_path), "url": served.url, "home": str(served.home), "concurrency": 2}
     made["limits"] = {"relevance_threshold": 0.0}  # the served adapter is random: what it finds relevant is chance
-    for name, system in (("strategy", {"strategy": "single"}), ("baseline", {"baseline": "naive-5"})):
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(made | {"system": system}))
-        call(path, "--out", str(tmp_path / name))
-        rows = read_questions(tmp_path / name)
-        assert [row.prediction for row in rows] == list(ASKED.values())
-        assert bool(rows[0].cost.model_calls) == (name == "strategy")
-        run = read_run(tmp_path / name)
-        assert run.adapter == {"version": "1"} and run.index["count"] == 6 and served.endpoint.url in run.generator
+    path = tmp_path / "strategy.yaml"
+    path.write_text(yaml.safe_dump(made | {"system": {"strategy": "single"}}))
+    call(path, "--out", str(tmp_path / "strategy"))
+    rows = read_questions(tmp_path / "strategy")
+    assert [row.prediction for row in rows] == list(ASKED.values())
+    assert rows[0].cost.model_calls
+    run = read_run(tmp_path / "strategy")
+    assert run.adapter == {"version": "1"} and run.index["count"] == 6 and served.endpoint.url in run.generator
+    path.write_text(yaml.safe_dump(made | {"system": {"baseline": "naive-5"}}))
+    assert "naive-5 asks models itself" in str(refused(path, tmp_path / "baseline"))
 
 
 def test_a_file_of_predictions_is_scored_by_the_same_rules(tmp_path: Path, index: Path) -> None:
@@ -289,7 +290,7 @@ def test_a_planner_at_an_endpoint_is_a_run_like_any_other_and_is_named(tmp_path:
     wrong = config(
         tmp_path, index, system={"strategy": "compile"}, planner=at_endpoint, url="127.0.0.1:1", adapter="base"
     )
-    assert "a running server has its own" in str(refused(wrong, tmp_path / "refused"))
+    assert "a running service has its own" in str(refused(wrong, tmp_path / "refused"))
 
 
 def test_options_set_the_models_of_each_run_that_can_take_them(tmp_path: Path, index: Path) -> None:
@@ -319,7 +320,7 @@ def test_a_question_has_at_least_as_long_as_a_call_of_an_endpoint_may_take(tmp_p
     assert read_limits(run.model_copy(update={"timeout": 5.0})) == Limits()
     assert (run.seed, run.benchmark.sample, run.benchmark.seed, run.benchmark.unseen) == (7, 3, 7, True)
     served = config(tmp_path, index, url="127.0.0.1:1", system={"strategy": "auto"}, index="")
-    assert "timeout: a running server has its own" in str(refused(served, tmp_path / "refused", "--timeout", "5"))
+    assert "timeout: a running service has its own" in str(refused(served, tmp_path / "refused", "--timeout", "5"))
 
 
 def test_one_command_compares_planners_and_an_endpoint_is_named_on_the_command_line(
