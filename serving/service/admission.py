@@ -5,8 +5,8 @@ turns, however many questions each has: one that asks without pause delays the o
 places are taken, the last question that waits of the client that has most gives its place to a client that has fewer.
 
 A question is refused at once if it would not be answered in time. A turn comes free every `mean / at_once` seconds,
-where `mean` is the moving mean of the seconds at work; then the question takes `mean` itself, and twice the mean
-deviation more, as TCP waits for a packet (RFC 6298).
+where `mean` is the moving mean of the seconds at work; then the question takes `mean` itself. Three mean deviations are
+added, as TCP adds four to wait for a packet (RFC 6298), and those of the questions before it add up as chance does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from revelator.errors import Overloaded
 
 WEIGHT = 0.1  # of the newest question in the moving mean
-DEVIATIONS = 2.0
+DEVIATIONS = 3.0
 SHORTEST_WAIT_MS, LONGEST_WAIT_MS = 50.0, 5_000.0  # bounds of the wait that a refused client is given
 PEER: ContextVar[str] = ContextVar("peer", default="")  # the client that this task works for
 
@@ -52,7 +52,7 @@ class Admission:
         """Around a question that must be answered within `seconds`. Raises Overloaded, with the time after which there
         should be room. A question that comes alone is always taken in."""
         peer, count = PEER.get(), self.in_flight
-        due = self._estimate_wait(peer) + self._mean + DEVIATIONS * self._deviation
+        due = self._estimate_time(peer)
         if count and due > seconds:
             message = f"with {count} in flight it would take up to {due:.1f} s, and {seconds:.3g} s are allowed"
             raise self._make_refusal(message)
@@ -124,13 +124,15 @@ class Admission:
             turn.set_exception(self._make_refusal("other clients have fewer questions in flight, and take turns"))
         return True
 
-    def _estimate_wait(self, peer: str) -> float:
-        """Seconds until a question that comes now may begin: of each other client go before it as many as its own."""
+    def _estimate_time(self, peer: str) -> float:
+        """Seconds until a question that comes now is answered, at most: of each other client as many go before it as
+        its own."""
         if self._at_work < self.at_once:
-            return 0.0
+            return self._mean + DEVIATIONS * self._deviation
         own = len(self._waiting.get(peer, ()))
         before = own + sum(min(len(turns), own + 1) for other, turns in self._waiting.items() if other != peer)
-        return (before + 1) * self._mean / self.at_once
+        turns = 1 + (before + 1) / self.at_once  # one after the other, its own the last
+        return turns * self._mean + DEVIATIONS * math.sqrt(turns) * self._deviation
 
     def _learn(self, took: float) -> None:
         weight = WEIGHT if self._mean else 1.0

@@ -52,7 +52,7 @@ from serving.triton.server import NOT_PRIVATE
 
 EXECUTOR = "executor"
 MODELS = (EXECUTOR, REVELATOR)
-A_CORE = 3  # questions at work for each core while the models are in this process
+A_CORE = 2  # questions at work for each core while the models are in this process
 PROMPT_CHARACTERS = 20_000
 HOTTEST = 2.0
 TRAVEL_SECONDS = 0.5  # of the time that a client waits, and a tenth of it at most: the answer has a way to go
