@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,6 +41,7 @@ TRITON_HELP = (
     "Who hosts the models: this process (none), a Triton server that this command starts and looks after (local), or"
     " one that runs over model_repo/ of the home folder, with --model-control-mode=explicit."
 )
+PLACE = re.compile(r"none|local|grpc://.+:\d{1,5}")
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True)
 
 
@@ -153,6 +156,10 @@ def serve(
       revelator serve --logic negation=reciprocal --logic calibration=fitted.json
       revelator serve --host 0.0.0.0 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
     """
+    if not PLACE.fullmatch(triton):
+        hint = "--triton none, --triton local or --triton grpc://HOST:PORT"
+        raise ConfigError(f"not where models can be hosted: {triton!r:.60}", where="--triton", hint=hint)
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")  # else gRPC speaks up when Triton is started
     plans: PlannerConfig | Literal["embedded"] | None = "embedded"
     if planner != plans or planner_model or planner_prompt:
         plans = read_planner_options(planner, planner_model, planner_prompt)
@@ -253,7 +260,8 @@ def _serve(
         click.echo(f'log     {running.log}\nask: revelator ask "…" --home {home}   stop: Ctrl-C')
 
     try:
-        asyncio.run(run_until_stopped(home, chosen, config, exposure, hosts, triton, report))
+        with suppress(asyncio.CancelledError):  # told to stop before it was ready
+            asyncio.run(run_until_stopped(home, chosen, config, exposure, hosts, triton, report))
     finally:
         status.stop()
     click.echo("stopped")

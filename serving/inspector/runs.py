@@ -93,7 +93,7 @@ class Runs:
         """Raises DataError for an id that no run has, and for a file that is damaged."""
         path = self._path(id)
         if not _ID.fullmatch(id) or not path.is_file():
-            raise DataError(f"there is no run {id}", hint=f"the newest {self.most} are kept, in {self.folder}")
+            raise DataError(f"there is no run {id}", hint=f"the newest {self.most} are kept")
         try:
             value = from_json(path.read_bytes())  # unlike json.loads it refuses what is nested too deep
             run = _RUN.validate_python({**value, "trace": Trace.from_json(value["trace"]).to_json()})

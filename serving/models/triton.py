@@ -28,6 +28,8 @@ from serving.models.releases import REVELATOR, Traffic, find_choice
 from serving.protocols import Completion, GenerateRequest, Reading
 
 GENERATOR = "generator"
+NOT_FOUND = "failed to poll from model repository"
+NOT_LOADED = "Request for unknown model"  # Triton's words for a version that is not there, or not any more
 MAX_BATCH = 64  # max_batch_size of model_repo/revelator/config.pbtxt
 LOAD_SECONDS = 900.0  # a large base from a slow disk
 READY_SECONDS = 30.0
@@ -99,7 +101,8 @@ class TritonModels:
             if error.status() in ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED"):
                 raise _name_model(model, error) from error
             why = read_reason(error.message()) or await self._read_recorded_reason(model, versions)
-            raise ArtifactError(f"does not load: {why}", where=f"model {model}") from error
+            hint = "does that server run over model_repo/ of this home folder?" if NOT_FOUND in why else None
+            raise ArtifactError(f"does not load: {why}", where=f"model {model}", hint=hint) from error
         try:
             async with asyncio.timeout(READY_SECONDS):
                 while not all([await self.is_ready(model, version) for version in versions]):  # noqa: ASYNC110
@@ -199,8 +202,8 @@ class TritonRelease(RemoteRevelator):
             await self.open(version)
         try:
             return await super().complete(task, prompts, temperature=temperature)
-        except Unavailable:
-            if not version or await self._models.is_ready(REVELATOR, version) or not await self._models.is_live():
+        except Unavailable as error:
+            if not version or NOT_LOADED not in error.message or await self._models.is_ready(REVELATOR, version):
                 raise
         self.loaded -= {version}
         await self.open(version)

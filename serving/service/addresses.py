@@ -10,6 +10,7 @@ import ipaddress
 import random
 import secrets
 import socket
+import ssl
 import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from revelator.files import write_bytes_once
 LOOPBACK = "127.0.0.1"
 CONTROL = ".control-token"
 DRAWN = range(20_000, 32_768)  # below those that Linux gives to connections, which take one before it is listened on
+PORTS_HINT = "--ports 8000,8001 (HTTP, gRPC), or --ports auto"
 TLS_HINT = "--tls-cert FILE --tls-key FILE --tls-ca FILE"
 
 
@@ -41,13 +43,12 @@ def read_ports(text: str) -> Ports:
     try:
         http, grpc = map(int, text.split(","))
     except ValueError:
-        hint = "--ports 8000,8001"
-        raise ConfigError(f"ports are two numbers or auto, not {text!r}", where="--ports", hint=hint) from None
+        raise ConfigError(f"ports are two numbers or auto, not {text!r}", where="--ports", hint=PORTS_HINT) from None
     ports = Ports(http, grpc)
     if wrong := [number for number in (http, grpc) if not 0 < number < 65536]:
-        raise ConfigError(f"a port is a number from 1 to 65535, not {wrong[0]}", where="--ports")
+        raise ConfigError(f"a port is a number from 1 to 65535, not {wrong[0]}", where="--ports", hint=PORTS_HINT)
     if http == grpc:
-        raise ConfigError(f"port {http} is named twice", where="--ports")
+        raise ConfigError(f"port {http} is named twice", where="--ports", hint=PORTS_HINT)
     if taken := ports.find_taken():
         raise ConfigError(f"port {taken[0]} is in use", where="--ports", hint="name other ports, or --ports auto")
     return ports
@@ -95,7 +96,22 @@ class Exposure:
         if self.mutual and not self.tls:
             raise ConfigError("clients' certificates need TLS", where="--tls-mutual", hint=TLS_HINT)
         if self.tls:
-            self.tls.credentials()
+            _check_tls(self.tls)
+
+
+def _check_tls(tls: Tls) -> None:
+    """Raises ConfigError that names the file that cannot be read, or is not what it should be."""
+    tls.credentials()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_verify_locations(tls.ca)
+    except ssl.SSLError as error:
+        raise ConfigError("no certificate of an authority (PEM)", where=str(tls.ca), hint=TLS_HINT) from error
+    try:
+        assert tls.cert
+        context.load_cert_chain(tls.cert, tls.key)
+    except ssl.SSLError as error:
+        raise ConfigError("no certificate with its key (PEM)", where=f"{tls.cert}, {tls.key}", hint=TLS_HINT) from error
 
 
 CLOSED = Exposure()

@@ -366,6 +366,15 @@ class Front(GRPCInferenceServiceServicer):
         return version or served
 
 
+async def _refuse(front: Front, request: Any, context: Context) -> None:
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this service does not offer that")
+
+
+for _name in vars(GRPCInferenceServiceServicer):  # whose own methods raise, and fill the log
+    if _name[0].isupper() and _name not in vars(Front):
+        setattr(Front, _name, _refuse)
+
+
 class Counts:
     """How many requests a model has answered and refused, and the nanoseconds that they took."""
 

@@ -12,6 +12,7 @@ which no request comes is closed after that time (`close_idle`).
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 import ssl
 from collections.abc import AsyncIterator, Collection
@@ -44,6 +45,7 @@ from serving.service.questions import MODELS, Metadata, Questions
 
 ARRIVAL_SECONDS = 15.0
 HEADER_BYTES = 16_384
+HTTP_SHARE = 0.6  # of the files that may be open: the rest is left to gRPC, models and indexes
 METRICS = "/metrics"  # on this machine it needs no token
 ERRORS = (RevelatorError, HTTPException, ClientDisconnect, Exception)
 
@@ -88,7 +90,8 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 
 class Arrival:
-    """ASGI middleware. Names the client for admission, and ends a request whose body does not arrive in time."""
+    """ASGI middleware. Names the client for admission, and ends a request whose body does not arrive in time, with its
+    connection."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -98,21 +101,27 @@ class Arrival:
             return await self.app(scope, receive, send)
         host, port = scope["client"] or ("", 0)
         PEER.set(f"{host}:{port}" if is_loopback(host) else host)
-        ends, arrived = asyncio.get_running_loop().time() + ARRIVAL_SECONDS, False
+        ends, arrived, is_late = asyncio.get_running_loop().time() + ARRIVAL_SECONDS, False, False
 
         async def receive_in_time() -> Message:
-            nonlocal arrived
+            nonlocal arrived, is_late
             if arrived:
                 return await receive()
             try:
                 async with asyncio.timeout_at(ends):
                     message = await receive()
             except TimeoutError:
+                is_late = True
                 raise HTTPException(408, f"the body did not arrive within {ARRIVAL_SECONDS:g} s") from None
             arrived = not message.get("more_body")
             return message
 
-        await self.app(scope, receive_in_time, send)
+        async def send_and_close(message: Message) -> None:
+            if is_late and message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            await send(message)
+
+        await self.app(scope, receive_in_time, send_and_close)
 
 
 def listen(host: str, port: int, hint: str) -> socket.socket:
@@ -145,6 +154,7 @@ async def serve_http(
         access_log=False,
         server_header=False,
         h11_max_incomplete_event_size=HEADER_BYTES,
+        limit_concurrency=round(HTTP_SHARE * resource.getrlimit(resource.RLIMIT_NOFILE)[0]),  # 503 beyond it
         timeout_graceful_shutdown=2,
         **name_certificates(tls, mutual),
     )

@@ -53,7 +53,8 @@ async def serve_home(
     home = require_existing(home).resolve()
     with try_lock(home / LOCK) as is_first:
         if not is_first and not place.startswith(SCHEME):
-            raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON))
+            hint = "stop that service, or name another folder with --home"
+            raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON), hint=hint)
         if is_first:
             (home / SERVE_JSON).unlink(missing_ok=True)
             write_serving(home, config)
@@ -113,7 +114,10 @@ async def run_until_stopped(
     (home / LOG).parent.mkdir(exist_ok=True)
     kept = RotatingFileHandler(home / LOG, maxBytes=LOG_BYTES, backupCount=1)  # whoever reaches a port can make it grow
     logging.basicConfig(handlers=[kept], format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    stopped = asyncio.Event()
+    stopped, serving = asyncio.Event(), asyncio.current_task()
+    assert serving
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)  # until questions are answered
     async with serve_home(home, ports, config, exposure, hosts, place) as (questions, running):
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)

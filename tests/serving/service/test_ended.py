@@ -131,6 +131,30 @@ def test_a_service_that_is_told_to_stop_answers_what_it_has_begun(tmp_path: Path
     assert '"outcome": "answered"' in (home / "logs" / "events.jsonl").read_text()
 
 
+def test_a_service_that_is_told_to_stop_before_it_answers_ends_as_if_it_had(tmp_path: Path, index: Path):
+    """Told at different moments: while it imports, and while it opens models."""
+    command = [sys.executable, "-m", "revelator", "serve", "--home", str(tmp_path / "home"), "--index", str(index)]
+    for marker in ("release.json", ".control-token"):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while not (tmp_path / "home" / marker).exists():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        said, wrong = process.communicate(timeout=WAIT)
+        assert process.returncode == 0, wrong
+        assert said.endswith("stopped\n") and "Traceback" not in wrong
+        assert find_running_server(tmp_path / "home") is None
+
+
+def test_files_that_are_no_certificates_are_named(tmp_path: Path, authority: Tls):
+    wrong = tmp_path / "c.pem"
+    wrong.write_text("no certificate")
+    assert authority.cert and authority.key
+    for tls in (Tls(wrong, authority.cert, authority.key), Tls(authority.ca, wrong, authority.key)):
+        with pytest.raises(ConfigError, match=r"PEM") as refused:
+            Exposure(tls=tls)
+        assert str(wrong) in str(refused.value.where)
+
+
 def test_a_process_that_is_killed_fails_its_calls_at_once(tmp_path: Path, index: Path, endpoint: Endpoint):
     question = "Which forge is seen in Lantern Row?"
     endpoint.gate(question, "none")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from http.client import HTTPConnection
@@ -243,6 +244,27 @@ def test_a_request_that_does_not_arrive_is_ended_and_others_are_answered(impatie
         said = [listen(connection)[:12] for connection in slow]
     assert said[1::2] == [b"HTTP/1.1 408"] * 10
     assert set(said[::2]) == {b""}
+
+
+def test_a_body_that_drips_ends_with_its_connection(impatient: str) -> None:
+    with closing(connect(impatient)) as dripping:
+        dripping.sendall(head("POST", INFER, impatient, "Content-Length: 60000") + b"{")
+        dripping.settimeout(0.1)
+        end, said = time.monotonic() + WAIT, b""
+        while time.monotonic() < end:
+            try:
+                dripping.sendall(b" ")
+                part = dripping.recv(65536)
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+            if not part:
+                break
+            said += part
+        else:
+            pytest.fail("the connection stays open")
+    assert said.startswith(b"HTTP/1.1 408") and b"connection: close" in said.lower()
 
 
 def test_a_connection_that_asks_again_and_again_is_kept_while_silent_ones_are_closed(impatient: str) -> None:

@@ -97,10 +97,10 @@ def test_no_question_is_lost_when_a_process_is_killed(hosted: Hosted, killed: st
         wait_until(lambda: is_answered(client))
         process, held = hosted.find_process(killed), hosted.find_process(model)
         held.suspend()  # so that calls are inside when the process dies
-        asked: list[Future] = [client.submit(QUESTION, strategy="single") for _ in range(3)]
-        asked += [threads.submit(lambda: [*client.stream(QUESTION, strategy="single")]) for _ in range(2)]
+        asked: list[Future] = [client.submit(QUESTION, strategy="single") for _ in range(2)]
+        asked += [threads.submit(lambda: [*client.stream(QUESTION, strategy="single")]) for _ in range(1)]
         retried = threads.submit(patient.ask, QUESTION, strategy="single")
-        wait_until(lambda: hosted.count_calls(model) == 6)
+        wait_until(lambda: hosted.count_calls(model) == 4)
         process.kill()
         later: list[Future] = []
 
