@@ -165,14 +165,15 @@ class Access(grpc.aio.ServerInterceptor):
         if handler is None or self._tokens.may_ask(details.invocation_metadata):
             return handler
 
-        async def refuse(_: Any, context: Context) -> None:
+        async def refuse(asked: Any, context: Context) -> None:
+            if handler.request_streaming:  # a client that cannot send its request any more is told of that alone
+                await anext(aiter(asked), None)
             message = f"the token is missing or wrong: send authorization: Bearer …, as clients do of {TOKEN}"
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, message)
 
-        refusing = (
-            grpc.stream_stream_rpc_method_handler if handler.request_streaming else grpc.unary_unary_rpc_method_handler
-        )
-        return refusing(refuse, handler.request_deserializer, handler.response_serializer)
+        if handler.request_streaming:
+            return grpc.stream_stream_rpc_method_handler(refuse)
+        return grpc.unary_unary_rpc_method_handler(refuse)
 
 
 class Front(GRPCInferenceServiceServicer):
