@@ -53,7 +53,8 @@ from serving.knowledge.sources import Sources
 from serving.latency import tune_collector
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import Traffic
-from serving.service.grpc_front import Tokens, bind_grpc, serve_grpc
+from serving.service.access import Tokens
+from serving.service.grpc_front import bind_grpc, serve_grpc
 from serving.service.models import Models
 from serving.service.questions import Questions
 

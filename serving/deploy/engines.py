@@ -24,7 +24,7 @@ from serving.models.triton import RemoteRevelator, TritonModels
 from serving.models.vllm_server import LOAD_SECONDS, ReleasedAdapter, VllmServer, complete_url
 from serving.protocols import Revelator
 from serving.service import control
-from serving.service.addresses import read_control_token
+from serving.service.access import read_control_token
 
 DRAIN_SECONDS = 35.0  # a question may take 30 (revelator.limits.Limits); one that is later goes on with the new version
 

@@ -1,26 +1,18 @@
-"""Where the service listens, and who may reach it: ports, TLS, and the token of model control.
-
-By default it listens on loopback, in the clear. `.control-token` of the home folder loads and unloads versions (`model
-deploy`); it is drawn when it is first needed, into a file that only its owner may read.
-"""
+"""Where the service listens: ports and TLS. By default it listens on loopback, in the clear."""
 
 from __future__ import annotations
 
 import ipaddress
 import random
-import secrets
 import socket
 import ssl
-import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from revelator.channels import Tls
 from revelator.errors import ConfigError
-from revelator.files import write_bytes_once
 
 LOOPBACK = "127.0.0.1"
-CONTROL = ".control-token"
 DRAWN = range(20_000, 32_768)  # below those that Linux gives to connections, which take one before it is listened on
 PORTS_HINT = "--ports 8000,8001 (HTTP, gRPC), or --ports auto"
 TLS_HINT = "--tls-cert FILE --tls-key FILE --tls-ca FILE"
@@ -115,25 +107,3 @@ def _check_tls(tls: Tls) -> None:
 
 
 CLOSED = Exposure()
-
-
-def read_control_token(home: Path) -> str:
-    """The secret in `.control-token` of a home folder. It is drawn where there is none; if two processes draw it at the
-    same time, both get the same.
-
-    Raises ConfigError for a file that others may read or that holds no secret, and for a folder that cannot be written.
-    """
-    path = home / CONTROL
-    try:
-        if not path.exists():
-            write_bytes_once(path, f"{secrets.token_hex(32)}\n".encode())
-        mode, text = path.stat().st_mode, path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"no secret can be kept here: {error}", where=str(path)) from error
-    hint = f"rm {path}, and start `revelator serve` again, which draws another"
-    if stat.S_IMODE(mode) & 0o077:
-        message = f"others may have read it: the file has mode {stat.S_IMODE(mode):o}, not 600"
-        raise ConfigError(message, where=str(path), hint=hint)
-    if len(text) < 32:
-        raise ConfigError("the file holds no secret", where=str(path), hint=hint)
-    return text

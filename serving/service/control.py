@@ -21,7 +21,7 @@ from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.wire import read_error
 from serving.home.versions import REVELATOR
 from serving.models.releases import name_version
-from serving.service.addresses import read_control_token
+from serving.service.access import read_control_token
 
 READY_SECONDS = 30.0
 LOAD_SECONDS = 900.0  # a large base from a slow disk

@@ -18,12 +18,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import secrets
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version as find_version
 from typing import Any, TypeAlias
@@ -37,7 +35,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceServicer, add_GRPCInferenceServiceServicer_to_server
 
 from revelator import spans
-from revelator.channels import AUTHORIZATION, TOKEN, Tls
+from revelator.channels import Tls
 from revelator.errors import ConfigError, InvalidRequest, Overloaded, RevelatorError, Unavailable
 from revelator.limits import Limits
 from revelator.trace import Event
@@ -47,6 +45,7 @@ from serving.http.bodies import ALL_BYTES, SMALL_BYTES
 from serving.http.protection import is_loopback
 from serving.latency import write_json
 from serving.protocols import Completion
+from serving.service.access import Access, Tokens
 from serving.service.admission import PEER
 from serving.service.questions import EXECUTOR, MODELS, REVELATOR, Metadata, Prompt, Questions
 from serving.service.tensors import (
@@ -133,47 +132,6 @@ EXECUTOR_CONFIG = """
 def read_config(model: str) -> ModelConfig:
     """What a model takes and gives, as Triton describes it."""
     return text_format.Parse(EXECUTOR_CONFIG, ModelConfig()) if model == EXECUTOR else repository.read_config(model)
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """`control` changes versions, and lets in for all else; `client`, if there is one, must be sent with each call."""
-
-    control: str
-    client: str | None = None
-
-    def may_control(self, metadata: Any) -> bool:
-        return _is_sent(self.control, metadata)
-
-    def may_ask(self, metadata: Any) -> bool:
-        return self.client is None or _is_sent(self.client, metadata) or self.may_control(metadata)
-
-
-def _is_sent(token: str, metadata: Any) -> bool:
-    given = dict(metadata or ()).get(AUTHORIZATION, "")
-    return secrets.compare_digest(str(given).encode(), f"Bearer {token}".encode())
-
-
-class Access(grpc.aio.ServerInterceptor):
-    """Refuses calls without the token, before anything of their messages is read."""
-
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
-
-    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
-        handler = await continuation(details)
-        if handler is None or self._tokens.may_ask(details.invocation_metadata):
-            return handler
-
-        async def refuse(asked: Any, context: Context) -> None:
-            if handler.request_streaming:  # a client that cannot send its request any more is told of that alone
-                await anext(aiter(asked), None)
-            message = f"the token is missing or wrong: send authorization: Bearer …, as clients do of {TOKEN}"
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, message)
-
-        if handler.request_streaming:
-            return grpc.stream_stream_rpc_method_handler(refuse)
-        return grpc.unary_unary_rpc_method_handler(refuse)
 
 
 class Front(GRPCInferenceServiceServicer):

@@ -24,8 +24,9 @@ from serving.home.running import LOCK, SERVE_JSON, RunningServer
 from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
 from serving.http.protection import is_loopback
 from serving.models.releases import name_version
-from serving.service.addresses import CLOSED, LOOPBACK, Exposure, Ports, read_control_token
-from serving.service.grpc_front import Tokens, bind_grpc, serve_grpc
+from serving.service.access import Tokens, read_control_token
+from serving.service.addresses import CLOSED, LOOPBACK, Exposure, Ports
+from serving.service.grpc_front import bind_grpc, serve_grpc
 from serving.service.http_front import create_app, listen, serve_http
 from serving.service.models import IN_PROCESS
 from serving.service.questions import MODELS, Questions, open_questions

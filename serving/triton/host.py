@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from revelator.errors import ConfigError, RevelatorError, Unavailable
+from revelator.errors import RevelatorError, Unavailable
 from serving.home.config import ServingConfig
 from serving.home.versions import repository_folder, require_contents
 from serving.models.releases import REVELATOR, Traffic
@@ -87,7 +87,7 @@ class TritonHost:
         if self.server and not self.server.is_running:
             log.error("%s; it is started anew", self.server.make_end_error())
             self._models.outage = "the Triton server ended, and is started anew"
-            await asyncio.to_thread(self.server.stop, at_once=True)
+            await asyncio.to_thread(self.server.stop)
             await self.start()
             log.warning("the Triton server is ready again")
         for model in self._wanted:
@@ -125,17 +125,14 @@ class TritonHost:
 @asynccontextmanager
 async def open_host(place: str, home: Path, config: ServingConfig, traffic: Traffic) -> AsyncIterator[TritonHost]:
     """The models at `place`, `local` or `grpc://host:port`, until the block ends. Raises what `TritonHost.start` does,
-    and ConfigError for a place that is neither, or where no server is installed."""
+    and ConfigError where no server is installed."""
     server = None
     if place == LOCAL:
         installation = await asyncio.to_thread(find_installation, home / "triton")
         server = TritonServer(installation, repository_folder(home), home / "logs" / "triton.log")
         models = TritonModels(server.url, server.tls)
-    elif place.startswith(SCHEME) and place != SCHEME:
-        models = TritonModels(place.removeprefix(SCHEME))
     else:
-        hint = "--triton none, --triton local or --triton grpc://host:port"
-        raise ConfigError(f"not where models can be hosted: {place!r:.60}", where="--triton", hint=hint)
+        models = TritonModels(place.removeprefix(SCHEME))
     host = TritonHost(home, config, traffic, models, server)
     watching = None
     try:
@@ -147,4 +144,4 @@ async def open_host(place: str, home: Path, config: ServingConfig, traffic: Traf
             watching.cancel()
         await models.close()
         if server:
-            await asyncio.to_thread(server.stop, at_once=True)  # the questions are answered by now
+            await asyncio.to_thread(server.stop)  # the questions are answered by now

@@ -34,7 +34,6 @@ SHARED_MEMORY = Path("/dev/shm")
 NEVER_BY_ITSELF = 2**31 - 1  # one request in so many is traced, of those that come without a trace
 LIVE_SECONDS = 60.0  # that a starting server may take
 LOOK_SECONDS = 0.1
-EXIT_SECONDS = 10  # that a stopping server waits for running questions
 NOT_PRIVATE = (  # the first line of the log where the kernel takes no filter of `keep_files_private`
     "warning: the kernel takes no seccomp filter, so other users of this machine can open the server's shared memory "
     "and read questions and answers: run it in a container (SECURITY.md)"
@@ -109,7 +108,6 @@ class TritonServer:
             "model-repository": self.repository,
             "backend-directory": self._installation.backends,
             "model-control-mode": "explicit",
-            "exit-timeout-secs": EXIT_SECONDS,
             "strict-readiness": "false",  # a load, or one that failed, is no reason to end a server
             "allow-http": "false",
             "allow-metrics": "false",
@@ -156,15 +154,11 @@ class TritonServer:
         messages = "\n  ".join(read_error_lines(self.log)[-5:]) or "it logged nothing"
         return Unavailable(f"the Triton server ended with status {status}\n  {messages}", where=str(self.log))
 
-    def stop(self, *, at_once: bool = False) -> None:
-        """Asks the server to end and waits for questions in flight, unless `at_once`; then ends its process group."""
+    def stop(self) -> None:
+        """Ends the server's process group at once: who asks it waits for its answers before."""
         process = self._process
         if process is None:
             return
-        if not at_once:
-            process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(EXIT_SECONDS + 10)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

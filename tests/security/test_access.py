@@ -19,7 +19,7 @@ from revelator.channels import Headers, Tls, make_channel_arguments
 from revelator.client import Client
 from revelator.errors import ConfigError
 from serving.service import control
-from serving.service.addresses import CONTROL, read_control_token
+from serving.service.access import CONTROL, read_control_token
 from serving.triton.certificates import draw_certificate
 
 CODE = "import pathlib\npathlib.Path({mark!r}).touch()\nclass TritonPythonModel:\n    def execute(self, r): return []\n"

@@ -33,7 +33,8 @@ from serving.home.versions import REVELATOR, version_folder
 from serving.models.engine import Engine
 from serving.models.releases import read_release
 from serving.service import control
-from serving.service.addresses import Exposure, read_control_token
+from serving.service.access import read_control_token
+from serving.service.addresses import Exposure
 from tests.conftest import Endpoint, require_triton
 from tests.serving.deploy import kill_deploys
 from tests.serving.deploy.test_deploy import asked_all_the_time

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 import tritonclient.grpc as grpc_client
+from click.testing import CliRunner
 from tritonclient.utils import InferenceServerException
 
 from revelator import registry
 from revelator.client import Client
 from revelator.errors import ConfigError, Unavailable
+from serving.commands.serve import serve
 from serving.deploy.deploy import deploy
 from serving.home.config import ServingConfig
 from serving.home.configure import configure
@@ -140,8 +142,10 @@ def test_where_no_triton_answers_a_start_ends_with_what_to_do(home: Path, config
     assert find_running_server(home) is None
 
 
-@pytest.mark.parametrize("place", ["elsewhere", "grpc://", "http://127.0.0.1:8001", ""])
-def test_a_place_that_is_none_is_refused_with_those_that_are(home: Path, config: ServingConfig, place: str):
-    with pytest.raises(ConfigError, match="not where models can be hosted") as refused:
-        start(home, config, place)
-    assert refused.value.where == "--triton" and "grpc://host:port" in (refused.value.hint or "")
+@pytest.mark.parametrize("place", ["elsewhere", "grpc://", "grpc://127.0.0.1", "http://127.0.0.1:8001", ""])
+def test_a_place_that_is_none_is_refused_with_those_that_are(tmp_path: Path, index: Path, place: str):
+    asked = ["--home", str(tmp_path / "home"), "--index", str(index), "--triton", place]
+    refused = CliRunner().invoke(serve, asked).exception
+    assert isinstance(refused, ConfigError) and "not where models can be hosted" in refused.message
+    assert refused.where == "--triton" and "grpc://HOST:PORT" in (refused.hint or "")
+    assert not (tmp_path / "home").exists(), "nothing is left behind"
