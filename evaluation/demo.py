@@ -37,6 +37,7 @@ from revelator.plans import parse, to_letters
 from revelator.trace import Trace, join_answers
 from revelator.trace_view import print_trace
 from serving.home.running import find_running_server
+from serving.triton.installation import is_installed
 
 WORLD_CONFIG = Path(data_gen.__file__).parent / "configs" / "world.yaml"
 SEED = "7"
@@ -284,9 +285,13 @@ def demo(home: Path, base: str, size: int) -> None:
     times = run_steps(todo, home, console)
     chosen = choose_one_of_each_kind(FORMATS["world"].read(str(home / "world")))
     show_heading(
-        console, len(todo) + 1, len(todo) + 2, "serve: the executor, and a Triton server that hosts the models"
+        console,
+        len(todo) + 1,
+        len(todo) + 2,
+        "serve: the executor, and its models, on a Triton server where one is installed",
     )
-    arguments = ("serve", "--home", str(home), "--index", str(home / "indexes" / "world"), "--triton", "local")
+    triton = "local" if is_installed() else "none"
+    arguments = ("serve", "--home", str(home), "--index", str(home / "indexes" / "world"), "--triton", triton)
     show_command(console, format_command((*arguments, "--remember")))
     with serving([str(PROGRAM), *arguments, "--remember"], home, console) as url:
         title = "ask six questions: of each kind the first by hash of its id"

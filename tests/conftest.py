@@ -4,11 +4,9 @@ tests that need one."""
 from __future__ import annotations
 
 import gc
-import importlib.util
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
@@ -24,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from serving.service.addresses import Ports
+from serving.triton.installation import is_installed
 from tests.chat_server import write_reading
 from tests.served_base import served_base, transformers_url, vllm, vllm_url  # noqa: F401  fixtures
 from tests.served_llm import llm_url  # noqa: F401
@@ -233,7 +232,7 @@ MAX_IN_FLIGHT = 4
 
 def require_triton() -> None:
     """Skips a test on a machine without a Triton server: its wheel is for Python 3.11 and 3.12."""
-    if not importlib.util.find_spec("pytriton") and not shutil.which("tritonserver"):
+    if not is_installed():
         pytest.skip("no Triton server is installed: its wheel is for Python 3.11 and 3.12")
 
 

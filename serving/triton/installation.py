@@ -49,6 +49,11 @@ class Installation:
         }
 
 
+def is_installed() -> bool:
+    """Whether there is a server: the wheel is for Python 3.11 and 3.12."""
+    return bool(importlib.util.find_spec("pytriton") or shutil.which("tritonserver"))
+
+
 def find_installation(work: Path) -> Installation:
     """Finds the server to run; copies are made below `work`. Raises ConfigError that says what to install."""
     if found := next(_list_installations(work), None):
