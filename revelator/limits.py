@@ -106,4 +106,4 @@ def count_stages(expression: Expression) -> int:
         return 1
     if isinstance(expression, Dependent):
         return count_stages(expression.left) + count_stages(expression.right)
-    return max(count_stages(item) for item in expression.items)
+    return max(count_stages(item) for item in expression.children)

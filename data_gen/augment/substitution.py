@@ -70,9 +70,7 @@ def _rename_plan(text: str, rename: Callable[[str], str]) -> str | None:
 def _map_texts(expression: plans.Expression, rename: Callable[[str], str]) -> plans.Expression:
     if isinstance(expression, plans.Atomic):
         return plans.Atomic(rename(expression.text))
-    if isinstance(expression, plans.Dependent):
-        return plans.Dependent(_map_texts(expression.left, rename), _map_texts(expression.right, rename))
-    return plans.Sequence(tuple(_map_texts(item, rename) for item in expression.items))
+    return expression.with_children(_map_texts(child, rename) for child in expression.children)
 
 
 def load_names(path: Path) -> list[str]:

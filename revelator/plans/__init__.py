@@ -2,14 +2,16 @@
 `language` describes all three by values of one class."""
 
 from revelator.errors import ExpressionError
-from revelator.plans.binding import Binding, bind
+from revelator.plans.binding import Binding, bind, spell_by_numbers
 from revelator.plans.bnf import (
     Atomic,
     Dependent,
     Expression,
+    Operation,
     Sequence,
     list_leaves,
     list_placeholders,
+    list_steps,
     parse,
     render,
     substitute,
@@ -25,15 +27,18 @@ __all__ = [
     "Diagnostic",
     "Expression",
     "ExpressionError",
+    "Operation",
     "Sequence",
     "bind",
     "check",
     "draw_tree",
     "list_leaves",
     "list_placeholders",
+    "list_steps",
     "make_letters_key",
     "parse",
     "render",
+    "spell_by_numbers",
     "substitute",
     "to_json",
     "to_letters",

@@ -1,7 +1,8 @@
-"""Decides which leaf feeds each placeholder, from the plan alone: the same plan always binds the same way.
+"""Decides which step feeds each placeholder, from the plan alone: the same plan always binds the same way.
 
-A placeholder may take the result of any leaf of a left operand that it stands to the right of. The last stage of a left
-operand is its result; its earlier stages stay in scope and come after. For the placeholders of one right operand:
+A number names its step, which must stand in a left operand. A name may take the result of any leaf of a left operand
+that it stands to the right of. The last stage of a left operand is its result, and an operation the only one of what it
+is done with; earlier stages stay in scope and come after. For the names of one right operand:
 
 1. a name is matched with the producers' questions: words shared with what the question asks for and a question word
    that fits ({city} and where) count first, other shared words after them. The best match wins; of equals the nearest,
@@ -14,32 +15,69 @@ operand is its result; its earlier stages stay in scope and come after. For the 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from revelator.plans.bnf import Atomic, Dependent, Expression, blank_placeholders, list_leaves
+from revelator.plans.bnf import (
+    Atomic,
+    Dependent,
+    Expression,
+    Operation,
+    Step,
+    blank_placeholders,
+    list_steps,
+    read_reference,
+    replace_placeholders,
+)
+from revelator.plans.gathering import wants_all
 
 MAX_CANDIDATES = 64  # nearest producers that a placeholder is matched with; keeps binding linear in the plan
 
 
 @dataclass(frozen=True)
 class Binding:
-    """`sources[i][name]` is the index in `list_leaves` of the producer of placeholder `name` of leaf `i`.
+    """`sources[i][name]` is the index in `list_steps` of the producer of placeholder `name` of step `i`.
 
-    A placeholder without a producer in scope (`check` reports it) is absent. `results` are the leaves that end the
-    plan, left to right: the last stage of each part.
+    A placeholder without a producer in scope (`check` reports it) is absent. `results` are the steps that end the plan,
+    left to right: the last stage of each part. `parts[i]` are those that end what operation `i` is done with, and
+    `first[i]` is the first step of it; of a leaf there are none, and it is the leaf itself.
     """
 
     sources: tuple[Mapping[str, int], ...]
     results: tuple[int, ...]
+    parts: tuple[tuple[int, ...], ...]
+    first: tuple[int, ...]
 
 
 def bind(expression: Expression) -> Binding:
     """Finds the producer of each placeholder of a plan."""
-    return _Binder(list_leaves(expression)).bind(expression)
+    return _Binder(list_steps(expression)).bind(expression)
+
+
+def spell_by_numbers(expression: Expression) -> Expression:
+    """The same plan with the number of its step in place of each name that has a producer."""
+    sources = iter(bind(expression).sources)
+
+    def spell(node: Expression) -> Expression:
+        if type(node) is Atomic:
+            found = next(sources)
+            return Atomic(replace_placeholders(node.text, lambda name: spell_number(name, node, found)))
+        spelled = node.with_children([spell(child) for child in node.children])
+        if type(node) is Operation:
+            next(sources)
+        return spelled
+
+    return spell(expression)
+
+
+def spell_number(name: str, leaf: Atomic, sources: Mapping[str, int]) -> str:
+    """The placeholder `name` of a leaf by the number of its step; as it is where it has no producer."""
+    if name not in sources or read_reference(name):
+        return f"{{{name}}}"
+    return f"{{{sources[name] + 1}{'*' if wants_all(leaf.text, name) else ''}}}"
 
 
 def _set(words: str) -> frozenset[str]:
@@ -84,7 +122,9 @@ class _Producer(NamedTuple):
     asks: str | None
 
     @classmethod
-    def of(cls, leaf: Atomic) -> _Producer:
+    def of(cls, leaf: Step) -> _Producer:
+        if isinstance(leaf, Operation):
+            return cls(frozenset(), frozenset(), None)
         words = _words(blank_placeholders(leaf.text))
         stems = _stems(words)
         clause = next((i for i in range(2, len(words)) if words[i] in CLAUSE), None)
@@ -105,27 +145,44 @@ class _Results(NamedTuple):
 
 
 class _Binder:
-    def __init__(self, all_leaves: tuple[Atomic, ...]) -> None:
+    def __init__(self, steps: tuple[Step, ...]) -> None:
         self.sources: list[Mapping[str, int]] = []
-        self.producers = [_Producer.of(leaf) for leaf in all_leaves]
+        self.parts: list[tuple[int, ...]] = []
+        self.first: list[int] = []
+        self.producers = [_Producer.of(step) for step in steps]
 
     def bind(self, root: Expression) -> Binding:
-        results = self._visit(root, (), {})
-        return Binding(tuple(self.sources), tuple(results.last))
+        results = self._visit(root, (), {}, ())
+        return Binding(tuple(self.sources), tuple(results.last), tuple(self.parts), tuple(self.first))
 
-    def _visit(self, node: Expression, scope: tuple[_Results, ...], bound: dict[str, int]) -> _Results:
-        """`scope`: the left operands that this node stands to the right of, nearest first."""
+    def _add(self, sources: Mapping[str, int], parts: Iterable[int], first: int) -> int:
+        self.sources.append(sources)
+        self.parts.append(tuple(parts))
+        self.first.append(first)
+        return len(self.sources) - 1
+
+    def _visit(
+        self, node: Expression, scope: tuple[_Results, ...], bound: dict[str, int], before: tuple[range, ...]
+    ) -> _Results:
+        """`scope`: the left operands that this node stands to the right of, nearest first; `before`: their steps."""
+        start = len(self.sources)
         if type(node) is Atomic:
-            index = len(self.sources)
-            self.sources.append({name: bound[name] for name in node.placeholders if name in bound})
-            return _Results([index], [], {})
+            found = {name: bound[name] for name in node.placeholders if name in bound}
+            for name in node.placeholders:
+                if (reference := read_reference(name)) and any(reference.number - 1 in steps for steps in before):
+                    found[name] = reference.number - 1
+            return _Results([self._add(found, (), start)], [], {})
+        if type(node) is Operation:
+            inside = self._visit(node.operand, scope, bound, before)
+            return _Results([self._add({}, inside.last, start)], [], inside.names)
         if type(node) is Dependent:
-            left = self._visit(node.left, scope, bound)
+            left = self._visit(node.left, scope, bound, before)
             assigned = self._assign(node.right, (left, *scope), bound)
-            right = self._visit(node.right, (left, *scope), {**bound, **assigned})
+            before = (range(start, len(self.sources)), *before)
+            right = self._visit(node.right, (left, *scope), {**bound, **assigned}, before)
             earlier = [*right.earlier, *reversed(left.last), *left.earlier]
             return _Results(right.last, earlier[:MAX_CANDIDATES], {**left.names, **assigned, **right.names})
-        parts = [self._visit(item, scope, bound) for item in node.children]
+        parts = [self._visit(item, scope, bound, before) for item in node.children]
         return _Results(
             [i for part in parts for i in part.last],
             list(islice((i for part in reversed(parts) for i in part.earlier), MAX_CANDIDATES)),
@@ -134,7 +191,8 @@ class _Binder:
 
     def _assign(self, right: Expression, scope: tuple[_Results, ...], bound: dict[str, int]) -> dict[str, int]:
         """Assigns producers to the names that `right` uses outside its own inner right operands."""
-        names = list(dict.fromkeys([name for leaf in _starts(right) for name in leaf.placeholders]))
+        used = (name for leaf in _starts(right) for name in leaf.placeholders)
+        names = [name for name in dict.fromkeys(used) if not read_reference(name)]
         if not names:
             return {}
         left = scope[0]

@@ -1,9 +1,11 @@
 """The language bnf: the plan of a question as a value, read from text and written to it (QCompiler, section 3.2).
 
 `Atomic` is a question that is asked as it stands, `Dependent` a question whose right side needs results of its left,
-`Sequence` questions that do not need one another. The constructors refuse, with ValueError, what has another spelling
-(a sequence of fewer than two items, a sequence straight inside a sequence) and what is deeper than `MAX_DEPTH`: equal
-plans are equal values, and every walk over a plan may recurse.
+`Sequence` questions that do not need one another, `Operation` what is done with the answers of a part.
+Leaves and operations are the steps of a plan, numbered from 1 as they stand in its text, and `{2}` in a leaf stands for
+what step 2 answers: the leaf is asked once for each value, and with `{2*}` for all of them at once. The constructors
+refuse, with ValueError, what has another spelling (a sequence of fewer than two items, a sequence straight inside a
+sequence) and what is deeper than `MAX_DEPTH`: equal plans are equal values, and every walk over a plan may recurse.
 
 `parse` hands the tokens of `lexer` to Lark's LALR parser of `bnf.lark`; `render` writes the canonical text.
 """
@@ -11,9 +13,9 @@ plans are equal values, and every walk over a plan may recurse.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from lark import Token, Transformer, UnexpectedToken
 
@@ -21,10 +23,12 @@ from revelator.errors import ExpressionError
 from revelator.plans.faults import fault
 from revelator.plans.grammar import BREAKS, locate, make_parser, write_string
 from revelator.plans.lexer import reads_as_itself, split_plan_text
-from revelator.plans.trees import Node, walk
+from revelator.plans.operations import CHOOSING, OPERATIONS
+from revelator.plans.trees import Node, walk, walk_up
 
 MAX_CHARACTERS = 1_000_000
-NAME = r"\w(?:[\w .'-]{0,62}\w)?"
+NAME = r"\d+\*|\w(?:[\w .'-]{0,62}\w)?"
+_NUMBER = re.compile(r"(\d+)(\*?)", re.ASCII)
 _BRACED = re.compile(rf"(?<!\{{)(\{{++)({NAME})(\}}++)")
 _PLACEHOLDER = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})")
 
@@ -32,6 +36,18 @@ _PLACEHOLDER = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})")
 @dataclass(frozen=True, slots=True, repr=False)
 class _Question(Node):
     """What the three kinds share."""
+
+    def with_children(self, children: Iterable[Expression]) -> Expression:
+        """This node over other children."""
+        match self:
+            case Dependent():
+                return Dependent(*children)
+            case Sequence():
+                return Sequence(tuple(children))
+            case Operation(_, name, references):
+                [operand] = children
+                return Operation(operand, name, references)
+        return self  # type: ignore[return-value]
 
     @property
     def has_placeholders(self) -> bool:
@@ -43,7 +59,7 @@ class _Question(Node):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Atomic(_Question):
-    """A question for one retrieval step. `{name}` in its text is a placeholder for an earlier result."""
+    """A question for one retrieval step. `{name}` or `{2}` in its text is a placeholder for an earlier result."""
 
     text: str
     placeholders: tuple[str, ...] = field(init=False, compare=False)
@@ -81,12 +97,53 @@ class Sequence(_Question):
         return self.items
 
 
-Expression = Atomic | Dependent | Sequence
+@dataclass(frozen=True, slots=True, repr=False)
+class Operation(_Question):
+    """`operand => name`: the answers of a part become one. `references` are the numbers of the steps whose value is the
+    answer, of an operation that may name them."""
+
+    operand: Expression
+    name: str
+    references: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.name not in OPERATIONS:
+            raise ValueError(f"there is no operation {self.name!r}")
+        if self.references and self.name not in CHOOSING:
+            raise ValueError(f"{self.name} names no steps")
+        Node.__post_init__(self)
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (self.operand,)
+
+
+Expression = Atomic | Dependent | Sequence | Operation
+Step = Atomic | Operation
 
 
 def list_leaves(expression: Expression) -> tuple[Atomic, ...]:
-    """The atomic questions, left to right; a leaf is known by its index in this tuple."""
+    """The atomic questions, left to right."""
     return tuple(node for node in walk(expression) if type(node) is Atomic)
+
+
+def list_steps(expression: Expression) -> tuple[Step, ...]:
+    """The leaves and the operations as they stand in the text; a step is known by its index in this tuple, and by the
+    number after it in a plan."""
+    return tuple(node for node in walk_up(expression) if isinstance(node, Step))
+
+
+class Reference(NamedTuple):
+    """What `{2}` or `{2*}` says."""
+
+    number: int
+    is_all: bool
+
+
+def read_reference(name: str) -> Reference | None:
+    """The step that a placeholder names by its number, or None."""
+    found = _NUMBER.fullmatch(name)
+    return Reference(int(found[1]), bool(found[2])) if found else None
 
 
 def find_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
@@ -103,6 +160,11 @@ def list_placeholders(text: str) -> tuple[str, ...]:
 def blank_placeholders(text: str) -> str:
     """Replaces each `{name}` by a space; other braces stay."""
     return _PLACEHOLDER.sub(" ", text) if "{" in text else text
+
+
+def replace_placeholders(text: str, find: Callable[[str], str]) -> str:
+    """Replaces each `{name}`, braces and all, by what `find` gives for the name."""
+    return _PLACEHOLDER.sub(lambda match: find(match[1]), text)
 
 
 def substitute(text: str, values: Mapping[str, str]) -> str:
@@ -177,6 +239,11 @@ class _Builder(Transformer):
         return left
 
     def start(self, parts: list) -> Expression:
+        end = next((i for i, part in enumerate(parts) if isinstance(part, Token) and part.type == "ARROW"), None)
+        if end is not None:
+            operation, *named = (token for token in parts[end + 1 :] if token.type != "SPACE")
+            span = parts[0].span[0], parts[-1].end_pos
+            return Operation(self.start(parts[:end]), operation.value, tuple(int(n[1:-1]) for n in named), span=span)
         if len(parts) == 1:
             return parts[0]
         items = [item for node in parts[::2] for item in (node.items if type(node) is Sequence else (node,))]
@@ -187,11 +254,15 @@ def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionE
     """An operand is missing before `token`."""
     index = len(found) if token.type == "$END" else next(i for i, t in enumerate(found) if t is token)
     before = found[index - 1] if index else token
+    if before.type in ("OPERATION", "CHOICE", "REFERENCE"):
+        hint = "put what it is done with in parentheses, together with it: (a + b => union) * c"
+        return fault(text, "operation-inside", "an operation ends its part of the plan", *locate(token), hint)
     if before.type == "OPEN" and token.type == "CLOSE":
         hint = "write a question in it, or quote the text"
         return fault(text, "empty-group", "there is nothing in this group", locate(before)[0], locate(token)[1], hint)
-    side, operator = ("before", token) if token.type in ("PLUS", "TIMES") else ("after", before)
-    message = f"there is no question {side} this {operator.value}"
+    side, operator = ("before", token) if token.type in ("PLUS", "TIMES", "ARROW") else ("after", before)
+    what = "operation" if operator.type == "ARROW" and side == "after" else "question"
+    message = f"there is no {what} {side} this {operator.value}"
     hint = f'write one, remove the {operator.value}, or quote the text: "a {operator.value} b"'
     return fault(text, "dangling-operator", message, *locate(operator), hint)
 
@@ -200,10 +271,18 @@ def render(expression: Expression) -> str:
     """Writes the canonical text of a plan, on one line."""
     match expression:
         case Dependent(left, right):
-            return f"{_render_operand(left, Sequence)} * {_render_operand(right, Sequence | Dependent)}"
+            grouped = Sequence | Operation
+            return f"{_render_operand(left, grouped)} * {_render_operand(right, grouped | Dependent)}"
         case Sequence(items):
-            return " + ".join(map(render, items))
+            return " + ".join(_render_operand(item, Operation) for item in items)
+        case Operation(operand):
+            return f"{_render_operand(operand, Operation)} => {spell_operation(expression)}"
     return quote(expression.text)
+
+
+def spell_operation(operation: Operation) -> str:
+    """Its name, and the steps that it names: `argmin {1} {3}`."""
+    return " ".join([operation.name, *(f"{{{number}}}" for number in operation.references)])
 
 
 def _render_operand(operand: Expression, grouped: Any) -> str:

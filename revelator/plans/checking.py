@@ -6,6 +6,9 @@ the root has 0, a Dependent gives 0 to its left and 1 to its right, a list hands
 `scoped` (the default) asks what execution needs. Each placeholder has a producer in scope: it stands to the right of
 something, inside the right operand of a Dependent at any height. Each right operand holds a placeholder; wherever in
 the operand it stands, it can take a result of the left. What `paper` accepts, `scoped` accepts.
+
+By both, a number in a leaf names a step of a left operand, a leaf takes each value of a step or all of them, and an
+operation has values that it can be done on.
 """
 
 from __future__ import annotations
@@ -16,18 +19,24 @@ from typing import Literal
 
 from revelator.errors import ExpressionError
 from revelator.plans import logic
+from revelator.plans.binding import Binding, bind
 from revelator.plans.bnf import (
     Atomic,
     Dependent,
     Expression,
+    Operation,
+    Step,
     find_placeholders,
     list_leaves,
+    list_steps,
     parse,
     quote,
+    read_reference,
     render,
 )
 from revelator.plans.faults import Diagnostic, Span, sort_faults
 from revelator.plans.lexer import reads_as_itself
+from revelator.plans.operations import ORDERING, SEVERAL, VERDICTS
 from revelator.plans.trees import walk
 
 Rules = Literal["scoped", "paper"]
@@ -44,7 +53,7 @@ def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, 
     if rules not in ("scoped", "paper"):
         raise ValueError(f"rules are scoped or paper, not {rules!r}")
     expression = _with_spans(expression)
-    return sort_faults(_find_faults(expression, rules))
+    return sort_faults([*_find_faults(expression, rules), *_find_step_faults(expression)])
 
 
 def find_lone_braces(expression: Expression) -> tuple[Diagnostic, ...]:
@@ -104,9 +113,63 @@ def _find_faults(node: Expression, rules: Rules, fed: bool = False) -> Iterator[
 def _find_erroneous_dependencies(leaf: Atomic) -> Iterator[Diagnostic]:
     place = _make_placer(leaf)
     for name, start, end in find_placeholders(leaf.text):
+        if read_reference(name):
+            continue
         message = f"no earlier question gives {{{name}}} its value"
         hint = f"put the question that finds {{{name}}} before this one with *, or write the value instead"
         yield Diagnostic("erroneous-dependency", message, *place(start, end), hint)
+
+
+def _find_step_faults(expression: Expression) -> Iterator[Diagnostic]:
+    """What is wrong with the numbers of steps, and with operations."""
+    steps = list_steps(expression)
+    if not any(isinstance(step, Operation) or any(map(read_reference, step.placeholders)) for step in steps):
+        return
+    binding = bind(expression)
+    for place, step in enumerate(steps):
+        if isinstance(step, Operation):
+            yield from _find_operation_faults(step, place, steps, binding)
+        else:
+            yield from _find_reference_faults(step, place, len(steps), binding)
+
+
+def _find_reference_faults(leaf: Atomic, place: int, count: int, binding: Binding) -> Iterator[Diagnostic]:
+    locate_part = _make_placer(leaf)
+    taken: dict[int, bool] = {}
+    for name, start, end in find_placeholders(leaf.text):
+        if not (reference := read_reference(name)):
+            continue
+        number, span = reference.number, locate_part(start, end)
+        if not 1 <= number <= count:
+            hint = f"steps are numbered from 1 as they stand in the plan; there are {count}"
+            yield Diagnostic("no-such-step", f"there is no step {number}", *span, hint)
+        elif number > place:
+            message = f"step {number} is not answered before this one, which is step {place + 1}"
+            yield Diagnostic("later-step", message, *span, "name a step that stands further left, in front of a *")
+        elif name not in binding.sources[place]:
+            hint = "join the two with * in place of +, or write the value itself"
+            yield Diagnostic("parallel-step", f"step {number} is asked beside this one, not before it", *span, hint)
+        elif taken.setdefault(number, reference.is_all) != reference.is_all:
+            hint = f"write {{{number}}} to ask for each value, or {{{number}*}} to ask for all at once"
+            yield Diagnostic("each-and-all", f"one question takes each value of step {number} and all", *span, hint)
+
+
+def _find_operation_faults(
+    operation: Operation, place: int, steps: tuple[Step, ...], binding: Binding
+) -> Iterator[Diagnostic]:
+    assert operation.span is not None
+    parts = [steps[part] for part in binding.parts[place]]
+    if outside := [n for n in operation.references if not binding.first[place] < n <= place]:
+        message = f"step {outside[0]} is not one of those that {operation.name} is done with"
+        hint = f"name steps {binding.first[place] + 1} to {place}"
+        yield Diagnostic("operation-reference", message, *operation.span, hint)
+    if operation.name in SEVERAL and len(parts) < 2:
+        message, hint = f"{operation.name} needs two parts or more", "join them with + in front of the =>"
+        yield Diagnostic("one-part", message, *operation.span, hint)
+    if operation.name in ORDERING and any(type(part) is Operation and part.name in VERDICTS for part in parts):
+        message = f"{operation.name} cannot be done with yes or no"
+        hint = "give it dates, numbers or quantities; judge takes any answers"
+        yield Diagnostic("mixed-types", message, *operation.span, hint)
 
 
 def _describe_missing_dependency(node: Expression) -> Diagnostic:

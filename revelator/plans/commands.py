@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 
 import click
 
-from revelator.plans import art, drawing, logic
+from revelator.plans import art, drawing, logic, render, spell_by_numbers
 from revelator.plans.faults import excerpt
-from revelator.plans.language import LANGUAGES
+from revelator.plans.language import BNF, LANGUAGES
 from revelator.terminal import mask_controls
 
 Draw = Callable[[Any], str]
@@ -46,6 +46,7 @@ def parse(expression: str, language: str, file: BinaryIO | None, form: str) -> N
     \b
     Examples:
       revelator plan parse "Who directed UHF? * When was {director} born?"
+      revelator plan parse "(When was Eva born? + When was Kim born?) => argmin"
       revelator plan parse "(A? + B?) * Which of {a} and {b} is older?" --format letters
       revelator plan parse --language logic '"films" AND NOT ("silent" OR "short")'
       revelator plan parse --language art --file tree.json
@@ -53,8 +54,11 @@ def parse(expression: str, language: str, file: BinaryIO | None, form: str) -> N
     drawings = DRAWINGS[language]
     if form not in drawings:
         raise click.UsageError(f"{language} is drawn as {' or '.join(drawings)}, not as {form}")
-    drawn = drawings[form](LANGUAGES[language].parse(_read(expression, file)))
+    plan = LANGUAGES[language].parse(_read(expression, file))
+    drawn = drawings[form](plan)
     click.echo(mask_controls(drawn) if form == "tree" else drawn)
+    if language == BNF.name and form == "tree" and (numbered := render(spell_by_numbers(plan))) != render(plan):
+        click.echo(f"by number: {mask_controls(numbered)}")
 
 
 @click.command()

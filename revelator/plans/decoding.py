@@ -1,6 +1,7 @@
 """What a decoder of plans and logical queries is held to, derived from `bnf.lark` and `logic.lark`.
 
-What `make_plan_grammar` allows parses, and checks by `scoped`. Whether a part of a plan holds a placeholder becomes
+What `make_plan_grammar` allows parses, and checks by `scoped` but for the numbers of steps and what an operation can be
+done with. Whether a part of a plan holds a placeholder becomes
 grammar. Each rule of the file is written out in up to four kinds:
 
     unfed   nothing stands to its left: no leaf holds a placeholder, but for those right of a `*` inside it
@@ -26,8 +27,10 @@ from lark import Lark
 from lark.lexer import Pattern, PatternRE
 
 from revelator.plans.grammar import CONTROLS, Grammar, character_class, read_grammar_file
+from revelator.plans.operations import CHOOSING, OPERATIONS
 
 TEXTS = ("WORD", "QUOTATION", "TAIL", "QUOTED")  # terminals that hold what a person wrote
+WHOLE = ("OPERATION", "CHOICE", "REFERENCE")  # terminals that are spelled apart, and hold no text
 CANONICAL = {"TIMES": " * "}  # of several spellings the one that `render` writes
 QUOTE = r'"\""'
 ESCAPE = r'"\\" /["\\]/'  # a quote or a backslash in a text between quotes
@@ -42,12 +45,16 @@ def make_plan_grammar() -> Grammar:
 
 def _list_texts() -> Iterator[tuple[str, str]]:
     """The terminals of texts by kind."""
-    word, space = character_class(r"\w"), character_class(r"\s")
-    first = rf'/[^{space}(){{}}"+*×{CONTROLS}]/'
+    word, begin, space = (character_class(kind) for kind in (r"\w", r"[^\W\d]", r"\s"))
+    first = rf'/[^{space}(){{}}"+*×={CONTROLS}]/'
     rest = rf"/[^{space}(){{}}{CONTROLS}]/"
     inside = rf'/[^"\\{{}}{CONTROLS}]/'
     escaped = rf'({inside} | "\\" /["\\bfnrt]/)'
-    yield "NAME", rf'"{{" /[{word}]/ (/[{word} .\x27\-]/{{0,62}} /[{word}]/)? "}}"'
+    number = "/[1-9]/ /[0-9]/?"
+    yield "OPERATION", " | ".join(json.dumps(name) for name in OPERATIONS if name not in CHOOSING)
+    yield "CHOICE", " | ".join(map(json.dumps, CHOOSING))
+    yield "REFERENCE", f'"{{" {number} "}}"'
+    yield "NAME", rf'"{{" ({number} "*"? | /[{begin}]/ (/[{word} .\x27\-]/{{0,62}} /[{word}]/)?) "}}"'
     for kind in ("NONE", "ANY", "SOME"):
         yield f"TAIL_{kind}", _write_kinds(rest, rest)[kind]
         yield f"WORD_{kind}", f"{_write_kinds(rest, first)[kind]} | /[+*×]/ TAIL_{kind}"
@@ -79,7 +86,8 @@ class RulesByKind:
         self.expansions: dict[str, list[list[str]]] = {}
         for rule in _open_grammar().rules:
             self.expansions.setdefault(rule.origin.name, []).append([symbol.name for symbol in rule.expansion])
-        self.terminals = {t.name: _spell_terminal(t.name, t.pattern) for t in _open_grammar().terminals}
+        terminals = ((each.name, each.pattern) for each in _open_grammar().terminals)
+        self.terminals = {name: name if name in WHOLE else _spell_terminal(name, form) for name, form in terminals}
         self.productive = self._find_productive()
 
     def rules(self, rule: str, kind: str) -> Iterator[tuple[str, list[str]]]:

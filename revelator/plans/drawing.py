@@ -7,19 +7,31 @@ from itertools import count
 from typing import Any
 
 from revelator.plans import trees
-from revelator.plans.binding import bind
-from revelator.plans.bnf import Atomic, Dependent, Expression, Sequence, render
+from revelator.plans.binding import bind, spell_by_numbers, spell_number
+from revelator.plans.bnf import (
+    Atomic,
+    Dependent,
+    Expression,
+    Operation,
+    Sequence,
+    list_leaves,
+    list_steps,
+    read_reference,
+    render,
+    spell_operation,
+)
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def letter(index: int) -> str:
-    """Names leaf `index`: A … Z, then A1 … Z1, A2 …"""
+    """Names step `index`: A … Z, then A1 … Z1, A2 …"""
     return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index % 26] + (str(index // 26) if index >= 26 else "")
 
 
 def to_letters(expression: Expression) -> str:
-    """Writes the shape of a plan, a letter for each leaf from left to right: `A * (B + C)`."""
+    """Writes the shape of a plan, a letter for each leaf from left to right: `A * (B + C)`. An operation is spelled
+    out, and takes a letter that no leaf has."""
     return render(_relabel(expression, map(letter, count())))
 
 
@@ -28,30 +40,38 @@ def make_letters_key(expression: Expression) -> str:
     if type(expression) is Atomic:
         return "a"
     keys = [make_letters_key(child) for child in expression.children]
+    if type(expression) is Operation:
+        return f"({keys[0]}=>{expression.name})"
     return f"({'*'.join(keys) if type(expression) is Dependent else '+'.join(sorted(keys))})"
 
 
 def _relabel(node: Expression, names: Iterator[str]) -> Expression:
     if type(node) is Atomic:
         return Atomic(next(names))
-    parts = [_relabel(child, names) for child in node.children]
-    return Dependent(parts[0], parts[1]) if type(node) is Dependent else Sequence(tuple(parts))
+    same = node.with_children([_relabel(child, names) for child in node.children])
+    if type(node) is Operation:
+        next(names)
+    return same
 
 
 LABELS = {Dependent: "*  in order", Sequence: "+  in parallel"}
 
 
 def draw_tree(expression: Expression) -> str:
-    """Draws an indented tree, one node a line. A leaf shows its letter, its text and the sources of its
-    placeholders."""
-    places = enumerate(bind(expression).sources)
+    """Draws an indented tree, one node a line. A step shows its number and its text, a leaf also what its names stand
+    for."""
+    places = {id(step): place for place, step in enumerate(list_steps(expression))}
+    all_sources = bind(expression).sources
 
     def label(node: Expression) -> str:
+        if type(node) is Operation:
+            return f"{places[id(node)] + 1}  => {spell_operation(node)}"
         if type(node) is not Atomic:
             return LABELS[type(node)]
-        index, sources = next(places)
-        origin = ", ".join(f"{{{name}}} from {letter(source)}" for name, source in sources.items())
-        return f"{letter(index)}  {render(node)}" + (f"   [{origin}]" if origin else "")
+        index = places[id(node)]
+        named = [name for name in all_sources[index] if not read_reference(name)]
+        origin = ", ".join(f"{{{name}}} is {spell_number(name, node, all_sources[index])}" for name in named)
+        return f"{index + 1}  {render(node)}" + (f"   [{origin}]" if origin else "")
 
     return trees.draw(expression, label, stages)
 
@@ -69,8 +89,9 @@ def to_json(expression: Expression) -> dict[str, Any]:
     return {
         "schema": SCHEMA_VERSION,
         "canonical": render(expression),
+        "numbered": render(spell_by_numbers(expression)),
         "letters": to_letters(expression),
-        "leaves": len(sources),
+        "leaves": len(list_leaves(expression)),
         "root": _node_to_json(expression, enumerate(sources)),
     }
 
@@ -82,12 +103,20 @@ def _node_to_json(node: Expression, places: Iterator[tuple[int, Mapping[str, int
         return {
             "kind": "atomic",
             "span": span,
-            "leaf": index,
+            "step": index + 1,
             "letter": letter(index),
             "text": node.text,
-            "placeholders": [{"name": name, "source": sources.get(name)} for name in node.placeholders],
+            "placeholders": [{"name": name, "source": _number(sources.get(name))} for name in node.placeholders],
         }
     parts = [_node_to_json(child, places) for child in node.children]
+    if type(node) is Operation:
+        index, _ = next(places)
+        named = {"name": node.name, "references": list(node.references)}
+        return {"kind": "operation", "span": span, "step": index + 1, **named, "operand": parts[0]}
     if type(node) is Dependent:
         return {"kind": "dependent", "span": span, "left": parts[0], "right": parts[1]}
     return {"kind": "sequence", "span": span, "items": parts}
+
+
+def _number(index: int | None) -> int | None:
+    return None if index is None else index + 1

@@ -1,4 +1,4 @@
-"""Text → tokens of the language bnf: which `+`, `*`, parentheses and quotes are syntax, and which are text.
+"""Text → tokens of the language bnf: which `+`, `*`, `=>`, parentheses and quotes are syntax, and which are text.
 
 A parenthesis is a group only if a whole operand stands in it, which shows at its far end; none of Lark's own lexers
 looks that far. One scan with one regular expression finds every mark that could be syntax, one walk over these marks
@@ -14,20 +14,24 @@ from lark import Token
 from revelator.errors import ExpressionError
 from revelator.plans.faults import fault
 from revelator.plans.grammar import read_string
+from revelator.plans.operations import CHOOSING, OPERATIONS
 from revelator.plans.trees import MAX_DEPTH
 
 # A parenthesis; an operator between spaces, parentheses or ends; at the start of a word a quotation, or (group 1) one
 # that is never closed. The first character alone decides where the scan stops; possessive repeats never go back.
 MARK = re.compile(
-    r"""["()+*×](?:(?<=[()])
+    r"""["()+*×=](?:(?<=[()])
+        | (?<==)(?<![^\s(].)>(?![^\s)])
         | (?<=[+*×])(?<![^\s(].)(?![^\s)])
         | (?<=")(?<![^\s(].)(?:[^"\\]*+(?:\\.[^"\\]*+)*+"|(.*+)))""",
     re.DOTALL | re.VERBOSE,
 )
-PLAIN = re.compile(r'[^\s"()+*×]+(?: [^\s"()+*×]+)*')
-ODD = re.compile(r"\( | \)|(?<![^\s(])\(\)")  # parentheses that the grammar's canonical spelling has no place for
+PLAIN = re.compile(r'[^\s"()+*×=]+(?: [^\s"()+*×=]+)*')
+ODD = re.compile(r"\( | \)|(?<![^\s(])(?:\(\)|=>)")  # what the grammar's canonical spelling has no place for
 SPACES = re.compile(r"\s*")
-OPERATORS = {"+": "PLUS", "*": "TIMES", "×": "TIMES"}
+OPERATORS = {"+": "PLUS", "*": "TIMES", "×": "TIMES", "=>": "ARROW"}
+OPERATOR = re.compile(r"(?:[+*×]|=>)(?=[\s)]|\Z)")
+REFERENCE = re.compile(r"\{[1-9]\d*\}", re.ASCII)
 
 
 def split_plan_text(text: str) -> list[Token]:
@@ -66,15 +70,15 @@ class _Reader:
         for mark, start in marks:
             if start < text_end:
                 if mark in OPERATORS:
-                    self._refuse_operator(start)
+                    self._refuse_operator(mark, start)
             elif mark in OPERATORS:
                 self._close_operand(start)
-                self._add(OPERATORS[mark], start)
+                self._add(OPERATORS[mark], start, mark)
             elif mark == "(" and self._is_group(start):
                 self._open_group(start)
             elif mark == ")" and self.groups and start == self.groups[-1]:
                 self._close_operand(start)
-                self._add("CLOSE", start)
+                self._add("CLOSE", start, mark)
                 self.groups.pop()
             else:
                 self.fresh = False
@@ -111,10 +115,9 @@ class _Reader:
         if not self.fresh or self._after_spaces(self.operand) != start:
             return False
         after = self._after_spaces(self.partner[start] + 1)
-        rest = self.text[after : after + 2]
-        if rest[:1] in OPERATORS:
-            return self.text[after - 1].isspace() and (rest[1:].isspace() or rest[1:] in ("", ")"))
-        return rest[:1] in ("", ")")
+        if OPERATOR.match(self.text, after):
+            return self.text[after - 1].isspace()
+        return self.text[after : after + 1] in ("", ")")
 
     def _after_spaces(self, start: int) -> int:
         return SPACES.match(self.text, start).end()  # type: ignore[union-attr]
@@ -125,12 +128,12 @@ class _Reader:
             message = f"groups are nested more than {MAX_DEPTH} deep"
             hint = "remove parentheses that hold a single operand"
             raise fault(self.text, "too-deep", message, start, start + 1, hint)
-        self._add("OPEN", start)
+        self._add("OPEN", start, "(")
 
-    def _add(self, kind: str, start: int) -> None:
-        self.operand = start + 1
+    def _add(self, kind: str, start: int, mark: str) -> None:
+        self.operand = start + len(mark)
         self.fresh = True
-        self.found.append(Token(kind, self.text[start], start_pos=start, end_pos=start + 1))
+        self.found.append(Token(kind, mark, start_pos=start, end_pos=self.operand))
 
     def _close_operand(self, end: int) -> None:
         raw = self.text[self.operand : end].rstrip()
@@ -139,16 +142,35 @@ class _Reader:
             return
         start = self.operand + len(raw) - len(raw.lstrip())
         stop = self.operand + len(raw)
-        if words[0][0] == '"' and MARK.match(self.text, start).end() == stop:  # type: ignore[union-attr]
+        if self.found and self.found[-1].type == "ARROW":
+            self._read_operation(start, words)
+        elif words[0][0] == '"' and MARK.match(self.text, start).end() == stop:  # type: ignore[union-attr]
             value = read_string(self.text, start, stop, "a quoted text")
             self.found.append(Token("QUOTED", value, start_pos=start, end_pos=stop))
         else:
             self.found.append(Token("WORD", " ".join(words), start_pos=start, end_pos=stop))
 
-    def _refuse_operator(self, start: int) -> None:
+    def _read_operation(self, start: int, words: list[str]) -> None:
+        """The name of an operation and its references."""
+        for place, word in enumerate(words):
+            start = self.text.index(word, start)
+            end = start + len(word)
+            if place == 0 and word not in OPERATIONS:
+                hint = f"one of {', '.join(OPERATIONS)}; quote a => that is text"
+                raise fault(self.text, "unknown-operation", "there is no operation of this name", start, end, hint)
+            if place and not (REFERENCE.fullmatch(word) and words[0] in CHOOSING):
+                hint = f"the numbers of steps stand behind {' and '.join(CHOOSING)} alone: => argmin {{1}} {{3}}"
+                raise fault(self.text, "operation-reference", "nothing but steps is named here", start, end, hint)
+            if place:
+                self.found.append(Token("SPACE", " ", start_pos=start - 1, end_pos=start))
+            kind = "REFERENCE" if place else "CHOICE" if word in CHOOSING else "OPERATION"
+            self.found.append(Token(kind, word, start_pos=start, end_pos=end))
+            start = end
+
+    def _refuse_operator(self, operator: str, start: int) -> None:
         """In a parenthesis that is text, the operator in `(+)` and `(x +)` is text, but ` + ` reads as one."""
-        operator = self.text[start]
-        if self.text[start - 1].isspace() and self.text[start + 1].isspace():
+        end = start + len(operator)
+        if self.text[start - 1].isspace() and self.text[end].isspace():
             message = f"this {operator} stands in a parenthesis that is not a whole operand"
             hint = f'put an operator before or after that parenthesis, or quote the text: "f (a {operator} b)"'
-            raise fault(self.text, "operator-in-text", message, start, start + 1, hint)
+            raise fault(self.text, "operator-in-text", message, start, end, hint)

@@ -48,6 +48,13 @@ def walk(node: Any) -> Iterator[Any]:
         yield from walk(child)
 
 
+def walk_up(node: Any) -> Iterator[Any]:
+    """Every node, children before parents, left before right."""
+    for child in node.children:
+        yield from walk_up(child)
+    yield node
+
+
 def draw(node: Any, label: Callable[[Any], str], children: Callable[[Any], Iterable[Any]]) -> str:
     """Draws an indented tree, one node a line."""
     return "\n".join(_draw_lines(node, label, children, "", ""))

@@ -7,31 +7,18 @@ own director, never with another film's.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 
-from revelator.plans import list_placeholders, substitute
+from revelator.plans import substitute
 from revelator.plans.bnf import blank_placeholders
+from revelator.plans.gathering import wants_all
 from revelator.plans.names import names_several
-from revelator.plans.operators import Filter, read_call
 from revelator.trace import Node, join_answers
 from serving.knowledge.labels import fold_label
 
 MOST_TRIES = 1_000  # of the search for a leaf's choices: a few milliseconds
-_GATHERS = re.compile(
-    r"\b(?:(?<!each )(?<!one )of|between|among|amongst|compare)\s+(?:the\s+|these\s+|all\s+)*(?=\{)", re.IGNORECASE
-)
-_AGGREGATES = re.compile(
-    r"\b(how many|in common|both|same|total|sum|count|average|altogether|combined"
-    r"|most|least|first|last|earli(?:er|est)|lat(?:er|est)|old(?:er|est)|young(?:er|est)|new(?:er|est)"
-    r"|(?:long|short|large?|small|bigg?|high|low|tall|great|heavi)(?:er|est))\b",
-    re.IGNORECASE,
-)
-LOOK_BACK = 40  # characters before "of" in which a word stands that takes a list
-_SEPARATOR = re.compile(r"[_\W]")
-_ASKS_OF = re.compile(r"\b(which|who|what|how many|any|all|both|none|number|one)\s*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -169,36 +156,6 @@ def _make_choice(names: Sequence[str], one: EndedCall, answer: str, number: int,
 def _make_list_choice(names: Sequence[str], ended: Sequence[tuple[EndedCall, Sequence[str]]], list_node: str) -> Choice:
     text = join_with_and(list(dict.fromkeys(value for _, values in ended for value in values)))
     return Choice(dict.fromkeys(names, text), dict.fromkeys(names, list_node), {}, dict.fromkeys(names, text))
-
-
-def wants_all(text: str, name: str) -> bool:
-    """Whether a question takes the whole list for a placeholder: "which of {films}", "between {a}", or an aggregate
-    over a placeholder named in the plural ("how many … {films}"); otherwise it is asked for each value."""
-    gathered, aggregates = _read_wording(text)
-    return name in gathered or (aggregates and is_plural(name))
-
-
-@lru_cache(maxsize=128)  # a leaf may have many placeholders
-def _read_wording(text: str) -> tuple[frozenset[str], bool]:
-    """The placeholders that stand behind a word that takes a whole list, or among the entities of a `Filter`, and
-    whether the question is an aggregate."""
-    if call := read_call(text):
-        listed = call.entities if isinstance(call, Filter) else ()
-        return frozenset(name for entity in listed for name in list_placeholders(entity)), False
-    gathered = set()
-    for match in _GATHERS.finditer(text):
-        before = text[max(0, match.start() - LOOK_BACK) : match.start()]
-        if not match[0].lower().startswith("of") or _ASKS_OF.search(before):
-            gathered.add(text[match.end() + 1 : text.find("}", match.end())])
-    return frozenset(gathered), _AGGREGATES.search(text) is not None
-
-
-def is_plural(name: str) -> bool:
-    """Whether the last word of a name is a plural; a number or letter after it is ignored ("films_b", "films2")."""
-    words = [word for word in _SEPARATOR.split(name.lower().rstrip("0123456789_")) if len(word) > 1]
-    last = words[-1] if words else ""
-    irregular = last in ("people", "children", "men", "women")
-    return irregular or (len(last) > 3 and last.endswith("s") and not last.endswith(("ss", "us", "is", "series")))
 
 
 def join_with_and(values: Sequence[str]) -> str:

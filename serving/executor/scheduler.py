@@ -19,9 +19,10 @@ from revelator.errors import Unavailable
 from revelator.limits import Limits
 from revelator.plans import Expression, bind, list_leaves, substitute
 from revelator.plans.bnf import measure_substituted
+from revelator.plans.gathering import wants_all
 from revelator.plans.operators import fill, read_call, spell_call
 from revelator.trace import Node
-from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose_values, explain_no_value, wants_all
+from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose_values, explain_no_value
 from serving.executor.evidence import copy_answer
 from serving.executor.recording import Recorder
 from serving.latency import offload

@@ -13,3 +13,7 @@ def extend(inner: st.SearchStrategy[Query]) -> st.SearchStrategy[Query]:
 
 
 few_terms = st.recursive(st.sampled_from("abcd").map(Term), extend, max_leaves=8)
+
+# faults of numbers and operations, which a grammar without a memory cannot keep out
+BEYOND_GRAMMAR = {"no-such-step", "later-step", "parallel-step", "each-and-all"}
+BEYOND_GRAMMAR |= {"operation-reference", "one-part", "mixed-types"}

@@ -36,6 +36,45 @@ def test_what_each_rule_set_says(text, scoped, paper):
     assert codes(text, "paper") == paper
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "place"),
+    [
+        ("A * B {0}", "no-such-step", "{0}"),
+        ("A * B {3}", "no-such-step", "{3}"),
+        ("A * B {2}", "later-step", "{2}"),
+        ("A {2} + B", "later-step", "{2}"),
+        ("A * (B {1} + C {2})", "parallel-step", "{2}"),
+        ("A + B {1*}", "parallel-step", "{1*}"),
+        ("A * Is {1} in {1*}?", "each-and-all", "{1*}"),
+        ("A + (B => argmax {3})", "no-such-step", None),
+        ("A + (B => argmax {1})", "operation-reference", "(B => argmax {1})"),
+        ("A => except", "one-part", "A => except"),
+        ("(A + B => equal) + C => sum", "mixed-types", "(A + B => equal) + C => sum"),
+    ],
+)
+def test_numbers_of_steps_and_operations_are_held_to_the_plan(text, code, place):
+    found = check(parse(text))
+    if place is None:
+        assert [fault.code for fault in found] == ["operation-reference"]
+        return
+    assert [(fault.code, text[fault.start : fault.end]) for fault in found] == [(code, place)]
+    assert found[0].hint and found == check(parse(text), "paper")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A * B {1} * C {1} {2*}",
+        "(A + B => union) * C {3}",
+        "A * (B {1} + C {1} => difference) * D {4}",
+        "(A * B {1}) + (C * D {3}) => argmin {1} {3}",
+        "(A + B => equal) + (C + D => equal) => judge",
+    ],
+)
+def test_plans_with_numbers_and_operations_can_be_executed(text):
+    assert check(parse(text)) == ()
+
+
 def test_an_erroneous_dependency_points_at_its_placeholder():
     text = 'Who  is A? + "Where (is {it}?"'
     (diagnostic,) = check(parse(text))

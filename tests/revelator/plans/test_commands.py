@@ -118,7 +118,7 @@ def test_an_argument_and_standard_input_read_the_same_bytes_alike():
 
 def test_the_tree_shows_control_characters_as_dots():
     text = "Who \x1b[31mwrote\x07 it?"
-    assert run("plan", "parse", text).stdout == "A  Who ·[31mwrote· it?\n"
+    assert run("plan", "parse", text).stdout == "1  Who ·[31mwrote· it?\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")

@@ -12,8 +12,24 @@ from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
 from revelator.plans.grammar import Grammar
 from revelator.plans.json_decoding import make_json_grammar
 from tests.revelator.plans import vllm_automaton
+from tests.revelator.plans.queries import BEYOND_GRAMMAR
 
-ALPHABET = [*"ab5+*×()\"\\{} '?", " + ", " * ", "{x}", "{a_b}", "{{x}}", "é", "电", " ("]
+ALPHABET = [
+    *"ab5+*×()\"\\{} '?",
+    " + ",
+    " * ",
+    "{x}",
+    "{a_b}",
+    "{{x}}",
+    "é",
+    "电",
+    " (",
+    " => ",
+    "count",
+    "argmin",
+    " {1}",
+    "{2*}",
+]
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +61,10 @@ def accepts(tokenizer: LLTokenizer, grammar: Grammar, text: str) -> bool:
         '"What? (Live) + More" * Who sang "{song}"?',
         r'"a \"b\" \\ c" + 12" f(x) g()?',
         "من أخرج؟ * أين ولد {المخرج}؟",
+        "A * B {1} * C {1} {2*}",
+        "(A * B {1}) + C => argmin {1} {3}",
+        "(A + B => union) * C {3}",
+        "A * (B {1} + C {1} => difference) => mean",
     ],
 )
 def test_what_checks_in_canonical_spelling_can_be_written(bytes_only: LLTokenizer, text: str) -> None:
@@ -73,6 +93,10 @@ def test_what_checks_in_canonical_spelling_can_be_written(bytes_only: LLTokenize
         f"A * B {{{'x' * 65}}}",
         "A\nB",
         r'A * "\u007bx\u007d"',
+        "A * B {0}",
+        "A => total",
+        "A => count * B",
+        "A * (B => count)",
     ],
 )
 def test_what_does_not_check_or_is_spelt_otherwise_cannot_be_written(bytes_only: LLTokenizer, text: str) -> None:
@@ -94,7 +118,7 @@ def test_every_complete_text_of_random_walks_checks(bytes_only: LLTokenizer) -> 
                 text += piece
                 if matcher.is_accepting():
                     complete += 1
-                    assert check(parse(text)) == (), text
+                    assert {fault.code for fault in check(parse(text))} <= BEYOND_GRAMMAR, text
     assert complete > 500
 
 

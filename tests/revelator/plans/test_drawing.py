@@ -31,34 +31,44 @@ def test_keys_are_equal_up_to_the_order_of_plus(one, other, same):
     assert (make_letters_key(parse(one)) == make_letters_key(parse(other))) is same
 
 
-def test_the_tree_shows_order_letters_and_origins():
+def test_the_tree_shows_order_numbers_and_what_names_stand_for():
     assert draw_tree(parse("(A + B) * C {x}")).splitlines() == [
         "*  in order",
         "├─ +  in parallel",
-        "│  ├─ A  A",
-        "│  └─ B  B",
-        "└─ C  C {x}   [{x} from A]",
+        "│  ├─ 1  A",
+        "│  └─ 2  B",
+        "└─ 3  C {x}   [{x} is {1}]",
+    ]
+    assert draw_tree(parse("(A + B => union) * Which of {films} is 1? => count")).splitlines() == [
+        "5  => count",
+        "└─ *  in order",
+        "   ├─ 3  => union",
+        "   │  └─ +  in parallel",
+        "   │     ├─ 1  A",
+        "   │     └─ 2  B",
+        "   └─ 4  Which of {films} is 1?   [{films} is {3*}]",
     ]
 
 
 def test_json_carries_spans_and_bindings():
     plan = to_json(parse("A * B {x}"))
     assert plan == {
-        "schema": 1,
+        "schema": 2,
         "canonical": "A * B {x}",
+        "numbered": "A * B {1}",
         "letters": "A * B",
         "leaves": 2,
         "root": {
             "kind": "dependent",
             "span": [0, 9],
-            "left": {"kind": "atomic", "span": [0, 1], "leaf": 0, "letter": "A", "text": "A", "placeholders": []},
+            "left": {"kind": "atomic", "span": [0, 1], "step": 1, "letter": "A", "text": "A", "placeholders": []},
             "right": {
                 "kind": "atomic",
                 "span": [4, 9],
-                "leaf": 1,
+                "step": 2,
                 "letter": "B",
                 "text": "B {x}",
-                "placeholders": [{"name": "x", "source": 0}],
+                "placeholders": [{"name": "x", "source": 1}],
             },
         },
     }

@@ -10,6 +10,7 @@ from data_gen.world.generate import generate
 from revelator.plans.json_decoding import make_json_grammar
 from revelator.plans.language import LANGUAGES
 from revelator.tasks import TASKS
+from tests.revelator.plans.queries import BEYOND_GRAMMAR
 from tests.revelator.plans.vllm_automaton import accepts, draw_text
 
 QUESTIONS = 1_000
@@ -32,7 +33,7 @@ def test_random_weights_write_what_parses_and_checks_for_a_thousand_questions(na
         if text is not None:
             written += 1
             found = {fault.code for fault in language.check(language.parse(text))}
-            assert found <= RUNS_AND_RANKS_NOTHING, text
+            assert found <= RUNS_AND_RANKS_NOTHING | BEYOND_GRAMMAR, text
     assert written > QUESTIONS / 2
 
 

@@ -31,6 +31,14 @@ def refused(text):
         ("f (A + B)", "operator-in-text", 5, 6),
         ('who sang "Hello', "unclosed-quote", 9, 10),
         (r'"C:\data"', "bad-escape", 3, 4),
+        ("=> count", "dangling-operator", 0, 2),
+        ("A =>", "dangling-operator", 2, 4),
+        ("A => Count", "unknown-operation", 5, 10),
+        ("A => count * B", "operation-inside", 11, 12),
+        ("A => argmin {1} => count", "operation-inside", 16, 18),
+        ("A => argmin {0}", "operation-reference", 12, 15),
+        ("A => count {1}", "operation-reference", 11, 14),
+        ("f (A => B)", "operator-in-text", 5, 7),
     ],
 )
 def test_each_fault_has_a_code_and_a_place(text, code, start, end):

@@ -14,17 +14,22 @@ from revelator.plans import (
     Atomic,
     Dependent,
     ExpressionError,
+    Operation,
     Sequence,
     bind,
     check,
     draw_tree,
     list_leaves,
+    list_steps,
     parse,
     render,
+    spell_by_numbers,
     to_json,
     to_letters,
 )
+from revelator.plans.bnf import read_reference
 from revelator.plans.lexer import reads_as_itself
+from revelator.plans.operations import CHOOSING, OPERATIONS
 
 SYNTAX = [
     "+",
@@ -46,6 +51,12 @@ SYNTAX = [
     "()",
     "(+)",
     "C++",
+    "=>",
+    "=>",
+    " => count",
+    "{1}",
+    "{2*}",
+    "=",
     "5*3",
     '12"',
     "{director}'s",
@@ -73,9 +84,16 @@ texts = st.one_of(st.text(max_size=24), syntax_like)
 
 def inner_nodes(nodes):
     items = nodes.filter(lambda node: not isinstance(node, Sequence))
+    numbers = st.lists(st.integers(1, 12), max_size=3).map(tuple)
     return st.one_of(
-        st.builds(Dependent, nodes, nodes), st.lists(items, min_size=2, max_size=4).map(lambda i: Sequence(tuple(i)))
+        st.builds(Dependent, nodes, nodes),
+        st.lists(items, min_size=2, max_size=4).map(lambda i: Sequence(tuple(i))),
+        st.builds(Operation, nodes, st.sampled_from(list(OPERATIONS))),
+        st.builds(Operation, nodes, st.sampled_from(CHOOSING), numbers),
     )
+
+
+LEAVES = [Atomic("A"), Atomic("B {x}"), Atomic("C {y} {x}"), Atomic("D {1}"), Atomic("E {2*} {x}")]
 
 
 plans = st.recursive(st.builds(Atomic, texts), inner_nodes, max_leaves=10)
@@ -115,16 +133,28 @@ def test_plans_are_equal_if_and_only_if_their_renderings_are(one, other):
 
 
 @settings(slow, max_examples=50)
-@given(st.recursive(st.sampled_from([Atomic("A"), Atomic("B {x}"), Atomic("C {y} {x}")]), inner_nodes, max_leaves=8))
-def test_what_paper_accepts_scoped_accepts_and_every_placeholder_of_it_is_bound(plan):
+@given(st.recursive(st.sampled_from(LEAVES), inner_nodes, max_leaves=8))
+def test_what_paper_accepts_scoped_accepts(plan):
     assume(not check(plan, "paper"))
     assert check(plan) == ()
-    for leaf, inputs in zip(list_leaves(plan), bind(plan).sources, strict=True):
-        assert set(inputs) == set(leaf.placeholders)
+
+
+@settings(slow, max_examples=100)
+@given(st.recursive(st.sampled_from(LEAVES), inner_nodes, max_leaves=8))
+def test_every_placeholder_of_a_plan_that_checks_has_a_producer_and_its_numbers_say_the_same(plan):
+    assume(not check(plan))
+    sources = bind(plan).sources
+    for step, inputs in zip(list_steps(plan), sources, strict=True):
+        assert set(inputs) == (set(step.placeholders) if isinstance(step, Atomic) else set())
+    numbered = spell_by_numbers(plan)
+    assert check(numbered) == () and spell_by_numbers(numbered) == numbered
+    for leaf, inputs, before in zip(list_steps(numbered), bind(numbered).sources, sources, strict=True):
+        assert set(inputs.values()) == set(before.values())
+        assert isinstance(leaf, Operation) or all(map(read_reference, leaf.placeholders))
 
 
 @settings(slow, max_examples=150)
-@given(st.recursive(st.sampled_from([Atomic("A"), Atomic("B {x}"), Atomic("C {y} {x}")]), inner_nodes, max_leaves=8))
+@given(st.recursive(st.sampled_from(LEAVES), inner_nodes, max_leaves=8))
 def test_a_producer_always_stands_left_of_its_consumer(plan):
     for index, inputs in enumerate(bind(plan).sources):
         assert all(source < index for source in inputs.values())

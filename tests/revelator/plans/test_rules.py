@@ -5,6 +5,7 @@ import pytest
 from revelator.plans import (
     Atomic,
     Dependent,
+    Operation,
     Sequence,
     check,
     list_leaves,
@@ -32,6 +33,10 @@ A, B, C, D = (Atomic(name) for name in "ABCD")
         ("((A))", A),
         ("( A + B )*C * D".replace(")*C", ") * C"), Dependent(Dependent(Sequence((A, B)), C), D)),
         ("  A\n*\tB  ", Dependent(A, B)),
+        ("A + B => count", Operation(Sequence((A, B)), "count")),
+        ("(A => count) + B", Sequence((Operation(A, "count"), B))),
+        ("A * (B + C => argmin {2})", Dependent(A, Operation(Sequence((B, C)), "argmin", (2,)))),
+        ("(A => union) => count", Operation(Operation(A, "union"), "count")),
     ],
 )
 def test_operators_bind_and_group_as_the_grammar_says(text, plan):
@@ -54,6 +59,8 @@ def test_operators_bind_and_group_as_the_grammar_says(text, plan):
         "A+B",
         "(A)*(B)",
         "a {b, c} {} d",
+        "a=>b",
+        "x <= y = z",
     ],
 )
 def test_what_is_not_syntax_is_text_and_stays_as_it_is(text):
@@ -71,6 +78,8 @@ def test_what_is_not_syntax_is_text_and_stays_as_it_is(text):
         ("A\nB", r'"A\nB"'),
         ('"A"', r'"\"A\""'),
         ("a ) b", '"a ) b"'),
+        ("a => count", '"a => count"'),
+        ("a =>b", '"a =>b"'),
         ('say "hi', r'"say \"hi"'),
     ],
 )

@@ -1,0 +1,28 @@
+"""The operations that a plan may end in, and what each makes of the answers of its parts.
+
+A part is one operand of the `+` in front of the `=>`, or the whole where there is none; it may have several values, one
+of its last step for each value that this was asked with. Dates, quantities and names are values; what an operation
+cannot be done on is left to `judge`.
+"""
+
+from __future__ import annotations
+
+OPERATIONS = {
+    "count": "how many different values there are",
+    "sum": "all numbers together",
+    "mean": "the sum of the numbers by how many there are",
+    "difference": "how far two values are apart; of dates, in years",
+    "min": "the least value, or the earliest",
+    "max": "the greatest value, or the latest",
+    "argmin": "what the part with the least value is about, or its value of one of the steps that are named",
+    "argmax": "what the part with the greatest value is about, or its value of one of the steps that are named",
+    "equal": "yes where every part has the same value, else no",
+    "union": "the values of all parts, each once",
+    "intersect": "the values that every part has",
+    "except": "the values of the first part that no other part has",
+    "judge": "what the reader makes of the question and the answers of the parts",
+}
+CHOOSING = ("argmin", "argmax")  # those that may name the steps whose value is the answer
+VERDICTS = ("equal",)  # those whose answer is yes or no
+ORDERING = ("sum", "mean", "difference", "min", "max", *CHOOSING)  # those that yes and no are no values for
+SEVERAL = ("except",)  # those that need two parts
