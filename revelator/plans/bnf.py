@@ -133,6 +133,13 @@ def list_steps(expression: Expression) -> tuple[Step, ...]:
     return tuple(node for node in walk_up(expression) if isinstance(node, Step))
 
 
+def is_explicit(expression: Expression) -> bool:
+    """Whether a plan names steps by number or spells an operation: nothing of it is then guessed from words."""
+    return any(
+        isinstance(step, Operation) or any(map(read_reference, step.placeholders)) for step in list_steps(expression)
+    )
+
+
 class Reference(NamedTuple):
     """What `{2}` or `{2*}` says."""
 

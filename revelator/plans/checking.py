@@ -27,6 +27,7 @@ from revelator.plans.bnf import (
     Operation,
     Step,
     find_placeholders,
+    is_explicit,
     list_leaves,
     list_steps,
     parse,
@@ -122,9 +123,9 @@ def _find_erroneous_dependencies(leaf: Atomic) -> Iterator[Diagnostic]:
 
 def _find_step_faults(expression: Expression) -> Iterator[Diagnostic]:
     """What is wrong with the numbers of steps, and with operations."""
-    steps = list_steps(expression)
-    if not any(isinstance(step, Operation) or any(map(read_reference, step.placeholders)) for step in steps):
+    if not is_explicit(expression):
         return
+    steps = list_steps(expression)
     binding = bind(expression)
     for place, step in enumerate(steps):
         if isinstance(step, Operation):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from revelator.plans import substitute
 from revelator.plans.bnf import blank_placeholders
@@ -21,22 +22,30 @@ from serving.knowledge.labels import fold_label
 MOST_TRIES = 1_000  # of the search for a leaf's choices: a few milliseconds
 
 
+class Pick(NamedTuple):
+    """A value of a step: the node that it was found at, its place among that node's values, and its text."""
+
+    node: str
+    number: int
+    value: str
+
+
 @dataclass(frozen=True)
 class Choice:
     """The values that one call of a leaf is asked with, and where they come from.
 
-    `inputs` gives the id of the node behind each placeholder. `picked` says for each leaf on the way which call and
-    which of its values was taken: choices belong together when they agree on every leaf that both name. `lineage` is
-    every value taken on the way, by placeholder, the first first.
+    `inputs` gives the id of the node behind each placeholder. `picked` says for each step on the way which value was
+    taken: choices belong together when they agree on every step that both name. `lineage` is every value taken on the
+    way, by placeholder, the first first.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
-    picked: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    picked: Mapping[int, Pick] = field(default_factory=dict)
     lineage: Mapping[str, str] = field(default_factory=dict)
 
     def agrees(self, other: Choice) -> bool:
-        return all(self.picked[leaf] == other.picked[leaf] for leaf in self.picked.keys() & other.picked.keys())
+        return all(self.picked[step] == other.picked[step] for step in self.picked.keys() & other.picked.keys())
 
     def combine(self, other: Choice) -> Choice:
         return Choice(
@@ -148,7 +157,7 @@ def _make_choice(names: Sequence[str], one: EndedCall, answer: str, number: int,
     return Choice(
         values,
         dict.fromkeys(names, one.node.id),
-        {**one.choice.picked, producer: (one.node.id, number)},
+        {**one.choice.picked, producer: Pick(one.node.id, number, answer)},
         {**one.choice.lineage, **values},
     )
 

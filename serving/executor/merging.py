@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
+from revelator.plans import list_leaves
 from revelator.tasks import Step
 from revelator.trace import Node, list_evidence
 from serving.executor.run import QuestionRun
@@ -29,11 +30,16 @@ CITATION = re.compile(r" ?\[(\d{1,4})\]")
 async def merge_plan(run: QuestionRun, plan: PlanRun) -> None:
     """Makes the answer of a plan from those of its leaves.
 
-    A chain answers with its last stage, and its first where the question begins with that; a list with the answers of
+    A plan that spells its operations, or names its steps by number, answers with its last stage. Of another one, a
+    chain answers with its last stage, and its first where the question begins with that; a list with the answers of
     its parts. Where the question compares, counts or judges them, code answers if it is sure, else the generator, from
     what the parts answer or, where it writes nothing, from the passages that they were read from, unless
     `Writing.merge` says otherwise. Code is not sure of a fan-out that a limit cut or that failed in part.
     """
+    if plan.is_explicit:
+        ended = [one for step in plan.binding.results for one in plan.list_answered_calls(step)]
+        run.answer(list(dict.fromkeys(answer for one in ended for answer in one.answers)))
+        return
     node = run.open("merge")
     with run.recorder.record(node):
         parts = plan.make_parts()
@@ -54,10 +60,10 @@ async def merge_plan(run: QuestionRun, plan: PlanRun) -> None:
 def _find_opening_answers(question: str, plan: PlanRun) -> tuple[str, ...]:
     """The answers of a chain's first leaf if it is a question that the question begins with, so that they were asked
     for, too: "Who leads Tern, and where did she study?", but not "Where did the leader of Tern study?"."""
-    first = plan.leaves[0].text.rstrip("? ")
+    first = list_leaves(plan.expression)[0].text.rstrip("? ")
     rest = question[len(first) :]
     goes_on = rest.startswith(("?", ",", " and ")) and rest.strip("? ")
-    if len(plan.leaves) == 1 or not question.startswith(first) or not goes_on:
+    if len(plan.steps) == 1 or not question.startswith(first) or not goes_on:
         return ()
     return tuple(answer for call in plan.list_answered_calls(0) for answer in call.answers)
 
@@ -81,15 +87,24 @@ async def merge_steps(run: QuestionRun) -> None:
 
 async def merge_at_deadline(run: QuestionRun) -> None:
     """Makes an answer from what has been found, without another call, for a question whose time ran out."""
-    if run.plan is not None:
+    if run.plan is not None and run.plan.is_explicit:
+        await merge_plan(run, run.plan)
+    elif run.plan is not None:
         node = run.open("merge")
         with run.recorder.record(node):
             parts = run.plan.make_parts()
             _write_answer(run, node, await _answer_by_code(run.question, parts) or _list_answers(parts))
 
 
+async def judge_steps(run: QuestionRun, node: Node, steps: Sequence[Step]) -> None:
+    """What the reader makes of the question and of what these steps answered; nothing where it fails."""
+    judged = await _answer_by_generator(run, node, tuple(steps))
+    node.answers = list(judged.answers) if judged else []
+    node.detail["method"] = judged.method if judged else "generator"
+
+
 def _list_answered_steps(plan: PlanRun) -> tuple[Step, ...]:
-    ended = [one for leaf in range(len(plan.leaves)) for one in plan.list_answered_calls(leaf)]
+    ended = [one for leaf in range(len(plan.steps)) for one in plan.list_answered_calls(leaf)]
     return tuple(Step(one.node.asked or one.node.question, one.answers) for one in ended)
 
 
@@ -121,7 +136,7 @@ async def _answer_by_generator(run: QuestionRun, node: Node, steps: tuple[Step, 
 async def _read_again(run: QuestionRun, node: Node, plan: PlanRun, parts: Sequence[Part]) -> MergedAnswer | None:
     """Reads the question itself in the passages that its parts were read from, the best of each part first. Returns
     None where what was read cannot be the answer."""
-    calls = [one.node for leaf in range(len(plan.leaves)) for one in plan.list_answered_calls(leaf)]
+    calls = [one.node for leaf in range(len(plan.steps)) for one in plan.list_answered_calls(leaf)]
     kept = [[p for p in call.documents if p.id in call.detail.get("kept", ())] for call in calls]
     node.documents = list({passage.id: passage for passage in take_turns(kept)}.values())[: run.limits.documents]
     request = GenerateRequest("read", run.question, passages=tuple(node.documents))

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from revelator import spans
-from revelator.plans import Atomic, Dependent, Expression
+from revelator.plans import Atomic, Dependent, Expression, Operation
+from revelator.plans.bnf import spell_operation
 from revelator.trace import Event, EventKind, EventSender, Kind, Node, Outcome, Status, Trace, Usage, sort_ids
 
 NOT_REACHED = "not reached"
@@ -64,14 +65,17 @@ class Recorder:
     def open_plan(
         self, expression: Expression, after: Sequence[str], parent: str | None = None
     ) -> tuple[Node, list[Node]]:
-        """Opens the nodes of a plan before it runs, so that their numbers follow the plan: one a leaf, and a frame
-        around each operator. Returns the outermost one and the leaves."""
+        """Opens the nodes of a plan before it runs, so that their numbers follow the plan: one a step, and a frame
+        around each operator. Returns the outermost one and the steps."""
         if isinstance(expression, Atomic):
             leaf = self.open("atomic", expression.text, parent=parent, after=after)
             return leaf, [leaf]
-        frame = self.open("dependent" if isinstance(expression, Dependent) else "sequence", "", parent=parent)
-        inside = [self.open_plan(item, after, frame.id) for item in expression.children]
-        return frame, [leaf for _, leaves in inside for leaf in leaves]
+        in_order = isinstance(expression, Dependent | Operation)
+        frame = self.open("dependent" if in_order else "sequence", "", parent=parent)
+        steps = [step for item in expression.children for step in self.open_plan(item, after, frame.id)[1]]
+        if isinstance(expression, Operation):
+            steps.append(self.open("merge", f"=> {spell_operation(expression)}", parent=frame.id))
+        return frame, steps
 
     def close_plan(self, root: Node) -> None:
         """Gives each frame, and each leaf that fans out, the times, answers and status of the nodes inside; nodes that

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
@@ -38,9 +39,10 @@ from revelator.tasks import (
     Task,
 )
 from revelator.trace import Node, PlanSource
-from serving.executor.merging import merge_plan, merge_steps
+from serving.executor.merging import judge_steps, merge_plan, merge_steps
 from serving.executor.run import QuestionRun
 from serving.executor.scheduler import PlanRun
+from serving.merge.wording import find_labels
 from serving.protocols import GenerateRequest
 
 log = logging.getLogger(__name__)
@@ -248,7 +250,15 @@ async def run_plan(run: QuestionRun, expression: Expression, source: PlanSource)
     trace = run.recorder.trace
     trace.plan, trace.plan_source = render(expression), source
     run.recorder.report("planned", trace)
-    run.plan = PlanRun(expression, run.ask, run.recorder, run.limits, run.last_nodes)
+    run.plan = PlanRun(
+        expression,
+        run.ask,
+        run.recorder,
+        run.limits,
+        run.last_nodes,
+        judge=partial(judge_steps, run),
+        name_parts=partial(find_labels, run.question),
+    )
     await run.plan.run()
     if error := run.plan.find_outage():
         raise error

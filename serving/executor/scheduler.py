@@ -17,13 +17,15 @@ from functools import partial
 
 from revelator.errors import Unavailable
 from revelator.limits import Limits
-from revelator.plans import Expression, bind, list_leaves, substitute
-from revelator.plans.bnf import measure_substituted
+from revelator.plans import Atomic, Expression, Operation, bind, list_steps, substitute
+from revelator.plans.bnf import is_explicit, measure_substituted, spell_operation
 from revelator.plans.gathering import wants_all
 from revelator.plans.operators import fill, read_call, spell_call
-from revelator.trace import Node
-from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose_values, explain_no_value
+from revelator.tasks import Step
+from revelator.trace import Node, join_answers
+from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, Pick, choose_values, explain_no_value
 from serving.executor.evidence import copy_answer
+from serving.executor.operations import Case, Operand, operate
 from serving.executor.recording import Recorder
 from serving.latency import offload
 from serving.merge.compute import compute_within, is_operation
@@ -39,6 +41,8 @@ from serving.merge.parts import (
 log = logging.getLogger(__name__)
 
 AnswerNode = Callable[[Node], Awaitable[None]]  # answers `node.asked` and fills the node
+JudgeNode = Callable[[Node, Sequence[Step]], Awaitable[None]]  # fills the node from what these steps answered
+NameParts = Callable[[Sequence[Sequence[str]]], Sequence[str]]  # what the question calls each part, by its questions
 
 
 @dataclass(frozen=True)
@@ -61,16 +65,22 @@ class PlanRun:
         recorder: Recorder,
         limits: Limits,
         after: Sequence[str] = (),
+        judge: JudgeNode | None = None,
+        name_parts: NameParts = lambda parts: [""] * len(parts),
     ) -> None:
         self.expression = expression
-        self.leaves = list_leaves(expression)
+        self.steps = list_steps(expression)
+        self.is_explicit = is_explicit(expression)
         self.errors: list[Exception] = []
         self._calls = 0
         self._answer = answer
         self._recorder = recorder
         self._limits = limits
         self._after = tuple(after)
-        self._sources = bind(expression).sources
+        self._judge = judge
+        self._name_parts = name_parts
+        self.binding = bind(expression)
+        self._sources = self.binding.sources
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._group = asyncio.TaskGroup()  # of the leaves and of the members of every fan
         self._tasks: list[asyncio.Task[EndedCall | Fan]] = []  # one a leaf, in the plan's order
@@ -82,7 +92,7 @@ class PlanRun:
         """Runs every leaf to its end. A leaf's error stands in its node and in `errors`, and is not raised."""
         try:
             async with self._group as group:
-                self._tasks += [group.create_task(self._run_leaf(leaf)) for leaf in range(len(self.leaves))]
+                self._tasks += [group.create_task(self._run_step(place)) for place in range(len(self.steps))]
         except BaseExceptionGroup as errors:  # of what no leaf expects: the first ended the others
             raise errors.exceptions[0] from None
         finally:
@@ -104,7 +114,7 @@ class PlanRun:
         """The part of a chain: its questions, as planned where none are given, and a member for each call of its
         last."""
         members = tuple(Member(one.choice.lineage, one.answers) for one in self.list_answered_calls(chain[-1]))
-        texts = questions or [self.leaves[leaf].text for leaf in chain]
+        texts = questions or [self._get_text(step) for step in chain]
         return Part(tuple(texts), members, whole=all(map(self.is_whole, chain)))
 
     def find_outage(self) -> Unavailable | None:
@@ -112,16 +122,22 @@ class PlanRun:
         down = [error for error in self.errors if isinstance(error, Unavailable)]
         return down[0] if down and len(down) == self._calls else None
 
-    async def _run_leaf(self, leaf: int) -> EndedCall | Fan:
+    def _get_text(self, place: int) -> str:
+        step = self.steps[place]
+        return step.text if isinstance(step, Atomic) else f"=> {spell_operation(step)}"
+
+    async def _run_step(self, leaf: int) -> EndedCall | Fan:
         node, sources = self._nodes[leaf], self._sources[leaf]
+        if isinstance(operation := self.steps[leaf], Operation):
+            return await self._run_operation(operation, leaf, node)
         if not sources:
             return await self._ask(leaf, node, NOTHING_CHOSEN)
         producers = sorted(set(sources.values()))
-        if is_operation(self.leaves[leaf].text, len(sources) > 1):
+        if self._may_compute(leaf):
             for before in self._find_leaves_before(leaf):
                 await _await_calls(self._tasks[before])
         width = self._limits.fan_out
-        if len(producers) == 1 and not any(wants_all(self.leaves[leaf].text, name) for name in sources):
+        if len(producers) == 1 and not any(wants_all(self._get_text(leaf), name) for name in sources):
             return await self._follow(leaf, node, producers[0], await self._tasks[producers[0]], width)
         outcomes = {producer: await _await_calls(self._tasks[producer]) for producer in producers}
         return await self._fan_out(leaf, node, outcomes, width)
@@ -145,7 +161,7 @@ class PlanRun:
         self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[EndedCall]], width: int
     ) -> EndedCall | Fan:
         list_nodes = {producer: self._nodes[producer].id for producer in outcomes}
-        choices, is_cut = choose_values(self.leaves[leaf].text, self._sources[leaf], outcomes, list_nodes, width)
+        choices, is_cut = choose_values(self._get_text(leaf), self._sources[leaf], outcomes, list_nodes, width)
         without = [one.node for calls in outcomes.values() for one in calls if one.answers and not one.values]
         if not choices and without:
             self._recorder.leave_unanswered(node, explain_no_value(without[0]))
@@ -159,7 +175,7 @@ class PlanRun:
         if is_cut:
             self._cut_leaves.add(leaf)
             node.detail["truncated"] = f"of more values than the limit lets through, the first {width} were asked"
-        text, most = self.leaves[leaf].text, self._limits.leaf_characters
+        text, most = self._get_text(leaf), self._limits.leaf_characters
         if any(measure_substituted(text, choice.values) > most for choice in choices):
             reason = f"with the answers in it the question is too long; the limit leaf_characters is {most}"
             self._recorder.skip(node, reason)
@@ -180,10 +196,9 @@ class PlanRun:
 
     async def _compute(self, leaf: int, node: Node, choice: Choice) -> EndedCall | None:
         """Answers by code where the leaf is an operation over earlier answers and code is sure; else returns None."""
-        text = self.leaves[leaf].text
-        if not is_operation(text, len(self._sources[leaf]) > 1):
+        if not self._may_compute(leaf):
             return None
-        asked = substitute(text, choice.values)
+        asked = substitute(self._get_text(leaf), choice.values)
         try:
             computed = await self._try_operation(leaf, choice, asked)
         except Exception:  # values come from documents: what no operation is ready for is asked as any leaf is
@@ -200,8 +215,12 @@ class PlanRun:
         with self._recorder.record(node):
             return EndedCall(node, choice)
 
+    def _may_compute(self, leaf: int) -> bool:
+        """Whether a leaf asks in words for an operation over earlier answers; a plan that spells its own does not."""
+        return not self.is_explicit and is_operation(self._get_text(leaf), len(self._sources[leaf]) > 1)
+
     async def _try_operation(self, leaf: int, choice: Choice, asked: str) -> MergedAnswer | None:
-        text = self.leaves[leaf].text
+        text = self._get_text(leaf)
         values = {
             name: self._gather_values(producer)
             if wants_all(text, name)
@@ -221,11 +240,11 @@ class PlanRun:
     def _find_question(self, leaf: int) -> str:
         """The question that a leaf was asked, or its planned text where it was asked for several values."""
         calls = self.list_answered_calls(leaf)
-        return (calls[0].node.asked if len(calls) == 1 else None) or self.leaves[leaf].text
+        return (calls[0].node.asked if len(calls) == 1 else None) or self._get_text(leaf)
 
     def _spell(self, leaf: int, choice: Choice) -> str:
         """The text of a leaf with the chosen values; an operator takes them into its arguments."""
-        text = self.leaves[leaf].text
+        text = self._get_text(leaf)
         if not (call := read_call(text)):
             return substitute(text, choice.values)
         values = {
@@ -260,6 +279,71 @@ class PlanRun:
         call = EndedCall(node, choice)
         _ = call.values  # found out here, once: those who wait for many calls would do it for all of them at once
         return call
+
+    async def _run_operation(self, operation: Operation, place: int, node: Node) -> EndedCall | Fan:
+        """Works once for each value that the steps of its operand were asked with from outside of it."""
+        inside = range(self.binding.first[place], place)
+        for before in inside:
+            await _await_calls(self._tasks[before])
+        self._recorder.set_predecessors(node, [self._nodes[before].id for before in inside])
+        groups = self._find_groups(place)
+        if len(groups) == 1:
+            return await self._operate(operation, place, node, groups[0])
+        pairs = zip(self._recorder.open_members(node, len(groups)), groups, strict=True)
+        return Fan(tuple(self._group.create_task(self._operate(operation, place, *pair)) for pair in pairs))
+
+    def _find_groups(self, place: int) -> list[Choice]:
+        """The values from outside that the parts of an operation were asked with, each combination once."""
+        first = self.binding.first[place]
+        found: dict[frozenset[tuple[int, Pick]], Choice] = {}
+        for part in self.binding.parts[place]:
+            for call in self.list_answered_calls(part):
+                outside = {step: pick for step, pick in call.choice.picked.items() if step < first}
+                found.setdefault(frozenset(outside.items()), Choice(picked=outside))
+        largest = [one for key, one in found.items() if not any(key < other for other in found)]
+        return largest[: self._limits.fan_out] or [NOTHING_CHOSEN]
+
+    async def _operate(self, operation: Operation, place: int, node: Node, group: Choice) -> EndedCall:
+        inside = range(self.binding.first[place], place)
+        calls = {step: [one for one in self.list_answered_calls(step) if one.choice.agrees(group)] for step in inside}
+        parts = self.binding.parts[place]
+        missing = [part for part in parts if not calls[part]]
+        call = EndedCall(node, group)
+        if missing and (operation.name != "judge" or len(missing) == len(parts)):
+            self._recorder.skip(node, f"nothing to work on: step {missing[0] + 1} has no answer")
+            return call
+        questions = [
+            [self._find_question(step) for step in chain] for chain in self._find_operand_chains(operation, place)
+        ]
+        operands = [
+            Operand(part, tuple(self._make_case(one, group) for one in calls[part]), label)
+            for part, label in zip(parts, self._name_parts(questions), strict=True)
+        ]
+        with self._recorder.record(node):
+            size = sum(len(answer) for operand in operands for answer in operand.answers)
+            done = await offload(size, partial(operate, operation, operands))
+            if done:
+                node.answers, node.detail["method"] = list(done.answers), done.method
+                if done.is_verdict:
+                    node.detail["verdict"] = True
+            elif self._judge:
+                known = [
+                    Step(one.node.asked or one.node.question, one.answers) for step in inside for one in calls[step]
+                ]
+                await self._judge(node, known)
+            if not node.answers:
+                values = join_answers([answer for operand in operands for answer in operand.answers])
+                node.status, node.error = "unanswered", f"{operation.name} is not decided by {values}"
+            elif not all(map(self.is_whole, inside)):
+                node.detail["unsupported"] = "a step before it has no answer, or was not asked about every value"
+        return call
+
+    def _find_operand_chains(self, operation: Operation, place: int) -> list[list[int]]:
+        return find_branches(operation.operand, self.binding.first[place])
+
+    def _make_case(self, call: EndedCall, group: Choice) -> Case:
+        taken = {step: pick.value for step, pick in call.choice.picked.items() if step not in group.picked}
+        return Case(call.answers, taken)
 
 
 async def _await_calls(task: asyncio.Task[EndedCall | Fan]) -> list[EndedCall]:

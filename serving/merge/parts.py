@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from revelator.plans import Atomic, Dependent, Expression, list_leaves
+from revelator.plans import Atomic, Dependent, Expression, Operation, list_steps
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,16 @@ def measure_parts(parts: Iterable[Part]) -> int:
 
 
 def find_branches(expression: Expression, first: int = 0) -> list[list[int]]:
-    """The chains whose last leaves make up the result, each as leaf indices: one for a chain, several for a list."""
-    if isinstance(expression, Atomic):
-        return [[first]]
+    """The chains whose last steps make up the result, each as step indices: one for a chain, several for a list."""
+    if isinstance(expression, Atomic | Operation):
+        return [[*range(first, first + len(list_steps(expression)))]]
     if isinstance(expression, Dependent):
-        left = len(list_leaves(expression.left))
+        left = len(list_steps(expression.left))
         return [[*range(first, first + left), *branch] for branch in find_branches(expression.right, first + left)]
     found: list[list[int]] = []
     for item in expression.items:
         found += find_branches(item, first)
-        first += len(list_leaves(item))
+        first += len(list_steps(item))
     return found
 
 
@@ -68,14 +68,16 @@ def find_chains_before(expression: Expression, leaf: int, first: int = 0) -> lis
     """The chains that lead up to a leaf: those of the left operands before it; none for a leaf that continues none."""
     if isinstance(expression, Atomic):
         return []
+    if isinstance(expression, Operation):
+        return find_chains_before(expression.operand, leaf, first)
     if isinstance(expression, Dependent):
-        split = first + len(list_leaves(expression.left))
+        split = first + len(list_steps(expression.left))
         if leaf < split:
             return find_chains_before(expression.left, leaf, first)
         inner = find_chains_before(expression.right, leaf, split)
         return [[*range(first, split), *chain] for chain in inner] or find_branches(expression.left, first)
     for item in expression.items:
-        if leaf < first + len(list_leaves(item)):
+        if leaf < first + len(list_steps(item)):
             return find_chains_before(item, leaf, first)
-        first += len(list_leaves(item))
+        first += len(list_steps(item))
     return []

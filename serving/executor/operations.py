@@ -1,0 +1,224 @@
+"""Operations over the answers of a plan's parts, done by code where their values have a common type.
+
+What each one gives is told in `revelator.plans.operations`. Values are dates, times of day, numbers, quantities and
+names (`serving.merge.values`); names are compared without case, accents and articles, countries under all their names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pint import Quantity
+
+from revelator.plans import Operation
+from serving.merge.parts import MergedAnswer
+from serving.merge.values import (
+    normalise_country,
+    parse_clock,
+    parse_date,
+    parse_quantity,
+    write_number,
+    write_quantity,
+)
+
+MOST_COMPARED = 500  # values that are compared, each with each
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way through a part: the answers at its end, and on the way to it the value taken of each step, by index."""
+
+    answers: tuple[str, ...]
+    taken: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What a part of an operation came to: its last step, its cases, and what the question calls it, or ""."""
+
+    step: int
+    cases: tuple[Case, ...]
+    label: str = ""
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        return tuple(answer for case in self.cases for answer in case.answers)
+
+
+def operate(operation: Operation, operands: Sequence[Operand]) -> MergedAnswer | None:
+    """The answer of an operation, or None where its values have no common type or do not decide it."""
+    if operation.name == "judge" or sum(len(operand.answers) for operand in operands) > MOST_COMPARED:
+        return None
+    answers = _WORK[operation.name](operation, operands)
+    if answers is None:
+        return None
+    return MergedAnswer(tuple(dict.fromkeys(answers)), operation.name, is_verdict=operation.name == "equal")
+
+
+def _count(operation: Operation, operands: Sequence[Operand]) -> Sequence[str]:
+    return [str(len({normalise_country(answer) for operand in operands for answer in operand.answers}))]
+
+
+def _add_up(operation: Operation, operands: Sequence[Operand]) -> Sequence[str] | None:
+    values = [answer for operand in operands for answer in operand.answers]
+    amounts = _read_amounts(values)
+    if not amounts:
+        return None
+    total = sum(amounts[1:], amounts[0])
+    return [write_quantity(total / len(amounts) if operation.name == "mean" else total, values[0])]
+
+
+def _subtract(operation: Operation, operands: Sequence[Operand]) -> Sequence[str] | None:
+    values = [answer for operand in operands for answer in operand.answers]
+    if len(values) != 2:
+        return None
+    one, other = map(parse_date, values)
+    if one and other:
+        return [write_number(abs(one.year - other.year))]
+    amounts = _read_amounts(values)
+    return [write_quantity(abs(amounts[0] - amounts[1]), values[0])] if amounts else None
+
+
+def _choose_value(operation: Operation, operands: Sequence[Operand]) -> Sequence[str] | None:
+    values = [answer for operand in operands for answer in operand.answers]
+    best = find_extremes(values, greatest=operation.name == "max")
+    return [values[best[0]]] if best else None
+
+
+def _choose_part(operation: Operation, operands: Sequence[Operand]) -> Sequence[str] | None:
+    cases = [(operand, case) for operand in operands for case in operand.cases]
+    if any(len(case.answers) != 1 for _, case in cases):
+        return None
+    best = find_extremes([case.answers[0] for _, case in cases], greatest=operation.name == "argmax")
+    told = [_tell(operation, *cases[place], several=len(operands) > 1) for place in best or ()]
+    return [text for text in told if text] if told and all(told) else None
+
+
+def _tell(operation: Operation, operand: Operand, case: Case, several: bool) -> str | None:
+    """What a case is about: its value of a step that the operation names, else the name of its part in the question,
+    else what its last step was asked with."""
+    known = {**case.taken, operand.step: case.answers[0]}
+    if operation.references:
+        return next((known[number - 1] for number in operation.references if number - 1 in known), None)
+    if several and operand.label:
+        return operand.label
+    return case.taken[max(case.taken)] if case.taken else None
+
+
+def _judge_equal(operation: Operation, operands: Sequence[Operand]) -> Sequence[str] | None:
+    """Parts with several values are equal where they share one; of a single part its cases are compared."""
+    sets = [operand.answers for operand in operands]
+    if len(sets) == 1:
+        sets = [case.answers for case in operands[0].cases]
+    if len(sets) < 2:
+        return None
+    first, *others = sets
+    found = [_share_value(first, other) for other in others]
+    if False in found:
+        return ["no"]
+    return None if None in found else ["yes"]
+
+
+def _share_value(ones: Sequence[str], others: Sequence[str]) -> bool | None:
+    alike = [are_alike(one, other) for one in ones for other in others]
+    if True in alike:
+        return True
+    return None if None in alike else False
+
+
+def _unite(operation: Operation, operands: Sequence[Operand]) -> Sequence[str]:
+    return _keep(operands, lambda key, sets: True)
+
+
+def _intersect(operation: Operation, operands: Sequence[Operand]) -> Sequence[str] | None:
+    """Of a single part its cases are intersected. That lists share nothing is never said: they may only write the same
+    names differently."""
+    if len(operands) == 1:
+        operands = [Operand(operands[0].step, (case,)) for case in operands[0].cases]
+    return _keep(operands, lambda key, sets: all(key in one for one in sets)) or None
+
+
+def _leave_out(operation: Operation, operands: Sequence[Operand]) -> Sequence[str]:
+    return _keep(operands, lambda key, sets: key in sets[0] and not any(key in one for one in sets[1:]))
+
+
+def _keep(operands: Sequence[Operand], wanted: Callable[[str, Sequence[set[str]]], bool]) -> list[str]:
+    """The answers whose keys are wanted, as the first part that has them writes them."""
+    sets = [set(map(normalise_country, operand.answers)) for operand in operands]
+    found: dict[str, str] = {}
+    for operand in operands:
+        for answer in operand.answers:
+            found.setdefault(normalise_country(answer), answer)
+    return [answer for key, answer in found.items() if wanted(key, sets)]
+
+
+_WORK: dict[str, Callable[[Operation, Sequence[Operand]], Sequence[str] | None]] = {
+    "count": _count,
+    "sum": _add_up,
+    "mean": _add_up,
+    "difference": _subtract,
+    "min": _choose_value,
+    "max": _choose_value,
+    "argmin": _choose_part,
+    "argmax": _choose_part,
+    "equal": _judge_equal,
+    "union": _unite,
+    "intersect": _intersect,
+    "except": _leave_out,
+}
+
+
+def _read_amounts(values: Sequence[str]) -> list[Quantity] | None:
+    """The values as quantities of one dimension, or None."""
+    amounts = [amount for value in values if (amount := parse_quantity(value)) is not None]
+    if not values or len(amounts) < len(values) or len({amount.dimensionality for amount in amounts}) > 1:
+        return None
+    return amounts
+
+
+def find_extremes(values: Sequence[str], *, greatest: bool) -> list[int]:
+    """Indices of the least or the greatest of dates, times of day or quantities, several where they tie; [] where the
+    values have no common type, or a date that gives its year alone leaves open which one is first."""
+    keys: list[Any] | None = _read_all(values, parse_date)
+    if keys:
+        spans = [key.days if not greatest else (-key.days[1], -key.days[0]) for key in keys]
+        first = min(spans)
+        ties = [place for place, span in enumerate(spans) if span == first]
+        clear = all(span[0] > first[1] for span in spans if span != first)
+        return ties if clear else []
+    keys = _read_all(values, parse_clock)
+    if keys is None:
+        amounts = _read_amounts(values)
+        keys = [amount.to_base_units().magnitude for amount in amounts] if amounts else []
+    best = (max if greatest else min)(keys, default=None)
+    return [place for place, key in enumerate(keys) if key == best]
+
+
+def _read_all(values: Sequence[str], read: Callable[[str], Any]) -> list[Any] | None:
+    found = [read(value) for value in values]
+    return None if None in found or not found else found
+
+
+def are_alike(one: str, other: str) -> bool | None:
+    """Whether two answers are one value; None where that cannot be known: "Ayr" and "Ayr, Scotland", 1957 and May 1957.
+
+    >>> [are_alike("U.S.", "American"), are_alike("5 km", "5,000 m"), are_alike("Ayr", "Ayr, Scotland")]
+    [True, True, None]
+    """
+    key, against = normalise_country(one), normalise_country(other)
+    if key == against:
+        return True
+    dates = _read_all([one, other], parse_date)
+    if dates:
+        if dates[0] == dates[1]:
+            return True
+        (first, last), (first_too, last_too) = dates[0].days, dates[1].days
+        return False if last < first_too or last_too < first else None
+    amounts = _read_amounts([one, other])
+    if amounts:
+        return math.isclose(amounts[0].magnitude, amounts[1].to(amounts[0].units).magnitude)
+    words, others = set(key.split()), set(against.split())
+    return None if words <= others or others <= words else False

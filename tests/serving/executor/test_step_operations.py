@@ -1,0 +1,117 @@
+"""Operations against Python's own numbers, dates and sets."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from datetime import date
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from revelator.plans import Atomic, Operation
+from revelator.plans.operations import OPERATIONS
+from serving.executor.operations import Case, Operand, are_alike, find_extremes, operate
+
+NUMBERS = st.lists(st.integers(1, 10_000), min_size=1, max_size=6)
+NAMES = st.lists(
+    st.lists(st.sampled_from(["Ayr", "Bute", "Cadiz", "Delft", "Essen"]), max_size=4), min_size=2, max_size=3
+)
+DATES = st.lists(st.dates(date(1200, 1, 1)), min_size=1, max_size=6)
+
+
+def do(name: str, parts: Sequence[Sequence[str]], labels: Sequence[str] = ()) -> tuple[str, ...] | None:
+    """Each part has one case."""
+    named = [*labels, *[""] * (len(parts) - len(labels))]
+    operands = [Operand(step, (Case(tuple(part), {}),), named[step]) for step, part in enumerate(parts)]
+    found = operate(Operation(Atomic("q"), name), operands)
+    return found.answers if found else None
+
+
+def in_tonnes(numbers: Sequence[int]) -> list[list[str]]:
+    return [[f"{number} kg"] for number in numbers]
+
+
+@given(NUMBERS)
+def test_numbers_are_added_and_compared_as_python_does(numbers: list[int]) -> None:
+    weights = in_tonnes(numbers)
+    assert do("sum", weights) == (f"{sum(numbers):,} kg",)
+    assert float(do("mean", weights)[0].removesuffix(" kg").replace(",", "")) == pytest.approx(
+        statistics.mean(numbers), abs=1e-6
+    )
+    assert do("min", weights) == (f"{min(numbers)} kg",) and do("max", weights) == (f"{max(numbers)} kg",)
+
+
+@given(NUMBERS.filter(lambda numbers: len(numbers) > 1))
+def test_the_part_with_the_greatest_value_is_named_and_ties_name_all(numbers: list[int]) -> None:
+    labels = [f"part {place}" for place in range(len(numbers))]
+    best = [label for label, number in zip(labels, numbers, strict=True) if number == max(numbers)]
+    assert do("argmax", in_tonnes(numbers), labels) == tuple(best)
+
+
+@given(DATES)
+def test_dates_are_ordered_in_every_spelling(days: list[date]) -> None:
+    spellings = ["{0:%d} {0:%B} {1}", "{0:%B} {0:%d}, {1}", "{1:04}-{0:%m}-{0:%d}"]
+    said = [spellings[place % 3].format(day, day.year) for place, day in enumerate(days)]
+    assert [days[place] for place in find_extremes(said, greatest=False)] == [min(days)] * days.count(min(days))
+    assert [days[place] for place in find_extremes(said, greatest=True)] == [max(days)] * days.count(max(days))
+
+
+@given(NAMES)
+def test_lists_are_united_intersected_and_left_out_as_sets_are(lists: list[list[str]]) -> None:
+    sets = [set(names) for names in lists]
+    assume(any(lists))
+    assert set(do("union", lists) or ()) == set().union(*sets)
+    assert set(do("intersect", lists) or ()) == set.intersection(*sets)
+    assert set(do("except", lists) or ()) == sets[0].difference(*sets[1:])
+    assert do("count", lists) == (str(len(set().union(*sets))),)
+
+
+@given(st.integers(1, 3000), st.integers(1, 3000))
+def test_a_difference_has_no_sign_and_is_in_years_of_dates(one: int, other: int) -> None:
+    assert do("difference", [[f"{one} m"], [f"{other} m"]]) == (f"{abs(one - other):,} m",)
+    years = [f"May {year:04}" for year in (one, other)]
+    assert do("difference", [[year] for year in years]) == (f"{abs(one - other):,}",)
+
+
+@given(
+    st.sampled_from([name for name in OPERATIONS if name != "judge"]),
+    st.lists(st.lists(st.text(), max_size=3), max_size=4),
+)
+def test_no_answers_of_documents_break_an_operation(name: str, parts: list[list[str]]) -> None:
+    do(name, parts)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("U.S.", "American", True),
+        ("5 km", "5,000 m", True),
+        ("The Ayr", "ayr", True),
+        ("Ayr", "Bute", False),
+        ("Ayr", "Ayr, Scotland", None),
+        ("1957", "May 1957", None),
+        ("8 June 2021", "June 8, 2021", True),
+        ("1957", "1958", False),
+        ("5 km", "6 km", False),
+    ],
+)
+def test_values_are_alike_in_what_both_say(one: str, other: str, alike: bool | None) -> None:
+    assert are_alike(one, other) is alike and are_alike(other, one) is alike
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("sum", [["5 km"], ["5 kg"]]),
+        ("max", [["5 km"], ["Ayr"]]),
+        ("min", [["1957"], ["May 1957"]]),
+        ("argmin", [["5 km", "6 km"], ["7 km"]]),
+        ("difference", [["5"], ["6"], ["7"]]),
+        ("equal", [["Ayr"], ["Ayr, Scotland"]]),
+        ("judge", [["5"], ["6"]]),
+    ],
+)
+def test_what_has_no_common_type_or_decides_nothing_is_left_to_the_judge(name: str, parts: list[list[str]]) -> None:
+    assert do(name, parts) is None
