@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from revelator.errors import DataError
-from revelator.plans import Atomic, Expression, bind, list_leaves, parse, render, substitute
+from revelator.plans import Atomic, Expression, Operation, bind, list_leaves, list_steps, parse, render, substitute
 from revelator.plans.language import BNF
 from revelator.plans.names import find_name_words, find_words
 from revelator.tasks import TASKS
@@ -163,7 +163,9 @@ def execute(plan: Expression, answers: Answers) -> tuple[tuple[str, ...], ...] |
     """
     bound = bind(plan)
     found: list[tuple[str, ...]] = []
-    for leaf, wired in zip(list_leaves(plan), bound.sources, strict=True):
+    for leaf, wired in zip(list_steps(plan), bound.sources, strict=True):
+        if isinstance(leaf, Operation):
+            return None  # a table of answers holds none of an operation
         values = {name: found[source] for name, source in wired.items()}
         results = _look_up(leaf, values, answers)
         if results is None:

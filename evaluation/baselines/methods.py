@@ -15,7 +15,7 @@ from evaluation.baselines.steps import ask_generator, merge_steps, prompt_model,
 from evaluation.baselines.trajectories import run_rq_rag, run_self_rag
 from revelator.errors import DeadlineExceeded, PlanError
 from revelator.limits import Limits
-from revelator.plans import Atomic, Expression, bind, check, list_leaves, render, substitute
+from revelator.plans import Atomic, Expression, bind, check, list_leaves, list_steps, render, substitute
 from revelator.plans.bnf import unbrace_placeholders
 from revelator.tasks import TRANSLATE_BNF
 from revelator.trace import Passage, Trace, join_answers
@@ -159,6 +159,8 @@ async def run_qcompiler(run: QuestionRun) -> None:
         run.limits.check_plan(plan)
         if faults := check(plan, rules="paper") or check(plan):
             raise PlanError(faults[0].message, diagnostics=faults)
+        if len(list_leaves(plan)) < len(list_steps(plan)):
+            raise PlanError("the paper's executor knows no operations")
 
     plan = await routes.translate(run, TRANSLATE_BNF, require)
     trace = run.recorder.trace

@@ -21,10 +21,12 @@ from revelator.limits import count_stages
 from revelator.plans import (
     Dependent,
     Expression,
+    Operation,
     art,
     bind,
     check,
     list_leaves,
+    list_steps,
     logic,
     make_letters_key,
     parse,
@@ -166,11 +168,18 @@ def _occurs(name: str, text: str) -> bool:
 
 
 def _digest_leaves(plan: Expression, names: Sequence[str]) -> list[str]:
-    """Returns a digest for each leaf: equal for leaves that mention the same names and use leaves of equal digests."""
+    """Returns a digest for each step: equal for leaves that mention the same names and use steps of equal digests, and
+    for the same operations on these."""
     digests: list[str] = []
-    for leaf, sources in zip(list_leaves(plan), bind(plan).sources, strict=True):
-        mentioned = sorted(name for name in names if find_mention(name, leaf.text))
-        digests.append(sha256_text(f"{mentioned} {sorted(digests[producer] for producer in sources.values())}"))
+    bound = bind(plan)
+    for place, step in enumerate(list_steps(plan)):
+        if isinstance(step, Operation):
+            named = sorted(digests[number - 1] for number in step.references)
+            said, used = f"{step.name} {named}", bound.parts[place]
+        else:
+            said = str(sorted(name for name in names if find_mention(name, step.text)))
+            used = tuple(bound.sources[place].values())
+        digests.append(sha256_text(f"{said} {sorted(digests[producer] for producer in used)}"))
     return digests
 
 
@@ -181,6 +190,8 @@ def _spell_shape(plan: Expression, digests: Iterator[str]) -> str:
             return f"({_spell_shape(left, digests)} * {_spell_shape(right, digests)})"
         case ListOf(items):
             return f"({' + '.join(sorted([_spell_shape(item, digests) for item in items]))})"
+        case Operation(operand):
+            return f"({_spell_shape(operand, digests)} => {next(digests)})"
     return next(digests)
 
 
@@ -195,7 +206,9 @@ def _adds_a_name(plan: Expression, gold: Expression, names: Sequence[str]) -> bo
 def _collect_words(plan: Expression, digests: Sequence[str], names: Sequence[str]) -> dict[str, set[str]]:
     """Collects the stems of the leaves of each digest, without names and placeholders."""
     said: dict[str, set[str]] = {}
-    for leaf, digest in zip(list_leaves(plan), digests, strict=True):
+    for leaf, digest in zip(list_steps(plan), digests, strict=True):
+        if isinstance(leaf, Operation):
+            continue
         said.setdefault(digest, set()).update(
             extract_terms(_remove_names(re.sub(r"\{[^{}]*\}", " ", leaf.text), names))
         )

@@ -124,3 +124,22 @@ def test_a_tree_is_its_operators_and_what_they_refer_to() -> None:
 )
 def test_a_written_tree_is_held_against_gold(output: str, score: tuple[bool, ...]) -> None:
     assert tuple(score_tree(output, parse(render(whole(*HEADS)))).values()) == score
+
+
+NUMBERED = "(Who directed Jaws? * When was {1} born?) + (Who directed UHF? * When was {3} born?) => argmin {1} {3}"
+
+
+@pytest.mark.parametrize(
+    ("written", "arguments"),
+    [
+        (NUMBERED, True),
+        ("(Who made UHF? * When was {maker} born?) + (Who made Jaws? * When was {3} born?) => argmin {1} {3}", True),
+        ("(Who made UHF? * When was {1} born?) + (Who made Jaws? * When was {3} born?) => argmin {2} {4}", False),
+        (NUMBERED.replace("argmin", "argmax"), False),
+        (NUMBERED.removesuffix(" {1} {3}"), False),
+        (NUMBERED.partition(" =>")[0], False),
+        ("Who directed Jaws? * When was {a} born? + Who directed UHF? * When was {b} born? => argmin {1} {3}", True),
+    ],
+)
+def test_the_operation_and_what_it_names_are_part_of_the_arguments(written: str, arguments: bool) -> None:
+    assert have_equal_arguments(plan(written), plan(NUMBERED), ["Jaws", "UHF"]) == arguments
