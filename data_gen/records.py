@@ -27,6 +27,7 @@ from data_gen.config import SetConfig
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from revelator import plans
 from revelator.files import sha256_text
+from revelator.plans.language import BNF
 from revelator.rows import Row
 from revelator.tasks import (
     TASKS,
@@ -62,6 +63,8 @@ def make_records(
 
     `group` is the question that it came from.
     """
+    if question.expression and config.references == "numbers":
+        question = question.replace_plan(BNF, plans.spell_by_numbers(plans.parse(question.expression)))
     letters = plans.to_letters(plans.parse(question.expression)) if question.expression else ""
     names = json.dumps(find_planned_names(question), ensure_ascii=False)
     for task in (TASKS[name] for name in tasks if not question.tasks or name in question.tasks):

@@ -163,6 +163,17 @@ def _keep(base: StepWords, number: str, condition: str, question: str) -> StepWo
 
 def read_gold_steps(decomposition: str) -> list[GoldStep]:
     """The leaves of `return …; return …`, `#n` counting leaves from 1. Raises DroppedError: its message is counted."""
+    steps = split_steps(decomposition)
+    writer = Writer(steps)
+    for k, step in enumerate(steps, start=1):
+        writer.words[k] = writer.write_step(k, step)
+    kept = sorted(_find_needed(writer.words, len(steps)))
+    place = {k: number for number, k in enumerate(kept, start=1)}
+    return [_make_gold_step(writer.words[k], place) for k in kept]
+
+
+def split_steps(decomposition: str) -> list[str]:
+    """The steps of `return …; return …`, tidied. Raises DroppedError."""
     steps = [re.sub(r"^return\s+", "", " ".join(step.split()), flags=re.I) for step in decomposition.split(";")]
     steps = [re.sub(r"(?<!\s)\s+(,|'s\b)|^the (?=#)|(?<!\w)'(?=\w)(?![^']*')", r"\1", step) for step in steps if step]
     steps = [re.sub(r"(?<=\()\s+|(?<!\s)\s+(?=\))", "", step) for step in steps]
@@ -171,12 +182,7 @@ def read_gold_steps(decomposition: str) -> list[GoldStep]:
             raise DroppedError("a step refers to a later step or to none")
     if not steps:
         raise DroppedError("a decomposition without steps")
-    writer = Writer(steps)
-    for k, step in enumerate(steps, start=1):
-        writer.words[k] = writer.write_step(k, step)
-    kept = sorted(_find_needed(writer.words, len(steps)))
-    place = {k: number for number, k in enumerate(kept, start=1)}
-    return [_make_gold_step(writer.words[k], place) for k in kept]
+    return steps
 
 
 def _find_needed(said: dict[int, StepWords], last: int) -> set[int]:

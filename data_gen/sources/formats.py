@@ -11,7 +11,14 @@ from data_gen.config import QuestionSource
 from data_gen.leakage import QuestionFilter
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.film_graph import read_metaqa
-from data_gen.sources.multi_hop import read_break, read_hotpot, read_musique, read_strategy, read_two_wiki
+from data_gen.sources.multi_hop import (
+    read_break,
+    read_hotpot,
+    read_musique,
+    read_qdmr,
+    read_strategy,
+    read_two_wiki,
+)
 from data_gen.sources.rows import count_outcome, read_world
 from data_gen.sources.single_step import (
     read_commonsense,
@@ -32,6 +39,7 @@ READERS = {
     "musique": read_musique,
     "nq": read_natural_questions,
     "pairs": read_pairs,
+    "qdmr": read_qdmr,
     "qed": read_qed,
     "squad": read_squad,
     "strategyqa": read_strategy,

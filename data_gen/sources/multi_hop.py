@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.annotate import qdmr
+from data_gen.annotate.explicit import write_explicit_plan
 from data_gen.annotate.names import find_mention
 from data_gen.annotate.plan import GoldPlan, GoldStep, write_gold_plan
+from data_gen.annotate.qdmr_operations import read_plan_steps
 from data_gen.annotate.trees import compare_answers, render_tree
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, DroppedError
 from data_gen.sources import fields
 from data_gen.sources.rows import ReadResult, read_annotated
 from revelator.errors import DataError
-from revelator.plans import parse
+from revelator.plans import Atomic, parse, render
+from revelator.tasks import TRANSLATE_BNF
 
 
 def read_musique(path: Path | str) -> Iterator[ReadResult]:
@@ -225,6 +228,33 @@ def _annotate_strategy(row: dict[str, Any]) -> AnnotatedQuestion:
 
 
 ABOUT_PICTURES = "NLVR2"  # statements about two pictures that are shown beside them: no question is asked
+
+
+def read_qdmr(path: Path | str) -> Iterator[ReadResult]:
+    """Questions of Break with plans that name their steps by number and end in operations; without steps and answers,
+    which Break does not tell."""
+    return read_annotated(path, _annotate_qdmr)
+
+
+def _annotate_qdmr(row: dict[str, Any]) -> AnnotatedQuestion:
+    asked = fields.read_question(row, "question_text")
+    identity = fields.make_id(row, "qdmr", asked, "question_id")
+    if identity.split(":")[1].startswith(ABOUT_PICTURES):
+        raise DroppedError("a statement about two pictures, no question")
+    operators = fields.read_nested(row, "operators")
+    plan = write_explicit_plan(read_plan_steps(fields.read_text(row, "decomposition"), operators))
+    if isinstance(plan, Atomic):
+        raise DroppedError("a plan of one step, which says the question again")
+    return AnnotatedQuestion(
+        id=identity,
+        source="break",
+        licence="MIT",
+        split="",
+        question=asked,
+        route="complex",
+        expression=render(plan),
+        tasks=("route", TRANSLATE_BNF.name),
+    )
 
 
 def read_break(path: Path | str) -> Iterator[ReadResult]:

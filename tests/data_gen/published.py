@@ -64,6 +64,14 @@ ROWS: dict[str, dict[str, Any]] = {
         "operators": "['select', 'project', 'filter']",
         "split": "dev",
     },
+    "qdmr": {
+        "question_id": "SPIDER_dev_1",
+        "question_text": "which town of orn has the most mills",
+        "decomposition": "return orn ;return towns of  #1 ;return mills of #2 ;return number of  #3 for each #2 ;return"
+        " #2 where #4 is  highest",
+        "operators": "['select', 'project', 'project', 'group', 'superlative']",
+        "split": "dev",
+    },
     "commonsenseqa": {
         "id": "c1",
         "question": "What holds tea?",

@@ -6,6 +6,7 @@ import csv
 import functools
 import http.server
 import json
+import re
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from data_gen.build import build
 from data_gen.config import Format, SetConfig
 from data_gen.questions import AnnotatedQuestion
+from data_gen.records import make_records
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import ReadResult, RefusedRow, SkippedRow
 from revelator.errors import DataError
@@ -169,6 +171,27 @@ def test_break_gives_the_plans_of_its_filters_without_steps(write) -> None:
         SkippedRow("GEO_dev_2", "no step keeps some of a list"),
         SkippedRow("NLVR2_dev_1", "a statement about two pictures, no question"),
     ]
+
+
+def test_qdmr_gives_plans_that_number_their_steps_and_end_in_operations(write) -> None:
+    single = {**ROWS["qdmr"], "decomposition": "return orn ;return towns of #1", "operators": "['select', 'project']"}
+    short = {**ROWS["qdmr"], "question_id": "SPIDER_dev_3", "operators": "['select']"}
+    plan, *left = READERS["qdmr"](write("b.jsonl", [ROWS["qdmr"], {**single, "question_id": "SPIDER_dev_2"}, short]))
+    assert plan.expression == "What are the towns of orn? * (What are the mills of {1}? => count) => argmax {1}"
+    assert (plan.route, plan.steps, plan.id) == ("complex", (), "qdmr:SPIDER_dev_1")
+    assert left == [
+        SkippedRow("SPIDER_dev_2", "a plan of one step, which says the question again"),
+        SkippedRow("SPIDER_dev_3", "a decomposition whose operators are not one a step"),
+    ]
+
+
+def test_a_set_may_number_the_steps_of_all_plans(tmp_path: Path, write) -> None:
+    source = {"format": "musique", "path": str(write("m.jsonl", MUSIQUE[:1]))}
+    for references, mark in (("names", r"\{[a-z_]+\}"), ("numbers", r"\{1\}")):
+        config = SetConfig.model_validate({"name": "m", "sources": [source], "references": references})
+        plans = [row for row in make_records(one("musique", Path(source["path"])), config, "g") if row.shape]
+        written = [row.completion for row in plans if row.task == "translate_bnf"]
+        assert written and all(re.search(mark, text) for text in written)
 
 
 def test_what_gives_no_plan_is_counted_by_reason_and_listed_in_the_card(tmp_path: Path) -> None:

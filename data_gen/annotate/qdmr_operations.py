@@ -1,0 +1,118 @@
+"""QDMR (Wolfson et al., 2020) as plans that say everything: steps of values are asked, operators are operations.
+
+Break names the operator of each step. The words behind an operator are those of its annotators' guidelines, a small
+closed vocabulary. What no plan can say is given up with its reason: to sort, to divide, and to keep those of a list
+whose value passes another value, unless that ends the question, which the reader then judges.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from data_gen.annotate.explicit import OperationStep, PlanStep
+from data_gen.annotate.plan import REFERENCE
+from data_gen.annotate.qdmr import REFERRED, StepWords, Writer, split_steps
+from data_gen.questions import DroppedError
+
+R = REFERRED.pattern
+_GREATEST = (
+    "highest largest most longest maximum max biggest greatest latest last newest tallest oldest heaviest higher larger"
+    " longer more bigger greater later newer taller older heavier"
+)
+_LEAST = (
+    "lowest smallest least fewest shortest minimum min earliest first youngest lightest cheapest lower smaller less"
+    " fewer shorter earlier younger lighter cheaper"
+)
+ENDS = dict.fromkeys(_GREATEST.split(), "max") | dict.fromkeys(_LEAST.split(), "min")
+AGGREGATES = {"number": "count", "sum": "sum", "total": "sum", "average": "mean", "mean": "mean", **ENDS}
+_AGGREGATE = re.compile(rf"(?:the )?(\w+)(?: number)?(?: of)?(?: the)? {R}(?: for each (?:of )?(?:the )?{R})?", re.I)
+_SUPERLATIVE = re.compile(rf"{R} where {R} (?:is|are|was) (?:the )?(\w+)", re.I)
+_COMPARISON = re.compile(
+    rf"which (?:of {R}, {R} )?(?:is|are|was|were) (?:the )?(\w+)(?: (?:of|between|among) [#\d ,andor]+)?", re.I
+)
+_LIST = re.compile(rf"{R}(?:\s*(?:,|and|or)+\s*{R})+", re.I)
+_SHARED = re.compile(rf"(?:.* )?(?:in |of )?both (?:of )?{R} and {R}|{R} that (?:is|are) (?:also )?(?:in )?{R}", re.I)
+_APART = re.compile(rf"(?:the )?(difference|sum) (?:of|between) {R} (?:and|,) {R}", re.I)
+_SAME = re.compile(rf"(?:if|is|are) (?:the )?{R} (?:is|are)? ?(?:the )?(?:same as|equal to) {R}", re.I)
+JUDGED = ("boolean", "comparative", "comparison")  # what the reader decides where it ends a question
+UNSAID = {"sort": "a list in order", "comparative": "those whose value passes another"}
+
+
+def read_plan_steps(decomposition: str, operators: Sequence[str]) -> list[PlanStep | OperationStep]:
+    """The steps of a plan, the last one its answer; `operators` are Break's names, one a step. Raises DroppedError."""
+    steps = split_steps(decomposition)
+    if len(operators) != len(steps):
+        raise DroppedError("a decomposition whose operators are not one a step")
+    numbered = list(enumerate(zip(steps, operators, strict=True), start=1))
+    computed = {k: found for k, (text, name) in numbered if (found := read_operation(text, name, k == len(steps)))}
+    used = {k for operation in computed.values() for k in operation.needs}
+    writer = Writer(steps)
+    for k, (text, name) in numbered:
+        if k in computed:
+            base = writer.words[(computed[k].chosen or computed[k].needs)[0]]
+            writer.words[k] = StepWords("number" if computed[k].name == "count" else base.noun, "", many=base.many)
+        elif name in UNSAID and len(REFERRED.findall(text)) > 1:
+            raise DroppedError(f"an operator that no plan has: {UNSAID[name]}")
+        else:
+            said = writer.write_step(k, text)
+            writer.words[k] = replace(said, folded=said.folded and k not in used)
+    kept = sorted(_find_needed(writer, computed, len(steps)))
+    place = {k: index for index, k in enumerate(kept)}
+
+    def move(text: str) -> str:
+        return REFERENCE.sub(lambda mark: f"#{place[int(mark[1])] + 1}{mark[2]}", text)
+
+    def move_operation(one: OperationStep) -> OperationStep:
+        chosen = tuple(place[k] for k in one.chosen if k in place)
+        return OperationStep(one.name, tuple(place[k] for k in one.needs), chosen, place.get(one.each or 0))
+
+    return [move_operation(computed[k]) if k in computed else PlanStep(move(writer.words[k].question)) for k in kept]
+
+
+def read_operation(text: str, operator: str, is_last: bool) -> OperationStep | None:
+    """The operation that a step of an operator is, with the numbers of steps as they stand; None for one that is
+    asked."""
+    referred = tuple(dict.fromkeys(map(int, REFERRED.findall(text))))
+    match operator:
+        case "aggregate" | "group":
+            if (found := _AGGREGATE.fullmatch(text)) and (name := AGGREGATES.get(found[1].lower())):
+                return OperationStep(name, (int(found[2]),), each=int(found[3]) if found[3] else None)
+        case "superlative":
+            if (found := _SUPERLATIVE.fullmatch(text)) and (end := ENDS.get(found[3].lower())):
+                return OperationStep(f"arg{end}", (int(found[2]),), (int(found[1]),))
+        case "comparison":
+            if (found := _COMPARISON.fullmatch(text)) and (end := ENDS.get(found[3].lower())) and len(referred) > 1:
+                return OperationStep(f"arg{end}", referred)
+        case "union":
+            if _LIST.fullmatch(text):
+                return OperationStep("union", referred)
+        case "intersection":
+            if _SHARED.fullmatch(text) and len(referred) == 2:
+                return OperationStep("intersect", referred)
+        case "discard":
+            if re.fullmatch(rf"{R} besides {R}", text, re.I):
+                return OperationStep("except", referred)
+        case "arithmetic":
+            if found := _APART.fullmatch(text):
+                return OperationStep(found[1].lower(), referred)
+        case "boolean":
+            if _SAME.fullmatch(text) and len(referred) == 2:
+                return OperationStep("equal", referred)
+    if is_last and operator in JUDGED and referred:
+        return OperationStep("judge", referred)
+    return None
+
+
+def _find_needed(writer: Writer, computed: dict[int, OperationStep], last: int) -> set[int]:
+    """The steps that are asked or computed for the last one; one that is only spoken of is not."""
+    found: set[int] = set()
+    waiting = [last]
+    while waiting:
+        k = waiting.pop()
+        if k not in found:
+            found.add(k)
+            asked = [int(number) for number, _ in REFERENCE.findall(writer.words[k].question)]
+            waiting += [*computed[k].needs, *filter(None, [computed[k].each])] if k in computed else asked
+    return found
