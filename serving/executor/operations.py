@@ -98,11 +98,11 @@ def _choose_part(operation: Operation, operands: Sequence[Operand]) -> Sequence[
 
 
 def _tell(operation: Operation, operand: Operand, case: Case, several: bool) -> str | None:
-    """What a case is about: its value of a step that the operation names, else the name of its part in the question,
-    else what its last step was asked with."""
+    """What a case is about: its value of the last of the steps that the operation names, else the name of its part in
+    the question, else what its last step was asked with."""
     known = {**case.taken, operand.step: case.answers[0]}
-    if operation.references:
-        return next((known[number - 1] for number in operation.references if number - 1 in known), None)
+    if named := [number - 1 for number in operation.references if number - 1 in known]:
+        return known[max(named)]
     if several and operand.label:
         return operand.label
     return case.taken[max(case.taken)] if case.taken else None
