@@ -30,6 +30,7 @@ from urllib.parse import unquote
 import grpc
 import numpy as np
 from google.protobuf import json_format, text_format
+from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceServicer, add_GRPCInferenceServiceServicer_to_server
@@ -64,6 +65,7 @@ HANDSHAKE_SECONDS = 15.0  # from a connection to the end of its handshake
 IDLE_SECONDS = 300.0  # of a connection without a call; a client connects again with its next one
 PING_SECONDS = 60.0  # between looks whether a client that says nothing is there
 STREAMED = 64  # requests of one stream that are at work at the same time
+PARSED = "write it with a client of KServe's inference protocol, version 2, such as tritonclient; its texts are UTF-8"
 SERVING_STATUS = b"\x08\x01"  # a HealthCheckResponse, field 1: SERVING
 FINAL, WANTS_FINAL = "triton_final_response", "triton_enable_empty_final_response"  # parameters
 log = logging.getLogger(__name__)
@@ -84,7 +86,7 @@ def bind_grpc(
             ("grpc.max_connection_idle_ms", round(1000 * IDLE_SECONDS)),
             ("grpc.keepalive_time_ms", round(1000 * PING_SECONDS)),
         ],
-        interceptors=[Access(tokens)],
+        interceptors=[Access(tokens), Parsing()],
     )
     try:
         if tls:
@@ -105,6 +107,32 @@ async def serve_grpc(server: grpc.aio.Server, questions: Questions, tokens: Toke
         yield
     finally:
         await server.stop(grace=1.0)
+
+class Parsing(grpc.aio.ServerInterceptor):
+    """Refuses bytes that are no request with the reason; gRPC itself says UNKNOWN to them, and logs a traceback of
+    each. In a stream, the method gets the error in place of the request."""
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        handler = await continuation(details)
+        if handler is None or handler.request_deserializer is None:
+            return handler
+
+        def parse(message: bytes) -> Any:
+            try:
+                return handler.request_deserializer(message)
+            except DecodeError:
+                fault = f"{len(message):,} bytes are not the message of this method"
+            return InvalidRequest(fault, where=details.method, hint=PARSED)
+
+        async def answer(request: Any, context: Context) -> Any:
+            if isinstance(request, InvalidRequest):
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, write_error(request))
+            return await handler.unary_unary(request, context)
+
+        if handler.request_streaming:
+            return grpc.stream_stream_rpc_method_handler(handler.stream_stream, parse, handler.response_serializer)
+        return grpc.unary_unary_rpc_method_handler(answer, parse, handler.response_serializer)
+
 
 
 async def _check_health(request: bytes, context: Context) -> bytes:
@@ -238,6 +266,8 @@ class Front(GRPCInferenceServiceServicer):
         last = pb.ModelInferResponse(model_name=request.model_name, id=request.id)
         last.parameters[FINAL].bool_param = True
         try:
+        if isinstance(request, InvalidRequest):
+            return await write(pb.ModelInferResponse(), write_error(request))
             served = self._questions.find_version(request.model_name)
             if served is None or not self._questions.has_version(request.model_name, request.model_version):
                 raise Unavailable(_describe_unknown(request.model_name, request.model_version), final=True)
