@@ -41,7 +41,6 @@ from revelator.errors import ConfigError, InvalidRequest, Overloaded, RevelatorE
 from revelator.limits import Limits
 from revelator.trace import Event
 from revelator.wire import choose_grpc_code, write_error
-from serving.home.config import SERVING
 from serving.http.bodies import ALL_BYTES, SMALL_BYTES
 from serving.http.protection import is_loopback
 from serving.latency import write_json
@@ -65,8 +64,8 @@ HANDSHAKE_SECONDS = 15.0  # from a connection to the end of its handshake
 IDLE_SECONDS = 300.0  # of a connection without a call; a client connects again with its next one
 PING_SECONDS = 60.0  # between looks whether a client that says nothing is there
 STREAMED = 64  # requests of one stream that are at work at the same time
-PARSED = "write it with a client of KServe's inference protocol, version 2, such as tritonclient; its texts are UTF-8"
 SERVING_STATUS = b"\x08\x01"  # a HealthCheckResponse, field 1: SERVING
+PARSED = "write it with a client of KServe's inference protocol, version 2, such as tritonclient; its texts are UTF-8"
 FINAL, WANTS_FINAL = "triton_final_response", "triton_enable_empty_final_response"  # parameters
 log = logging.getLogger(__name__)
 Context: TypeAlias = Any  # grpc.aio.ServicerContext, which has no types
@@ -108,6 +107,7 @@ async def serve_grpc(server: grpc.aio.Server, questions: Questions, tokens: Toke
     finally:
         await server.stop(grace=1.0)
 
+
 class Parsing(grpc.aio.ServerInterceptor):
     """Refuses bytes that are no request with the reason; gRPC itself says UNKNOWN to them, and logs a traceback of
     each. In a stream, the method gets the error in place of the request."""
@@ -134,7 +134,6 @@ class Parsing(grpc.aio.ServerInterceptor):
         return grpc.unary_unary_rpc_method_handler(answer, parse, handler.response_serializer)
 
 
-
 async def _check_health(request: bytes, context: Context) -> bytes:
     return SERVING_STATUS
 
@@ -145,6 +144,7 @@ def _read_credentials(tls: Tls, mutual: bool) -> grpc.ServerCredentials:
     return grpc.ssl_server_credentials([pair], tls.ca.read_bytes() if mutual else None, require_client_auth=mutual)
 
 
+PLATFORM = "python"
 ANSWER, EVENTS = ("answer", "trace"), ("event",)  # what the executor puts out: of a call, and of a stream
 EXECUTOR_CONFIG = """
     name: "executor"
@@ -187,7 +187,7 @@ class Front(GRPCInferenceServiceServicer):
     async def ModelMetadata(self, request: Any, context: Context) -> Any:
         version = await self._find_version(request.name, request.version, context)
         config = read_config(request.name)
-        response = pb.ModelMetadataResponse(name=request.name, versions=[version], platform="python")
+        response = pb.ModelMetadataResponse(name=request.name, versions=[version], platform=PLATFORM)
         for tensors, target in ((config.input, response.inputs), (config.output, response.outputs)):
             for tensor in tensors:
                 shape = [*([-1] if config.max_batch_size else []), *tensor.dims]
@@ -195,11 +195,13 @@ class Front(GRPCInferenceServiceServicer):
         return response
 
     async def ModelConfig(self, request: Any, context: Context) -> Any:
+        """What a client needs: how a deployment batches, and what it runs on, is its own business."""
         version = await self._find_version(request.name, request.version, context)
-        response = pb.ModelConfigResponse(config=read_config(request.name))
-        response.config.version_policy.specific.versions[:] = [int(version)]
-        response.config.parameters[SERVING].string_value = self._questions.config.model_dump_json()
-        return response
+        config = read_config(request.name)
+        batch, tensors = config.max_batch_size, {"input": config.input, "output": config.output}
+        shown = ModelConfig(name=request.name, platform=PLATFORM, max_batch_size=batch, **tensors)
+        shown.version_policy.specific.versions[:] = [int(version)]
+        return pb.ModelConfigResponse(config=shown)
 
     async def ModelStatistics(self, request: Any, context: Context) -> Any:
         served = self._list_versions()
@@ -264,10 +266,10 @@ class Front(GRPCInferenceServiceServicer):
 
     async def _answer_in_stream(self, request: Any, context: Context, write: Callable[..., Awaitable[None]]) -> None:
         last = pb.ModelInferResponse(model_name=request.model_name, id=request.id)
-        last.parameters[FINAL].bool_param = True
-        try:
         if isinstance(request, InvalidRequest):
             return await write(pb.ModelInferResponse(), write_error(request))
+        last.parameters[FINAL].bool_param = True
+        try:
             served = self._questions.find_version(request.model_name)
             if served is None or not self._questions.has_version(request.model_name, request.model_version):
                 raise Unavailable(_describe_unknown(request.model_name, request.model_version), final=True)
