@@ -244,7 +244,7 @@ class TreeRun:
         there, where the deployment allows it, to what a language model knows."""
         node = self.trace_nodes[at.number]
         [below] = self.recorder.open_members(node, 1)
-        below.kind, below.asked, below.detail["fallback"] = "atomic", node.asked, "direct RAG"
+        below.kind, below.asked, below.detail["fallback"] = "atomic", node.asked, "asked as it stands"
         with self.recorder.record(below):
             query = build_direct_query(node.asked or node.question, node.question)
             await self._record_failure(below, run_operator(self.models, self.sources, below, query, self.limits))
