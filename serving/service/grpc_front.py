@@ -225,7 +225,8 @@ class Front(GRPCInferenceServiceServicer):
             message = f"versions of {REVELATOR} alone are loaded, by revelator model deploy"
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, message)
         if not self._tokens.may_control(context.invocation_metadata()):
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "only who knows the control token changes versions")
+            message = "only who knows the control token changes versions: `revelator model deploy` reads it in --home"
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, message)
         try:
             versions = _read_versions(request.parameters["config"].string_param)
             await self._questions.load_versions(versions)
@@ -265,9 +266,9 @@ class Front(GRPCInferenceServiceServicer):
                 tasks.create_task(answer(request))
 
     async def _answer_in_stream(self, request: Any, context: Context, write: Callable[..., Awaitable[None]]) -> None:
-        last = pb.ModelInferResponse(model_name=request.model_name, id=request.id)
         if isinstance(request, InvalidRequest):
             return await write(pb.ModelInferResponse(), write_error(request))
+        last = pb.ModelInferResponse(model_name=request.model_name, id=request.id)
         last.parameters[FINAL].bool_param = True
         try:
             served = self._questions.find_version(request.model_name)
@@ -438,4 +439,5 @@ def _read_versions(text: str) -> list[int]:
 
 
 def _describe_unknown(model: str, version: str) -> str:
-    return f"Request for unknown model: {model[:60]!r} {f'version {version[:20]} ' if version else ''}is not found"
+    which = f"{model[:60]!r} {f'version {version[:20]} ' if version else ''}"
+    return f"Request for unknown model: {which}is not found; models are {', '.join(MODELS)}, best without a version"

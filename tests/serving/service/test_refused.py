@@ -86,6 +86,7 @@ def test_a_model_that_is_not_served_is_not_found(triton, model, version):
     assert refused.value.status() == "StatusCode.NOT_FOUND" and len(refused.value.message()) < 300
     with pytest.raises(InferenceServerException, match="unknown model"):
         triton.get_model_metadata(model, version)
+    assert "models are executor, revelator" in refused.value.message()
 
 
 def test_classes_and_shared_memory_are_not_given(triton):
