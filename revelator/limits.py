@@ -17,6 +17,7 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)  # "auto" asks the revelat
 FREE = ("plan_threshold", "relevance_threshold", "relevance_floor", "answer_floor")
 LONGEST_MS = 3_600_000.0  # that a deployment may allow a question
 ANSWERS, ANSWER_CHARACTERS = 200, 100_000  # that one reading may give, all of them together
+DIVIDED = "divide it into several plans, and ask them one after the other"
 NODE_CHARACTERS = 500_000  # of a tree's node once answers stand in its texts: a graph's whole list has room
 
 
@@ -70,34 +71,39 @@ class Limits:
         if len(question) > self.question_characters:
             raise InvalidRequest(
                 f"the question has {len(question)} characters; "
-                f"the limit question_characters is {self.question_characters}"
+                f"the limit question_characters is {self.question_characters}",
+                hint="what it is about can stand in the documents, and what was said before in the option history",
             )
         if not question.strip():
             raise InvalidRequest("the question is empty")
         try:
             question.encode()
         except UnicodeEncodeError as error:
-            raise InvalidRequest(f"character {error.start + 1} of the question is half a surrogate pair") from error
+            message = f"character {error.start + 1} of the question is half a surrogate pair"
+            raise InvalidRequest(message, hint="was the text cut inside an emoji? cut it before") from error
 
     def check_size(self, plan: str | None) -> None:
         """Raises InvalidRequest if a given plan is too long to be parsed."""
         if plan is not None and len(plan) > self.plan_characters:
             raise InvalidRequest(
-                f"the plan has {len(plan)} characters; the limit plan_characters is {self.plan_characters}"
+                f"the plan has {len(plan)} characters; the limit plan_characters is {self.plan_characters}",
+                hint=DIVIDED,
             )
 
     def check_plan(self, expression: Expression) -> None:
         """Raises PlanError that names the limit."""
         asked = list_leaves(expression)
         if len(asked) > self.leaves:
-            raise PlanError(f"the plan has {len(asked)} leaves; the limit leaves is {self.leaves}")
+            raise PlanError(f"the plan has {len(asked)} leaves; the limit leaves is {self.leaves}", hint=DIVIDED)
         if (longest := max(len(leaf.text) for leaf in asked)) > self.leaf_characters:
             limit = f"the limit leaf_characters is {self.leaf_characters}"
             raise PlanError(f"a question of the plan has {longest} characters; {limit}")
         if (names := sum(len(leaf.placeholders) for leaf in asked)) > self.placeholders:
-            raise PlanError(f"the plan has {names} placeholders; the limit placeholders is {self.placeholders}")
+            message = f"the plan has {names} placeholders; the limit placeholders is {self.placeholders}"
+            raise PlanError(message, hint=DIVIDED)
         if (stages := count_stages(expression)) > self.depth:
-            raise PlanError(f"the plan's longest chain has {stages} stages; the limit depth is {self.depth}")
+            message = f"the plan's longest chain has {stages} stages; the limit depth is {self.depth}"
+            raise PlanError(message, hint=DIVIDED)
 
 
 def count_stages(expression: Expression) -> int:

@@ -10,7 +10,16 @@ from rich.console import Console, Group
 from rich.text import Text
 from rich.tree import Tree
 
-from revelator.answers import NAMES, Certainty, explain_silence, find_text, find_values, judge_certainty, list_doubts
+from revelator.answers import (
+    KINDS,
+    ROUTES,
+    Certainty,
+    explain_silence,
+    find_text,
+    find_values,
+    judge_certainty,
+    list_doubts,
+)
 from revelator.terminal import mask_controls
 from revelator.trace import Node, Passage, Trace, join_answers, quote
 
@@ -75,7 +84,7 @@ def _write_head(trace: Trace) -> Iterator[Text]:
     if trace.route:
         [probabilities] = [n.detail.get("probabilities") for n in trace.nodes if n.kind == "route"][:1] or [None]
         likely = f"  P = {probabilities[0][trace.route]:.2f}" if probabilities else ""
-        yield _write_field("route", NAMES.get(trace.route, trace.route) + likely)
+        yield _write_field("route", ROUTES.get(trace.route, trace.route) + likely)
     if trace.plan:
         yield _write_field("plan", shlex.quote(trace.plan))
     if trace.degraded:
@@ -90,12 +99,12 @@ def _write_label(node: Node, whole: str) -> Text:
     """`whole`: the question of the trace, which stands at the root and nowhere again."""
     mark, colour = MARKS[node.status]
     asked = node.asked or node.question
-    kind = FRAMES.get(node.kind) or NAMES.get(node.kind, node.kind)
+    kind = FRAMES.get(node.kind) or KINDS.get(node.kind, node.kind)
     label = Text.assemble((f"{mark} ", colour), (f"{node.id} ", "dim"), kind)
     if asked and asked != whole:
         label.append(f"  {asked}")
     if node.answers:
-        shown = [NAMES.get(answer, answer) for answer in node.answers] if node.kind == "route" else node.answers
+        shown = [ROUTES.get(answer, answer) for answer in node.answers] if node.kind == "route" else node.answers
         label.append(" → ", "dim").append(join_answers(shown), "bold")
     elif "none" in node.detail:
         label.append(" → ", "dim").append("none", "bold")

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evaluation.harness.config import RunConfig
 from evaluation.harness.system_needs import JUDGED, choose_adapter, choose_judge, needs_index, needs_revelator
 from revelator.artifact import find_base, require_task
 from revelator.files import sha256_file
-from serving.home.config import SERVING, ServingConfig
+from serving.home.config import read_serving
+from serving.home.running import find_running_server
 from serving.knowledge.config import read_sources
 from serving.models.adapters import find_adapter
+from serving.models.releases import REVELATOR, name_version
 from serving.retrieval.index_folder import INDEX
 from serving.service.control import open_control
-
-if TYPE_CHECKING:
-    from tritonclient.grpc import InferenceServerClient
 
 
 def describe_system(config: RunConfig) -> dict[str, Any]:
@@ -61,19 +60,19 @@ def _describe_index(folder: Path) -> dict[str, Any]:
 
 
 def _describe_served(config: RunConfig) -> dict[str, Any]:
-    """Asks the server about its models; reads its index if that is on this machine."""
+    """Asks the server for its version. Planner, index and reader are read in the run's home folder, where that is what
+    the server serves: a server tells them to nobody."""
+    home = Path(config.home)
+    running = find_running_server(home)
+    served = read_serving(home) if running and running.grpc == config.url else None
     with open_control(config.url) as client:
-        served = read_served_config(client)
-        if served.planner:
-            adapter = {"planner": str(served.planner)}
-        else:
-            adapter = {"version": ", ".join(client.get_model_metadata("revelator", as_json=True).get("versions", []))}
+        models = client.get_model_repository_index(as_json=True).get("models", [])
+    adapter = {"version": ", ".join(name_version(model["version"]) for model in models if model["name"] == REVELATOR)}
+    if served is None:
+        return {"adapter": adapter, "index": {}, "generator": f"that of {config.url}"}
     folder = served.index or Path()
-    index = _describe_index(folder) if (folder / "manifest.json").is_file() else {"folder": str(folder)}
-    return {"adapter": adapter, "index": index, "generator": served.reader}
-
-
-def read_served_config(client: InferenceServerClient) -> ServingConfig:
-    """The settings of a running server, which its executor carries."""
-    parameters = client.get_model_config("executor", as_json=True)["config"]["parameters"]
-    return ServingConfig.model_validate_json(parameters[SERVING]["string_value"])
+    return {
+        "adapter": {"planner": str(served.planner)} if served.planner else adapter,
+        "index": _describe_index(folder) if (folder / "manifest.json").is_file() else {"folder": str(folder)},
+        "generator": served.reader,
+    }

@@ -17,7 +17,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from revelator.answers import NAMES
+from revelator.answers import ROUTES
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.options import AS_JSON, BASE, HOME
 from revelator.plans.art import Art, parse
@@ -136,7 +136,7 @@ def _find_champion(home: Path) -> Adapter:
 def _describe(planned: PlannedQuestion) -> str:
     if planned.error:
         return mask_controls(f"{planned.question}\n  error: {planned.error}\n")
-    routes = sorted(((NAMES.get(r, r), share) for r, share in planned.probabilities.items()), key=lambda one: -one[1])
+    routes = sorted(((ROUTES.get(r, r), share) for r, share in planned.probabilities.items()), key=lambda one: -one[1])
     verdict = "valid" if planned.valid else f"invalid: {planned.diagnostics[0]['message']}"
     lines = [
         planned.question,

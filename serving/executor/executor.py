@@ -153,7 +153,8 @@ class Executor:
         if strategy not in STRATEGIES:
             raise InvalidRequest(f"there is no strategy {strategy!r:.60}", hint=f"one of {', '.join(STRATEGIES)}")
         if deadline_ms is not None and not (isinstance(deadline_ms, int | float) and deadline_ms > 0):
-            raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r:.60}")
+            message = f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r:.60}"
+            raise InvalidRequest(message, hint="leave it out for the service's own deadline")
 
 
 async def _read_plan(text: str, language: PlanLanguage, limits: Limits) -> Any:

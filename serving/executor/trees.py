@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from revelator.errors import PlanError, Unavailable
-from revelator.limits import NODE_CHARACTERS, Limits
+from revelator.limits import DIVIDED, NODE_CHARACTERS, Limits
 from revelator.plans.art import Art, Numbered, check, escape, measure_substituted, number_nodes, render, substitute
 from revelator.plans.language import ART, BNF
 from revelator.plans.operators import spell_call
@@ -45,9 +45,9 @@ def require_valid_tree(art: Art, limits: Limits) -> None:
     nodes = number_nodes(art)
     leaves = sum(not node.children for node in nodes)
     if leaves > limits.leaves:
-        raise PlanError(f"the tree has {leaves} leaves; the limit leaves is {limits.leaves}")
+        raise PlanError(f"the tree has {leaves} leaves; the limit leaves is {limits.leaves}", hint=DIVIDED)
     if (deepest := max(len(node.path) for node in nodes)) > limits.depth:
-        raise PlanError(f"the tree is {deepest} steps deep; the limit depth is {limits.depth}")
+        raise PlanError(f"the tree is {deepest} steps deep; the limit depth is {limits.depth}", hint=DIVIDED)
     if faults := check(art):
         message = f"the tree cannot be run: {faults[0].message}"
         raise PlanError(message, diagnostics=faults, hint=faults[0].hint)
@@ -244,7 +244,7 @@ class TreeRun:
         there, where the deployment allows it, to what a language model knows."""
         node = self.trace_nodes[at.number]
         [below] = self.recorder.open_members(node, 1)
-        below.kind, below.asked, below.detail["fallback"] = "atomic", node.asked, "direct RAG"
+        below.kind, below.asked, below.detail["fallback"] = "atomic", node.asked, "asked as it stands"
         with self.recorder.record(below):
             query = build_direct_query(node.asked or node.question, node.question)
             await self._record_failure(below, run_operator(self.models, self.sources, below, query, self.limits))

@@ -20,7 +20,6 @@ from serving.retrieval.logical_search import LogicalSettings
 
 SERVING_FILE = "serving.json"
 REMEMBERED_FILE = "remembered.json"
-SERVING = "serving"  # parameter of the executor, as a service describes it: `ServingConfig` as JSON
 EVENTS_VARIABLE = "REVELATOR_EVENTS"  # names the file that gets a line a question; `-` is standard error
 EMBEDDED: Literal["embedded"] = "embedded"  # the models of this package: the release plans and judges
 

@@ -43,7 +43,7 @@ class BodyLimits:
         if "transfer-encoding" in request.headers:
             return _refuse(411, "a chunked body is not taken: send Content-Length")
         if request.headers.get("content-encoding", "identity") != "identity":
-            return _refuse(415, "a compressed body is not taken")
+            return _refuse(415, "a compressed body is not taken: send it without Content-Encoding")
         if not length.isdigit() or len(length) > 10 or int(length) > BODY_BYTES:
             return _refuse(413, f"a body has {BODY_BYTES:,} bytes at most")
         return None

@@ -67,9 +67,10 @@ def make_routes(ask: Ask, ready: Ready) -> list[Route]:
         asked = await read_body(request, Inference, BODY_BYTES)
         inputs = {tensor.name: tensor.data[0] for tensor in asked.inputs}
         if len(inputs) < len(asked.inputs):
-            raise InvalidRequest("an input is given twice", where="inputs")
+            raise InvalidRequest("an input is given twice", where="inputs", hint="give question and options once each")
         if "question" not in inputs:
-            raise InvalidRequest("the input question is missing", where="inputs")
+            hint = '{"name": "question", "datatype": "BYTES", "shape": [1], "data": ["…"]}'
+            raise InvalidRequest("the input question is missing", where="inputs", hint=hint)
         work = ask(inputs["question"], inputs.get("options", ""), asked.parameters.deadline_ms, asked.id)
         texts = await end_with_client(request, work)
         wanted = [output.name for output in asked.outputs or ()] or OUTPUTS

@@ -92,11 +92,12 @@ class Protection:
         headers = Headers(scope=scope)
         host = _split_url(f"//{headers.get('host', '')}")
         if host is None or not self._is_known(host.hostname):
-            return refuse(400, "this server is not called by that name", "host", "name it with --allow-host")
+            return refuse(400, "this server is not called by that name", "host", "start it with --allow-host NAME")
         if "origin" in headers:
             origin = _split_url(headers["origin"])
             if origin is None or origin.netloc != headers["host"]:
-                return refuse(403, "a page of another origin may not ask here", "origin", None)
+                hint = "open the page at the server's own address; programs send no Origin"
+                return refuse(403, "a page of another origin may not ask here", "origin", hint)
         path = scope["path"]
         if self.token is None or path in OPEN_TO_ALL or path.startswith("/web/"):
             return None
@@ -199,7 +200,8 @@ def describe_error(error: Exception) -> tuple[RevelatorError, int]:
     if isinstance(error, RevelatorError):
         return error, choose_status(error)
     if isinstance(error, HTTPException):
-        return InvalidRequest(error.detail), error.status_code
+        hint = "the page is at /; OpenAI's clients take this address with /v1" if error.status_code == 404 else None
+        return InvalidRequest(error.detail, hint=hint), error.status_code
     if isinstance(error, ClientDisconnect):
         return InvalidRequest("the client left"), 400
     log.exception("unexpected error", exc_info=error)

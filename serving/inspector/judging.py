@@ -91,7 +91,8 @@ def _list_relevance(run: StoredRun, said: Judgement) -> Iterator[dict[str, Any]]
         found = {passage.id: passage for passage in node.documents} if node else {}
         for document, relevant in documents.items():
             if node is None or document not in found:
-                raise InvalidRequest(f"step {id} found no document {document}", where="relevant")
+                hint = "name steps and documents by their ids in the run's trace"
+                raise InvalidRequest(f"step {id} found no document {document}", where="relevant", hint=hint)
             passage = found[document]
             about = {"question": node.asked or node.question, "document": document}
             yield about | {"title": passage.title, "text": passage.text, "relevant": relevant}

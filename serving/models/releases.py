@@ -80,7 +80,7 @@ class Release(VersionContents):
 
 
 def name_version(version: str) -> str:
-    """What a version is called to people: the embedded base is release 0."""
+    """What a version is called in traces and events: 0 is the embedded base."""
     return "0" if version == str(EMBEDDED_VERSION) else version
 
 

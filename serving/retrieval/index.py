@@ -5,6 +5,7 @@ A hybrid search joins its two rankings by reciprocal rank fusion (Cormack, Clark
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from revelator.errors import ArtifactError, InvalidRequest
+from revelator.errors import ArtifactError, InvalidRequest, Unavailable
 from revelator.trace import Passage
 from serving.protocols import SearchResult
 from serving.retrieval.bm25 import BM25Scores
@@ -51,6 +52,10 @@ class Index:
         self.passages = PassageStore(folder)
         self.bm25 = BM25Scores(folder) if self.settings.sparse else None
         self.vectors = Vectors(folder, device) if self.settings.dense else None
+        arrays = [self.passages.offsets, *(self.bm25.arrays if self.bm25 else ())]
+        arrays += [self.vectors.matrix] if self.vectors else []
+        files = [self.passages.lines, *(array.base for array in arrays)]
+        self._files = [file for file in files if isinstance(file, mmap.mmap)]  # an empty array is not mapped
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None) -> Index:
@@ -77,6 +82,13 @@ class Index:
                 hint="build the index again, or give the model its former files",
             )
         return encoder
+
+    def require_whole(self) -> None:
+        """Raises Unavailable if a file got another size since it was opened: others were copied over it, and to read
+        beyond its end would end the process (SIGBUS)."""
+        if any(file.size() != len(file) for file in self._files):
+            hint = "start `revelator serve` again; `index build` and `index add` can replace an index that is served"
+            raise Unavailable("the index was written over while it was open", hint=hint, final=True)
 
     def search(self, query: str, k: int) -> list[Passage]:
         """At most `k` passages, best first; equal scores in the corpus's order.

@@ -18,7 +18,9 @@ THREADS = 2
 
 
 def search_all(index: Index, queries: Sequence[str], k: int, how: LogicalSettings) -> list[list[Passage]]:
-    """At most `k` passages for each query, best first. Queries in words are searched together, logical ones singly."""
+    """At most `k` passages for each query, best first. Queries in words are searched together, logical ones singly.
+    Raises Unavailable for an index that was written over."""
+    index.require_whole()
     logical = {query for query in queries if is_logical(query)}
     words = [query for query in queries if query not in logical]
     found = iter(index.search_many(words, k) if words else ())

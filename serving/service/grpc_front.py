@@ -30,6 +30,7 @@ from urllib.parse import unquote
 import grpc
 import numpy as np
 from google.protobuf import json_format, text_format
+from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceServicer, add_GRPCInferenceServiceServicer_to_server
@@ -40,7 +41,6 @@ from revelator.errors import ConfigError, InvalidRequest, Overloaded, RevelatorE
 from revelator.limits import Limits
 from revelator.trace import Event
 from revelator.wire import choose_grpc_code, write_error
-from serving.home.config import SERVING
 from serving.http.bodies import ALL_BYTES, SMALL_BYTES
 from serving.http.protection import is_loopback
 from serving.latency import write_json
@@ -65,6 +65,7 @@ IDLE_SECONDS = 300.0  # of a connection without a call; a client connects again 
 PING_SECONDS = 60.0  # between looks whether a client that says nothing is there
 STREAMED = 64  # requests of one stream that are at work at the same time
 SERVING_STATUS = b"\x08\x01"  # a HealthCheckResponse, field 1: SERVING
+PARSED = "write it with a client of KServe's inference protocol, version 2, such as tritonclient; its texts are UTF-8"
 FINAL, WANTS_FINAL = "triton_final_response", "triton_enable_empty_final_response"  # parameters
 log = logging.getLogger(__name__)
 Context: TypeAlias = Any  # grpc.aio.ServicerContext, which has no types
@@ -84,7 +85,7 @@ def bind_grpc(
             ("grpc.max_connection_idle_ms", round(1000 * IDLE_SECONDS)),
             ("grpc.keepalive_time_ms", round(1000 * PING_SECONDS)),
         ],
-        interceptors=[Access(tokens)],
+        interceptors=[Access(tokens), Parsing()],
     )
     try:
         if tls:
@@ -107,6 +108,32 @@ async def serve_grpc(server: grpc.aio.Server, questions: Questions, tokens: Toke
         await server.stop(grace=1.0)
 
 
+class Parsing(grpc.aio.ServerInterceptor):
+    """Refuses bytes that are no request with the reason; gRPC itself says UNKNOWN to them, and logs a traceback of
+    each. In a stream, the method gets the error in place of the request."""
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        handler = await continuation(details)
+        if handler is None or handler.request_deserializer is None:
+            return handler
+
+        def parse(message: bytes) -> Any:
+            try:
+                return handler.request_deserializer(message)
+            except DecodeError:
+                fault = f"{len(message):,} bytes are not the message of this method"
+            return InvalidRequest(fault, where=details.method, hint=PARSED)
+
+        async def answer(request: Any, context: Context) -> Any:
+            if isinstance(request, InvalidRequest):
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, write_error(request))
+            return await handler.unary_unary(request, context)
+
+        if handler.request_streaming:
+            return grpc.stream_stream_rpc_method_handler(handler.stream_stream, parse, handler.response_serializer)
+        return grpc.unary_unary_rpc_method_handler(answer, parse, handler.response_serializer)
+
+
 async def _check_health(request: bytes, context: Context) -> bytes:
     return SERVING_STATUS
 
@@ -117,6 +144,7 @@ def _read_credentials(tls: Tls, mutual: bool) -> grpc.ServerCredentials:
     return grpc.ssl_server_credentials([pair], tls.ca.read_bytes() if mutual else None, require_client_auth=mutual)
 
 
+PLATFORM = "python"
 ANSWER, EVENTS = ("answer", "trace"), ("event",)  # what the executor puts out: of a call, and of a stream
 EXECUTOR_CONFIG = """
     name: "executor"
@@ -159,7 +187,7 @@ class Front(GRPCInferenceServiceServicer):
     async def ModelMetadata(self, request: Any, context: Context) -> Any:
         version = await self._find_version(request.name, request.version, context)
         config = read_config(request.name)
-        response = pb.ModelMetadataResponse(name=request.name, versions=[version], platform="python")
+        response = pb.ModelMetadataResponse(name=request.name, versions=[version], platform=PLATFORM)
         for tensors, target in ((config.input, response.inputs), (config.output, response.outputs)):
             for tensor in tensors:
                 shape = [*([-1] if config.max_batch_size else []), *tensor.dims]
@@ -167,11 +195,13 @@ class Front(GRPCInferenceServiceServicer):
         return response
 
     async def ModelConfig(self, request: Any, context: Context) -> Any:
+        """What a client needs: how a deployment batches, and what it runs on, is its own business."""
         version = await self._find_version(request.name, request.version, context)
-        response = pb.ModelConfigResponse(config=read_config(request.name))
-        response.config.version_policy.specific.versions[:] = [int(version)]
-        response.config.parameters[SERVING].string_value = self._questions.config.model_dump_json()
-        return response
+        config = read_config(request.name)
+        batch, tensors = config.max_batch_size, {"input": config.input, "output": config.output}
+        shown = ModelConfig(name=request.name, platform=PLATFORM, max_batch_size=batch, **tensors)
+        shown.version_policy.specific.versions[:] = [int(version)]
+        return pb.ModelConfigResponse(config=shown)
 
     async def ModelStatistics(self, request: Any, context: Context) -> Any:
         served = self._list_versions()
@@ -195,7 +225,8 @@ class Front(GRPCInferenceServiceServicer):
             message = f"versions of {REVELATOR} alone are loaded, by revelator model deploy"
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, message)
         if not self._tokens.may_control(context.invocation_metadata()):
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "only who knows the control token changes versions")
+            message = "only who knows the control token changes versions: `revelator model deploy` reads it in --home"
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, message)
         try:
             versions = _read_versions(request.parameters["config"].string_param)
             await self._questions.load_versions(versions)
@@ -235,6 +266,8 @@ class Front(GRPCInferenceServiceServicer):
                 tasks.create_task(answer(request))
 
     async def _answer_in_stream(self, request: Any, context: Context, write: Callable[..., Awaitable[None]]) -> None:
+        if isinstance(request, InvalidRequest):
+            return await write(pb.ModelInferResponse(), write_error(request))
         last = pb.ModelInferResponse(model_name=request.model_name, id=request.id)
         last.parameters[FINAL].bool_param = True
         try:
@@ -406,4 +439,5 @@ def _read_versions(text: str) -> list[int]:
 
 
 def _describe_unknown(model: str, version: str) -> str:
-    return f"Request for unknown model: {model[:60]!r} {f'version {version[:20]} ' if version else ''}is not found"
+    which = f"{model[:60]!r} {f'version {version[:20]} ' if version else ''}"
+    return f"Request for unknown model: {which}is not found; models are {', '.join(MODELS)}, best without a version"

@@ -25,6 +25,7 @@ REUSED_NODES = 2_000  # of an earlier trace: 32 leaves, each asked for 8 values,
 REUSED_ANSWERS = 20_000  # of all nodes of an earlier trace together
 REUSED_CHARACTERS = 500_000  # of the JSON of a node that is taken over; each leaf that asks the same has a copy
 HISTORY_STEPS = 10_000  # of a conversation, of which the last few are read
+ASKED_ANEW = "leave out nodes: what they asked is asked anew"
 REUSED_VALUES = 5_000  # in that JSON: an event about them keeps the event loop for a millisecond
 
 
@@ -88,7 +89,8 @@ def read_deadline(value: Any) -> float | None:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0 < number < math.inf:
-        raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {value!r:.60}")
+        message = f"deadline_ms must be a positive number of milliseconds, not {value!r:.60}"
+        raise InvalidRequest(message, hint="leave it out for the service's own deadline")
     return number
 
 
@@ -96,7 +98,8 @@ def read_options(text: str, most_bytes: int) -> dict[str, Any]:
     """Reads `plan`, `strategy`, `limits`, `reuse`, `history` and `style`; an empty text has none of them. Raises
     InvalidRequest."""
     if len(text) > most_bytes or len(text.encode()) > most_bytes:
-        raise InvalidRequest(f"the options are too large; the limit options_bytes is {most_bytes}")
+        message = f"the options are too large; the limit options_bytes is {most_bytes}"
+        raise InvalidRequest(message, hint="leave out `reuse`, or the earliest entries of `history`")
     try:
         wanted = _OPTIONS.validate_python(from_json(text or "{}", allow_inf_nan=False))
     except ValidationError as error:
@@ -104,7 +107,8 @@ def read_options(text: str, most_bytes: int) -> dict[str, Any]:
         hint = f"options are {', '.join(Options.model_fields)}"
         raise InvalidRequest(reason, where=f"options.{field}".rstrip("."), hint=hint) from error
     except ValueError as error:
-        raise InvalidRequest(f"the options are not JSON: {error}") from error
+        hint = 'they are one JSON object, such as {"strategy": "auto"}, or an empty text'
+        raise InvalidRequest(f"the options are not JSON: {error}", hint=hint) from error
     return {name: given for name, given in wanted if given is not None}
 
 
@@ -113,13 +117,15 @@ def read_trace(value: Mapping[str, Any]) -> Trace:
     InvalidRequest."""
     nodes = value.get("nodes")
     if isinstance(nodes, list) and len(nodes) > REUSED_NODES:
-        raise InvalidRequest(f"option reuse: the trace has {len(nodes)} nodes; at most {REUSED_NODES} are read")
+        message = f"option reuse: the trace has {len(nodes)} nodes; at most {REUSED_NODES} are read"
+        raise InvalidRequest(message, hint=ASKED_ANEW)
     try:
         trace = Trace.from_json(dict(value))
         if longest := next((node for node in trace.nodes if len(node.answers) > ROWS), None):
-            raise InvalidRequest(f"option reuse: a node has {len(longest.answers)} answers; at most {ROWS} are read")
+            message = f"option reuse: a node has {len(longest.answers)} answers; at most {ROWS} are read"
+            raise InvalidRequest(message, hint=ASKED_ANEW)
         if sum(len(node.answers) for node in trace.nodes) > REUSED_ANSWERS:
-            raise InvalidRequest(f"option reuse: the trace has more than {REUSED_ANSWERS} answers")
+            raise InvalidRequest(f"option reuse: the trace has more than {REUSED_ANSWERS} answers", hint=ASKED_ANEW)
         trace.nodes = [node for node, written in zip(trace.nodes, nodes or (), strict=True) if _is_small(written)]
         for node in trace.nodes:
             _DETAIL.validate_python(node.detail)
@@ -128,13 +134,15 @@ def read_trace(value: Mapping[str, Any]) -> Trace:
         raise InvalidRequest(f"option reuse: {error.message}", hint=error.hint) from error
     except ValidationError as error:
         field, reason = find_first_fault(error)
-        raise InvalidRequest(f"option reuse: {field}: {reason}") from error
+        hint = "send the trace as the service gave it"
+        raise InvalidRequest(f"option reuse: {field}: {reason}", hint=hint) from error
 
 
 def read_history(value: list[Any]) -> tuple[Step, ...]:
     """Reads what was asked and answered before. Raises InvalidRequest."""
     if len(value) > HISTORY_STEPS:
-        raise InvalidRequest(f"option history: {len(value):,} entries; at most {HISTORY_STEPS:,} are read")
+        message = f"option history: {len(value):,} entries; at most {HISTORY_STEPS:,} are read"
+        raise InvalidRequest(message, hint="send the last ones: only a few of them are read")
     try:
         return _HISTORY.validate_python(value)
     except ValidationError as error:

@@ -189,7 +189,9 @@ class Questions:
                         completions = await gather_all(map(self._complete, prompts))
                     return completions, ", ".join(sorted(choice.answered[REVELATOR]))
             except TimeoutError as error:
-                raise DeadlineExceeded(f"the prompts were not completed within {1000 * seconds:g} ms") from error
+                message = f"the prompts were not completed within {1000 * seconds:g} ms"
+                hint = "allow more time (deadline_ms, or the client's timeout), or send fewer prompts at a time"
+                raise DeadlineExceeded(message, hint=hint) from error
 
         return await self._serve(REVELATOR, metadata, run)
 

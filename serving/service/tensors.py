@@ -32,29 +32,33 @@ def read_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_inputs(request: ModelInferRequest, config: ModelConfig) -> dict[str, list[Any]]:
     """The values of each input: strings, or numbers. Raises InvalidRequest for tensors that the model does not take."""
-    if len(request.inputs) > len(config.input):
-        raise InvalidRequest(f"{len(request.inputs)} inputs; the model has {len(config.input)}", where="inputs")
     known = {tensor.name: name_type(tensor.data_type) for tensor in config.input}
+    names = f"inputs are {', '.join(known)}"
+    if len(request.inputs) > len(known):
+        raise InvalidRequest(f"{len(request.inputs)} inputs; the model has {len(known)}", where="inputs", hint=names)
     raw = request.raw_input_contents
     if raw and len(raw) != len(request.inputs):
-        raise InvalidRequest(f"{len(request.inputs)} inputs have {len(raw)} raw contents", where="inputs")
+        hint = "send one for each input, or none and the data in the inputs' own contents"
+        raise InvalidRequest(f"{len(request.inputs)} inputs have {len(raw)} raw contents", where="inputs", hint=hint)
     found: dict[str, list[Any]] = {}
     for place, tensor in enumerate(request.inputs):
         if tensor.name not in known or tensor.name in found:
-            raise InvalidRequest(f"unexpected input {tensor.name!r:.60}", hint=f"inputs are {', '.join(known)}")
+            raise InvalidRequest(f"unexpected input {tensor.name!r:.60}", hint=f"{names}, each once")
         where = f"input {tensor.name}"
         if tensor.datatype != known[tensor.name]:
             raise InvalidRequest(f"data-type {tensor.datatype!r:.20}, not {known[tensor.name]}", where=where)
         if tensor.parameters:
-            raise InvalidRequest("parameters of an input are not taken, such as shared memory", where=where)
+            message = "parameters of an input are not taken, such as shared memory"
+            raise InvalidRequest(message, where=where, hint="send the data in the request itself")
         count = _count_rows(tensor.shape, config.max_batch_size, where)
         found[tensor.name] = (
             _split(raw[place], tensor.datatype, count, where) if raw else _read_contents(tensor, count, where)
         )
     if missing := [name for name in known if name not in found and name not in OPTIONAL]:
-        raise InvalidRequest(f"missing required input {missing[0]}", where="inputs")
+        raise InvalidRequest(f"missing required input {missing[0]}", where="inputs", hint=names)
     if len({len(values) for values in found.values()}) > 1:
-        raise InvalidRequest("the inputs have different numbers of rows", where="inputs")
+        hint = "each row is a prompt of its own: give every input as many rows"
+        raise InvalidRequest("the inputs have different numbers of rows", where="inputs", hint=hint)
     return {name: _decode(values, name) if known[name] == "BYTES" else values for name, values in found.items()}
 
 
@@ -78,14 +82,17 @@ def _split(raw: bytes, data_type: str, count: int, where: str) -> list[Any]:
         values.append(raw[place + 4 : place + 4 + size])
         place += 4 + size
     if place != len(raw):
-        raise InvalidRequest(f"{len(raw)} bytes are not {count} strings, each after its length", where=where)
+        hint = "before each string write the number of its bytes, in four bytes, the lowest first"
+        raise InvalidRequest(f"{len(raw)} bytes are not {count} strings, each after its length", where=where, hint=hint)
     return values
 
 
 def _read_contents(tensor: ModelInferRequest.InferInputTensor, count: int, where: str) -> list[Any]:
-    values = getattr(tensor.contents, CONTENTS[tensor.datatype])
+    contents = CONTENTS[tensor.datatype]
+    values = getattr(tensor.contents, contents)
     if len(values) != count:
-        raise InvalidRequest(f"{len(values)} values, not {count}", where=where)
+        hint = f"write them to {contents}, or send raw_input_contents"
+        raise InvalidRequest(f"{len(values)} values, not {count}", where=where, hint=hint)
     return list(values)
 
 
@@ -94,14 +101,15 @@ def _decode(values: Sequence[bytes], name: str) -> list[str]:
         return [value.decode() for value in values]
     except UnicodeDecodeError as error:
         fault = f"the input {name} is not UTF-8: {error.reason} at byte {error.start}"
-    raise InvalidRequest(fault)  # not from the error, whose frames hold the request
+    raise InvalidRequest(fault, hint="encode the text as UTF-8")  # not from the error, whose frames hold the request
 
 
 def choose_outputs(request: ModelInferRequest, config: ModelConfig, without: Collection[str] = ()) -> list[str]:
     """The outputs that are asked for, or all but those `without`. Raises InvalidRequest."""
     known = [tensor.name for tensor in config.output if tensor.name not in without]
     if len(request.outputs) > len(known):
-        raise InvalidRequest(f"{len(request.outputs)} outputs; the model has {len(known)}", where="outputs")
+        message = f"{len(request.outputs)} outputs; the model has {len(known)}"
+        raise InvalidRequest(message, where="outputs", hint=f"outputs are {', '.join(known)}")
     for output in request.outputs:
         if output.name not in known:
             raise InvalidRequest(f"unexpected output {output.name!r:.60}", hint=f"outputs are {', '.join(known)}")

@@ -152,6 +152,8 @@ def test_a_route_and_a_step_are_called_by_words_that_need_no_manual():
     trace.nodes[2].kind = "direct"
     text = "\n".join(shown(trace))
     assert text.count("without documents") == 3 and "straightforward" not in text and "direct " not in text
+    trace.route, trace.nodes[0].detail = "atomic", {}
+    assert "route    tree" in "\n".join(shown(trace))
 
 
 def test_a_document_cannot_write_to_the_terminal() -> None:

@@ -124,11 +124,11 @@ def left_behind(rnd: Random, world: World) -> Attempt:
 
 
 def garbage(rnd: Random, world: World) -> Attempt:
-    """Bytes that are no message, to any method; gRPC's Python server says UNKNOWN to what it cannot read."""
+    """Bytes that are no message, to any method."""
     methods = ["ModelInfer", "ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics", "ServerLive", "NoSuch"]
     request = _serialized(_inference(rnd, "executor", world))
     message = rnd.randbytes(rnd.randint(0, 200)) if rnd.random() < 0.3 else hostile.scrambled(rnd, request)
-    return Attempt(SERVICE + rnd.choice(methods), (message,), ends=TYPED | TOO_LARGE | {"UNKNOWN"})
+    return Attempt(SERVICE + rnd.choice(methods), (message,), ends=TYPED | TOO_LARGE)
 
 
 def described(rnd: Random, world: World) -> Attempt:

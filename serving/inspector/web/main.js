@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { compareNodes, compareWords, summary } from "./differences.js";
 import { Editor } from "./editor.js";
 import { find, h, say } from "./element.js";
-import { nameOf, nameVersion } from "./names.js";
+import { nameRoute, nameVersion } from "./names.js";
 import { Replay } from "./replay.js";
 import { RunView } from "./run_view.js";
 import { RunList } from "./runs.js";
@@ -139,7 +139,7 @@ function withoutPlan({ trace, error }) {
   const steps = trace.nodes.filter(({ kind, parent }) => ["atomic", "direct"].includes(kind) && !parent).length;
   if (trace.plan || error || !steps) return "";
   const took = steps === 1 ? "one step" : `${steps} steps`;
-  return `No plan was written: the question took ${took}${trace.route ? `, as its route is ${nameOf(trace.route)}` : ""}. You can write one.`;
+  return `No plan was written: the question took ${took}${trace.route ? `, as its route is ${nameRoute(trace.route)}` : ""}. You can write one.`;
 }
 
 async function describeServers() {

@@ -7,6 +7,7 @@ const NAMES = {
 };
 
 export const nameOf = (word) => NAMES[word] ?? word;
+export const nameRoute = (route) => (route === "atomic" ? "tree" : nameOf(route));
 
 // A version of the revelator: a number of the registry, 0 for the embedded base, or what an endpoint calls its model.
 export const nameVersion = (version) => (version === "0" ? "embedded base" : /^\d/.test(version) ? `version ${version}` : version);

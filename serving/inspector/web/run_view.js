@@ -4,7 +4,7 @@ import { download, judge } from "./api.js";
 import { h, milliseconds, say as announce } from "./element.js";
 import { Graph } from "./graph.js";
 import { cost, facts, findEvidence, namePassage, nodeDetail, quote } from "./node.js";
-import { nameOf, nameVersion } from "./names.js";
+import { nameRoute, nameVersion } from "./names.js";
 import { Tree } from "./tree.js";
 
 export class RunView {
@@ -160,7 +160,7 @@ function whole({ server, trace }, going) {
   const route = trace.nodes.find(({ kind }) => kind === "route")?.detail.probabilities?.[0][trace.route];
   return [
     facts([
-      ["route", trace.route && (route === undefined ? nameOf(trace.route) : `${nameOf(trace.route)}, P = ${route.toFixed(2)}`)],
+      ["route", trace.route && (route === undefined ? nameRoute(trace.route) : `${nameRoute(trace.route)}, P = ${route.toFixed(2)}`)],
       ["time", !going && trace.usage && `${milliseconds(trace.wall_ms)}, longest chain ${milliseconds(trace.critical_path_ms)}`],
       ["cost", !going && trace.usage && cost(trace.usage)],
       ["server", `${server}${version ? `, revelator: ${nameVersion(version)}` : ""}`],

@@ -116,8 +116,11 @@ def test_a_language_model_plans_on_the_server_and_the_embedded_base_judges(
                 assert "relevance" in {call["task"] for call in calls}
                 assert tasks_asked(server) == {"route", "translate_bnf"}
                 asked = {"benchmark": {"format": "nq", "path": "x"}, "system": {"strategy": "auto"}, "url": url}
-                described = describe_system(RunConfig.model_validate(asked))
+                described = describe_system(RunConfig.model_validate(asked | {"home": str(home)}))
                 assert described["adapter"] == {"planner": f"m at {server.url}, chat prompt"}
+                assert described["index"]["folder"] == str(index) and described["generator"] == "embedded"
+                elsewhere = describe_system(RunConfig.model_validate(asked | {"home": str(tmp_path)}))
+                assert elsewhere == {"adapter": {"version": "0"}, "index": {}, "generator": f"that of {url}"}
                 server.replies = [fails(503, f"down, {KEY}")]
                 with pytest.raises(Unavailable, match="503: down"):
                     client.ask("Who directed The Glass Orchard?")

@@ -7,6 +7,7 @@ import bz2
 import gzip
 import json
 import os
+import shutil
 import tracemalloc
 from collections import deque
 from pathlib import Path
@@ -18,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator import row_files
-from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest
+from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest, Unavailable
 from serving.retrieval import INDEX, Index, LocalRetriever, build_index, extract_query_terms
 from serving.retrieval.index_folder import PassageStore, encode_passage, write_passages
 from tests.serving.retrieval.stopped import Stopped
@@ -329,6 +330,17 @@ async def test_the_retriever_answers_many_queries_at_once(index: Index) -> None:
     queries = ["lighthouse", "director", "copper", ""] * 10
     found = await asyncio.gather(*(retriever.search(query, 2) for query in queries))
     assert found == [index.search(query, 2) for query in queries]
+    retriever.close()
+
+
+async def test_an_index_that_is_copied_over_while_it_is_open_is_refused(tmp_path: Path) -> None:
+    for name, rows in (("served", ROWS), ("smaller", ROWS[:1])):
+        build_index([write_corpus(tmp_path / f"{name}.jsonl", rows)], tmp_path / name)
+    retriever = LocalRetriever(Index.open(tmp_path / "served"))
+    assert await retriever.search("lighthouse", 1)
+    shutil.copytree(tmp_path / "smaller", tmp_path / "served", dirs_exist_ok=True)
+    with pytest.raises(Unavailable, match="written over while it was open"):
+        await retriever.search("lighthouse", 1)
     retriever.close()
 
 

@@ -139,3 +139,11 @@ def test_the_command_asks_the_service_of_a_home_folder(service):
     plain, streamed = (CliRunner().invoke(revelator, [*asked, *more]) for more in ([], ["--stream", "--json"]))
     assert plain.exit_code == 0 and "Port Velm" in plain.stdout
     assert replay(Event.from_json(json.loads(line)) for line in streamed.stdout.splitlines()).answers == ["Port Velm"]
+
+
+def test_what_a_model_is_described_by_tells_nothing_of_the_deployment(triton, service):
+    for model, batch in (("executor", 0), ("revelator", 64)):
+        config = triton.get_model_config(model).config
+        told = {field.name for field, _ in config.ListFields()} - {"max_batch_size"}
+        assert told == {"name", "platform", "version_policy", "input", "output"}
+        assert config.max_batch_size == batch and service.endpoint.url not in str(config)

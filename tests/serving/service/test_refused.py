@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import grpc
 import numpy as np
@@ -29,6 +30,7 @@ def tensor(name: str, values: list, shape: list[int]) -> grpc_client.InferInput:
 
 
 MANY_NODES = b'{"reuse": {"nodes": [%s{}]}}' % (b"{}," * 1_000_000)
+SERVICE = "/inference.GRPCInferenceService/"
 QUESTION, OPTIONS = tensor("question", [b"q"], [1]), tensor("options", [b""], [1])
 
 
@@ -84,6 +86,7 @@ def test_a_model_that_is_not_served_is_not_found(triton, model, version):
     assert refused.value.status() == "StatusCode.NOT_FOUND" and len(refused.value.message()) < 300
     with pytest.raises(InferenceServerException, match="unknown model"):
         triton.get_model_metadata(model, version)
+    assert "models are executor, revelator" in refused.value.message()
 
 
 def test_classes_and_shared_memory_are_not_given(triton):
@@ -136,6 +139,59 @@ def test_contents_that_are_no_strings_are_refused(stub, contents):
     with pytest.raises(grpc.RpcError) as refused:
         stub.ModelInfer(request(raw_input_contents=contents), timeout=WAIT)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def sound_request(**options) -> pb.ModelInferRequest:
+    made = request()
+    made.raw_input_contents.extend(value._get_content() for value in ask(FAST, strategy="single", **options))
+    return made
+
+
+NO_MESSAGES = [b"\xff" * 9, b"\x0a\x01\xff", sound_request().SerializeToString()[:-1]]  # the second: a name, no UTF-8
+
+
+@pytest.fixture
+def channel(service) -> Iterator[grpc.Channel]:
+    """For requests of bytes."""
+    with grpc.insecure_channel(service.url, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        yield channel
+
+
+@pytest.mark.parametrize("message", NO_MESSAGES)
+def test_bytes_that_are_no_request_are_an_invalid_argument_that_says_how_to_mend_them(channel, caplog, message):
+    with pytest.raises(grpc.RpcError) as refused:
+        channel.unary_unary(SERVICE + "ModelInfer")(message, timeout=WAIT)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    said = json.loads(refused.value.details())
+    assert said["error"] == "InvalidRequest" and said["where"] == SERVICE + "ModelInfer"
+    assert "tritonclient" in said["hint"] and not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_stream_goes_on_after_bytes_that_are_no_request(channel, caplog):
+    sent = iter([NO_MESSAGES[0], sound_request().SerializeToString()])
+    replies = list(channel.stream_stream(SERVICE + "ModelStreamInfer")(sent, timeout=WAIT))
+    responses = [pb.ModelStreamInferResponse.FromString(reply) for reply in replies]
+    [fault] = [response.error_message for response in responses if response.error_message]
+    assert json.loads(fault)["error"] == "InvalidRequest"
+    assert b'"finished"' in responses[-1].infer_response.raw_output_contents[0]
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_request_of_random_bytes_is_refused_with_a_reason(channel, caplog):
+    rnd, sound, seen = Random(1), sound_request().SerializeToString(), set()
+    for _ in range(300):
+        message = bytearray(sound)
+        for _ in range(rnd.choice([1, 1, 2, 8])):
+            message[rnd.randrange(len(message))] = rnd.randrange(256)
+        if rnd.random() < 0.3:
+            message = rnd.choice([rnd.randbytes(rnd.randrange(1, 60)), message[: rnd.randrange(1, len(sound))]])
+        try:
+            channel.unary_unary(SERVICE + "ModelInfer")(bytes(message), timeout=WAIT)
+        except grpc.RpcError as error:
+            seen.add(error.code())
+            assert error.code() is not grpc.StatusCode.INVALID_ARGUMENT or json.loads(error.details())["message"]
+    assert seen == {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND}
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_hundred_thousand_tensors_are_refused(stub):
