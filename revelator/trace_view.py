@@ -100,6 +100,8 @@ def _write_label(node: Node, whole: str) -> Text:
     mark, colour = MARKS[node.status]
     asked = node.asked or node.question
     kind = FRAMES.get(node.kind) or KINDS.get(node.kind, node.kind)
+    if "step" in node.detail:
+        kind = f"step {node.detail['step']}"
     label = Text.assemble((f"{mark} ", colour), (f"{node.id} ", "dim"), kind)
     if asked and asked != whole:
         label.append(f"  {asked}")

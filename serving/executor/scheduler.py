@@ -87,6 +87,8 @@ class PlanRun:
         self._cut_leaves: set[int] = set()  # leaves that were not asked about every answer before them
         self._first: dict[str, tuple[Node, asyncio.Event]] = {}  # by text: who asked first, and whether that has ended
         self.root, self._nodes = recorder.open_plan(expression, self._after)
+        for number, node in enumerate(self._nodes, start=1) if self.is_explicit else ():
+            node.detail["step"] = number  # by which the plan speaks of it
 
     async def run(self) -> None:
         """Runs every leaf to its end. A leaf's error stands in its node and in `errors`, and is not raised."""

@@ -85,7 +85,7 @@ export class Tree {
       h("span", { class: "mark", role: "img", title: node.status, "aria-label": node.status }, MARKS[node.status]),
       h("span", { class: "number" }, node.id),
       h("span", { class: "what" },
-        h("span", { class: "kind" }, nameOf(node.kind)), asked ? ` ${asked} ` : " ",
+        h("span", { class: "kind" }, node.detail.step ? `step ${node.detail.step}` : nameOf(node.kind)), asked ? ` ${asked} ` : " ",
         node.answers.length ? h("span", { class: node.kind === "translate" ? "" : "answers" }, `→ ${saidBy(node).join("; ")}`) : "none" in node.detail && "→ none",
         badges(node, mark), node.error && h("span", { class: "error" }, node.error)),
       h("span", { class: "time" }, ["ok", "unanswered", "failed", "running"].includes(node.status) ? milliseconds(until - node.started_ms) : ""),

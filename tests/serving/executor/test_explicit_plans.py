@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from revelator.errors import PlanError
+from revelator.trace_view import tree
 from tests.serving.executor.world import Toy
 
 WORLD = {
@@ -101,3 +105,18 @@ async def test_a_plan_with_a_wrong_number_or_operation_is_refused_before_anythin
     with pytest.raises(PlanError):
         await world.executor().run("q", plan=plan)
     assert not world.asked
+
+
+async def test_the_steps_of_a_trace_have_the_numbers_of_the_plan(toy) -> None:
+    trace = await toy(WORLD).executor().run("q", plan=f"{FILMS} => argmin {{1}} {{3}}")
+    numbered = {node.detail["step"]: node.asked or node.question for node in trace.nodes if "step" in node.detail}
+    assert numbered == {
+        1: "Who directed Jaws?",
+        2: "When was Spielberg born?",
+        3: "Who directed UHF?",
+        4: "When was Levey born?",
+        5: "=> argmin {1} {3}",
+    }
+    console = Console(width=120, no_color=True, record=True, file=StringIO())
+    console.print(tree(trace))
+    assert "step 5  => argmin {1} {3} → Spielberg" in console.export_text()
