@@ -93,19 +93,18 @@ def streams(*pieces: str, finish: str | None = "stop", then: Reply = lambda hand
         handler.send_header("Content-Type", "text/event-stream")
         handler.end_headers()
         head = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m"}
-        choices = [{"index": 0, "delta": {"content": piece}, "finish_reason": None} for piece in pieces]
-        ends = [{"index": 0, "delta": {}, "finish_reason": finish}] if finish else []
+        last = {"index": 0, "delta": {}, "finish_reason": finish}
         usage = {"prompt_tokens": 31, "completion_tokens": 7, "total_tokens": 38}
 
         def write(**fields: Any) -> None:
             handler.wfile.write(f"data: {json.dumps({**head, **fields})}\n\n".encode())
             handler.wfile.flush()
 
-        for choice in choices:
-            write(choices=[choice])
+        for piece in pieces:
+            write(choices=[{"index": 0, "delta": {"content": piece}, "finish_reason": None}])
         then(handler)
-        for choice in ends:
-            write(choices=[choice])
+        if finish:
+            write(choices=[last])
         write(choices=[], usage=usage)
         handler.wfile.write(b"data: [DONE]\n\n")
 
