@@ -26,6 +26,15 @@ def find_values(trace: Trace) -> str:
     return trace.answer or ("none" if trace.outcome == "answered" else "")
 
 
+def find_settled_text(trace: Trace) -> str:
+    """What `find_text` will keep of a text that is still written and ends with a letter, whatever follows: "" while it
+    may be left out as a whole."""
+    said = CITATION.sub("", trace.text)
+    may_be_json = _drop_fences(said)[:1] in ("", "{", "[")
+    may_say_no_more = any(known.startswith(_fold(said)) for known in _list_known(trace))
+    return "" if may_be_json or may_say_no_more else find_text(trace)
+
+
 def find_text(trace: Trace) -> str:
     """The written answer, with `[n]` for the n-th of `trace.list_evidence()`.
 
@@ -34,10 +43,14 @@ def find_text(trace: Trace) -> str:
     """
     evidence = trace.list_evidence()
     said = _fold(CITATION.sub("", trace.text))
-    known = {"", _fold(find_values(trace)), *(_fold(one.sentence) for one in evidence)}
-    if said in known or _is_json(CITATION.sub("", trace.text)):
+    if said in _list_known(trace) or _is_json(CITATION.sub("", trace.text)):
         return ""
     return CITATION.sub(lambda mark: mark[0] if 1 <= int(mark[1]) <= len(evidence) else "", trace.text).strip()
+
+
+def _list_known(trace: Trace) -> set[str]:
+    """What a text would say again, folded."""
+    return {"", _fold(find_values(trace)), *(_fold(one.sentence) for one in trace.list_evidence())}
 
 
 def _fold(text: str) -> str:
@@ -45,9 +58,13 @@ def _fold(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold()))
 
 
+def _drop_fences(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("```")).strip()
+
+
 def _is_json(text: str) -> bool:
     """Whether a text is a JSON object or list, in a code fence or without one, or begins like an object."""
-    bare = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("```")).strip()
+    bare = _drop_fences(text)
     if bare.startswith("{"):
         return True
     try:
@@ -136,6 +153,11 @@ def found_nothing(trace: Trace) -> bool:
     silent = [node for node in _list_silent(trace) if node.status == "unanswered" and not _list_lost_sources(node)]
     asked = [node.asked for node in silent if not node.documents or node.detail.get("kept") == []]
     return asked == [trace.question]
+
+
+def asks_nothing(trace: Trace) -> bool:
+    """Whether a language model said that the message asks for no information, so that nothing was searched."""
+    return any("asks_nothing" in node.detail for node in trace.nodes)
 
 
 def is_unclear(trace: Trace) -> bool:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from revelator.endpoints import check_key, check_url, mask_key
@@ -30,8 +33,10 @@ ONE_REQUEST = frozenset({400, 413, 422})  # refusals of this one request; anothe
 PASSING = frozenset({408, 409, 425, 429})  # refusals that pass, as faults of the server (500 and above) do
 SURE = 2  # calls in a row that refuse a field or do not heed it, after which it is not sent any more
 WAIVABLE = ("logprobs", "max_tokens", "max_completion_tokens", "temperature")  # some models refuse them, by name
+STREAMING = ("stream_options", "stream")  # as `WAIVABLE`, whatever the status of the refusal
 ENDED = ("", "stop")  # reasons of a reply that is whole: another says nothing about what the server heeds
 MORE_TIME = "allow a call more time: --timeout SECONDS of `serve` and of `eval`, `timeout` in a configuration"
+NO_STREAM = "the reply to a request for a stream is no stream"
 NO_TEXT = "the reply is not what the protocol promises: no choices with a text"
 
 
@@ -61,9 +66,10 @@ class Reply:
 
 def explain_failure(error: Exception, url: str, model: str, key: str | None, *, final: bool) -> ServingError:
     """The error of an endpoint as one of ours, in which the key is blanked. `final`: the client has tried again."""
+    import httpx
     import openai
 
-    if isinstance(error, openai.APIConnectionError):
+    if isinstance(error, openai.APIConnectionError | httpx.TransportError):
         hint = "is the server running, and is the address its OpenAI-compatible base (often ending in /v1)?"
         message = mask_key(f"no connection: {str(error.__cause__ or '') or error}", key)
         return Unavailable(message, where=url, hint=hint, final=final)
@@ -85,17 +91,20 @@ def explain_failure(error: Exception, url: str, model: str, key: str | None, *, 
 
 def _find_refused(error: ServingError, way: Way, ways: Sequence[Way], options: Mapping[str, Any]) -> str | None:
     """What to leave out of a request that was refused: what the message names, else the log probabilities, else the
-    way; None where nothing is left, so that it is the prompt that is refused. Another status than those of a refused
-    request counts where its message names the way: some servers answer 404 or 500 to a field that they lack."""
+    stream, else the way; None where nothing is left, so that it is the prompt that is refused. Another status than
+    those of a refused request counts where its message names the way: some servers answer 404 or 500 to a field that
+    they lack."""
     message, loose = str(error.message), way is not ways[-1]
     form = way.fields.get("response_format", {}).get("type")
     sent = [*way.fields, *way.fields.get("extra_body", ()), *([form] if form else [])]
     if loose and any(name in message for name in sent):
         return way.name
+    named = [name for name in STREAMING if name in options and re.search(rf"\b{name}", message)]
     if not isinstance(error, RefusedError):
-        return None
-    named = [name for name in WAIVABLE if name in options and name in message]
-    return next(iter([*named, *(["logprobs"] if "logprobs" in options else []), *([way.name] if loose else [])]), None)
+        return next(iter(named), None)
+    named += [name for name in WAIVABLE if name in options and name in message]
+    unnamed = [name for name in ("logprobs", "stream") if name in options]
+    return next(iter([*named, *unnamed, *([way.name] if loose else [])]), None)
 
 
 def read_key(given: str | None = None) -> str | None:
@@ -142,23 +151,35 @@ class Endpoint:
             http_client=DefaultAsyncHttpxClient(follow_redirects=False, trust_env=False),
         )
 
-    async def chat(self, messages: Sequence[Message], **options: Any) -> Reply:
-        """The reply to a chat; `options` are fields of the protocol, and `extra_body` those of a server's own."""
+    async def chat(
+        self, messages: Sequence[Message], listener: Callable[[str], object] | None = None, **options: Any
+    ) -> Reply:
+        """The reply to a chat; `options` are fields of the protocol, and `extra_body` those of a server's own. Of a
+        `stream`, `listener` is told the text as far as it has come, with each piece."""
         create: Any = self._client.chat.completions.create
+        if options.get("stream"):
+            tell = listener or (lambda text: None)
+            asked = partial(create, model=self.model, messages=list(messages), **options)
+            return await self._call(lambda: self._follow(asked, tell))
         return self._read(
             await self._call(lambda: create(model=self.model, messages=list(messages), **options)),
             lambda choice: choice.message.content,
             _read_chat_tokens,
         )
 
-    async def ask_in_form(self, kind: str, ways: Sequence[Way], **options: Any) -> Reply:
+    async def ask_in_form(
+        self, kind: str, ways: Sequence[Way], *, listener: Callable[[str], object] | None = None, **options: Any
+    ) -> Reply:
         """The reply to the first of `ways` that the server takes, with as many of the options as it takes.
 
         What it refuses is left out of the same call, made again, and after `SURE` calls of this `kind` in a row of
         later ones, and so is a way that it took and did not heed: once, the prompt may have been the reason. A refusal
         of the last way, without options that may be left out, is raised. A server that refuses `max_tokens` is given
-        OpenAI's later name for it.
+        OpenAI's later name for it. With a `listener` (`chat`) the reply is asked for as a stream; of a server that
+        makes none it comes whole.
         """
+        if listener:
+            options |= {"stream": True, "stream_options": {"include_usage": True}}
         refused = {what for (own, what), count in self._refusals.items() if own == kind and count >= SURE}
         while True:
             way = next((way for way in ways if way.name not in refused), ways[-1])
@@ -167,12 +188,14 @@ class Endpoint:
                 given["max_completion_tokens"] = options["max_tokens"]
             if "logprobs" not in given:
                 given.pop("top_logprobs", None)
+            if "stream" not in given:
+                given.pop("stream_options", None)
             fields = {**way.fields, **given}
             try:
                 if isinstance(way.prompt, str):
                     reply = await self.continue_text(way.prompt, **fields)
                 else:
-                    reply = await self.chat(way.prompt, **fields)
+                    reply = await self.chat(way.prompt, listener, **fields)
             except ServingError as error:
                 left_out = _find_refused(error, way, ways, given)
                 if left_out is None:
@@ -220,13 +243,51 @@ class Endpoint:
         try:
             async with asyncio.timeout(self._whole):
                 return await ask()
-        except (TimeoutError, openai.APITimeoutError) as error:
+        except (TimeoutError, openai.APITimeoutError, httpx.TimeoutException) as error:
             if isinstance(error.__cause__, httpx.ConnectTimeout):
                 raise explain_failure(error, self.base_url, self.model, self._key, final=self.retries > 0) from error
             message = f"no answer within {self.timeout:g} s, the timeout of a call"
             raise DeadlineExceeded(message, where=self.base_url, hint=MORE_TIME) from error
-        except (openai.OpenAIError, ValueError, RecursionError) as error:
+        except (openai.OpenAIError, httpx.TransportError, ValueError, RecursionError) as error:
             raise explain_failure(error, self.base_url, self.model, self._key, final=self.retries > 0) from error
+
+    async def _follow(self, ask: Callable[[], Awaitable[Any]], tell: Callable[[str], object]) -> Reply:
+        """Reads a stream to its end. One that breaks off is not asked for again once a piece of it was told."""
+        import httpx
+        import openai
+
+        text, finish, model, usage, is_stream = "", "", "", None, False
+        try:
+            async with await ask() as chunks:
+                async for chunk in chunks:
+                    is_stream = True
+                    model, usage = chunk.model or model, getattr(chunk, "usage", None) or usage
+                    for choice in chunk.choices or ():
+                        finish = choice.finish_reason or finish
+                        if choice.delta.content:
+                            text += choice.delta.content
+                            self._check_length(text)
+                            tell(_replace_surrogates(text))
+        except (AttributeError, TypeError) as error:
+            raise Unavailable(NO_TEXT, where=self.base_url, final=bool(text)) from error
+        except (openai.OpenAIError, httpx.TransportError, ValueError) as error:
+            if not text:
+                raise
+            failure = explain_failure(error, self.base_url, self.model, self._key, final=True)
+            message = f"the reply broke off: {failure.message}"
+            raise Unavailable(message, where=self.base_url, final=True) from error
+        if not is_stream:
+            raise RefusedError(NO_STREAM, where=self.base_url, status=400)
+        if not finish:
+            raise Unavailable("the reply broke off", where=self.base_url, final=bool(text))
+        choice = SimpleNamespace(finish_reason=finish, logprobs=None)
+        whole = SimpleNamespace(choices=[choice], model=model, usage=usage)
+        return self._read(whole, lambda _: text, _read_chat_tokens)
+
+    def _check_length(self, text: str) -> None:
+        if len(text) > REPLY_CHARACTERS:
+            message = f"the reply has {len(text)} characters; at most {REPLY_CHARACTERS} are read"
+            raise ServingError(message, where=self.base_url)
 
     def _read(self, reply: Any, read_text: Callable[[Any], Any], read_tokens: Callable[[Any], Any]) -> Reply:
         """The openai client checks no reply, so any JSON may be in this one. Half of a surrogate pair in the text
@@ -238,9 +299,7 @@ class Endpoint:
                 raise TypeError("the text is none")
         except (AttributeError, IndexError, KeyError, TypeError) as error:
             raise Unavailable(NO_TEXT, where=self.base_url) from error
-        if len(text) > REPLY_CHARACTERS:
-            message = f"the reply has {len(text)} characters; at most {REPLY_CHARACTERS} are read"
-            raise ServingError(message, where=self.base_url)
+        self._check_length(text)
         finish, model = getattr(choice, "finish_reason", ""), getattr(reply, "model", "")
         name = model[:NAME_CHARACTERS] if isinstance(model, str) else ""
         usage = getattr(reply, "usage", None)
@@ -251,13 +310,17 @@ class Endpoint:
         except (AttributeError, KeyError, TypeError, ValueError):
             tokens = ()
         return Reply(
-            text.encode("utf-8", "replace").decode(),
+            _replace_surrogates(text),
             finish if isinstance(finish, str) else "",
-            name.encode("utf-8", "replace").decode(),
+            _replace_surrogates(name),
             tokens_in,
             tokens_out,
             tokens,
         )
+
+
+def _replace_surrogates(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def _read_chat_tokens(logprobs: Any) -> list[tuple[str, dict[str, float]]]:

@@ -11,6 +11,8 @@ from typing import Any
 from revelator.plans.json_decoding import make_json_grammar
 from revelator.tasks.chat_prompts import Message
 
+THOUGHT_BEGINS, THOUGHT_ENDS = "<think>", "</think>"
+
 
 @dataclass(frozen=True)
 class Way:
@@ -66,5 +68,5 @@ def is_json(reply: str, fields: Iterable[str] = ()) -> bool:
 
 def drop_thoughts(reply: str) -> str:
     """A reply without what a model thought before it: nothing is left of one that ends in the middle of a thought."""
-    said = reply.rpartition("</think>")[2]
-    return "" if "<think>" in said else said
+    said = reply.rpartition(THOUGHT_ENDS)[2]
+    return "" if THOUGHT_BEGINS in said else said

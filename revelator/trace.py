@@ -48,6 +48,7 @@ EventKind = Literal[
     "unanswered",  # nothing supports an answer, or what came before is nothing to ask about
     "skipped",  # it was never asked: what it waits for gave nothing, or time ran out
     "failed",
+    "written",  # the answer that a text is written from, then the text as far as it is written
     "finished",  # answer, outcome and sums of the whole question
 ]
 
@@ -133,14 +134,14 @@ class Node:
     retriever, in order: task or generator's mode, prompts, milliseconds, tokens, passages that were read), `reader`
     (the language model that read, as its endpoint named it), `document` (the id of the passage that holds the answer),
     `probability` (that the passages give it), `likeliest` (answers that were too unlikely to be given), `verdict` (the
-    answer is yes or no, and nothing to ask about),
-    `unsupported` (why no passage holds the answer: it is never more than a part); of an operator of a tree `key` (a
-    digest of what it was called with), `ids` (who its answers are: source, name, identifiers) and `count`; where
-    several sources were asked `sources` (what became of each), `selection` (who chose them), `logic` (the logical query
-    that found the passages of an index), `contradicts` (the list of a graph that the answers stand against) and
-    `unread` (why the reader did not read beside a graph's list); of a question of a conversation `rewritten`, as it was
-    read; `respelled` (words of a question that no document holds, with those that were searched for each), `namesakes`
-    (titles of relevant documents that bear the name of the one that was read).
+    answer is yes or no, and nothing to ask about), `unsupported` (why no passage holds the answer: it is never more
+    than a part); of an operator of a tree `key` (a digest of what it was called with), `ids` (who its answers are:
+    source, name, identifiers) and `count`; where several sources were asked `sources` (what became of each),
+    `selection` (who chose them), `logic` (the logical query that found the passages of an index), `contradicts` (the
+    list of a graph that the answers stand against) and `unread` (why the reader did not read beside a graph's list); of
+    a message of a conversation `rewritten`, as it was read, or `asks_nothing` (it asks for no information); `respelled`
+    (words of a question that no document holds, with those that were searched for each), `namesakes` (titles of
+    relevant documents that bear the name of the one that was read).
     """
 
     __pydantic_config__ = STRICT
@@ -190,14 +191,15 @@ class Evidence:
     passage: Passage
     probability: float | None = None
 
-    def cite(self, *, markdown: bool = False) -> str:
+    def cite(self, *, markdown: bool = False, place: str = "") -> str:
         """Where the answers stand, and what is said there, as `quote` writes it. A passage from the web has its address
-        behind it, or in `markdown` is a link to the sentence."""
-        where, link = self.passage.name, self.passage.link
+        behind it, or in `markdown` is a link to the sentence; any other there is a link to its `place`, if it has
+        one."""
+        where, link = self.passage.name, self.link or place
         if link and markdown:
-            where = f"[{_MARKDOWN.sub(_ESCAPED, where)}]({self.link})"
-        elif link:
-            where = f"{where} <{link}>"
+            where = f"[{_MARKDOWN.sub(_ESCAPED, where)}]({link})"
+        elif self.passage.link:
+            where = f"{where} <{self.passage.link}>"
         return ": ".join(filter(None, [where, quote(self.sentence, self.passage.text)]))
 
     @property
@@ -253,11 +255,14 @@ class Trace:
         """The language models that read documents or wrote answers, as their endpoints named them."""
         return sorted({node.detail["reader"] for node in self.nodes if "reader" in node.detail})
 
-    def list_citations(self, *, markdown: bool = False) -> list[str]:
+    def list_citations(
+        self, *, markdown: bool = False, find_link: Callable[[Passage], str] = lambda passage: ""
+    ) -> list[str]:
         """The passages that hold the answers, by the numbers in `text`, each with its file and sentence:
-        [1] Ana Berg in people.md: “…”."""
+        [1] Ana Berg in people.md: “…”. `find_link` gives the place that `Evidence.cite` links to."""
         evidence = self.list_evidence() if self.answers else []
-        return [f"[{number}] {one.cite(markdown=markdown)}" for number, one in enumerate(evidence, 1)]
+        cited = [one.cite(markdown=markdown, place=find_link(one.passage)) for one in evidence]
+        return [f"[{number}] {one}" for number, one in enumerate(cited, 1)]
 
     def list_notes(self) -> list[str]:
         """How the question was read, where it could have been read otherwise."""

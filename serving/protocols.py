@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from revelator.tasks import Step
 from revelator.trace import Node, Passage
@@ -27,12 +27,14 @@ class Writing:
     `code`: code alone, which lists what it cannot merge; `generator`: always the language model. The nodes of a tree
     reason in their own way (`serving.executor.tree_answers`). `text`: whether it also says the answer in sentences,
     with citations. `own_knowledge`: whether it answers from what it knows where no document supports an answer; the
-    trace marks that, and the question's answer is never more than a part.
+    trace marks that, and the question's answer is never more than a part. `reads_messages`: whether it reads the first
+    message of a conversation, too, so that one that asks for nothing, such as a greeting, is not searched.
     """
 
     merge: MergePolicy = "auto"
     text: bool = False
     own_knowledge: bool = False
+    reads_messages: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,15 @@ class GenerateRequest:
     """`direct`: from the question alone; `read`: from passages; `merge`: from sub-questions and their answers.
 
     `rewrite`: the one answer is the question itself, as it can be understood without the conversation before it, whose
-    questions and answers are the steps.
+    questions and answers are the steps; or the reading says that the message `asks_nothing`.
 
     `compose`: the answer in sentences, from sub-questions, their answers and the passages that hold them, which the
     text cites by their numbers; `style` says in which language and tone. `write`: `question` is a whole prompt. The
     text of both is sentence and only answer; without a language model there is none.
 
-    `operator`: of `read`, the operator that the passages were found for, as a tree spells it. `logprobs`: the reading
-    is wanted with the log probabilities of its tokens.
+    `listener`: of `compose`, is told the text as far as it is written, each time that it has grown; never, where it
+    comes whole. `operator`: of `read`, the operator that the passages were found for, as a tree spells it. `logprobs`:
+    the reading is wanted with the log probabilities of its tokens.
     """
 
     mode: Literal["direct", "read", "merge", "rewrite", "compose", "write"]
@@ -71,13 +74,15 @@ class GenerateRequest:
     operator: str = ""
     style: str = ""
     logprobs: bool = False
+    listener: Callable[[str], object] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Spans (several where the question asks for a list), the sentence in which they stand, and how they were found.
 
-    `sentence` has a line for each sentence. `is_verdict`: the answer is yes or no. `document` is the id of the passage
+    `sentence` has a line for each sentence. `is_verdict`: the answer is yes or no. `asks_nothing`: the message that was
+    to be rewritten asks for no information. `document` is the id of the passage
     that holds the spans, "" where the generator does not say; `probability` that the passages answer the question, None
     where it has none; `reason` why there is no answer. `tokens` are those of `revelator.language_model.Reply`, where
     they were wanted and an endpoint gives them; `model` is the name that the endpoint reports.
@@ -94,6 +99,7 @@ class Reading:
     tokens: tuple[tuple[str, dict[str, float]], ...] = ()
     model: str = ""
     is_verdict: bool = False
+    asks_nothing: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False)
@@ -123,6 +129,23 @@ class Retriever(Protocol):
     async def search(self, query: str, k: int) -> list[Passage]:
         """The `k` best passages, best first; `SearchResult` where words were read as others. The query is words, or a
         logical query (`revelator.plans.logic`) with an operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassagePlace:
+    """A passage, and those before and behind it in its document."""
+
+    passage: Passage
+    before: Passage | None = None
+    after: Passage | None = None
+
+
+@runtime_checkable
+class Shelf(Protocol):
+    """A retriever whose passages can be opened by their ids, too."""
+
+    async def open_passage(self, id: str) -> PassagePlace | None:
+        """None for an id that no passage has."""
 
 
 class Judge(Protocol):

@@ -84,6 +84,33 @@ def says(content: str | None, **choice: Any) -> Reply:
     return lambda handler: handler.send(200, json.dumps(body).encode())
 
 
+def streams(*pieces: str, finish: str | None = "stop", then: Reply = lambda handler: None) -> Reply:
+    """A reply that comes in pieces, as the request wants it; `then` is what happens before its end."""
+
+    def reply(handler: Handler) -> None:
+        assert handler.body["stream"]
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.end_headers()
+        head = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m"}
+        last = {"index": 0, "delta": {}, "finish_reason": finish}
+        usage = {"prompt_tokens": 31, "completion_tokens": 7, "total_tokens": 38}
+
+        def write(**fields: Any) -> None:
+            handler.wfile.write(f"data: {json.dumps({**head, **fields})}\n\n".encode())
+            handler.wfile.flush()
+
+        for piece in pieces:
+            write(choices=[{"index": 0, "delta": {"content": piece}, "finish_reason": None}])
+        then(handler)
+        if finish:
+            write(choices=[last])
+        write(choices=[], usage=usage)
+        handler.wfile.write(b"data: [DONE]\n\n")
+
+    return reply
+
+
 def fails(status: int, message: str = "no", **headers: str) -> Reply:
     body = json.dumps({"error": {"message": message}}).encode()
     return lambda handler: handler.send(status, body, **(headers or {"retry_after_ms": "1"}))

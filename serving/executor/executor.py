@@ -92,7 +92,8 @@ class Executor:
         "auto" asks the revelator for the route. `deadline_ms` bounds the question end to end, up to
         the limit of the same name. `limits` replace the executor's own. `reuse`: an earlier trace; a leaf that asks,
         after substitution, what a leaf there was asked and answered takes over its documents and answers. `history`:
-        what was asked and answered before in the conversation, the earliest first. `style`: in which language and tone
+        what was asked and answered before in the conversation, the earliest first; none for its first message, and None
+        where there is no conversation. `style`: in which language and tone
         the answer's text is to be written; it changes nothing else. `listener` gets each event as it
         happens, the last is `finished`; `revelator.trace.replay` makes the trace of them.
 
@@ -123,7 +124,12 @@ class Executor:
                     style=style[:STYLE_CHARACTERS],
                 )
                 async with self._turn():
-                    if plan is not None or not history or await routes.read_in_conversation(run, history):
+                    has_conversation = bool(history) or (history is not None and self.writing.reads_messages)
+                    if (
+                        plan is not None
+                        or not has_conversation
+                        or await routes.read_in_conversation(run, history or ())
+                    ):
                         await _take_route(run, strategy)
                         if self.writing.text:
                             await write_text(run)

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 LAST = "last stage"  # the method of an answer that is a chain's last value
 CITATION = re.compile(r" ?\[(\d{1,4})\]")
+PIECE_CHARACTERS = 20  # by which a text has grown when it is reported: each report holds the whole of it
 
 
 async def merge_plan(run: QuestionRun, plan: PlanRun) -> None:
@@ -181,8 +182,9 @@ async def write_text(run: QuestionRun) -> None:
     """Writes the text of an answer that stands on passages, with citations; without passages, nothing is written.
 
     One step's sentence is the text, unless a style is wanted, else a language model writes it from what the steps have
-    found (QCompiler, section 3; HANRAG, algorithm 2). The text says the values, and never changes them. Where the
-    language model fails, the answer stays without a text.
+    found (QCompiler, section 3; HANRAG, algorithm 2). The text says the values, and never changes them. It is reported
+    as it is written. Where the language model fails, or time runs out, what was written so far ends with "…"; without
+    any of it, the answer stays without a text.
     """
     trace, nodes = run.recorder.trace, run.recorder.nodes()
     evidence = list_evidence(nodes)
@@ -196,14 +198,37 @@ async def write_text(run: QuestionRun) -> None:
     known = tuple(Step(step.asked or "", tuple(step.answers)) for step in steps)
     values = Step(run.question, tuple(trace.answers))
     passages = tuple(one.passage for one in evidence)
-    request = GenerateRequest("compose", run.question, passages=passages, steps=(*known, values), style=run.style)
+    run.recorder.report("written", trace)
+
+    def report_text(text: str) -> None:
+        said = drop_unknown_citations(_end_at_letter(text), len(evidence))
+        if len(said) >= len(trace.text) + PIECE_CHARACTERS:
+            trace.text = said
+            run.recorder.report("written", trace)
+
+    request = GenerateRequest(
+        "compose", run.question, passages, (*known, values), style=run.style, listener=report_text
+    )
+    is_whole = False
     try:
         with run.recorder.record(node):
             await run.models.generate(node, request)
             trace.text = drop_unknown_citations(node.sentence, len(evidence))
             node.sentence, node.answers = trace.text, []
+            is_whole = True
     except Exception as error:
         log.warning("the text of the answer failed: %s: %s", type(error).__name__, error)
+    finally:
+        if trace.text and not is_whole:
+            trace.text += " …"
+
+
+def _end_at_letter(text: str) -> str:
+    """The text up to its last letter: no citation, mark of a quotation or of code is cut in two there."""
+    end = len(text)
+    while end and not text[end - 1].isalpha():
+        end -= 1
+    return text[:end]
 
 
 def drop_unknown_citations(text: str, count: int) -> str:

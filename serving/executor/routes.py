@@ -52,15 +52,17 @@ UNCLEAR = (
     "the question can only be understood from what was said before, and it is not clear how ({reason}): "
     'ask the whole question, with its names ("Where was Ana Berg born?", not "Where was she born?")'
 )
+ASKS_NOTHING = "the message asks for no information: nothing was searched"
 TEMPERATURES = (0.0, 0.5, 0.8, 1.0)  # the first valid plan is taken (QCompiler, section 3.3)
 
 
 async def read_in_conversation(run: QuestionRun, history: Sequence[Step]) -> bool:
     """Makes the question one that can be understood without the conversation; returns whether there is one to answer.
 
-    A language model writes it. Where there is none, or it cannot, the planner reads the question together with an
-    earlier one, and the step that it adds is asked. Otherwise a question that names something, or that the planner adds
-    as it stands, is asked so, and any other is unanswered.
+    A language model writes it, or says that the message asks for nothing; a first message is then asked as it stands.
+    Where there is none, or it cannot, the planner reads the question together with an earlier one, and the step that it
+    adds is asked. Otherwise a question that names something, or that the planner adds as it stands, is asked so, and
+    any other is unanswered.
     """
     steps = tuple(
         Step(step.question[:TURN_CHARACTERS], tuple(answer[:TURN_CHARACTERS] for answer in step.answers))
@@ -68,10 +70,17 @@ async def read_in_conversation(run: QuestionRun, history: Sequence[Step]) -> boo
     )
     node = run.open("refine")
     with run.recorder.record(node):
-        await run.models.generate(node, GenerateRequest("rewrite", run.question, steps=steps))
+        reading = await run.models.generate(node, GenerateRequest("rewrite", run.question, steps=steps))
+        if reading.asks_nothing:
+            run.recorder.trace.reason = ASKS_NOTHING
+            node.detail["asks_nothing"] = True
+            node.status, node.error = "ok", None
+            return False
         written = " ".join(node.answers[0].split()) if len(node.answers) == 1 else ""
         asked = run.question
-        if 0 < len(written) <= run.limits.question_characters:
+        if not steps:
+            written = asked
+        elif 0 < len(written) <= run.limits.question_characters:
             run.question = written
         else:
             reason = node.error or "the language model gave no question"

@@ -86,7 +86,8 @@ class ServingConfig(Strict):
     @property
     def writing(self) -> Writing:
         """What the language model writes. The embedded reader writes nothing."""
-        return Writing(self.merge, self.reads_at_endpoint and self.merge != "code", self.own_knowledge)
+        has_text = self.reads_at_endpoint and self.merge != "code"
+        return Writing(self.merge, has_text, self.own_knowledge, reads_messages=self.reads_at_endpoint)
 
 
 def read_serving(home: Path) -> ServingConfig:

@@ -7,6 +7,7 @@
     GET  /api/runs                  the stored runs, newest first
     GET  /api/runs/{id}             one of them
     POST /api/runs/{id}/judgement   `judging.Judgement`, kept in MLflow; gives the run
+    GET  /api/passages?id=…         a passage of the index, and those before and behind it in its document
     POST /v1/chat/completions, GET /v1/models       OpenAI's (`serving.inspector.chat`)
     POST /v1/responses                              OpenAI's, too (`serving.inspector.responses`)
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from revelator.errors import RevelatorError
+from revelator.errors import DataError, RevelatorError
 from revelator.plans.faults import excerpt
 from revelator.plans.language import BNF, LANGUAGES, LanguageName
 from revelator.wire import write_error
@@ -86,6 +87,7 @@ def make_routes(servers: Sequence[Server], runs: Runs, tracking_uri: str | None 
         Route("/api/runs", pages.ask, methods=["POST"]),
         Route("/api/runs/{id}", pages.read_run),
         Route("/api/runs/{id}/judgement", pages.judge, methods=["POST"]),
+        Route("/api/passages", pages.read_passage),
         Route("/v1/models", chat.models),
         Route("/v1/chat/completions", chat.complete, methods=["POST"]),
         Route("/v1/responses", Responses(by_name, runs).create, methods=["POST"]),
@@ -107,9 +109,10 @@ class Pages:
     async def list_servers(self, request: Request) -> Response:
         async def describe(server: Server) -> dict[str, Any]:
             try:
-                return {"name": server.name, "models": await server.list_models(), "error": None}
+                described = {"models": await server.list_models(), "error": None}
             except RevelatorError as error:
-                return {"name": server.name, "models": {}, "error": str(error)}
+                described = {"models": {}, "error": str(error)}
+            return {"name": server.name, "has_passages": server.sources is not None, **described}
 
         return JSONResponse(await asyncio.gather(*map(describe, self._servers.values())))
 
@@ -140,6 +143,13 @@ class Pages:
     async def read_run(self, request: Request) -> Response:
         run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
         return JSONResponse(run.to_json())
+
+    async def read_passage(self, request: Request) -> Response:
+        id = request.query_params.get("id", "")
+        for server in self._servers.values():
+            if server.sources is not None:
+                return JSONResponse(asdict(await server.sources.open_passage(id)))
+        raise DataError("this page has no index", hint="open the page of the service that searched it")
 
     async def judge(self, request: Request) -> Response:
         said = await read_body(request, Judgement)

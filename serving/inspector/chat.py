@@ -8,8 +8,8 @@ accepted and change nothing: a plan is written greedily and run. The model `reve
 several, `revelator@NAME` is one of them.
 
 The plan and each step's answer come as `reasoning_content`, which front ends show as thinking; the answer comes as
-`content` (`write_reply`). In a stream the values come as soon as they are known, while the text is still written. Every
-run is kept; a completion's id is `chatcmpl-ID`.
+`content` (`write_reply`). In a stream the values come as soon as they are known, and the text as it is written
+(`ReplyStream`). Every run is kept; a completion's id is `chatcmpl-ID`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from revelator.trace import Event, Trace, join_answers
 from serving.http.kserve import end_with_client
 from serving.http.protection import choose_status, make_retry_headers, read_body
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
-from serving.inspector.reply import read_answer, write_reply, write_values
+from serving.inspector.reply import ReplyStream, asked_nothing, read_answer, write_reply
 from serving.inspector.runs import Runs
 
 MODEL = "revelator"
@@ -88,12 +88,14 @@ class CompletionRequest(BaseModel):
 
 
 def read_history(messages: Sequence[Message]) -> list[Step]:
-    """Each message of the user before the last with what was answered to it; others say nothing about what a question
-    refers to."""
+    """Each message of the user before the last with what was answered to it; others, and those that asked for nothing,
+    say nothing about what a question refers to."""
     steps: list[Step] = []
     for message in messages[:-1]:
         if message.role == "user":
             steps.append(Step(message.text, ()))
+        elif message.role == "assistant" and steps and asked_nothing(message.text):
+            steps.pop()
         elif message.role == "assistant" and steps and (answer := read_answer(message.text)):
             steps[-1] = Step(steps[-1].question, (*steps[-1].answers, answer))
     return steps
@@ -128,7 +130,7 @@ class Chat:
     async def complete(self, request: Request) -> Response:
         try:
             wanted = await read_body(request, CompletionRequest)
-            inquiry = self._make_inquiry(wanted)
+            inquiry = self._make_inquiry(wanted, str(request.base_url))
             if wanted.stream:
                 events = await await_first_event(inquiry.stream_events())
                 return StreamingResponse(_stream_chunks(inquiry, events, wanted), media_type="text/event-stream")
@@ -136,17 +138,17 @@ class Chat:
         except RevelatorError as error:
             return JSONResponse(describe_error(error), choose_status(error), make_retry_headers(error))
         assert inquiry.run is not None
-        content = write_reply(inquiry.run.trace, inquiry.wanted.history or ())
+        content = write_reply(inquiry.run.trace, inquiry.wanted.history or (), inquiry.find_link)
         message = {"role": "assistant", "content": content, "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
         usage = count_tokens(inquiry.run.trace)
         return JSONResponse({**_make_head(inquiry, wanted, "chat.completion"), "choices": [choice], "usage": usage})
 
-    def _make_inquiry(self, wanted: CompletionRequest) -> Inquiry:
+    def _make_inquiry(self, wanted: CompletionRequest, base_url: str) -> Inquiry:
         server, question = find_server(self._servers, wanted.model), wanted.read_question()
         history, style = read_history(wanted.messages), wanted.read_style()
         asked = QuestionBody(question=question, server=server, history=history, style=style)
-        return Inquiry(self._servers, self._runs, asked)
+        return Inquiry(self._servers, self._runs, asked, base_url)
 
 
 async def _stream_chunks(
@@ -161,26 +163,23 @@ async def _stream_chunks(
         return _format_event({**head, "choices": [choice]})
 
     yield chunk({"role": "assistant", "content": ""})
-    answers: list[str] = []  # of the step that ended last: the question's own, once a text is written from them
-    sent = ""
+    reply = ReplyStream(inquiry.read_trace)
     try:
         async with aclosing(events) as stream:
             async for event in stream:
                 node = nodes.setdefault(event.node, {})
                 node |= event.changes
-                if event.kind == "answered" and node["kind"] in ANSWERING:
-                    answers = node["answers"]
-                if event.kind == "opened" and node["kind"] == "write":
-                    sent = write_values(", ".join(answers))
-                    yield chunk({"content": sent})
+                if piece := reply.add(event):
+                    yield chunk({"content": piece})
                 if thought := _describe_progress(event, node):
                     yield chunk({"reasoning_content": thought})
+        assert inquiry.run is not None
+        yield chunk(
+            {"content": reply.finish(write_reply(inquiry.run.trace, inquiry.wanted.history or (), inquiry.find_link))}
+        )
     except RevelatorError as error:
         yield _format_event(describe_error(error))
         return
-    assert inquiry.run is not None
-    reply = write_reply(inquiry.run.trace, inquiry.wanted.history or ())
-    yield chunk({"content": reply.removeprefix(sent)})
     yield chunk({}, "stop")
     if wanted.stream_options and wanted.stream_options.include_usage:
         yield _format_event({**head, "choices": [], "usage": count_tokens(inquiry.run.trace)})

@@ -9,15 +9,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote as percent_encode
 
 from revelator import spans
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.plans.language import LANGUAGES, LanguageName
 from revelator.tasks import Step
-from revelator.trace import Event, Replay
+from revelator.trace import Event, Passage, Replay, Trace
 from revelator.wire import write_error
 from serving.http.protection import Body
 from serving.inspector.runs import Runs, StoredRun
+from serving.knowledge.sources import Sources
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +27,12 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Server:
     """One that questions can be put to. `stream` is that of `revelator.client.AsyncClient`, `list_models` returns the
-    version of each model that it serves, or raises Unavailable."""
+    version of each model that it serves, or raises Unavailable. `sources`: what it searches, if this process does."""
 
     name: str
     stream: Callable[..., AsyncGenerator[Event, None]]
     list_models: Callable[[], Awaitable[dict[str, str]]]
+    sources: Sources | None = None
 
 
 class QuestionBody(Body):
@@ -49,9 +52,9 @@ class QuestionBody(Body):
 
 class Inquiry:
     """One question: `stream_events` gives what happens, and `run` is there when they have ended. Raises InvalidRequest
-    for a server that there is not; without a name the first is asked."""
+    for a server that there is not; without a name the first is asked. `base_url` is the address of the page."""
 
-    def __init__(self, servers: Mapping[str, Server], runs: Runs, wanted: QuestionBody) -> None:
+    def __init__(self, servers: Mapping[str, Server], runs: Runs, wanted: QuestionBody, base_url: str = "/") -> None:
         name = wanted.server or next(iter(servers))
         if name not in servers:
             raise InvalidRequest(f"there is no server {name!r}", hint=f"one of {', '.join(servers)}")
@@ -60,6 +63,7 @@ class Inquiry:
         self.id = runs.new_id()
         self.run: StoredRun | None = None
         self.saved = False
+        self._base_url = base_url
         self._runs = runs
         self._replay = Replay()
         self._trace_id = ""
@@ -98,8 +102,18 @@ class Inquiry:
         finally:
             if span:
                 if begun:
-                    spans.describe_root(self._replay.build(), span)
+                    spans.describe_root(self.read_trace(), span)
                 span.end()
+
+    def find_link(self, passage: Passage) -> str:
+        """Where the page shows a passage; "" for one that is not from an index of the server."""
+        sources = self.server.sources
+        is_open = sources is not None and sources.can_open(passage.id)
+        return f"{self._base_url}?passage={percent_encode(passage.id, safe='')}" if is_open else ""
+
+    def read_trace(self) -> Trace:
+        """The trace as far as its events have come."""
+        return self._replay.build()
 
     async def run_whole(self) -> None:
         """Asks, and returns when `run` is there. Raises what `stream_events` does."""
@@ -109,7 +123,7 @@ class Inquiry:
 
     async def _save(self, error: RevelatorError | None) -> None:
         described = json.loads(write_error(error)) if error else None
-        trace = self._replay.build()
+        trace = self.read_trace()
         self.run = StoredRun(self.id, self.server.name, trace, self.wanted.reuse, described, self._trace_id)
         try:
             await asyncio.to_thread(self._runs.save, self.run)

@@ -2,8 +2,9 @@
 
 Reading the conversation, and what is refused, are as in `serving.inspector.chat`; `instructions` count for language and
 tone alone. `previous_response_id` names an earlier answer, whose question and answers are then what was said before.
-Each passage that holds the answer is an annotation of the text: `url_citation` for one with a web address, else
-`file_citation`, at the place of its number. Every run is kept; a response's id is `resp_ID`.
+Each passage that holds the answer is an annotation of the text: `url_citation` for one that can be opened, on the web
+or on the page of this service, else `file_citation`, at the place of its number. Every run is kept; a response's id is
+`resp_ID`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Literal
 
@@ -19,15 +20,15 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from revelator.answers import CITATION
+from revelator.answers import CITATION, asks_nothing
 from revelator.errors import InvalidRequest, RevelatorError
 from revelator.tasks import Step
-from revelator.trace import Event, Evidence, Trace
+from revelator.trace import Event, Evidence, Passage, Trace
 from serving.http.kserve import end_with_client
 from serving.http.protection import choose_status, make_retry_headers, read_body
 from serving.inspector.chat import MODEL, Message, count_tokens, describe_error, find_server, read_history
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
-from serving.inspector.reply import write_reply
+from serving.inspector.reply import ReplyStream, write_reply
 from serving.inspector.runs import Runs
 
 PREFIX = "resp_"
@@ -92,7 +93,7 @@ class Responses:
     async def create(self, request: Request) -> Response:
         try:
             wanted = await read_body(request, ResponseRequest)
-            inquiry = self._make_inquiry(wanted)
+            inquiry = self._make_inquiry(wanted, str(request.base_url))
             if wanted.stream:
                 events = await await_first_event(inquiry.stream_events())
                 return StreamingResponse(_stream_events(inquiry, events, wanted), media_type="text/event-stream")
@@ -101,17 +102,18 @@ class Responses:
             return JSONResponse(describe_error(error), choose_status(error), make_retry_headers(error))
         return JSONResponse(_describe(inquiry, wanted, "completed", [_write_message(inquiry)]))
 
-    def _make_inquiry(self, wanted: ResponseRequest) -> Inquiry:
+    def _make_inquiry(self, wanted: ResponseRequest, base_url: str) -> Inquiry:
         server, messages = find_server(self._servers, wanted.model), wanted.read_messages()
         steps = read_history(messages)
         if earlier := wanted.previous_response_id:
             trace = self._runs.read(earlier.removeprefix(PREFIX)).trace
-            steps.insert(0, Step(trace.question, tuple(trace.answers)))
+            if not asks_nothing(trace):
+                steps.insert(0, Step(trace.question, tuple(trace.answers)))
         style = [wanted.instructions or "", *(m.text for m in messages if m.role in ("system", "developer"))]
         asked = QuestionBody(
             question=messages[-1].text, server=server, history=steps, style="\n".join(filter(None, style))
         )
-        return Inquiry(self._servers, self._runs, asked)
+        return Inquiry(self._servers, self._runs, asked, base_url)
 
 
 async def _stream_events(
@@ -127,29 +129,39 @@ async def _stream_events(
         return f"event: {kind}\ndata: {data}\n\n"
 
     yield send("response.created", response=_describe(inquiry, wanted, "in_progress", []))
+    begun = _describe_message(inquiry, "in_progress", [])
+    at = {"item_id": begun["id"], "output_index": 0, "content_index": 0}
+    reply, has_begun = ReplyStream(inquiry.read_trace), False
+
+    def send_delta(piece: str) -> Iterator[str]:
+        nonlocal has_begun
+        if not has_begun:
+            yield send("response.output_item.added", output_index=0, item=begun)
+            yield send("response.content_part.added", **at, part=_describe_part("", []))
+            has_begun = True
+        yield send("response.output_text.delta", **at, delta=piece, logprobs=[])
+
     try:
         async with aclosing(events) as stream:
-            async for _ in stream:
-                pass
+            async for event in stream:
+                if piece := reply.add(event):
+                    for sent in send_delta(piece):
+                        yield sent
+        message = _write_message(inquiry)
+        [part] = message["content"]
+        for sent in send_delta(reply.finish(part["text"])):
+            yield sent
     except RevelatorError as error:
         described = describe_error(error)["error"]
         failure = {"code": described["code"], "message": described["message"]}
         failed = _describe(inquiry, wanted, "failed", []) | {"error": failure}
         yield send("response.failed", response=failed)
         return
-    message = _write_message(inquiry)
-    [part] = message["content"]
-    at = {"item_id": message["id"], "output_index": 0}
-    begun = message | {"status": "in_progress", "content": []}
-    yield send("response.output_item.added", output_index=0, item=begun)
-    empty = part | {"text": "", "annotations": []}
-    yield send("response.content_part.added", **at, content_index=0, part=empty)
-    yield send("response.output_text.delta", **at, content_index=0, delta=part["text"], logprobs=[])
     for index, annotation in enumerate(part["annotations"]):
         kind = "response.output_text.annotation.added"
-        yield send(kind, **at, content_index=0, annotation_index=index, annotation=annotation)
-    yield send("response.output_text.done", **at, content_index=0, text=part["text"], logprobs=[])
-    yield send("response.content_part.done", **at, content_index=0, part=part)
+        yield send(kind, **at, annotation_index=index, annotation=annotation)
+    yield send("response.output_text.done", **at, text=part["text"], logprobs=[])
+    yield send("response.content_part.done", **at, part=part)
     yield send("response.output_item.done", output_index=0, item=message)
     yield send("response.completed", response=_describe(inquiry, wanted, "completed", [message]))
 
@@ -191,27 +203,36 @@ def _describe(inquiry: Inquiry, wanted: ResponseRequest, status: str, output: li
 def _write_message(inquiry: Inquiry) -> dict[str, Any]:
     assert inquiry.run is not None
     trace = inquiry.run.trace
-    text = write_reply(trace, inquiry.wanted.history or ())
-    part = {"type": "output_text", "text": text, "annotations": list_annotations(trace, text), "logprobs": []}
+    text = write_reply(trace, inquiry.wanted.history or (), inquiry.find_link)
+    return _describe_message(
+        inquiry, "completed", [_describe_part(text, list_annotations(trace, text, inquiry.find_link))]
+    )
+
+
+def _describe_message(inquiry: Inquiry, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "type": "message",
         "id": f"msg_{inquiry.id}",
-        "status": "completed",
+        "status": status,
         "role": "assistant",
-        "content": [part],
+        "content": content,
     }
 
 
-def list_annotations(trace: Trace, text: str) -> list[dict[str, Any]]:
+def _describe_part(text: str, annotations: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": annotations, "logprobs": []}
+
+
+def list_annotations(trace: Trace, text: str, find_link: Callable[[Passage], str]) -> list[dict[str, Any]]:
     """An annotation for each number of a source in the text, where it stands."""
     sources = {str(number): one for number, one in enumerate(trace.list_evidence() if trace.answers else [], 1)}
     found: list[re.Match[str]] = [mark for mark in CITATION.finditer(text) if mark[1] in sources]
-    return [_annotate(sources[mark[1]], mark) for mark in found]
+    return [_annotate(sources[mark[1]], mark, find_link) for mark in found]
 
 
-def _annotate(source: Evidence, mark: re.Match[str]) -> dict[str, Any]:
+def _annotate(source: Evidence, mark: re.Match[str], find_link: Callable[[Passage], str]) -> dict[str, Any]:
     passage = source.passage
-    if source.link.startswith(("http://", "https://")):
+    if link := source.link or find_link(passage):
         place = {"start_index": mark.start(), "end_index": mark.end()}
-        return {"type": "url_citation", **place, "url": source.link, "title": passage.name}
+        return {"type": "url_citation", **place, "url": link, "title": passage.name}
     return {"type": "file_citation", "file_id": passage.id, "filename": passage.file, "index": mark.start()}

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
-from revelator.errors import DeadlineExceeded, RevelatorError
+from revelator.errors import DataError, DeadlineExceeded, RevelatorError
 from revelator.trace import Passage
 from serving.circuit_breaker import CircuitBreaker, RetryPolicy
 from serving.knowledge.operators import Query, Source, SourceKind, SourceResult
 from serving.knowledge.selection import Selection, Selector, SourceSettings
-from serving.protocols import Generator, Retriever, Revelator, SearchResult
+from serving.protocols import Generator, PassagePlace, Retriever, Revelator, SearchResult, Shelf
 
 AT_ONCE = 8  # searches by words that one query puts to a source side by side
 
@@ -127,6 +127,29 @@ class Sources:
         if len(self.all) > 1:
             ended = [(_name_source(report.source, found), report) for found, report in ended]
         return _combine(ended, query, selection, self.settings.evidence == "first")
+
+    def can_open(self, id: str) -> bool:
+        """Whether a passage of this id is from an index that `open_passage` asks."""
+        return self._find_shelf(id) is not None
+
+    async def open_passage(self, id: str) -> PassagePlace:
+        """A passage as it was found, by its id, with its neighbours. Raises DataError for one that there is not."""
+        shelf, name = self._find_shelf(id) or (None, "")
+        place = await shelf.open_passage(id.removeprefix(name)) if shelf else None
+        if place is None:
+            raise DataError(
+                f"there is no passage {id[:200]!r}", hint="was its document removed, or the index built anew?"
+            )
+        before, after = (one and replace(one, id=name + one.id) for one in (place.before, place.after))
+        return PassagePlace(replace(place.passage, id=name + place.passage.id), before, after)
+
+    def _find_shelf(self, id: str) -> tuple[Shelf, str] | None:
+        """The index that a passage is from, and what its id begins with."""
+        for source in self.all:
+            name = f"{source.name}:" if len(self.all) > 1 else ""
+            if id.startswith(name) and isinstance(source, TextSource) and isinstance(source.retriever, Shelf):
+                return source.retriever, name
+        return None
 
     def keep(self, names: Sequence[str]) -> Sources:
         """The same with the named sources alone."""

@@ -15,10 +15,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from string import Template
 from typing import Annotated, Any, Literal
@@ -28,7 +28,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 from revelator.config import find_first_fault
 from revelator.errors import Unavailable
 from revelator.language_model import Endpoint, RefusedError, Reply
-from revelator.reply_forms import JsonForm, Way, drop_thoughts
+from revelator.reply_forms import THOUGHT_BEGINS, THOUGHT_ENDS, JsonForm, Way, drop_thoughts
 from revelator.sentences import is_punctuation, split_sentences
 from revelator.tasks.chat_prompts import Message, quote_data
 from revelator.trace import Passage
@@ -45,7 +45,7 @@ OBJECTS = 100  # braces in a reply at which its object is looked for: each may r
 KINDS = VALUE, LIST, VERDICT, UNKNOWN = "value", "list", "verdict", "unknown"
 VERDICTS = ("yes", "no")
 MOST_ITEMS = 32  # of a list: a small model that repeats itself ends there
-REWRITTEN = (VALUE, UNKNOWN)  # kinds of a question that is to be rewritten: a question is no verdict
+MESSAGES = GREETING, QUESTION, _ = "greeting", "question", UNKNOWN  # kinds of a message that is to be rewritten
 TEXTS = ("compose", "write")  # modes whose reply is a text
 
 
@@ -70,7 +70,7 @@ class ReadReply(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    kind: Literal["value", "list", "verdict", "unknown"]
+    kind: Literal["value", "list", "verdict", "unknown", "greeting", "question"]
     answers: list[Annotated[str | int | float, BeforeValidator(_check_value)]] = []
     sentence: int | None = None
 
@@ -78,7 +78,7 @@ class ReadReply(BaseModel):
     def _has_answers_of_its_kind(self) -> ReadReply:
         if self.kind == VERDICT and tuple(map(_read_verdict, self.answers)) not in (("yes",), ("no",)):
             raise ValueError("answers: a verdict is yes or no")
-        if self.kind in (VALUE, LIST) and not self.answers:
+        if self.kind in (VALUE, LIST, QUESTION) and not self.answers:
             raise ValueError("answers: at least one is needed")
         return self
 
@@ -95,7 +95,10 @@ class EndpointGenerator:
     """`serving.protocols.Generator` of any OpenAI-compatible chat endpoint; arguments and errors are those of
     `Endpoint`. `Reading.method` says how the reply was read: `endpoint` (the JSON asked for), `endpoint:embedded` (JSON
     inside other text), `endpoint:text` (a text was asked for), or `endpoint:unreadable`. What a server refuses (a
-    schema, log probabilities) is left out.
+    schema, log probabilities, a stream) is left out.
+
+    A text is streamed from the second that an endpoint writes on: only a whole one shows whether the model thinks
+    first without a mark at the beginning, as some chat templates have it.
     """
 
     def __init__(
@@ -103,18 +106,24 @@ class EndpointGenerator:
     ) -> None:
         self._model = model
         self._endpoint = Endpoint(base_url, model, api_key=api_key, timeout=timeout, retries=retries)
+        self._thinks: bool | None = None  # whether the last text had thoughts before it; None: there was none
 
     async def answer(self, request: GenerateRequest) -> Reading:
         if request.mode in TEXTS:
             ways = [Way("chat", build_messages(request))]
+            listener = None if self._thinks is None else request.listener
+            options = {"temperature": 0, **_want_tokens(request.logprobs)}
             reply = await self._endpoint.ask_in_form(
-                request.mode, ways, temperature=0, **_want_tokens(request.logprobs)
+                request.mode, ways, listener=listener and partial(self._tell_text, listener), **options
             )
             text = reply.text.strip()
+            if request.mode == "compose":
+                self._thinks = THOUGHT_ENDS in text
+                text = drop_thoughts(text).strip()
             return self._make_reading(reply, sentence=text, answers=(text,) if text else (), method="endpoint:text")
         sentences = number_sentences(request.passages) if request.mode == "read" else []
         messages = build_messages(request)
-        kinds = REWRITTEN if request.mode == "rewrite" else KINDS
+        kinds = MESSAGES if request.mode == "rewrite" else KINDS
         form = make_form(kinds, bool(sentences))
         options = {"max_tokens": REPLY_TOKENS, "temperature": 0, **_want_tokens(True)}
         reply = await self._endpoint.ask_in_form(form.name, form.list_ways(messages), **options)
@@ -144,7 +153,15 @@ class EndpointGenerator:
             method=method,
             reason="" if answers else "the language model finds no answer in the passages",
             is_verdict=found.kind == VERDICT,
+            asks_nothing=found.kind == GREETING,
         )
+
+    def _tell_text(self, listener: Callable[[str], object], text: str) -> None:
+        """Hands on the text so far, once it cannot be a thought any more."""
+        written = text.strip()
+        may_think = THOUGHT_BEGINS.startswith(written) or (self._thinks and THOUGHT_ENDS not in written)
+        if not may_think and (said := drop_thoughts(written).strip()):
+            listener(said)
 
     def _make_reading(self, reply: Reply, sentence: str = "", answers: tuple[str, ...] = (), **rest: Any) -> Reading:
         name = reply.model or self._model
@@ -170,6 +187,8 @@ def make_form(kinds: Sequence[str], has_sentences: bool) -> JsonForm:
         LIST: {"answers": _describe_list(text, MOST_ITEMS), **number},
         VERDICT: {"facts": text, "answers": _describe_list(verdict, 1), **number},
         UNKNOWN: {},
+        GREETING: {},
+        QUESTION: {"answers": _describe_list(text, 1)},
     }
     forms = [_describe_object({"kind": {"type": "string", "enum": [kind]}} | fields[kind]) for kind in kinds]
     return JsonForm("reading", _describe_object({"reply": {"anyOf": forms}}))
@@ -211,7 +230,7 @@ def build_messages(request: GenerateRequest) -> list[Message]:
         operator=quote_data(request.operator),
         style=quote_data(request.style),
     )
-    system = {"compose": "system_text", "read": "system"}.get(request.mode, "system_value")
+    system = {"compose": "system_text", "read": "system", "rewrite": "system_rewrite"}.get(request.mode, "system_value")
     return [{"role": "system", "content": _load_prompt(system)}, {"role": "user", "content": user}]
 
 
@@ -268,7 +287,7 @@ def read_reply(text: str, kinds: Collection[str] = KINDS) -> tuple[ReadReply | N
 
 def list_answers(found: ReadReply) -> tuple[str, ...]:
     """The bare values that a reply gives."""
-    if found.kind == UNKNOWN:
+    if found.kind in (UNKNOWN, GREETING):
         return ()
     if found.kind == VERDICT:
         return (_read_verdict(found.answers[0]),)

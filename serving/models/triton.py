@@ -269,6 +269,8 @@ class RemoteGenerator:
         self._models = models
 
     async def answer(self, request: GenerateRequest) -> Reading:
-        text = json.dumps(asdict(request), ensure_ascii=False)
+        wanted = asdict(request)
+        del wanted["listener"]  # of texts, which the embedded reader does not write
+        text = json.dumps(wanted, ensure_ascii=False)
         result = await self._models.infer(GENERATOR, request=make_strings([text], 1, 1))
         return Reading.from_json(result.as_numpy("reading")[0, 0])

@@ -17,7 +17,7 @@ import numpy as np
 
 from revelator.errors import ArtifactError, InvalidRequest, Unavailable
 from revelator.trace import Passage
-from serving.protocols import SearchResult
+from serving.protocols import PassagePlace, SearchResult
 from serving.retrieval.bm25 import BM25Scores
 from serving.retrieval.dense import Vectors, find_best
 from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
@@ -110,6 +110,16 @@ class Index:
     def read_passages(self, scores: np.ndarray, places: np.ndarray) -> list[Passage]:
         """The passages at `places` with their scores."""
         return [replace(self.passages[int(i)], score=float(s)) for s, i in zip(scores, places, strict=True)]
+
+    def open_passage(self, id: str) -> PassagePlace | None:
+        """The passage of an id with its neighbours in the same file; None for an id that no passage has."""
+        place = self.passages.find(id)
+        if place is None:
+            return None
+        passage = self.passages[place]
+        beside = [self.passages[at] if 0 <= at < len(self) else None for at in (place - 1, place + 1)]
+        before, after = (one if one and one.file and one.file == passage.file else None for one in beside)
+        return PassagePlace(passage, before, after)
 
     def _rank(self, queries: Sequence[str], words: Sequence[str], k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Scores and positions for each query, best first; `words` are what BM25 searches for each."""

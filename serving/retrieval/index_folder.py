@@ -14,6 +14,7 @@ import mmap
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -77,6 +78,13 @@ def create_mapped(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.nd
     return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
 
 
+_BEFORE_ID, _BEHIND_ID = b'{"id": ', b', "title": '  # of a line; within an id a quotation mark is escaped
+
+
+def _encode_id(id: str) -> bytes:
+    return json.dumps(id, ensure_ascii=False).encode(errors="replace")
+
+
 def encode_passage(passage: Passage) -> bytes:
     """A passage as the store keeps it. What UTF-8 cannot hold (lone surrogates) becomes a mark."""
     row = {"id": passage.id, "title": passage.title, "text": passage.text}
@@ -97,7 +105,7 @@ def write_passages(folder: Path, parts: Iterable[tuple[bytes, np.ndarray]]) -> N
 
 
 class PassageStore:
-    """Read-only passages by position. Safe to share between threads."""
+    """Read-only passages by position, and by id. Safe to share between threads."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / "passages.jsonl"
@@ -118,6 +126,25 @@ class PassageStore:
         if not 0 <= position < len(self):
             raise IndexError(position)
         return Passage(**json.loads(self.lines[int(self.offsets[position]) : int(self.offsets[position + 1])]))
+
+    def find(self, id: str) -> int | None:
+        """The position of the passage of this id. The first call reads all ids, 2 s for a million."""
+        hashes, places = self._ids
+        wanted = hash(_encode_id(id))
+        first, end = (int(np.searchsorted(hashes, wanted, side)) for side in ("left", "right"))
+        return next((int(place) for place in places[first:end] if self[int(place)].id == id), None)
+
+    @cached_property
+    def _ids(self) -> tuple[np.ndarray, np.ndarray]:
+        """Hashes of the ids in ascending order, and their positions: 16 bytes a passage."""
+        found = (self._hash_id(position) for position in range(len(self)))
+        hashes = np.fromiter(found, np.int64, len(self))
+        places = np.argsort(hashes, kind="stable")
+        return hashes[places], places
+
+    def _hash_id(self, position: int) -> int:
+        first, end = int(self.offsets[position]), int(self.offsets[position + 1])
+        return hash(self.lines[first + len(_BEFORE_ID) : self.lines.find(_BEHIND_ID, first, end)])
 
 
 @dataclass(frozen=True)

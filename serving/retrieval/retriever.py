@@ -10,6 +10,7 @@ from revelator.errors import ExpressionError
 from revelator.plans import logic
 from revelator.trace import Passage
 from serving.batching import Batcher
+from serving.protocols import PassagePlace
 from serving.retrieval.embedders import BATCH
 from serving.retrieval.index import Index
 from serving.retrieval.logical_search import LogicalSettings, search_logical
@@ -53,6 +54,9 @@ class LocalRetriever:
         if self.index.vectors is None:
             return (await self._search_all(k, [query]))[0]
         return await self._batcher.submit(k, query)
+
+    async def open_passage(self, id: str) -> PassagePlace | None:
+        return await asyncio.to_thread(self.index.open_passage, id)
 
     async def _search_all(self, k: int, queries: Sequence[str]) -> list[list[Passage]]:
         loop = asyncio.get_running_loop()

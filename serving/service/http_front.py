@@ -69,7 +69,7 @@ def create_app(questions: Questions, address: str, runs: Path, hosts: Collection
         state = "ready" if is_ready else "not ready" if questions.is_open else "stopping"
         return JSONResponse({"status": state}, 200 if is_ready else 503)
 
-    server = Server(address, questions.ask, list_models)
+    server = Server(address, questions.ask, list_models, questions.executor.sources)
     inspector = app.make_routes([server], Runs(runs), find_tracking_server())
     own = [Route(METRICS, show_metrics), Route("/health", show_health)]
     return Starlette(

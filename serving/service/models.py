@@ -30,7 +30,7 @@ from serving.models.local import LocalRevelator
 from serving.models.releases import REVELATOR, Traffic, find_choice
 from serving.models.triton import TritonRelease
 from serving.models.vllm_server import ReleasedAdapter
-from serving.protocols import Completion, Decoding, GenerateRequest, Generator, Reading, Revelator
+from serving.protocols import Completion, Decoding, GenerateRequest, Generator, PassagePlace, Reading, Revelator
 from serving.retrieval import Index, LocalRetriever
 from serving.service.settings import choose_reader
 from serving.triton.host import TritonHost, open_host
@@ -220,6 +220,9 @@ class ServedIndex:
         passages = await self._retriever.search(query, k)
         find_choice().answered["retriever"].add(PLAIN_VERSION)
         return passages
+
+    async def open_passage(self, id: str) -> PassagePlace | None:
+        return await self._retriever.open_passage(id)
 
     def close(self) -> None:
         self._retriever.close()

@@ -49,6 +49,7 @@ function askForToken() {
 export const servers = async () => (await send("/api/servers")).json();
 export const runs = async () => (await send("/api/runs")).json();
 export const run = async (id) => (await send(`/api/runs/${encodeURIComponent(id)}`)).json();
+export const passage = async (id) => (await send(`/api/passages?id=${encodeURIComponent(id)}`)).json();
 export const judge = async (id, judgement) => (await send(`/api/runs/${encodeURIComponent(id)}/judgement`, { body: judgement })).json();
 export const check = async (text, language, signal) => (await send("/api/check", { body: { text, language }, signal })).json();
 

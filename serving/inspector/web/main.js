@@ -1,10 +1,15 @@
-// The page: what is in the address is what is shown (?run=ID, ?run=ID&with=ID, ?q=question to begin with).
+// The page: what is in the address is what is shown (?run=ID, ?run=ID&with=ID, ?passage=ID, ?q=question to begin with).
 
 import * as api from "./api.js";
 import { compareNodes, compareWords, summary } from "./differences.js";
 import { Editor } from "./editor.js";
 import { find, h, say } from "./element.js";
+<<<<<<< HEAD
 import { nameRoute, nameVersion } from "./names.js";
+=======
+import { nameOf, nameVersion } from "./names.js";
+import { showPlace } from "./passage.js";
+>>>>>>> side-b
 import { Replay } from "./replay.js";
 import { RunView } from "./run_view.js";
 import { RunList } from "./runs.js";
@@ -95,6 +100,14 @@ async function open() {
   stop?.abort();
   const wanted = new URLSearchParams(location.search);
   const ids = [wanted.get("run"), wanted.get("with")].filter(Boolean);
+  if (wanted.get("passage")) {
+    const shows = await api.passage(wanted.get("passage")).then(showPlace, ({ message, hint }) => h("p", { class: "card bad" }, hint ? `${message}: ${hint}` : message));
+    if (stop) return;
+    place(0);
+    find("#run").replaceChildren(shows);
+    await settle();
+    return;
+  }
   if (!ids.length) {
     place(0);
     find("#run").replaceChildren(h("div", { class: "card empty" }, "Ask a question, and watch its plan being written and run."));
@@ -147,6 +160,7 @@ async function describeServers() {
   const options = () => servers.map(({ name, models }) => h("option", { value: name }, models.revelator ? `${name} (${nameVersion(models.revelator)})` : name));
   server.replaceChildren(...options());
   beside.replaceChildren(h("option", { value: "" }, "nothing"), ...options());
+  document.body.classList.toggle("indexed", servers.some(({ has_passages }) => has_passages));
   document.querySelectorAll(".several").forEach((label) => (label.hidden = servers.length < 2));
   find("#servers").replaceChildren(...servers.map(({ name, models, error }) =>
     h("span", { class: error ? "server bad" : "server", title: error ?? "" }, error ? `${name} does not answer` : `${name}${models.revelator ? ` · ${nameVersion(models.revelator)}` : ""}`)));

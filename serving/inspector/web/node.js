@@ -45,10 +45,15 @@ export function findEvidence({ documents, detail }) {
   return documents.find(({ id }) => id === detail.document);
 }
 
+const FILE = /^(.+)#(?=page=\d|\d+-\d)(?:page=(\d+))?/; // of an id: the file, and the page
+const hasFile = ({ id }) => FILE.test(id);
+
+export const addressOf = (id) => `/?passage=${encodeURIComponent(id)}`; // of a passage's own view
+
 // A passage's headings, with its file and page: `Leave in handbook.pdf, page 3`. One from the web is a link, to the
 // place that says the sentence; others do what `open` does, if it is given.
 export function namePassage({ id, title }, sentence = "", open = null) {
-  const [, file, page] = id.match(/^(.+)#(?=page=\d|\d+-\d)(?:page=(\d+))?/) ?? [];
+  const [, file, page] = id.match(FILE) ?? [];
   const name = [title, file && (page ? `${file}, page ${page}` : file)].filter(Boolean).join(" in ") || id;
   const [, address] = id.match(/(?:^|:)(https?:\/\/[^\s<>()]+)$/) ?? [];
   const [said] = sentence.split("\n");
@@ -128,7 +133,7 @@ function passage(document, read, open, answers, judging) {
         document.relevance === null ? "" : [", relevant ", document.relevance.toFixed(2), meter(document.relevance)])),
     h("p", {}, marked(document.text, answers)),
     judging && relevance(document, judging),
-    h("p", { class: "id" }, `document ${document.id}`));
+    h("p", { class: "id" }, `document ${document.id} `, hasFile(document) && h("a", { class: "place", href: addressOf(document.id) }, "open")));
 }
 
 // Whether a person says that the document helps to answer the step's question.

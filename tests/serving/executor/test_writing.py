@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from revelator.answers import asks_nothing, is_unclear
 from revelator.errors import Unavailable
 from revelator.limits import Limits
 from revelator.plans.art import Art, render
 from revelator.plans.operators import Search
+from revelator.trace import replay
 from serving.executor.executor import Executor
 from serving.executor.merging import CITATION, drop_unknown_citations
+from serving.executor.routes import ASKS_NOTHING
 from serving.knowledge.sources import Sources
-from serving.protocols import Writing
+from serving.protocols import Reading, Writing
 
 PLAN = "Who wrote A? * Where was {author} born?"
 CHAIN = {"Who wrote A?": ["Ann"], "Where was Ann born?": ["Ayr"]}
@@ -76,11 +79,59 @@ async def test_an_answer_whose_text_comes_too_late_stays_whole(toy, monkeypatch)
     assert (trace.answers, trace.text, trace.deadline_exceeded) == (["Ayr"], "", False)
 
 
+async def test_a_text_is_told_as_it_is_written_and_the_events_replayed_are_the_trace(toy, monkeypatch):
+    world, events = toy(CHAIN), []
+    text = "Ann [1], who wrote A, was born in Ayr [2][7], where she lives [9]."
+    tell_text(world, monkeypatch, text, whole=True)
+    trace = await open_executor(world, text=True).run(WHOLE, plan=PLAN, listener=events.append)
+    assert trace.text == "Ann [1], who wrote A, was born in Ayr [2], where she lives." and replay(events) == trace
+    first, *told = [event.changes for event in events if event.kind == "written"]
+    assert first["answers"] == ["Ayr"] and len(told) > 1
+    assert all(trace.text.startswith(changes["text"]) for changes in told)
+
+
+async def test_a_text_that_time_cuts_off_is_what_was_told_of_it_with_a_mark(toy, monkeypatch):
+    world, events = toy(CHAIN), []
+    tell_text(world, monkeypatch, "Ann [1], who wrote A, was born in Ayr, and", whole=False)
+    trace = await open_executor(world, text=True).run(WHOLE, plan=PLAN, deadline_ms=1500, listener=events.append)
+    [*_, told] = [event.changes.get("text", "") for event in events if event.kind == "written"]
+    assert told.startswith("Ann [1], who wrote A") and trace.text == f"{told} …" and replay(events) == trace
+    assert (trace.answers, trace.outcome, trace.nodes[-1].status) == (["Ayr"], "answered", "failed")
+
+
+def tell_text(world, monkeypatch, text, *, whole):
+    reads = world.answer
+
+    async def answer(request):
+        if request.mode != "compose":
+            return await reads(request)
+        for end in range(len(text)):
+            request.listener(text[:end])
+        if not whole:
+            await asyncio.Event().wait()
+        return Reading(text, (text,))
+
+    monkeypatch.setattr(world, "answer", answer)
+
+
 @given(st.text(alphabet="[]0123456789 ab", max_size=60), st.integers(0, 30))
 @settings(max_examples=50)
 def test_no_citation_is_left_that_names_no_passage(text, count):
     left = drop_unknown_citations(text, count)
     assert all(1 <= int(number) <= count for number in CITATION.findall(left))
+
+
+async def test_a_first_message_that_asks_for_nothing_is_unanswered_with_the_reason_and_not_searched(toy):
+    world = toy({"rewrite: Danke!": Reading("", (), 9, 4, asks_nothing=True)})
+    trace = await open_executor(world, reads_messages=True).run("Danke!", history=())
+    assert (trace.outcome, trace.reason, world.asked) == ("unanswered", ASKS_NOTHING, [])
+    assert asks_nothing(trace) and trace.usage.tokens_in == 9 and not is_unclear(trace)
+
+
+async def test_who_cannot_read_a_first_message_is_not_asked_to(toy):
+    world = toy({"Who wrote A?": ["Ann"]}, {"route": "single"})
+    trace = await open_executor(world).run("Who wrote A?", history=())
+    assert trace.answers == ["Ann"] and [request.mode for request in world.requests] == ["read"]
 
 
 DATES = {"When was A made?": ["1950"], "When was B made?": ["1960"]}

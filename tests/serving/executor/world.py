@@ -17,12 +17,13 @@ from serving.protocols import Completion, GenerateRequest, Reading
 class Toy:
     """Retriever, generator and revelator of one small world.
 
-    `knowledge`: question → answers; an exception stands for a service that fails on it. A question in `gates` is
-    answered once its event is set. `outputs`: (task, text in the prompt) → what the revelator answers; several outputs
-    are given one after the other. `live` counts calls in flight, `asked` every question in order of arrival.
+    `knowledge`: question → answers, or a whole reading; an exception stands for a service that fails on it. A question
+    in `gates` is answered once its event is set. `outputs`: (task, text in the prompt) → what the revelator answers;
+    several outputs are given one after the other. `live` counts calls in flight, `asked` every question in order of
+    arrival.
     """
 
-    knowledge: Mapping[str, Sequence[str] | Exception] = field(default_factory=dict)
+    knowledge: Mapping[str, Sequence[str] | Reading | Exception] = field(default_factory=dict)
     outputs: Mapping[str, str | list[str]] = field(default_factory=dict)
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     relevance: Mapping[str, float] = field(default_factory=dict)
@@ -75,12 +76,14 @@ class Toy:
             known = self.knowledge.get(request.question, ()) if request.mode != "rewrite" else ()
         if isinstance(known, Exception):
             raise known
+        if isinstance(known, Reading):
+            return known
         return Reading(f"It is {', '.join(known)}." if known else "", tuple(known), 7, 3, "toy")
 
     def _list_known(self, query: str) -> str:
         """What the passages say: the answers to this question, of a query that is no question those to all."""
         found = [self.knowledge[query]] if query in self.knowledge else self.knowledge.values()
-        return ", ".join(answer for known in found if not isinstance(known, Exception) for answer in known)
+        return ", ".join(answer for known in found if isinstance(known, list | tuple) for answer in known)
 
     def _relevance(self, prompt: str) -> Completion:
         yes = next((p for text, p in self.relevance.items() if text in prompt), 0.9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import openai
@@ -9,9 +10,11 @@ import pytest
 
 from revelator.errors import DeadlineExceeded, Overloaded, Unavailable
 from revelator.tasks import Step
-from serving.inspector.reply import NOTHING_FOUND
-from serving.protocols import Writing
-from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in, speaking
+from revelator.trace import Passage
+from serving.inspector.reply import NOTHING_ASKED, NOTHING_FOUND
+from serving.knowledge.sources import Sources
+from serving.protocols import PassagePlace, Reading, Writing
+from tests.serving.inspector.world import PLAN, QUESTION, Asked, World, asking, inspecting, runs_in, speaking
 
 # what the passages say, paraphrased
 BOTH = "Detroit\n\n> Sources:\n> - [1] UHF: It is Jay Levey.\n> - [2] Jay Levey: It is Detroit."
@@ -151,6 +154,26 @@ def test_what_no_passage_is_about_is_answered_with_what_the_service_does(one, tm
     assert say(one, tmp_path, messages("Hello there!")) == f"> {NOTHING_FOUND}"
 
 
+def test_a_message_that_asks_for_nothing_is_not_searched_and_no_later_question_refers_to_it(one, tmp_path):
+    one.world.writing = Writing(reads_messages=True)
+    one.world.knowledge |= {
+        "rewrite: Salut !": Reading("", (), 31, 9, asks_nothing=True),
+        "rewrite: And where was he born?": [LEVEY],
+    }
+    reply = say(one, tmp_path, messages("Salut !"))
+    assert reply == f"> {NOTHING_ASKED}" and one.world.asked == []
+    greeting = [*messages("Salut !"), {"role": "assistant", "content": reply}]
+    assert say(one, tmp_path, [*greeting, *FOLLOW_UP]).startswith("Detroit")
+    [*_, request] = [request for request in one.world.requests if request.mode == "rewrite"]
+    assert request.steps == (Step("Who directed UHF?", ("Jay Levey",)),)
+
+
+def test_a_first_message_that_asks_something_is_asked_as_it_stands(one, tmp_path):
+    one.world.writing = Writing(reads_messages=True)
+    one.world.knowledge[f"rewrite: {LEVEY}"] = ["Where was somebody else born?"]
+    assert say(one, tmp_path, messages(LEVEY)) == LAST
+
+
 def test_an_answer_from_the_language_model_s_own_knowledge_says_so(one, tmp_path):
     one.world.writing = Writing(own_knowledge=True)
     one.world.outputs["translate_bnf"] = "Who was it?"
@@ -194,15 +217,40 @@ def test_messages_of_the_system_say_how_the_text_is_written_and_nothing_else(one
     assert (written.mode, written.style, written.question) == ("compose", "Antworte auf Deutsch.", LEVEY)
 
 
-def test_a_stream_gives_the_values_while_the_text_is_still_written(one, tmp_path):
+def test_a_stream_gives_the_values_and_then_the_text_as_it_is_written(one, tmp_path):
     one.world.writing, one.world.text = Writing(text=True), COMPOSED
     one.world.outputs["translate_bnf"] = PLAN
     with inspecting([one.server()], runs_in(tmp_path)) as url, speaking(url) as client:
         chunks = client.chat.completions.create(model="revelator", messages=messages(QUESTION), stream=True)
         pieces = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices[0].delta.content]
         whole = client.chat.completions.create(model="revelator", messages=messages(QUESTION))
-    assert pieces[0] == "Detroit" and len(pieces) == 2
+    assert pieces[:2] == ["Detroit", "\n\nJay Levey [1], who m"] and len(pieces) > 3
     assert "".join(pieces) == whole.choices[0].message.content
+
+
+def test_sources_link_to_the_place_on_the_page_by_the_name_that_the_client_calls_it(one, tmp_path):
+    indexed = replace(one.server(), sources=Sources.of_index(Shelved()))
+    with inspecting([indexed], runs_in(tmp_path)) as url:
+        local = url.replace("127.0.0.1", "localhost")
+        with speaking(local) as client:
+            said = client.chat.completions.create(model="revelator", messages=messages(LEVEY))
+            stream = client.chat.completions.create(model="revelator", messages=messages(LEVEY), stream=True)
+            streamed = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+            [message] = client.responses.create(model="revelator", input=LEVEY).output
+        linked = f"Detroit\n\n> Sources:\n> - [1] [Jay Levey]({local}/?passage=1): It is Detroit."
+        assert said.choices[0].message.content == streamed == message.content[0].text == linked
+        [note] = message.content[0].annotations
+        assert (note.type, note.url, note.title) == ("url_citation", f"{local}/?passage=1", "Jay Levey")
+        with asking(url) as page:
+            assert page.get("/api/passages", params={"id": "1"}).json()["passage"]["text"] == "<b>Levey</b>"
+            missing = page.get("/api/passages", params={"id": "../../etc/passwd"})
+            assert missing.status_code == 404 and "no passage" in missing.json()["error"]["message"]
+
+
+@dataclass
+class Shelved(World):
+    async def open_passage(self, id: str) -> PassagePlace | None:
+        return PassagePlace(Passage("1", "Jay Levey", "<b>Levey</b>")) if id == "1" else None
 
 
 def test_text_parts_are_a_question_too(client):

@@ -8,12 +8,15 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import httpx
 import pytest
 
 from revelator.trace import Node, Trace
 from serving.inspector.runs import StoredRun
+from serving.knowledge.sources import Sources
+from tests.serving.inspector.test_chat import Shelved
 from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in
 
 TREE = (
@@ -438,3 +441,13 @@ CONTRAST = """() => {
   }
   return found;
 }"""
+
+
+def test_a_link_to_a_passage_shows_it_as_text_and_one_that_is_gone_says_so(browser, tmp_path):
+    indexed = replace(Asked("one", "1").server(), sources=Sources.of_index(Shelved()))
+    with inspecting([indexed], runs_in(tmp_path)) as url, closing(browser.new_context()) as context:
+        page = context.new_page()
+        page.goto(f"{url}/?passage=1")
+        expect(page.locator(".place mark")).to_have_text("<b>Levey</b>")
+        page.goto(f"{url}/?passage=2")
+        expect(page.locator("#run")).to_contain_text("there is no passage '2'")

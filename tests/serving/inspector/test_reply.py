@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revelator.answers import CITATION, find_text
-from revelator.trace import Node, Passage, Trace
-from serving.inspector.reply import read_answer, write_reply
+from revelator.errors import ServingError
+from revelator.trace import Event, Node, Passage, Trace
+from serving.executor.merging import drop_unknown_citations
+from serving.inspector.reply import ReplyStream, read_answer, write_reply
 
 TEXT = st.text(alphabet='ab >\\-[]12\n{"', max_size=40)
 
@@ -34,6 +39,31 @@ def test_history_is_the_values_and_the_text_whatever_stands_in_them(values, text
 def test_a_reply_without_an_answer_leaves_no_history(question):
     silent = Node("1", "atomic", question, asked=question, status="unanswered", error="no answer was found")
     assert read_answer(write_reply(Trace(question, "auto", outcome="unanswered", nodes=[silent]))) == ""
+
+
+@given(
+    TEXT.filter(str.strip),
+    st.text(alphabet='ab >\\-[]129\n{"`é', max_size=60),
+    st.sampled_from(["", "ab", "a b [1]", '["a"]', "```json"]),
+)
+@settings(max_examples=300)
+def test_the_pieces_of_a_stream_are_the_whole_reply_whatever_is_written(value, text, begin):
+    step = Node("1", "atomic", "Who?", asked="Who?", answers=[value], sentence="ab a")
+    step.documents, step.detail = [Passage("p", "P", "ab a")], {"document": "p"}
+    trace = Trace("Who?", "auto", answer=value, answers=[value], nodes=[step])
+    stream, whole = ReplyStream(lambda: replace(trace)), (begin + text).strip()
+    letters = [end for end in range(len(whole) + 1) if whole[:end][-1:].isalpha()]
+    told = [drop_unknown_citations(whole[:end], 1) for end in letters]
+    pieces = [stream.add(Event("written", None, 0.0, {"text": text})) for text in ("", *told)]
+    reply = write_reply(replace(trace, text=drop_unknown_citations(whole, 1)))
+    assert "".join(pieces) + stream.finish(reply) == reply
+
+
+def test_a_text_that_was_changed_after_it_had_begun_to_be_sent_is_an_error_and_no_wrong_reply():
+    stream = ReplyStream(lambda: Trace("Who?", "auto", answer="Ann", answers=["Ann"]))
+    assert stream.add(Event("written", None, 0.0, {"text": "It was Ann"})) == "Ann\n\nIt was Ann"
+    with pytest.raises(ServingError, match="changed"):
+        stream.finish("Ann\n\nIt was Bo.")
 
 
 def test_another_model_s_reply_is_history_as_it_stands():

@@ -11,8 +11,9 @@ from revelator.errors import Unavailable
 from revelator.tasks import Step
 from serving.inspector.chat import describe_error
 from serving.inspector.reply import read_answer
-from tests.serving.inspector.test_chat import BOTH, LEVEY
-from tests.serving.inspector.world import QUESTION, Asked, inspecting, runs_in, speaking
+from serving.protocols import Reading, Writing
+from tests.serving.inspector.test_chat import BOTH, COMPOSED, LEVEY
+from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in, speaking
 
 
 def test_a_question_is_answered_with_its_sources_as_annotations(client):
@@ -42,6 +43,17 @@ def test_the_stream_s_events_are_those_that_openai_s_client_puts_together_and_en
     ]
 
 
+def test_a_text_comes_as_it_is_written(one, tmp_path):
+    one.world.writing, one.world.text = Writing(text=True), COMPOSED
+    one.world.outputs["translate_bnf"] = PLAN
+    with inspecting([one.server()], runs_in(tmp_path)) as url, speaking(url) as client:
+        events = list(client.responses.create(model="revelator", input=QUESTION, stream=True))
+        plain = client.responses.create(model="revelator", input=QUESTION)
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert deltas[0] == "Detroit" and len(deltas) > 3 and "".join(deltas) == plain.output_text
+    assert [event.type for event in events].count("response.output_item.added") == 1
+
+
 @pytest.fixture
 def one() -> Asked:
     asked = Asked("one", "1")
@@ -61,6 +73,15 @@ def test_an_earlier_response_is_what_a_follow_up_refers_to(one, tmp_path):
         assert request.steps[0].question == QUESTION and isinstance(request.steps[0], Step)
         with pytest.raises(openai.NotFoundError):
             client.responses.create(model="revelator", input="And?", previous_response_id="resp_none")
+
+
+def test_an_earlier_response_to_a_message_that_asked_for_nothing_is_no_history(one, tmp_path):
+    one.world.writing = Writing(reads_messages=True)
+    one.world.knowledge["rewrite: Danke!"] = Reading("", (), asks_nothing=True)
+    with inspecting([one.server()], runs_in(tmp_path)) as url, speaking(url) as client:
+        first = client.responses.create(model="revelator", input="Danke!")
+        client.responses.create(model="revelator", input=LEVEY, previous_response_id=first.id)
+    assert [request.steps for request in one.world.requests if request.mode == "rewrite"] == [(), ()]
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,8 @@ class World(Toy):
     async def answer(self, request: GenerateRequest) -> Reading:
         if request.mode == "compose":
             self.requests.append(request)
+            for end in range(len(self.text)) if request.listener else ():
+                request.listener(self.text[:end])
             return Reading(self.text, (self.text,), method="toy")
         return await super().answer(request)
 

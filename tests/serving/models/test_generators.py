@@ -27,7 +27,7 @@ from serving.models.generators import (
     read_reply,
 )
 from serving.protocols import GenerateRequest, Reading
-from tests.chat_server import Reply, Server, cuts, fails, running, says, write_reading
+from tests.chat_server import Reply, Server, cuts, fails, running, says, streams, write_reading
 
 GOOD = '{"reply": {"kind": "value", "answers": ["Marlow Vint"], "sentence": 3}}'
 PASSAGES = (Passage("a", "Vint", "A name. Old."), Passage("b", "Copper Rain", "Directed by Marlow Vint."))
@@ -177,10 +177,18 @@ async def test_the_name_of_a_case_may_begin_with_a_bracket(server: Server) -> No
 
 async def test_a_question_that_is_rewritten_is_no_verdict(server: Server) -> None:
     question = "Is Brack Mill in Norland?"
-    server.replies = [says(write_reading("yes")), says(write_reading(question))]
+    written = {"reply": {"kind": "question", "answers": [question]}}
+    server.replies = [says(write_reading("yes")), says(json.dumps(written))]
     rewritten = await endpoint(server).answer(GenerateRequest("rewrite", "Is it in Norland?"))
     assert rewritten.answers == (question,)
-    assert [list(list_forms(request)) for request in server.requests] == [["value", "unknown"]] * 2
+    assert [list(list_forms(request)) for request in server.requests] == [["greeting", "question", "unknown"]] * 2
+
+
+async def test_a_message_that_asks_for_nothing_is_a_kind_of_its_own(server: Server) -> None:
+    server.replies = [says('{"reply": {"kind": "greeting"}}')]
+    reading = await endpoint(server).answer(GenerateRequest("rewrite", "Vielen Dank!"))
+    assert reading.asks_nothing and reading.answers == () and len(server.requests) == 1
+    assert (await endpoint(server).answer(ASKED)).method == "endpoint:unreadable", "documents are not asked for it"
 
 
 @given(st.floats(0.01, 0.97), st.sampled_from(['{"kind": "', '{ "kind":"']))
@@ -436,6 +444,36 @@ def test_each_operator_is_read_by_a_prompt_of_its_own_that_shows_it(call: Call) 
         build_messages(GenerateRequest("read", "Who?", operator=name))[-1]["content"] for name in ("Search(", "Filter(")
     }
     assert user["content"] not in others
+
+
+async def compose(generator: EndpointGenerator) -> tuple[str, list[str]]:
+    told: list[str] = []
+    reading = await generator.answer(GenerateRequest("compose", "Who?", listener=told.append))
+    return reading.sentence, told
+
+
+@pytest.mark.parametrize(
+    ("pieces", "told"),
+    [
+        (("Ann", " did.\n"), ["Ann", "Ann did."]),
+        (("<thi", "nk>\nWho", "?</think>\n\nAnn", " did."), ["Ann", "Ann did."]),
+        (("<think>Who?</think>", "Ann did."), ["Ann did."]),
+    ],
+)
+async def test_a_text_is_told_from_the_second_on_and_no_thought_of_it_is(
+    server: Server, pieces: tuple[str, ...], told: list[str]
+) -> None:
+    generator = endpoint(server)
+    server.replies = [says("".join(pieces)), streams(*pieces)]
+    assert await compose(generator) == ("Ann did.", [])
+    assert await compose(generator) == ("Ann did.", told)
+
+
+async def test_thoughts_without_a_mark_at_their_beginning_are_not_told_either(server: Server) -> None:
+    generator = endpoint(server)
+    server.replies = [says("Who was it?</think>Ann did."), streams("Who ", "was it?", "</think>", "Ann", " did.")]
+    assert await compose(generator) == ("Ann did.", [])
+    assert await compose(generator) == ("Ann did.", ["Ann", "Ann did."])
 
 
 async def test_a_text_is_taken_as_it_was_written(server: Server) -> None:

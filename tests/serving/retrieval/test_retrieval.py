@@ -8,8 +8,10 @@ import gzip
 import json
 import os
 import shutil
+import tempfile
 import tracemalloc
 from collections import deque
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 
 from revelator import row_files
 from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest, Unavailable
+from revelator.trace import Passage
 from serving.retrieval import INDEX, Index, LocalRetriever, build_index, extract_query_terms
 from serving.retrieval.index_folder import PassageStore, encode_passage, write_passages
 from tests.serving.retrieval.stopped import Stopped
@@ -51,6 +54,35 @@ def ids(index: Index, query: str, k: int = 10) -> list[str]:
 
 def test_a_title_counts_more_than_the_same_word_in_a_text(index: Index) -> None:
     assert ids(index, "lighthouse")[0] == "d"
+
+
+IDS = st.lists(st.text(alphabet='a"\\, :{}#é\n\ud800title', max_size=12), min_size=1, max_size=8, unique=True)
+
+
+@given(IDS, st.text(alphabet='a"', max_size=3))
+def test_every_passage_is_found_by_its_id_whatever_stands_in_it(ids: list[str], other: str) -> None:
+    kept = [id.encode(errors="replace").decode() for id in ids]
+    with tempfile.TemporaryDirectory() as folder:
+        lines = [encode_passage(Passage(id, 'a", "title": "b', "text")) for id in ids]
+        write_passages(Path(folder), [(b"".join(lines), np.array([len(line) for line in lines], np.uint64))])
+        store = PassageStore(Path(folder))
+        assert [kept[store.find(id)] for id in kept] == kept
+        assert store.find(other) == (kept.index(other) if other in kept else None)
+
+
+def test_a_passage_is_opened_between_its_neighbours_in_the_same_document(tmp_path: Path) -> None:
+    files = {"one.txt": "First. " * 150 + "Second. " * 150 + "Third. " * 150, "two.txt": "Another one."}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    build_index([tmp_path / name for name in files], tmp_path / "out")
+    index = Index.open(tmp_path / "out")
+    every = [index.passages[place] for place in range(len(index))]
+    places = [index.open_passage(passage.id) for passage in every]
+    assert [place and place.passage for place in places] == every and len(every) > 3
+    for (one, place), (other, after) in pairwise(zip(every, places, strict=True)):
+        together = one.file == other.file
+        assert (place.after, after.before) == ((other, one) if together else (None, None))
+    assert index.open_passage("one.txt#0-1") is None
 
 
 def test_inflections_and_accents_of_a_word_are_one_term(index: Index) -> None:

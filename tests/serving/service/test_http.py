@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import openai
@@ -68,6 +69,18 @@ def test_openai_s_client_is_answered_whole_and_in_a_stream(service, page):
         assert said.startswith("Orland")
 
 
+def test_a_source_of_a_chat_s_reply_opens_the_passage_that_was_read(service, page):
+    with openai.OpenAI(base_url=f"{service.running.http}/v1", api_key="none", timeout=WAIT) as client:
+        said = client.chat.completions.create(model="revelator", messages=[{"role": "user", "content": FAST}])
+    links = re.findall(r"\]\((\S+)\)", said.choices[0].message.content or "")
+    assert links and all(link.startswith(f"{service.running.http}/?passage=") for link in links)
+    assert "<html" in httpx.get(links[0]).text
+    [id] = parse_qs(urlsplit(links[0]).query)["passage"]
+    opened = page.get("/api/passages", params={"id": id}).json()
+    assert opened["passage"]["id"] == id and "Orland" in opened["passage"]["text"]
+    assert page.get("/api/passages", params={"id": f"{id}x"}).status_code == 404
+
+
 def test_metrics_count_questions_and_health_says_ready(page):
     name = 'revelator_questions_total{model="executor",outcome="answered",route="single",version=""}'
 
@@ -111,7 +124,7 @@ def test_with_a_token_only_probes_from_this_machine_and_the_page_s_files_are_ope
         assert page.get("/health").json() == {"status": "ready"}
         assert "revelator_questions" in page.get("/metrics").text
         assert page.get("/").status_code == 200
-        for path in ("/api/servers", "/v1/models", "/v2/health/ready", "/health/", "/metrics/x"):
+        for path in ("/api/servers", "/api/passages?id=a", "/v1/models", "/v2/health/ready", "/health/", "/metrics/x"):
             assert page.get(path).status_code == 401
         bearer = {"Authorization": "Bearer a-token-of-this-test"}
         assert page.get("/v2/health/ready", headers=bearer).status_code == 200
