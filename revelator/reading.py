@@ -20,14 +20,13 @@ from tokenizers import Tokenizer
 from revelator.errors import ArtifactError, DataError
 from revelator.folders import FolderKind
 from revelator.minilm import DIGESTS, WEIGHTS
-from revelator.plans.names import names_several
 from revelator.row_files import read_objects
 from revelator.sentences import find_ends, is_punctuation
 
 ANSWER_KINDS = ("span", "list", "yes", "no", "none")
 SPAN, LIST, YES, NO, NONE = range(len(ANSWER_KINDS))
 START, END, OUTSIDE, BEGIN, INSIDE = range(5)  # columns of a token's scores
-CLS, SEP, PAD, UNKNOWN = 101, 102, 0, 100
+CLS, SEP, PAD = 101, 102, 0
 WINDOW_TOKENS = 384
 STRIDE = 192  # tokens of the passage from the start of a window to that of the next
 MOST_QUESTION_TOKENS = 64
@@ -275,36 +274,23 @@ class Reader:
                 places.append((number, index))
                 windows.append(window)
         titles = [[title for title, _ in passages] for _, passages in requests]
-        offers = [names_several(question, own) for (question, _), own in zip(requests, titles, strict=True)]
         outcomes: list[list[Reading]] = [[] for _ in requests]
         for batch in batch_by_length([len(window.ids) for window in windows]):
             scores, kinds = self.forward(*pad_windows([windows[i] for i in batch]))
             for row, i in enumerate(batch):
                 number, index = places[i]
-                text, offered = requests[number][1][index][1], offers[number]
-                found = decode_window(
-                    windows[i], scores[row], kinds[row], text, index, self.calibration, offers=offered
-                )
+                text = requests[number][1][index][1]
+                found = decode_window(windows[i], scores[row], kinds[row], text, index, self.calibration)
                 outcomes[number].append(found)
         return [_choose_best(found, own) for found, own in zip(outcomes, titles, strict=True)]
 
 
 def decode_window(
-    window: Window,
-    scores: np.ndarray,
-    kinds: np.ndarray,
-    text: str,
-    passage: int,
-    calibration: Calibration,
-    *,
-    offers: bool = False,
+    window: Window, scores: np.ndarray, kinds: np.ndarray, text: str, passage: int, calibration: Calibration
 ) -> Reading:
-    """The answer of one window, in whole words. A single span lies within one sentence; list items may be anywhere in
-    the window. `offers`: the question names what may be its answer.
-
-    No span is marks of punctuation alone, or the name of a column, behind which `: ` follows. Unless the question
-    `offers` it, no span is of the question's words alone. Raises ArtifactError for scores that are no numbers: the
-    weights are damaged."""
+    """The answer of one window, in whole words that are not marks of punctuation alone. A single span lies within one
+    sentence; list items may be anywhere in the window. Raises ArtifactError for scores that are no numbers: the weights
+    are damaged."""
     count = len(window.offsets)
     if not (np.isfinite(kinds).all() and np.isfinite(scores[: window.first + count]).all()):
         raise ArtifactError("the reader's scores are no numbers", hint="train it again: its weights are damaged")
@@ -312,50 +298,39 @@ def decode_window(
         return NO_ANSWER
     kind = ANSWER_KINDS[int(np.argmax(kinds[:NONE]))]
     inner = scores[window.first : window.first + count].astype(np.float64)
-    news, names_column = _find_what_answers(window, text, offers)
-    if kind in ("yes", "no"):  # the span only speaks for it
-        news, names_column = np.arange(count + 1), np.zeros(count, bool)
+    is_word = [not is_punctuation(text[start:end]) for start, end in window.offsets]
+    words_before = np.concatenate([[0], np.cumsum(is_word)])
     ends_inside = np.append(window.continues[1:], False)
     starts, ends = (
         np.where(ruled_out, -np.inf, inner[:, column])
-        for ruled_out, column in ((window.continues, START), (ends_inside | names_column, END))
+        for ruled_out, column in ((window.continues, START), (ends_inside, END))
     )
     begin, stop = int(window.offsets[0, 0]), int(window.offsets[-1, 1])
     sentences = np.searchsorted(find_ends(text, begin, stop), window.offsets[:, 0], side="right")
     margin = float(np.logaddexp.reduce(kinds[:NONE].astype(np.float64)) - kinds[NONE])
-    spans = _find_best_span(starts, ends, sentences, news)
+    spans = _find_best_span(starts, ends, sentences, words_before)
     if kind == "list":
         words = np.flatnonzero(~window.continues)
         lasts = np.append(words[1:], count) - 1
         tags = np.where(window.continues[:, None], inner[:, [OUTSIDE, INSIDE, INSIDE]], inner[:, OUTSIDE:])
         tags = np.add.reduceat(tags, words)  # what goes on with a word that begins an item is inside of it
         items = [(int(words[a]), int(lasts[b])) for a, b in find_tagged_spans(tags)]
-        spans = [(a, b) for a, b in items if news[b + 1] > news[a] and not names_column[b]] or spans
+        spans = [(a, b) for a, b in items if words_before[b + 1] > words_before[a]] or spans
     if not spans:
         return NO_ANSWER
     found = _leave_out_parts(_to_span(window, text, passage, a, b) for a, b in spans)
     return Reading(kind, found, calibration.estimate(margin), margin)
 
 
-def _find_what_answers(window: Window, text: str, offers: bool) -> tuple[np.ndarray, np.ndarray]:
-    """How many tokens before each place say something new (tokens + 1,), and whether a column's name ends with a token
-    (tokens,)."""
-    held = window.ids[window.first : window.first + len(window.offsets)]
-    is_mark = np.array([is_punctuation(text[start:end]) for start, end in window.offsets])
-    is_own = np.isin(held, window.ids[window.types == 0]) & (held != UNKNOWN) & (not offers)
-    names_column = np.array([text.startswith(": ", end) for end in window.offsets[:, 1]])
-    return np.concatenate([[0], np.cumsum(~is_mark & ~is_own)]), names_column
-
-
 def _find_best_span(
-    starts: np.ndarray, ends: np.ndarray, sentences: np.ndarray, news: np.ndarray
+    starts: np.ndarray, ends: np.ndarray, sentences: np.ndarray, words_before: np.ndarray
 ) -> list[tuple[int, int]]:
-    """First and last token of the span with the highest sum of scores that lies in one sentence and says something
-    new; [] where none does."""
+    """First and last token of the span with the highest sum of scores that lies in one sentence and holds a word; []
+    where none does."""
     spans, best = list[tuple[int, int]](), -math.inf
     for more in range(min(MOST_ANSWER_TOKENS, len(starts))):
         room = len(starts) - more
-        is_whole = (sentences[:room] == sentences[more:]) & (news[more + 1 :] > news[:room])
+        is_whole = (sentences[:room] == sentences[more:]) & (words_before[more + 1 :] > words_before[:room])
         sums = np.where(is_whole, starts[:room] + ends[more:], -np.inf)
         place = int(sums.argmax())
         if sums[place] > best:

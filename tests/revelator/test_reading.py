@@ -127,43 +127,21 @@ PIECES = ["Zanzibar", "Quixote", "port:", "Port", "of", "the", "–", "(", "…!
 
 
 @given(
-    st.lists(st.sampled_from(PIECES), max_size=6),
     st.lists(st.sampled_from(PIECES), min_size=1, max_size=20),
     st.integers(0, 2**32 - 1),
     st.sampled_from([SPAN, LIST]),
 )
-@settings(max_examples=150)
-def test_no_answer_is_punctuation_or_words_of_the_question_alone_or_the_name_of_a_column(
-    asked: list[str], said: list[str], seed: int, kind: int
-) -> None:
-    question, text = f"{' '.join(asked)}?", " ".join(said)
-    [window] = ReadingTokenizer(fetch_minilm() / TOKENIZER).cut(question, "", text)
+@settings(max_examples=100)
+def test_no_answer_is_punctuation_alone(said: list[str], seed: int, kind: int) -> None:
+    text = " ".join(said)
+    [window] = ReadingTokenizer(fetch_minilm() / TOKENIZER).cut("Which port?", "", text)
     random = np.random.default_rng(seed)
     scores, kinds = random.normal(size=(len(window.ids), 5)), np.full(5, -9.0)
     kinds[kind] = 9
     outcome = decode_window(window, scores, kinds, text, 0, Calibration())
-    known = {*re.findall(r"\w+", question.lower())}
-    for span in outcome.spans:
-        assert {*re.findall(r"\w+", span.text.lower())} - known
-        assert text[span.end : span.end + 2] != ": "
+    assert all(re.search(r"\w", span.text) for span in outcome.spans)
     if not outcome.spans:
         assert (outcome.kind, outcome.probability) == ("none", 0.0)
-
-
-@pytest.mark.parametrize(
-    ("question", "titles", "name", "offered"),
-    [
-        ("Which is longer, the Ouse or the Tay?", ["Ouse", "Tay (river)", "Leeds"], "Ouse", True),
-        ("泰晤士河和塞纳河哪个长 – Ouse, Tây?", ["OUSE", "Tay"], "Tay", True),
-        ("How long is the Ouse?", ["Ouse", "Tay"], "Ouse", False),
-        ("Who owns Tern Island?", ["Tern", "Tern Island", "Tern Island (film)", ""], "Tern", False),
-    ],
-)
-def test_a_question_that_names_several_documents_may_be_answered_by_one_of_the_names(
-    question: str, titles: list[str], name: str, offered: bool
-) -> None:
-    passages = [(title, f"It is said that {name} is long.") for title in titles]
-    assert (read_mark(name).read(question, passages).answers == (name,)) is offered
 
 
 def test_a_list_goes_on_in_passages_of_its_title_and_in_no_others() -> None:
