@@ -108,11 +108,11 @@ class Pages:
 
     async def list_servers(self, request: Request) -> Response:
         async def describe(server: Server) -> dict[str, Any]:
+            described = {"name": server.name, "has_passages": server.sources is not None}
             try:
-                described = {"models": await server.list_models(), "error": None}
+                return described | {"models": await server.list_models(), "error": None}
             except RevelatorError as error:
-                described = {"models": {}, "error": str(error)}
-            return {"name": server.name, "has_passages": server.sources is not None, **described}
+                return described | {"models": {}, "error": str(error)}
 
         return JSONResponse(await asyncio.gather(*map(describe, self._servers.values())))
 
