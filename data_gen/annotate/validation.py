@@ -73,7 +73,9 @@ def check_replay(question: AnnotatedQuestion) -> str | None:
     leaves, steps = plans.list_leaves(expression), question.steps
     if len(steps) == len(leaves):
         sources = plans.bind(expression).sources
-        for leaf, wired, step in zip(leaves, sources, steps, strict=True):
+        if plans.list_steps(expression)[: len(leaves)] != leaves:
+            return None  # it goes on from an operation, whose answer no step tells
+        for leaf, wired, step in zip(leaves, sources, steps, strict=False):
             known = {name: join_answers(steps[source].answers) for name, source in wired.items()}
             if plans.substitute(leaf.text, known) != step.question:
                 return "steps do not replay the plan"

@@ -31,7 +31,7 @@ from data_gen.teacher.config import TeachConfig
 from data_gen.teacher.replies import Check, check_hops
 from data_gen.teacher.work import Progress, Work, build_set, open_work
 from revelator.fingerprints import normalise
-from revelator.plans import Atomic, Expression, Sequence, bind, list_leaves, parse, render, substitute
+from revelator.plans import Atomic, Expression, Operation, Sequence, bind, list_steps, parse, render, substitute
 from revelator.tasks import (
     TASKS,
     TRANSLATE_ART,
@@ -130,9 +130,8 @@ class Annotator:
         steps = await self._run_plan(parse(question.expression), documents)
         if question.route == "compound":
             return replace(question, steps=steps, answers=tuple(answer for step in steps for answer in step.answers))
-        ends_in_one_leaf = not isinstance(
-            parse(question.expression), Sequence
-        )  # else its answer is compared or counted
+        # else its answer is compared or counted
+        ends_in_one_leaf = not isinstance(parse(question.expression), Sequence | Operation)
         if source.answers and ends_in_one_leaf and not share_answer(steps[-1].answers, source.answers):
             raise DroppedError("the steps do not reach the known answer")
         answers = source.answers or steps[-1].answers
@@ -141,9 +140,15 @@ class Annotator:
     async def _run_plan(
         self, expression: Expression, documents: tuple[AnnotatedPassage, ...]
     ) -> tuple[AnnotatedStep, ...]:
-        """Every leaf asked with the answers of those that it is bound to, in order."""
+        """Every leaf asked with the answers of those that it is bound to, in order. Raises DroppedError for a plan that
+        goes on from an operation: nobody computes it here."""
         steps: list[AnnotatedStep] = []
-        for leaf, sources in zip(list_leaves(expression), bind(expression).sources, strict=True):
+        *before, _ = written = list_steps(expression)
+        if any(isinstance(step, Operation) for step in before):
+            raise DroppedError("a plan that goes on from an operation")
+        for leaf, sources in zip(written, bind(expression).sources, strict=True):
+            if isinstance(leaf, Operation):
+                break
             known = {name: join_answers(steps[source].answers) for name, source in sources.items()}
             steps.append(await self._answer(substitute(leaf.text, known), documents))
         return tuple(steps)

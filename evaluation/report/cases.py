@@ -12,8 +12,7 @@ from evaluation.harness.run_metrics import MEASURES, measure_row
 from evaluation.report.runs import LoadedRun
 from revelator.errors import DataError, ExpressionError
 from revelator.files import sha256_text
-from revelator.plans import check, draw_tree, list_leaves, parse
-from revelator.plans.drawing import letter
+from revelator.plans import Atomic, check, draw_tree, list_steps, parse
 from revelator.trace import Node, Trace, join_answers, sort_ids
 
 CASES_SHOWN = 4
@@ -108,7 +107,8 @@ def draw_plan(text: str, trace: Trace | None = None) -> Markup:
         return Markup('<p class="broken">no plan: {}</p><pre>{}</pre>').format(error.message, text)
     faults = Markup("").join(Markup('<p class="broken">{}</p>').format(fault.message) for fault in check(plan)[:1])
     own = [nodes[id] for id in sort_ids(nodes) if "." not in id and nodes[id].kind == "atomic"]
-    results = {letter(place): node for place, node in enumerate(own)} if len(own) == len(list_leaves(plan)) else {}
+    asked = [str(number) for number, step in enumerate(list_steps(plan), 1) if isinstance(step, Atomic)]
+    results = dict(zip(asked, own, strict=True)) if len(own) == len(asked) else {}
     return Markup("{}<pre>{}</pre>{}").format(faults, draw_tree(plan), _list_results(results))
 
 

@@ -135,9 +135,12 @@ def list_steps(expression: Expression) -> tuple[Step, ...]:
 
 def is_explicit(expression: Expression) -> bool:
     """Whether a plan names steps by number or spells an operation: nothing of it is then guessed from words."""
-    return any(
-        isinstance(step, Operation) or any(map(read_reference, step.placeholders)) for step in list_steps(expression)
-    )
+    for node in walk(expression):
+        if type(node) is Operation:
+            return True
+        if type(node) is Atomic and node.placeholders and any(map(read_reference, node.placeholders)):
+            return True
+    return False
 
 
 class Reference(NamedTuple):
@@ -246,8 +249,8 @@ class _Builder(Transformer):
         return left
 
     def start(self, parts: list) -> Expression:
-        end = next((i for i, part in enumerate(parts) if isinstance(part, Token) and part.type == "ARROW"), None)
-        if end is not None:
+        if isinstance(parts[-1], Token):  # of an operation
+            end = next(place for place, part in enumerate(parts) if isinstance(part, Token) and part.type == "ARROW")
             operation, *named = (token for token in parts[end + 1 :] if token.type != "SPACE")
             span = parts[0].span[0], parts[-1].end_pos
             return Operation(self.start(parts[:end]), operation.value, tuple(int(n[1:-1]) for n in named), span=span)

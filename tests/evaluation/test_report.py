@@ -384,7 +384,7 @@ def test_a_run_that_is_not_whole_is_refused_before_anything_is_written(runs: lis
 def test_a_plan_is_drawn_leaf_by_leaf_with_what_feeds_it() -> None:
     plan = "(Who wrote A? + Who runs B?) * Did {writer} know {head}?"
     drawing = draw_plan(plan)
-    assert "A  Who wrote A?" in drawing and "[{writer} from A, {head} from B]" in drawing
+    assert "1  Who wrote A?" in drawing and "[{writer} is {1}, {head} is {2}]" in drawing
     passage = Passage("p", "A page", "text", 1.0)
     nodes = [
         Node("1", "atomic", "q", documents=[passage], answers=["<b>Ana"], detail={"kept": ["p"]}),
