@@ -44,6 +44,7 @@ SILENT = 200  # connections to each port that say nothing
 SECONDS = 60.0  # without an answer a request hangs
 FAULT = re.compile(r"ServingError|Traceback|Failed to process the request|\bAt:\n")
 GONE = re.compile(r"failed to connect|Socket closed|Connection reset|recvmsg")  # gRPC's words for a server that died
+CUT = "Internal error from Core"  # grpc.aio's own, where the server ended a stream that it was still writing to
 PLAIN = re.compile(  # whole, or as one chunk
     rb"([0-9a-f]+\r\n)?(Invalid HTTP request received\.|Not Found|Method Not Allowed|Unsupported upgrade request\.)?"
     rb"(\r\n0\r\n\r\n)?"
@@ -245,6 +246,8 @@ async def _put(asked: Attempt, target: Target, channel: grpc.aio.Channel) -> str
         said.append(error.details() or "")
         if GONE.search(said[-1]):
             return "GONE"
+        if said[-1] == CUT:
+            return "CUT"
     assert end in asked.ends, f"ended with {end}: {said}"
     for text in said:
         assert '"code": "INTERNAL"' not in text, f"ended with {end}: {text}"
