@@ -4,12 +4,8 @@ import * as api from "./api.js";
 import { compareNodes, compareWords, summary } from "./differences.js";
 import { Editor } from "./editor.js";
 import { find, h, say } from "./element.js";
-<<<<<<< HEAD
 import { nameRoute, nameVersion } from "./names.js";
-=======
-import { nameOf, nameVersion } from "./names.js";
 import { showPlace } from "./passage.js";
->>>>>>> side-b
 import { Replay } from "./replay.js";
 import { RunView } from "./run_view.js";
 import { RunList } from "./runs.js";
