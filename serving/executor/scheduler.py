@@ -335,7 +335,7 @@ class PlanRun:
                 await self._judge(node, known)
             if not node.answers:
                 values = join_answers([answer for operand in operands for answer in operand.answers])
-                node.status, node.error = "unanswered", f"{operation.name} is not decided by {values}"
+                node.status, node.error = "unanswered", f"{operation.name} gives no answer from {values}"
             elif not all(map(self.is_whole, inside)):
                 node.detail["unsupported"] = "a step before it has no answer, or was not asked about every value"
         return call

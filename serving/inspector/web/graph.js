@@ -50,9 +50,9 @@ export class Graph {
     for (const box of this.stages.querySelectorAll("button")) box.setAttribute("aria-pressed", String(box.dataset.leaf === id));
   }
 
-  #box({ id, status, asked, question, answers }, place) {
+  #box({ id, status, asked, question, answers, detail }, place) {
     return h("button", { type: "button", class: `leaf ${status}`, "data-leaf": id, onclick: () => this.#choose(id) },
-      h("span", { class: "what" }, h("span", { class: "mark", role: "img", "aria-label": status }, MARKS[status]), ` ${letter(place)}  ${asked || question}`),
+      h("span", { class: "what" }, h("span", { class: "mark", role: "img", "aria-label": status }, MARKS[status]), ` ${detail.step ?? letter(place)}  ${asked || question}`),
       answers.length ? h("span", { class: "answers" }, answers.join("; ")) : "");
   }
 
