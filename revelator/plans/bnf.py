@@ -252,7 +252,7 @@ class _Builder(Transformer):
         if isinstance(parts[-1], Token):  # of an operation
             end = next(place for place, part in enumerate(parts) if isinstance(part, Token) and part.type == "ARROW")
             operation, *named = (token for token in parts[end + 1 :] if token.type != "SPACE")
-            span = parts[0].span[0], parts[-1].end_pos
+            span = parts[0].span[0], locate(parts[-1])[1]
             return Operation(self.start(parts[:end]), operation.value, tuple(int(n[1:-1]) for n in named), span=span)
         if len(parts) == 1:
             return parts[0]

@@ -157,10 +157,11 @@ class _Reader:
             end = start + len(word)
             if place == 0 and word not in OPERATIONS:
                 hint = f"one of {', '.join(OPERATIONS)}; quote a => that is text"
-                raise fault(self.text, "unknown-operation", "there is no operation of this name", start, end, hint)
+                raise fault(self.text, "unknown-operation", f"there is no operation {word[:40]!r}", start, end, hint)
             if place and not (REFERENCE.fullmatch(word) and words[0] in CHOOSING):
-                hint = f"the numbers of steps stand behind {' and '.join(CHOOSING)} alone: => argmin {{1}} {{3}}"
-                raise fault(self.text, "operation-reference", "nothing but steps is named here", start, end, hint)
+                hint = f"{' and '.join(CHOOSING)} alone name steps, by number: => argmin {{1}} {{3}}"
+                message = f"nothing else may stand behind {words[0]}"
+                raise fault(self.text, "operation-reference", message, start, end, hint)
             if place:
                 self.found.append(Token("SPACE", " ", start_pos=start - 1, end_pos=start))
             kind = "REFERENCE" if place else "CHOICE" if word in CHOOSING else "OPERATION"

@@ -16,7 +16,7 @@ OPERATIONS = {
     "max": "the greatest value, or the latest",
     "argmin": "what the part with the least value is about, or its value of one of the steps that are named",
     "argmax": "what the part with the greatest value is about, or its value of one of the steps that are named",
-    "equal": "yes where every part has the same value, else no",
+    "equal": "yes where every part has the same values, no where none is the same",
     "union": "the values of all parts, each once",
     "intersect": "the values that every part has",
     "except": "the values of the first part that no other part has",

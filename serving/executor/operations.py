@@ -14,6 +14,8 @@ from typing import Any
 from pint import Quantity
 
 from revelator.plans import Operation
+from revelator.plans.operations import CHOOSING
+from revelator.trace import join_answers
 from serving.merge.parts import MergedAnswer
 from serving.merge.values import (
     normalise_country,
@@ -25,6 +27,7 @@ from serving.merge.values import (
 )
 
 MOST_COMPARED = 500  # values that are compared, each with each
+SHOWN = 300  # characters of the values in a reason
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,37 @@ class Operand:
 
 
 def operate(operation: Operation, operands: Sequence[Operand]) -> MergedAnswer | None:
-    """The answer of an operation, or None where its values have no common type or do not decide it."""
+    """The answer of an operation, without answers where nothing is left; None where its values have no common type or
+    do not decide it."""
     if operation.name == "judge" or sum(len(operand.answers) for operand in operands) > MOST_COMPARED:
         return None
     answers = _WORK[operation.name](operation, operands)
     if answers is None:
         return None
     return MergedAnswer(tuple(dict.fromkeys(answers)), operation.name, is_verdict=operation.name == "equal")
+
+
+def explain(operation: Operation, operands: Sequence[Operand]) -> str:
+    """Why an operation has no answer."""
+    answers = [answer for operand in operands for answer in operand.answers]
+    said, name = join_answers(answers)[:SHOWN], operation.name
+    if name in ("sum", "mean") or (name == "difference" and len(answers) == 2):
+        return f"{name} takes numbers or quantities of one kind, and these are not: {said}"
+    if name == "difference":
+        return (
+            f"difference takes two values, and there {'is one' if len(answers) == 1 else f'are {len(answers)}'}: {said}"
+        )
+    if name in CHOOSING and find_extremes(answers, greatest=name == "argmax"):
+        return (
+            f"{name} has its value, but not what it is about: name steps, => {name} {{1}}, or the parts in the question"
+        )
+    if name in ("min", "max", *CHOOSING):
+        return f"{name} takes values with one order, and these have none: {said}"
+    if name == "intersect":
+        return f"no value is the same in each part: {said}"
+    if name == "equal":
+        return f"whether these are the same is open: {said}"
+    return f"the reader makes no answer of these: {said}"
 
 
 def _count(operation: Operation, operands: Sequence[Operand]) -> Sequence[str]:
@@ -109,24 +136,25 @@ def _tell(operation: Operation, operand: Operand, case: Case, several: bool) -> 
 
 
 def _judge_equal(operation: Operation, operands: Sequence[Operand]) -> Sequence[str] | None:
-    """Parts with several values are equal where they share one; of a single part its cases are compared."""
+    """Of a single part its cases are compared."""
     sets = [operand.answers for operand in operands]
     if len(sets) == 1:
         sets = [case.answers for case in operands[0].cases]
     if len(sets) < 2:
         return None
     first, *others = sets
-    found = [_share_value(first, other) for other in others]
+    found = [_are_same(first, other) for other in others]
     if False in found:
         return ["no"]
     return None if None in found else ["yes"]
 
 
-def _share_value(ones: Sequence[str], others: Sequence[str]) -> bool | None:
-    alike = [are_alike(one, other) for one in ones for other in others]
-    if True in alike:
+def _are_same(ones: Sequence[str], others: Sequence[str]) -> bool | None:
+    """Whether two lists hold the same; None where they do in part, or where that cannot be known."""
+    alike = [[are_alike(one, other) for other in others] for one in ones]
+    if all(True in row for row in (*alike, *zip(*alike, strict=True))):
         return True
-    return None if None in alike else False
+    return False if all(each is False for row in alike for each in row) else None
 
 
 def _unite(operation: Operation, operands: Sequence[Operand]) -> Sequence[str]:

@@ -210,6 +210,8 @@ def _is_unsupported(node: Node) -> bool:
 def _find_reason(trace: Trace) -> str | None:
     """Why the question has no answer, or one that is not whole: the reason of the first node that has one."""
     for node in trace.nodes:
+        if "without_answer" in node.detail:
+            continue  # a frame, whose own nodes say more
         if node.kind in ("atomic", "merge") and node.status in ("unanswered", "failed") and node.error:
             return node.error
         if _is_unsupported(node):

@@ -22,10 +22,10 @@ from revelator.plans.bnf import is_explicit, measure_substituted, spell_operatio
 from revelator.plans.gathering import wants_all
 from revelator.plans.operators import fill, read_call, spell_call
 from revelator.tasks import Step
-from revelator.trace import Node, join_answers
+from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, Pick, choose_values, explain_no_value
 from serving.executor.evidence import copy_answer
-from serving.executor.operations import Case, Operand, operate
+from serving.executor.operations import Case, Operand, explain, operate
 from serving.executor.recording import Recorder
 from serving.latency import offload
 from serving.merge.compute import compute_within, is_operation
@@ -333,9 +333,10 @@ class PlanRun:
                     Step(one.node.asked or one.node.question, one.answers) for step in inside for one in calls[step]
                 ]
                 await self._judge(node, known)
-            if not node.answers:
-                values = join_answers([answer for operand in operands for answer in operand.answers])
-                node.status, node.error = "unanswered", f"{operation.name} gives no answer from {values}"
+            if done and not done.answers:
+                node.detail["none"] = True
+            elif not node.answers:
+                node.status, node.error = "unanswered", explain(operation, operands)
             elif not all(map(self.is_whole, inside)):
                 node.detail["unsupported"] = "a step before it has no answer, or was not asked about every value"
         return call

@@ -46,8 +46,6 @@ class BM25Scores:
         self._hashes = np.load(folder / "term_hashes.npy", mmap_mode="r")
         self._numbers = np.load(folder / "term_numbers.npy", mmap_mode="r")
         self._folder = folder
-        parts = (self._bm25.scores[name] for name in ("data", "indices", "indptr"))
-        self.arrays = [*parts, self._hashes, self._numbers]
         self.count = int(self._bm25.scores["num_docs"])
 
     def score(self, query: str) -> np.ndarray:

@@ -5,7 +5,6 @@ A hybrid search joins its two rankings by reciprocal rank fusion (Cormack, Clark
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
@@ -38,6 +37,9 @@ def fuse_ranks(rankings: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return scores[order], distinct[order]
 
 
+MAPPED = (".npy", ".jsonl")  # files that stay open, page by page
+
+
 class Index:
     """An index folder, memory-mapped. Safe to share between threads.
 
@@ -52,10 +54,7 @@ class Index:
         self.passages = PassageStore(folder)
         self.bm25 = BM25Scores(folder) if self.settings.sparse else None
         self.vectors = Vectors(folder, device) if self.settings.dense else None
-        arrays = [self.passages.offsets, *(self.bm25.arrays if self.bm25 else ())]
-        arrays += [self.vectors.matrix] if self.vectors else []
-        files = [self.passages.lines, *(array.base for array in arrays)]
-        self._files = [file for file in files if isinstance(file, mmap.mmap)]  # an empty array is not mapped
+        self._files = {path: path.stat() for path in folder.iterdir() if path.suffix in MAPPED}
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None) -> Index:
@@ -84,11 +83,19 @@ class Index:
         return encoder
 
     def require_whole(self) -> None:
-        """Raises Unavailable if a file got another size since it was opened: others were copied over it, and to read
-        beyond its end would end the process (SIGBUS)."""
-        if any(file.size() != len(file) for file in self._files):
-            hint = "start `revelator serve` again; `index build` and `index add` can replace an index that is served"
-            raise Unavailable("the index was written over while it was open", hint=hint, final=True)
+        """Raises Unavailable if a file was written since it was opened: it may say something else by now, and to read
+        beyond its new end would end the process (SIGBUS). One that another file took the place of stays as it was."""
+        for path, opened in self._files.items():
+            try:
+                now = path.stat()
+            except OSError:
+                continue
+            same_file = now.st_ino == opened.st_ino
+            if same_file and (now.st_size, now.st_mtime_ns) != (opened.st_size, opened.st_mtime_ns):
+                hint = (
+                    "start `revelator serve` again; `index build` and `index add` can replace an index that is served"
+                )
+                raise Unavailable("the index was written over while it was open", hint=hint, final=True)
 
     def search(self, query: str, k: int) -> list[Passage]:
         """At most `k` passages, best first; equal scores in the corpus's order.
@@ -112,7 +119,9 @@ class Index:
         return [replace(self.passages[int(i)], score=float(s)) for s, i in zip(scores, places, strict=True)]
 
     def open_passage(self, id: str) -> PassagePlace | None:
-        """The passage of an id with its neighbours in the same file; None for an id that no passage has."""
+        """The passage of an id with its neighbours in the same file; None for an id that no passage has. Raises
+        Unavailable for an index that was written over."""
+        self.require_whole()
         place = self.passages.find(id)
         if place is None:
             return None

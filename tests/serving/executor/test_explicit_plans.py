@@ -52,6 +52,8 @@ HEIGHTS = "Which dams are there? * How high is {1}?"
             ["Bel"],
         ),
         ("Who directed Jaws? + Who directed UHF? => union", ["Spielberg", "Levey"]),
+        ("Who directed Jaws? + Who directed Jaws? => equal", ["yes"]),
+        ("Who directed Jaws? + Who directed Jaws? => except", []),
         ("Which dams are there? + (Which dams are there? * How high is {2}? => argmax) => except", ["Aya", "Cor"]),
     ],
 )
@@ -86,6 +88,23 @@ async def test_what_nobody_decides_is_unanswered_with_the_values(toy) -> None:
     trace = await toy({"A?": ["a long time"], "B?": ["1951"]}).executor().run("q", plan="A? + B? => argmin")
     assert trace.answers == [] and trace.outcome == "unanswered"
     assert trace.reason is not None and "argmin" in trace.reason and "1951" in trace.reason
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        ("Who directed Jaws? + When was Levey born? => sum", "numbers or quantities of one kind"),
+        ("When was Levey born? => difference", "takes two values"),
+        ("When was Levey born? + How high is Aya? => max", "one order"),
+        ("When was Levey born? + When was Spielberg born? => argmax", "not what it is about"),
+        ("Which dams are there? + Who directed UHF? => intersect", "no value is the same in each part"),
+        ("Which dams are there? + How high is Aya? => judge", "the reader makes no answer"),
+        ("(Which dams are there? + Who directed UHF? => union) + Who directed UHF? => equal", "is open"),
+    ],
+)
+async def test_the_reason_says_what_an_operation_lacks(toy, plan: str, reason: str) -> None:
+    trace = await toy(WORLD).executor().run("q", plan=plan)
+    assert trace.answers == [] and trace.outcome == "unanswered" and reason in (trace.reason or "")
 
 
 async def test_an_operation_with_a_part_that_has_no_answer_is_not_done(toy) -> None:

@@ -371,6 +371,26 @@ async def test_an_index_that_is_copied_over_while_it_is_open_is_refused(tmp_path
     retriever = LocalRetriever(Index.open(tmp_path / "served"))
     assert await retriever.search("lighthouse", 1)
     shutil.copytree(tmp_path / "smaller", tmp_path / "served", dirs_exist_ok=True)
+    for ask in (retriever.search("lighthouse", 1), retriever.open_passage("0")):
+        with pytest.raises(Unavailable, match="written over while it was open"):
+            await ask
+    retriever.close()
+
+
+async def test_a_file_of_an_index_that_is_written_anew_at_its_size_is_seen_and_one_that_is_replaced_is_not(
+    tmp_path: Path,
+) -> None:
+    build_index([write_corpus(tmp_path / "c.jsonl", ROWS)], tmp_path / "served")
+    passages = tmp_path / "served" / "passages.jsonl"
+    text = passages.read_text()
+    retriever = LocalRetriever(Index.open(tmp_path / "served"))
+    (tmp_path / "new").write_text(text.upper())
+    (tmp_path / "new").replace(passages)
+    assert await retriever.search("lighthouse", 1)
+    retriever.close()
+    passages.write_text(text)
+    retriever = LocalRetriever(Index.open(tmp_path / "served"))
+    passages.write_text(text.swapcase())
     with pytest.raises(Unavailable, match="written over while it was open"):
         await retriever.search("lighthouse", 1)
     retriever.close()
