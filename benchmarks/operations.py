@@ -111,6 +111,10 @@ def list_endings(question: AnnotatedQuestion, plan: Expression) -> Iterator[Expr
     for name in COMPARED:
         if made := end_with(plan, name, ""):
             yield made
+    if isinstance(plan, ListOf) and len(plan.items) == 4:  # births and deaths: who lived longer
+        halves = (plan.items[:2], plan.items[2:])
+        lives = ListOf(tuple(Operation(ListOf(half), "difference") for half in halves))
+        yield from (Operation(lives, name) for name in ("argmin", "argmax"))
 
 
 async def compare(name: str, questions: Iterable[AnnotatedQuestion]) -> None:

@@ -165,11 +165,6 @@ def _find_operation_faults(
         message = f"step {outside[0]} is not one of those that {operation.name} is done with"
         hint = f"name steps {binding.first[place] + 1} to {place}"
         yield Diagnostic("operation-reference", message, *operation.span, hint)
-    for number, part in enumerate(binding.parts[place], start=1) if operation.references and not outside else ():
-        if not any(step - 1 in _list_needed(part, binding) for step in operation.references):
-            message = f"{operation.name} names no step of part {number}"
-            hint = "name a step of each part, or none: then the answer is what the question calls the part"
-            yield Diagnostic("operation-reference", message, *operation.span, hint)
     if operation.name in SEVERAL and len(parts) < 2:
         message, hint = f"{operation.name} needs two parts or more", "join them with + in front of the =>"
         yield Diagnostic("one-part", message, *operation.span, hint)
@@ -177,18 +172,6 @@ def _find_operation_faults(
         message = f"{operation.name} cannot be done with yes or no"
         hint = "give it dates, numbers or quantities; judge takes any answers"
         yield Diagnostic("mixed-types", message, *operation.span, hint)
-
-
-def _list_needed(step: int, binding: Binding) -> set[int]:
-    """A step and those that its answer comes from."""
-    needed: set[int] = set()
-    waiting = [step]
-    while waiting:
-        one = waiting.pop()
-        if one not in needed:
-            needed.add(one)
-            waiting += [*binding.sources[one].values(), *binding.parts[one]]
-    return needed
 
 
 def _describe_missing_dependency(node: Expression) -> Diagnostic:

@@ -49,7 +49,6 @@ def test_what_each_rule_set_says(text, scoped, paper):
         ("A + (B => argmax {3})", "no-such-step", None),
         ("A + (B => argmax {1})", "operation-reference", "(B => argmax {1})"),
         ("A => except", "one-part", "A => except"),
-        ("A * B {1} + C => argmax {1}", "operation-reference", "A * B {1} + C => argmax {1}"),
         ("(A + B => equal) + C => sum", "mixed-types", "(A + B => equal) + C => sum"),
     ],
 )
