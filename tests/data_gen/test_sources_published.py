@@ -297,7 +297,8 @@ def test_json_lines_of_any_number_are_read_in_flat_memory(tmp_path: Path) -> Non
         tracemalloc.stop()
         return highest
 
-    assert peak(1_500) < 1.5 * peak(500)
+    many, few = (min(peak(count) for _ in range(3)) for count in (1_500, 500))  # other threads allocate, too
+    assert many < 1.5 * few
 
 
 SPOILED = {**ROWS, "musique": MUSIQUE[0], "2wiki": TWO_WIKI[0], "world": ANNOTATED}
