@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from data_gen.annotate.inflection import is_plural, to_plural, to_singular
@@ -109,6 +109,19 @@ class Writer:
         folded = bool(users) and (bare or name)
         return StepWords(to_singular(noun), question, text, folded, is_plural(noun), kind=text)
 
+    def find_needed(self, last: int, used: Mapping[int, Iterable[int]]) -> set[int]:
+        """The steps that lead to the last one; one that is only spoken of does not. `used` are those that a step without
+        a question uses."""
+        found: set[int] = set()
+        waiting = [last]
+        while waiting:
+            k = waiting.pop()
+            if k not in found:
+                found.add(k)
+                waiting += used.get(k, ())
+                waiting += [int(number) for number, _ in REFERENCE.findall(self.words[k].question)]
+        return found
+
     def _list_users(self, k: int) -> list[str]:
         """The steps that refer to step k."""
         return [step for step in self.steps if re.search(rf"#{k}\b", step)]
@@ -167,7 +180,7 @@ def read_gold_steps(decomposition: str) -> list[GoldStep]:
     writer = Writer(steps)
     for k, step in enumerate(steps, start=1):
         writer.words[k] = writer.write_step(k, step)
-    kept = sorted(_find_needed(writer.words, len(steps)))
+    kept = sorted(writer.find_needed(len(steps), {}))
     place = {k: number for number, k in enumerate(kept, start=1)}
     return [_make_gold_step(writer.words[k], place) for k in kept]
 
@@ -183,18 +196,6 @@ def split_steps(decomposition: str) -> list[str]:
     if not steps:
         raise DroppedError("a decomposition without steps")
     return steps
-
-
-def _find_needed(said: dict[int, StepWords], last: int) -> set[int]:
-    """The steps that are asked for the last one; one that is only spoken of is not."""
-    found: set[int] = set()
-    waiting = [last]
-    while waiting:
-        k = waiting.pop()
-        if k not in found:
-            found.add(k)
-            waiting += [int(number) for number, _ in REFERENCE.findall(said[k].question)]
-    return found
 
 
 def _make_gold_step(one: StepWords, place: dict[int, int]) -> GoldStep:

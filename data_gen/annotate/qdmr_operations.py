@@ -58,7 +58,8 @@ def read_plan_steps(decomposition: str, operators: Sequence[str]) -> list[PlanSt
         else:
             said = writer.write_step(k, text)
             writer.words[k] = replace(said, folded=said.folded and k not in used)
-    kept = sorted(_find_needed(writer, computed, len(steps)))
+    uses = {k: [*one.needs, *([one.each] if one.each else [])] for k, one in computed.items()}
+    kept = sorted(writer.find_needed(len(steps), uses))
     place = {k: index for index, k in enumerate(kept)}
 
     def move(text: str) -> str:
@@ -103,16 +104,3 @@ def read_operation(text: str, operator: str, is_last: bool) -> OperationStep | N
     if is_last and operator in JUDGED and referred:
         return OperationStep("judge", referred)
     return None
-
-
-def _find_needed(writer: Writer, computed: dict[int, OperationStep], last: int) -> set[int]:
-    """The steps that are asked or computed for the last one; one that is only spoken of is not."""
-    found: set[int] = set()
-    waiting = [last]
-    while waiting:
-        k = waiting.pop()
-        if k not in found:
-            found.add(k)
-            asked = [int(number) for number, _ in REFERENCE.findall(writer.words[k].question)]
-            waiting += [*computed[k].needs, *filter(None, [computed[k].each])] if k in computed else asked
-    return found

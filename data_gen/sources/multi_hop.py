@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -237,24 +237,12 @@ def read_qdmr(path: Path | str) -> Iterator[ReadResult]:
 
 
 def _annotate_qdmr(row: dict[str, Any]) -> AnnotatedQuestion:
-    asked = fields.read_question(row, "question_text")
-    identity = fields.make_id(row, "qdmr", asked, "question_id")
-    if identity.split(":")[1].startswith(ABOUT_PICTURES):
-        raise DroppedError("a statement about two pictures, no question")
+    question = _read_break_question(row, "qdmr")
     operators = fields.read_nested(row, "operators")
     plan = write_explicit_plan(read_plan_steps(fields.read_text(row, "decomposition"), operators))
     if isinstance(plan, Atomic):
         raise DroppedError("a plan of one step, which says the question again")
-    return AnnotatedQuestion(
-        id=identity,
-        source="break",
-        licence="MIT",
-        split="",
-        question=asked,
-        route="complex",
-        expression=render(plan),
-        tasks=("route", TRANSLATE_BNF.name),
-    )
+    return replace(question, expression=render(plan), tasks=("route", TRANSLATE_BNF.name))
 
 
 def read_break(path: Path | str) -> Iterator[ReadResult]:
@@ -263,22 +251,19 @@ def read_break(path: Path | str) -> Iterator[ReadResult]:
 
 
 def _annotate_break(row: dict[str, Any]) -> AnnotatedQuestion:
-    asked = fields.read_question(row, "question_text")
-    identity = fields.make_id(row, "break", asked, "question_id")
-    if identity.split(":")[1].startswith(ABOUT_PICTURES):
-        raise DroppedError("a statement about two pictures, no question")
+    question = _read_break_question(row, "break")
     steps = qdmr.read_gold_steps(fields.read_text(row, "decomposition"))
     if not any(step.call for step in steps):
         raise DroppedError("no step keeps some of a list")
-    planned = write_gold_plan(asked, steps, identity)
-    return AnnotatedQuestion(
-        id=identity,
-        source="break",
-        licence="MIT",
-        split="",
-        question=asked,
-        route="complex",
-        expression=planned.expression,
-        entities=planned.entities,
-        tree=render_tree(asked, planned.nodes),
-    )
+    planned = write_gold_plan(question.question, steps, question.id)
+    tree = render_tree(question.question, planned.nodes)
+    return replace(question, expression=planned.expression, entities=planned.entities, tree=tree)
+
+
+def _read_break_question(row: dict[str, Any], form: str) -> AnnotatedQuestion:
+    """A row of Break without its plan; `form` begins its id."""
+    asked = fields.read_question(row, "question_text")
+    identity = fields.make_id(row, form, asked, "question_id")
+    if identity.split(":")[1].startswith(ABOUT_PICTURES):
+        raise DroppedError("a statement about two pictures, no question")
+    return AnnotatedQuestion(identity, "break", "MIT", split="", question=asked, route="complex")

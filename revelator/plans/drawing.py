@@ -106,7 +106,9 @@ def _node_to_json(node: Expression, places: Iterator[tuple[int, Mapping[str, int
             "step": index + 1,
             "letter": letter(index),
             "text": node.text,
-            "placeholders": [{"name": name, "source": _number(sources.get(name))} for name in node.placeholders],
+            "placeholders": [
+                {"name": name, "source": _count_from_one(sources.get(name))} for name in node.placeholders
+            ],
         }
     parts = [_node_to_json(child, places) for child in node.children]
     if type(node) is Operation:
@@ -118,5 +120,5 @@ def _node_to_json(node: Expression, places: Iterator[tuple[int, Mapping[str, int
     return {"kind": "sequence", "span": span, "items": parts}
 
 
-def _number(index: int | None) -> int | None:
+def _count_from_one(index: int | None) -> int | None:
     return None if index is None else index + 1

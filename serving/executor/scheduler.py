@@ -128,10 +128,14 @@ class PlanRun:
         step = self.steps[place]
         return step.text if isinstance(step, Atomic) else f"=> {spell_operation(step)}"
 
-    async def _run_step(self, leaf: int) -> EndedCall | Fan:
-        node, sources = self._nodes[leaf], self._sources[leaf]
-        if isinstance(operation := self.steps[leaf], Operation):
-            return await self._run_operation(operation, leaf, node)
+    async def _run_step(self, place: int) -> EndedCall | Fan:
+        step, node = self.steps[place], self._nodes[place]
+        if isinstance(step, Operation):
+            return await self._run_operation(step, place, node)
+        return await self._run_leaf(place, node)
+
+    async def _run_leaf(self, leaf: int, node: Node) -> EndedCall | Fan:
+        sources = self._sources[leaf]
         if not sources:
             return await self._ask(leaf, node, NOTHING_CHOSEN)
         producers = sorted(set(sources.values()))
@@ -289,6 +293,10 @@ class PlanRun:
             await _await_calls(self._tasks[before])
         self._recorder.set_predecessors(node, [self._nodes[before].id for before in inside])
         groups = self._find_groups(place)
+        if len(groups) > self._limits.fan_out:
+            self._cut_leaves.add(place)
+            node.detail["truncated"] = f"it was done for the first {self._limits.fan_out} values of {len(groups)}"
+            groups = groups[: self._limits.fan_out]
         if len(groups) == 1:
             return await self._operate(operation, place, node, groups[0])
         pairs = zip(self._recorder.open_members(node, len(groups)), groups, strict=True)
@@ -303,7 +311,7 @@ class PlanRun:
                 outside = {step: pick for step, pick in call.choice.picked.items() if step < first}
                 found.setdefault(frozenset(outside.items()), Choice(picked=outside))
         largest = [one for key, one in found.items() if not any(key < other for other in found)]
-        return largest[: self._limits.fan_out] or [NOTHING_CHOSEN]
+        return largest or [NOTHING_CHOSEN]
 
     async def _operate(self, operation: Operation, place: int, node: Node, group: Choice) -> EndedCall:
         inside = range(self.binding.first[place], place)
@@ -314,9 +322,8 @@ class PlanRun:
         if missing and (operation.name != "judge" or len(missing) == len(parts)):
             self._recorder.skip(node, f"nothing to work on: step {missing[0] + 1} has no answer")
             return call
-        questions = [
-            [self._find_question(step) for step in chain] for chain in self._find_operand_chains(operation, place)
-        ]
+        chains = find_branches(operation.operand, inside.start)
+        questions = [[self._find_question(step) for step in chain] for chain in chains]
         operands = [
             Operand(part, tuple(self._make_case(one, group) for one in calls[part]), label)
             for part, label in zip(parts, self._name_parts(questions), strict=True)
@@ -340,9 +347,6 @@ class PlanRun:
             elif not all(map(self.is_whole, inside)):
                 node.detail["unsupported"] = "a step before it has no answer, or was not asked about every value"
         return call
-
-    def _find_operand_chains(self, operation: Operation, place: int) -> list[list[int]]:
-        return find_branches(operation.operand, self.binding.first[place])
 
     def _make_case(self, call: EndedCall, group: Choice) -> Case:
         taken = {step: pick.value for step, pick in call.choice.picked.items() if step not in group.picked}
