@@ -110,8 +110,8 @@ class Writer:
         return StepWords(to_singular(noun), question, text, folded, is_plural(noun), kind=text)
 
     def find_needed(self, last: int, used: Mapping[int, Iterable[int]]) -> set[int]:
-        """The steps that lead to the last one; one that is only spoken of does not. `used` are those that a step without
-        a question uses."""
+        """The steps that lead to the last one; one that is only spoken of does not. `used` are those that a step uses
+        which has no question."""
         found: set[int] = set()
         waiting = [last]
         while waiting:
