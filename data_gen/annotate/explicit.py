@@ -73,8 +73,8 @@ _Tree = _Leaf | _Chain | _List | _Computed
 
 def write_explicit_plan(steps: Steps) -> Expression:
     """The plan whose answer is that of the last step. Raises DroppedError where there is none that checks."""
-    tree = _build(steps, len(steps) - 1)
-    if sum(1 for _ in _walk(tree)) > MOST_STEPS:
+    tree = _build(steps, len(steps) - 1) if len(steps) <= MOST_STEPS else None  # each step may double it
+    if tree is None or sum(1 for _ in _walk(tree)) > MOST_STEPS:
         raise DroppedError("a plan of too many steps")
     plan, _ = _spell(steps, tree, [], count(1))
     if faults := check(plan):

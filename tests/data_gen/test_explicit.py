@@ -104,6 +104,11 @@ def test_what_no_plan_can_say_is_given_up_with_its_reason(decomposition: str, op
         read(decomposition, operators)
 
 
+def test_a_decomposition_that_doubles_with_each_step_is_given_up_at_once() -> None:
+    with pytest.raises(DroppedError, match="too many steps"):
+        write_explicit_plan([PlanStep("a"), PlanStep("b"), *(OperationStep("union", (k, k + 1)) for k in range(60))])
+
+
 @st.composite
 def decompositions(draw: st.DrawFn) -> list[PlanStep | OperationStep]:
     steps: list[PlanStep | OperationStep] = [PlanStep("step 1")]
