@@ -60,7 +60,7 @@ def summarise_plan(text: str) -> PlanSummary:
     return PlanSummary(not check(plan), make_letters_key(plan), count_stages(plan), len(list_leaves(plan)))
 
 
-PLAN_SCORES = ("valid", "letters", "leaves", "exact", "arguments", "names")
+PLAN_SCORES = ("valid", "letters", "operations", "leaves", "exact", "arguments", "names")
 Scores = dict[str, bool]
 
 
@@ -69,7 +69,8 @@ def score_plan(output: str, gold: Expression, question: str, names: Sequence[str
     and its gold plan share (the column `entities` of a set).
 
     `valid`: parses and checks (rules `scoped`). The others compare a parsed plan with gold, valid or not. `letters`:
-    the same shape up to the order of `+`. `leaves`: their number. `exact`: the same tree, word for word.
+    the same shape, operations included, up to the order of `+`. `operations`: the same ones, none where gold has none.
+    `leaves`: their number. `exact`: the same tree, word for word.
     `arguments`: the same graph over the same names and placeholders. `names`: each of `names` is copied exactly.
     """
     try:
@@ -79,11 +80,16 @@ def score_plan(output: str, gold: Expression, question: str, names: Sequence[str
     return {
         "valid": not check(plan),
         "letters": make_letters_key(plan) == make_letters_key(gold),
+        "operations": _list_operations(plan) == _list_operations(gold),
         "leaves": len(list_leaves(plan)) == len(list_leaves(gold)),
         "exact": plan == gold,
         "arguments": have_equal_arguments(plan, gold, names),
         "names": copies_names(plan, question, names),
     }
+
+
+def _list_operations(plan: Expression) -> list[str]:
+    return sorted(step.name for step in list_steps(plan) if isinstance(step, Operation))
 
 
 def score_tree(output: str, gold: Art) -> Scores:

@@ -105,24 +105,36 @@ NAMES = ["Arno", "Belt"]
     [
         (
             "(Who directed Arno? * Where was {director} born? + Who wrote Belt?) * Did {place} ever host {writer}?",
-            (True, True, True, True, True, True),
+            (True, True, True, True, True, True, True),
         ),
         (
             "(Who wrote Belt? + Who made Arno? * Where was {maker} born?) * Did {place} ever host {writer}?",
-            (True, True, True, False, True, True),
+            (True, True, True, True, False, True, True),
         ),
         (
             "Who directed Arno? * Where was {director} born? * Who wrote of {place}? * Did {writer} visit {place}?",
-            (True, False, True, False, False, False),
+            (True, False, True, True, False, False, False),
         ),
-        ("Who directed Arno? * Where was {director} born?", (True, False, False, False, False, False)),
-        ("Where was {director} born?", (False, False, False, False, False, False)),
-        ("Who directed Arno? *", (False, False, False, False, False, False)),
-        ("", (False, False, False, False, False, False)),
+        ("Who directed Arno? * Where was {director} born?", (True, False, True, False, False, False, False)),
+        ("Where was {director} born?", (False, False, True, False, False, False, False)),
+        ("Who directed Arno? *", (False,) * 7),
+        ("", (False,) * 7),
     ],
 )
 def test_a_plan_is_held_against_gold_by_shape_leaves_and_words(output: str, score: tuple[bool, ...]) -> None:
     assert score_plan(output, GOLD_PLAN, "", NAMES) == dict(zip(PLAN_SCORES, score, strict=True))
+
+
+def test_operations_are_held_against_gold_apart_from_what_they_work_on() -> None:
+    gold = parse("(Who directed Arno? * When was {1} born?) + (Who wrote Belt? * When was {3} born?) => argmin")
+    for plan, expected in {
+        "(Who made Arno? + Who wrote Belt?) * When was {1} born? => argmin": (True, False),
+        "(Who directed Arno? * When was {1} born?) + (Who wrote Belt? * When was {3} born?) => argmax": (False, False),
+        "(Who made Arno? * When was {1} born?) + (Who penned Belt? * When was {3} born?) => argmin": (True, True),
+        "(Who made Arno? * When was {1} born?) + (Who penned Belt? * When was {3} born?)": (False, False),
+    }.items():
+        scores = score_plan(plan, gold, "", NAMES)
+        assert (scores["operations"], scores["letters"]) == expected, plan
 
 
 @pytest.mark.parametrize(

@@ -82,10 +82,10 @@ def test_plans_are_scored_by_shape_apart_from_arguments_names_and_words() -> Non
         entities='["Obra Vale"]',
     )
     for text, expected in {
-        "Who leads Obra Vale? * Where is {leader} from?": (1, 1, 1, 0, 1, 1),
-        "Who leads it? * Where is {leader} from?": (1, 1, 1, 0, 0, 0),
-        "Who leads Obra Vale? + Where is it?": (1, 0, 1, 0, 0, 1),
-        "Who leads it? * Where is it?": (0, 1, 1, 0, 0, 0),
+        "Who leads Obra Vale? * Where is {leader} from?": (1, 1, 1, 1, 0, 1, 1),
+        "Who leads it? * Where is {leader} from?": (1, 1, 1, 1, 0, 0, 0),
+        "Who leads Obra Vale? + Where is it?": (1, 0, 1, 1, 0, 0, 1),
+        "Who leads it? * Where is it?": (0, 1, 1, 1, 0, 0, 0),
     }.items():
         assert score_row(row, text) == dict(zip(PLAN_SCORES, expected, strict=True))
     served = score(Recited({prompt: "Who leads it? * Where is it?"}), [row])["translate_bnf"].scores
