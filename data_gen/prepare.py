@@ -18,7 +18,7 @@ from data_gen.augment.rewording import reword
 from data_gen.augment.substitution import load_names, substitute_names
 from data_gen.config import AugmentConfig, SetConfig, SourceConfig
 from data_gen.leakage import find_held_out, load_held_out, make_question_key, make_text_key
-from data_gen.questions import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion, DroppedError
 from data_gen.records import hash_fraction, make_records, make_sub_questions
 from data_gen.sources.formats import READERS
 from data_gen.sources.logic_questions import read_logic
@@ -166,7 +166,11 @@ class Preparer:
     ) -> Candidate:
         fault = find_held_out(self.held_out, question, self.config.keep_back)
         fault = fault or find_fault(question, self.config.entity_coverage)
-        rows = () if fault else tuple(make_records(question, self.config, group, tasks))
+        rows: tuple[Row, ...] = ()
+        try:
+            rows = () if fault else tuple(make_records(question, self.config, group, tasks))
+        except DroppedError as reason:
+            fault = reason.message
         trains = question.split == "train" and rows and reason_prefix != COPY
         return Candidate(
             reason_prefix=reason_prefix,

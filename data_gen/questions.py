@@ -20,8 +20,8 @@ from revelator.rows import SPLITS
 from revelator.tasks import TASKS
 
 # How an answer follows from the answers of the steps. A branch is an operand of the plan's outermost `+`, or the whole
-# plan. An operation may carry an argument after a space.
-OPERATIONS = {
+# plan. An ending may carry an argument after a space. `data_gen.annotate.endings` says each by the operations of plans.
+ENDINGS = {
     "none": "the value of the last step",
     "list": "the values of the last leaf, each once",
     "both": "the values of all branches, in order",
@@ -31,7 +31,9 @@ OPERATIONS = {
     "argmax_source": "the name with which the branch of the greatest value begins",
     "argmin_count": "what the leaf with the shortest list was asked about",
     "argmax_count": "what the leaf with the longest list was asked about",
-    "same": "yes if all branches end in the same value, else no",
+    "argmin_difference": "the name with which the two branches begin whose values are least far apart",
+    "argmax_difference": "the name with which the two branches begin whose values are farthest apart",
+    "equal": "yes if all branches end in the same value, else no",
     "difference": "the distance between the numbers (of dates: the years) in which two branches end",
     "count": "how many values the last leaf has",
     "count_is": "how many answers of the last leaf are the argument",
@@ -40,6 +42,7 @@ OPERATIONS = {
     "which_after": "what the last leaf was asked about, where its answer is greater than the argument",
     "either": "what the tree asks of both lists together: count, is or after",
     "intersect": "the values that the lists of both branches share",
+    "unknown": "the source does not tell, and the answers leave it open",
 }
 ANNOTATION = "annotation"  # the teacher of gold decompositions: no model
 PLAN_FIELDS = {BNF.name: "expression", LOGIC.name: "query", ART.name: "tree"}  # by language of plans
@@ -48,7 +51,7 @@ CHECKED = ConfigDict(extra="forbid", revalidate_instances="always")  # what a re
 Text = Annotated[str, Field(pattern=r"\S")]
 Texts = Annotated[tuple[str, ...], FailFast()]  # a row of a stranger ends at its first fault
 Route = Annotated[str, Field(pattern=f"^({'|'.join(TASKS['route'].labels or ())})$")]
-Operation = Annotated[str, Field(pattern=f"^(({'|'.join(OPERATIONS)})( .*)?)?$")]
+Ending = Annotated[str, Field(pattern=f"^(({'|'.join(ENDINGS)})( .*)?)?$")]
 Split = Annotated[str, Field(pattern=f"^({'|'.join(SPLITS)}|)$")]
 
 
@@ -98,8 +101,8 @@ class AnnotatedQuestion:
     `expression` is the gold plan in canonical text: the question itself for route single, "" where there is none.
     `parts` are the independent questions of a compound one. `steps` are in executable order, a fan-out written out, and
     each prefix of them is not enough to answer. `answers` holds one value, or all values when the question asks for
-    several. `entities` are the names that the question mentions, in order. `operation` says how the answer follows from
-    the steps (see `OPERATIONS`; "" where a source does not tell). `query` and `tree` are the question
+    several. `entities` are the names that the question mentions, in order. `ending` says how the answer follows from
+    the steps (see `ENDINGS`; "" where it is that of the plan). `query` and `tree` are the question
     as a logical query and as a tree of atomic operators, in canonical text; "" where there is none. `sources` are those
     that its steps choose from. `teacher` says who annotated it, `reader` which language model read the answers, where
     one did; `agreement`, by task, which part of the samples of a teacher that was asked several times agree with the
@@ -120,7 +123,7 @@ class AnnotatedQuestion:
     answers: Texts = ()
     passages: Annotated[tuple[Annotated[AnnotatedPassage, FewKeys], ...], FailFast()] = ()
     entities: Texts = ()
-    operation: Operation = ""
+    ending: Ending = ""
     query: str = ""
     tree: str = ""
     sources: Annotated[tuple[Annotated[AnnotatedSource, FewKeys], ...], FailFast()] = ()

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from data_gen.annotate.endings import end_plan
 from data_gen.annotate.names import find_mention, find_planned_names
 from data_gen.annotate.trees import cut_step_tree
 from data_gen.config import SetConfig
@@ -61,10 +62,11 @@ def make_records(
 ) -> Iterator[Row]:
     """All records of a question for `tasks`, under the configuration's bounds.
 
-    `group` is the question that it came from.
+    `group` is the question that it came from. Raises DroppedError for a plan that is to say how the question ends,
+    and cannot.
     """
     if question.expression and config.references == "numbers":
-        question = question.replace_plan(BNF, plans.spell_by_numbers(plans.parse(question.expression)))
+        question = question.replace_plan(BNF, end_plan(plans.parse(question.expression), question.ending))
     letters = plans.to_letters(plans.parse(question.expression)) if question.expression else ""
     names = json.dumps(find_planned_names(question), ensure_ascii=False)
     for task in (TASKS[name] for name in tasks if not question.tasks or name in question.tasks):
@@ -244,7 +246,7 @@ def _make_single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -
         answers=step.answers,
         passages=tuple(p for p in question.passages if not p.asked and (not p.relevant or p.title == step.title)),
         entities=tuple(name for name in names if find_mention(name, step.question)),
-        operation="",
+        ending="",
         query="",
         tree=cut_step_tree(question.tree, index, answers, step.question),
     )

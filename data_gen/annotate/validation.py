@@ -83,7 +83,7 @@ def check_replay(question: AnnotatedQuestion) -> str | None:
         return "fewer steps than leaves"
     if not all(step.answers and all(map(str.strip, step.answers)) for step in steps):
         return "a step has no answer"
-    chained = isinstance(expression, plans.Dependent) and len(steps) == len(leaves) and not question.operation
+    chained = isinstance(expression, plans.Dependent) and len(steps) == len(leaves) and not question.ending
     if chained and not share_answer(steps[-1].answers, question.answers):
         return "steps do not reach the answer"
     return None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from data_gen.annotate import qdmr
+from data_gen.annotate.endings import Branch, choose_ending
 from data_gen.annotate.explicit import write_explicit_plan
 from data_gen.annotate.names import find_mention
 from data_gen.annotate.plan import GoldPlan, GoldStep, write_gold_plan
@@ -17,7 +19,8 @@ from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, DroppedError
 from data_gen.sources import fields
 from data_gen.sources.rows import ReadResult, read_annotated
 from revelator.errors import DataError
-from revelator.plans import Atomic, parse, render
+from revelator.plans import Atomic, list_leaves, parse, render
+from revelator.plans.operators import Relate
 from revelator.tasks import TRANSLATE_BNF
 
 
@@ -73,7 +76,8 @@ def _read_aliases(row: dict[str, Any]) -> list[str]:
     return aliases
 
 
-TYPES = ("compositional", "inference", "comparison", "bridge_comparison")
+COMPARISONS = ("comparison", "bridge_comparison")
+TYPES = ("compositional", "inference", *COMPARISONS)
 
 
 def read_two_wiki(path: Path | str) -> Iterator[ReadResult]:
@@ -102,6 +106,7 @@ def _annotate_two_wiki(row: dict[str, Any]) -> AnnotatedQuestion:
         answers=(row["answer"],),
         passages=_read_context(row, supporting),
         entities=planned.entities,
+        ending=_choose_ending(row, planned) if row["type"] in COMPARISONS else "",
         tree=_render_tree(row["type"], question, planned),
     )
 
@@ -116,10 +121,22 @@ def _read_context(row: dict[str, Any], supporting: Collection[str]) -> tuple[Ann
 
 def _render_tree(kind: str, question: str, planned: GoldPlan) -> str:
     """A comparison ends in a node that names what is compared; none where its words are not understood."""
-    if kind not in ("comparison", "bridge_comparison"):
+    if kind not in COMPARISONS:
         return render_tree(question, planned.nodes)
     judged = compare_answers(question, parse(planned.expression), planned.nodes)
     return render_tree(question, [*planned.nodes, judged]) if judged else ""
+
+
+def _choose_ending(row: dict[str, Any], planned: GoldPlan) -> str:
+    """The ending of a comparison by the gold answers of its branches, each a chain of leaves."""
+    steps, nodes = iter(planned.steps), iter(planned.nodes)
+    branches = []
+    for branch in parse(planned.expression).children:
+        leaves = list_leaves(branch)
+        [first, *_] = islice(nodes, len(leaves))
+        assert isinstance(first.call, Relate)
+        branches.append(Branch(first.call.head, tuple(step.answers for step in islice(steps, len(leaves)))))
+    return choose_ending(branches, row["answer"])
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ class _Writer:
             answers=tuple(part.answer for _, part in parts),
             passages=tuple(AnnotatedPassage(topic.title, topic.documents[number], True) for number in sorted(used)),
             entities=(topic.title.partition(" (")[0],),
-            operation="both",
+            ending="both",
             teacher=f"endpoint:{self.config.endpoint.model}",
             agreement={"decompose": written.agreement},
         )

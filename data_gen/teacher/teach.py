@@ -53,7 +53,7 @@ class Annotator:
 
     async def annotate(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
         """Raises DroppedError with the reason why the question is not kept."""
-        bare = replace(question, expression="", parts=(), steps=(), operation="", query="", tree="", agreement={})
+        bare = replace(question, expression="", parts=(), steps=(), ending="", query="", tree="", agreement={})
         bare = replace(bare, teacher=f"endpoint:{self.config.endpoint.model}")
         route, agreement = self.config.route, {}
         if not route:

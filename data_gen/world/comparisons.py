@@ -174,7 +174,7 @@ def draw_same(d: Drawing, depths: Sequence[int]) -> Draft | None:
 
 
 def _draft_verdict(terms: Sequence[AskedTerm], template: str, text: str) -> Draft:
-    return Draft(text, echo_wording(terms, template), "same", ("yes" if terms[0].values == terms[1].values else "no",))
+    return Draft(text, echo_wording(terms, template), "equal", ("yes" if terms[0].values == terms[1].values else "no",))
 
 
 def draw_difference(d: Drawing, depths: Sequence[int]) -> Draft | None:

@@ -35,7 +35,7 @@ class Draft:
 
     question: str
     roots: tuple[AskedTerm, ...]
-    operation: str
+    ending: str
     answers: tuple[str, ...]
     said: str = ""
     listed: str = ""

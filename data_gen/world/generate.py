@@ -98,7 +98,7 @@ class _Writer:
         self.names: set[str] = set()
         self.asked: set[int] = set()
         self.documents = 0
-        self.counts = {what: Counter[str]() for what in ("split", "route", "shape", "operation")}
+        self.counts = {what: Counter[str]() for what in ("split", "route", "shape", "ending")}
 
     def write_part(self, split: str, part: int, amount: int, rng: random.Random) -> Iterator[None]:
         """Writes a part, and yields after each of its questions."""
@@ -119,7 +119,7 @@ class _Writer:
             self.counts["route"][route] += 1
             if route == "complex":
                 self.counts["shape"][shape] += 1
-                self.counts["operation"][row.operation.split(" ")[0]] += 1
+                self.counts["ending"][row.ending.split(" ")[0]] += 1
             yield
 
     def _draw(self, questions: Questions, route: str, id: str) -> tuple[AnnotatedQuestion, str]:

@@ -5,7 +5,7 @@ whose trees have each operator in a tenth of their nodes or more, and which desc
 
 The tree of atomic operators that a question asks for (AtomR, section 3.2) follows from its terms. An entity that the
 question describes ("the film Marrow Lane") is found by a `Search` with a descriptor. Each leaf of the plan is one step
-along its relation, a `Relate`. What the operation asks of the leaves' answers is a `[DR]` node, or a `Filter` where it
+along its relation, a `Relate`. What the ending asks of the leaves' answers is a `[DR]` node, or a `Filter` where it
 keeps some of a list. A list that belongs to one of two entities is a node with a step for each.
 """
 
@@ -132,7 +132,7 @@ class Questions:
             for step, types in zip(made.steps, made.types, strict=True)
         )
         expression, text = made.expression, _add_noise(self.drawing, draft.question)
-        either = draft.operation.startswith("either")  # a plan in letters cannot put two lists together
+        either = draft.ending.startswith("either")  # a plan in letters cannot put two lists together
         if route == "single":
             expression, steps = Atomic(text), (replace(steps[0], question=text),)
         return AnnotatedQuestion(
@@ -148,7 +148,7 @@ class Questions:
             answers=draft.answers,
             passages=self._choose_passages(made),
             entities=tuple(dict.fromkeys(n.called for root in draft.roots for n in find_names(root))),
-            operation=draft.operation,
+            ending=draft.ending,
             tree=_render_tree(text, draft, made),
             sources=tuple(source for source, _ in sources),
         )
@@ -240,9 +240,9 @@ def _render_tree(question: str, draft: Draft, made: Plan) -> str:
     ]
     numbers = {id(term): number for number, term in enumerate([*described.values(), *made.terms], start=1)}
     leaves = [_ask_leaf(term, numbers) for term in made.terms]
-    if draft.operation.startswith("either"):
+    if draft.ending.startswith("either"):
         return trees.render_tree(question, [*searches, *_ask_either(draft, leaves, len(searches) + 1)])
-    if len(leaves) == 1 and not searches and draft.operation != "count":
+    if len(leaves) == 1 and not searches and draft.ending != "count":
         return trees.render_tree(question, leaves)
     return trees.render_tree(question, _add_judgement(draft, [*searches, *leaves], numbers))
 
@@ -269,7 +269,7 @@ def _write_term(term: Term, shown: str) -> str:
 def _ask_either(draft: Draft, leaves: list[Art], number: int) -> list[Art]:
     """What belongs to one of two entities is node `number`; the condition, or the count, is asked of that."""
     listed = Art(draft.listed, children=tuple(leaves))
-    if draft.operation == "either count":
+    if draft.ending == "either count":
         return [listed, trees.ask_how_many(number)]
     return [listed, _keep(f"[{number}]", draft.said)]
 
@@ -280,23 +280,23 @@ def _keep(items: str, said: str) -> Art:
 
 def _add_judgement(draft: Draft, children: list[Art], numbers: dict[int, int]) -> list[Art]:
     """The nodes so far, and what is asked of their answers."""
-    operation, said, ends = draft.operation.split(" ")[0], draft.said, [numbers[id(root)] for root in draft.roots]
-    if operation in ("count_is", "count_after", "which_is", "which_after"):
+    ending, said, ends = draft.ending.split(" ")[0], draft.said, [numbers[id(root)] for root in draft.roots]
+    if ending in ("count_is", "count_after", "which_is", "which_after"):
         [items] = (_show_term(arg, numbers) for arg in draft.roots[0].args)
         kept = [*children[: ends[0] - 1], _keep(items, said)]
-        return kept if operation.startswith("which") else [*kept, trees.ask_how_many(ends[0])]
-    if operation == "count":
+        return kept if ending.startswith("which") else [*kept, trees.ask_how_many(ends[0])]
+    if ending == "count":
         return [*children, trees.ask_how_many(ends[0])]
-    if operation == "same":
+    if ending == "equal":
         return [*children, trees.ask_same(draft.question, *ends)]
-    if operation == "difference":
+    if ending == "difference":
         return [*children, Art(f"How far apart are [{ends[0]}] and [{ends[1]}]?")]
-    if operation == "intersect":
+    if ending == "intersect":
         return [*children, Art(f"What do [{ends[0]}] and [{ends[1]}] have in common?")]
-    if operation.startswith("arg") and len(ends) == 1:
+    if ending.startswith("arg") and len(ends) == 1:
         return [*children, Art(f"Which of {_show_term(draft.roots[0].args[0], numbers)} {said}: [{ends[0]}]?")]
-    if operation.startswith("arg"):
-        source = operation.endswith("_source")
+    if ending.startswith("arg"):
+        source = ending.endswith("_source")
         things = [find_names(root)[0] if source else root.args[0] for root in draft.roots]
         shown = {_call_thing(thing, numbers): f"[{end}]" for thing, end in zip(things, ends, strict=True)}
         return [*children, trees.ask_which(said, shown)]

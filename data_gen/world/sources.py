@@ -168,7 +168,7 @@ def _index_facts(triples: Sequence[Sequence[str]]) -> Facts:
 
 def _has_two_steps(question: AnnotatedQuestion) -> bool:
     """Whether a question has two steps in a row, and nothing after them."""
-    return question.route == "complex" and len(question.steps) == 2 and question.operation in ("", "none")
+    return question.route == "complex" and len(question.steps) == 2 and question.ending in ("", "none")
 
 
 def _count_fewest(asked: Mapping[str, Sequence[object]]) -> int:

@@ -187,7 +187,7 @@ def name_kind(question: AnnotatedQuestion) -> str:
         return "fan-out"
     if has_parentheses(question):
         return "parentheses"
-    return "comparison" if question.operation.startswith(("argmin", "argmax")) else question.route
+    return "comparison" if question.ending.startswith(("argmin", "argmax")) else question.route
 
 
 def _read_world(path: str) -> Iterator[BenchmarkQuestion]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from revelator.computing.values import says_value
 from revelator.errors import ServingError
 from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
 from revelator.sentences import split_sentences
@@ -19,7 +20,6 @@ from serving.circuit_breaker import CircuitBreaker
 from serving.executor.model_calls import complete_task, count_retries, record_call
 from serving.knowledge.labels import fold_label
 from serving.latency import offload
-from serving.merge.values import says_value
 from serving.protocols import GenerateRequest, Generator, Judge, Reading, Revelator
 
 Report = Callable[[EventKind, Node], None]

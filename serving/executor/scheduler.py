@@ -15,17 +15,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from revelator.computing.operations import Case, Operand, explain, operate
 from revelator.errors import Unavailable
 from revelator.limits import Limits
 from revelator.plans import Atomic, Expression, Operation, bind, list_steps, substitute
 from revelator.plans.bnf import is_explicit, measure_substituted, spell_operation
 from revelator.plans.gathering import wants_all
+from revelator.plans.operations import VERDICTS
 from revelator.plans.operators import fill, read_call, spell_call
 from revelator.tasks import Step
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, Pick, choose_values, explain_no_value
 from serving.executor.evidence import copy_answer
-from serving.executor.operations import Case, Operand, explain, operate
 from serving.executor.recording import Recorder
 from serving.latency import offload
 from serving.merge.compute import compute_within, is_operation
@@ -331,16 +332,16 @@ class PlanRun:
         with self._recorder.record(node):
             size = sum(len(answer) for operand in operands for answer in operand.answers)
             done = await offload(size, partial(operate, operation, operands))
-            if done:
-                node.answers, node.detail["method"] = list(done.answers), done.method
-                if done.is_verdict:
+            if done is not None:
+                node.answers, node.detail["method"] = list(done), operation.name
+                if operation.name in VERDICTS:
                     node.detail["verdict"] = True
             elif self._judge:
                 known = [
                     Step(one.node.asked or one.node.question, one.answers) for step in inside for one in calls[step]
                 ]
                 await self._judge(node, known)
-            if done and not done.answers:
+            if done == ():
                 node.detail["none"] = True
             elif not node.answers:
                 node.status, node.error = "unanswered", explain(operation, operands)

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from revelator.computing.values import parse_quantity
 from revelator.errors import ExpressionError, RevelatorError, Unavailable
 from revelator.limits import Limits
 from revelator.plans import logic
@@ -36,7 +37,6 @@ from serving.executor.model_calls import count_retries, record_call
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import Query, SourceResult, asks_graph, build_direct_query, build_leaf_query
 from serving.knowledge.sources import CombinedResult, Sources
-from serving.merge.values import parse_quantity
 from serving.merge.wording import asks_count
 
 SURE = 0.5  # P of an answer that the reader holds against a graph's list

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from revelator.computing.values import parse_date, parse_quantity
 from serving.knowledge.labels import fold_label
-from serving.merge.values import parse_date, parse_quantity
 
 _OTHER = re.compile(r"^\s*+(?:is |are |that (?:is|are) )?(?:other than|not|except|besides)\s++(.+)$", re.IGNORECASE)
 _BOUND = re.compile(

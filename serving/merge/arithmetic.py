@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from pint import Quantity, Unit
 
-from serving.merge.parts import MergedAnswer, Part
-from serving.merge.values import (
+from revelator.computing.values import (
     Date,
     find_unit,
     is_value,
@@ -18,6 +17,7 @@ from serving.merge.values import (
     write_number,
     write_quantity,
 )
+from serving.merge.parts import MergedAnswer, Part
 from serving.merge.wording import DIFFERENCE, OF_SEVERAL, asks_count, asks_sum
 
 _TIMES = re.compile(r"\b(when|year|date|day)\b", re.IGNORECASE)

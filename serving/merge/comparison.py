@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from revelator.computing.values import Date, parse_clock, parse_date, parse_quantity
 from serving.merge.parts import Member, MergedAnswer, Part
-from serving.merge.values import Date, parse_clock, parse_date, parse_quantity
 from serving.merge.wording import AGE, VALUE_ASKED, YES_NO, find_labels, find_order, is_described
 
 MOST_COMPARED = 500  # values that are compared, each with each

@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from revelator.computing.values import is_value, normalise
 from revelator.plans.operators import read_call
 from serving.merge.arithmetic import add_up, asks_difference, count, count_meeting, subtract
 from serving.merge.comparison import compare
 from serving.merge.parts import Member, MergedAnswer, Part, measure_parts
 from serving.merge.sets import find_common, judge_same, select, selects
-from serving.merge.values import is_value, normalise
 from serving.merge.wording import ALIKE, NEGATED, YES_NO, asks_count, asks_sum, find_order
 
 MOST_CHARACTERS = 100_000  # of the questions and answers that an operation works on, in a second at most

@@ -9,8 +9,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
+from revelator.computing.values import Date, is_value, normalise, normalise_country, parse_date, parse_quantity
 from serving.merge.parts import MergedAnswer, Part
-from serving.merge.values import Date, is_value, normalise, normalise_country, parse_date, parse_quantity
 
 MOST_COMPARED = 500  # pairs of answers
 _AMONG = re.compile(

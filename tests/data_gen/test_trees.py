@@ -117,9 +117,9 @@ def test_every_kind_of_question_of_the_world_has_a_tree_that_can_be_written(
         assert check(art) == () and render(art) == question.tree and art.question == question.question
         assert accepted(matcher, question.tree)
         assert check_tree(question) is None
-    ends = {question.operation.split(" ")[0]: number_nodes(parse(question.tree))[-1].node for question in asked}
+    ends = {question.ending.split(" ")[0]: number_nodes(parse(question.tree))[-1].node for question in asked}
     assert {name for name, node in ends.items() if not node.is_direct} == {"none", "list", "both"}
-    counts = [parse(question.tree) for question in asked if question.operation.startswith("count_")]
+    counts = [parse(question.tree) for question in asked if question.ending.startswith("count_")]
     assert counts and all(isinstance(art.children[-2].call, Filter) for art in counts)
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from data_gen.questions import OPERATIONS, AnnotatedQuestion, AnnotatedStep
+from data_gen.questions import ENDINGS, AnnotatedQuestion, AnnotatedStep
 from data_gen.world.generate import generate
 from data_gen.world.graph import load_relations
 from data_gen.world.names import load_vocabulary
@@ -148,32 +148,32 @@ def key(text: str) -> tuple[float, ...]:
 
 
 def conclude(world: World, question: AnnotatedQuestion) -> list[str]:
-    """The answer that the operation draws from what the plan found."""
+    """The answer that the ending draws from what the plan found."""
     done = run(world, question.expression)
-    operation, _, argument = question.operation.partition(" ")
+    ending, _, argument = question.ending.partition(" ")
     ends = [done[i] for i in last_leaves(question.expression)]
     values = [[v for _, _, vs in end for v in vs] for end in ends]
-    if operation in ("none", "list", "both"):
+    if ending in ("none", "list", "both"):
         return [v for branch in values for v in dict.fromkeys(branch)]
-    if operation == "same":
+    if ending == "equal":
         return ["yes" if values[0] == values[1] else "no"]
-    if operation == "difference":
+    if ending == "difference":
         return [f"{abs(int(key(values[0][0])[0]) - int(key(values[1][0])[0])):,}"]
-    if operation == "intersect":
+    if ending == "intersect":
         return [v for v in values[0] if v in values[1]]
-    if operation == "count":
+    if ending == "count":
         return [str(len(set(values[0])))]
-    if operation == "count_is":
+    if ending == "count_is":
         return [str(values[0].count(argument))]
-    if operation == "count_after":
+    if ending == "count_after":
         return [str(sum(int(v) > int(argument) for v in values[0]))]
-    assert operation.startswith("arg")
-    best = min if "min" in operation else max
-    if operation.endswith("_source"):
+    assert ending.startswith("arg")
+    best = min if "min" in ending else max
+    if ending.endswith("_source"):
         firsts = [subject(done[i][0][1]) for i in _firsts(question.expression)]
         return [best(zip(firsts, values, strict=True), key=lambda p: key(p[1][0]))[0]]
     members = [(put, asked, vs) for end in ends for put, asked, vs in end]
-    if operation.endswith("_count"):
+    if ending.endswith("_count"):
         put, asked, _ = best(members, key=lambda m: len(m[2]))
     else:
         put, asked, _ = best(members, key=lambda m: key(m[2][0]))
@@ -291,7 +291,7 @@ def test_plans_have_more_than_twenty_shapes_with_parentheses_and_up_to_six_leave
     assert wanted <= set(shapes)
     counts = [len(list_leaves(parse(q.expression))) for q in world.routed("complex")]
     assert max(counts) == 6
-    assert {q.operation.partition(" ")[0] for q in world.questions} <= set(OPERATIONS)
+    assert {q.ending.partition(" ")[0] for q in world.questions} <= set(ENDINGS)
 
 
 def test_a_question_names_each_of_its_entities(world: World) -> None:
@@ -325,12 +325,12 @@ def test_a_question_of_the_same_words_about_other_names_has_the_same_plan(tmp_pa
         asked, plan = question.question, question.expression.replace('"', "")
         for name in sorted(names, key=len, reverse=True):
             asked, plan = (text.replace(name, f"name {names.index(name)}") for text in (asked, plan))
-        plans[question.operation.split()[0], asked][plan] += 1
+        plans[question.ending.split()[0], asked][plan] += 1
     again: dict[str, Counter[bool]] = defaultdict(Counter)
-    for (operation, _), counts in plans.items():
+    for (ending, _), counts in plans.items():
         if counts.total() > 1:
-            again[operation] += Counter({True: max(counts.values()), False: counts.total() - max(counts.values())})
-    assert {"same", "difference", "argmin", "argmax", "argmin_count", "intersect", "count", "both"} <= set(again)
+            again[ending] += Counter({True: max(counts.values()), False: counts.total() - max(counts.values())})
+    assert {"equal", "difference", "argmin", "argmax", "argmin_count", "intersect", "count", "both"} <= set(again)
     assert all(counts[True] >= 0.95 * counts.total() for counts in again.values()), again
 
 

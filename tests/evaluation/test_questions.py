@@ -12,12 +12,12 @@ from revelator.files import sha256_text
 
 
 def question(
-    number: int, route: str, expression: str = "", steps: int = 1, split: str = "test", operation: str = "none"
+    number: int, route: str, expression: str = "", steps: int = 1, split: str = "test", ending: str = "none"
 ) -> AnnotatedQuestion:
     asked = tuple(AnnotatedStep(f"Step {i}?", ("Arno",)) for i in range(steps))
     text = f"Question {number}?"
     return AnnotatedQuestion(
-        f"q{number}", "world", "CC0-1.0", split, text, route, expression, steps=asked, operation=operation
+        f"q{number}", "world", "CC0-1.0", split, text, route, expression, steps=asked, ending=ending
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.merge.values import (
+from revelator.computing.values import (
     UNITS,
     Date,
     is_value,

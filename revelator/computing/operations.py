@@ -1,7 +1,8 @@
 """Operations over the answers of a plan's parts, done by code where their values have a common type.
 
 What each one gives is told in `revelator.plans.operations`. Values are dates, times of day, numbers, quantities and
-names (`serving.merge.values`); names are compared without case, accents and articles, countries under all their names.
+names (`revelator.computing.values`); names are compared without case, accents and articles, countries under all their
+names.
 """
 
 from __future__ import annotations
@@ -13,11 +14,7 @@ from typing import Any
 
 from pint import Quantity
 
-from revelator.plans import Operation
-from revelator.plans.operations import CHOOSING
-from revelator.trace import join_answers
-from serving.merge.parts import MergedAnswer
-from serving.merge.values import (
+from revelator.computing.values import (
     normalise_country,
     parse_clock,
     parse_date,
@@ -25,6 +22,9 @@ from serving.merge.values import (
     write_number,
     write_quantity,
 )
+from revelator.plans import Operation
+from revelator.plans.operations import CHOOSING
+from revelator.trace import join_answers
 
 MOST_COMPARED = 10_000  # pairs of values: 0.2 s
 SHOWN = 300  # characters of the values in a reason
@@ -51,15 +51,13 @@ class Operand:
         return tuple(answer for case in self.cases for answer in case.answers)
 
 
-def operate(operation: Operation, operands: Sequence[Operand]) -> MergedAnswer | None:
-    """The answer of an operation, without answers where nothing is left; None where its values have no common type or
-    do not decide it."""
+def operate(operation: Operation, operands: Sequence[Operand]) -> tuple[str, ...] | None:
+    """The answers of an operation, () where nothing is left; None where its values have no common type or do not decide
+    it."""
     if operation.name == "judge":
         return None
     answers = _WORK[operation.name](operation, operands)
-    if answers is None:
-        return None
-    return MergedAnswer(tuple(dict.fromkeys(answers)), operation.name, is_verdict=operation.name == "equal")
+    return None if answers is None else tuple(dict.fromkeys(answers))
 
 
 def explain(operation: Operation, operands: Sequence[Operand]) -> str:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from revelator.computing.operations import Case, Operand, are_alike, find_extremes, operate
 from revelator.plans import Atomic, Operation
 from revelator.plans.operations import OPERATIONS
-from serving.executor.operations import Case, Operand, are_alike, find_extremes, operate
 
 NUMBERS = st.lists(st.integers(1, 10_000), min_size=1, max_size=6)
 NAMES = st.lists(
@@ -25,8 +25,7 @@ def do(name: str, parts: Sequence[Sequence[str]], labels: Sequence[str] = ()) ->
     """Each part has one case."""
     named = [*labels, *[""] * (len(parts) - len(labels))]
     operands = [Operand(step, (Case(tuple(part), {}),), named[step]) for step, part in enumerate(parts)]
-    found = operate(Operation(Atomic("q"), name), operands)
-    return found.answers if found else None
+    return operate(Operation(Atomic("q"), name), operands)
 
 
 def in_tonnes(numbers: Sequence[int]) -> list[list[str]]:

@@ -17,13 +17,12 @@ from datetime import datetime
 from functools import cache, lru_cache
 from importlib.resources import files
 
+from bm25s.stopwords import STOPWORDS_EN
 from pint import Quantity, Unit, UnitRegistry
 from text_to_num import alpha2digit
 
-from serving.retrieval import STOP_WORDS
-
 LONGEST = 200  # characters of a value with everything around it; a longer text is prose, or was made to cost time
-_FOLDER = files("serving.merge")
+_FOLDER = files("revelator.computing")
 UNITS: UnitRegistry = UnitRegistry(None)
 UNITS.load_definitions(_FOLDER.joinpath("units.txt").read_text(encoding="utf-8").splitlines())
 _SIGNS = {"$": "dollar", "€": "euro", "£": "sterling", "¥": "yen", "%": "percent", "°C": "celsius", "°F": "fahrenheit"}
@@ -160,7 +159,7 @@ def _read_amount(text: str) -> Quantity | None:
 
 def _is_counted(words: list[str]) -> bool:
     """Whether words say what is counted: one or two in small letters ("pages", "studio albums")."""
-    return len(words) < 3 and all(re.fullmatch(r"[a-z]{3,}", w) and w not in STOP_WORDS for w in words)
+    return len(words) < 3 and all(re.fullmatch(r"[a-z]{3,}", w) and w not in STOPWORDS_EN for w in words)
 
 
 def find_unit(name: str, *, squared: bool = False) -> Unit | None:

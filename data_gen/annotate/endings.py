@@ -1,0 +1,140 @@
+"""How a question ends, said by its plan: the operation of each ending, and which ending a comparison has.
+
+A source that tells the answers of a comparison's leaves does not tell what is done with them. It is the one thing that,
+done by code, gives the gold answer; no word of the question is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from data_gen.questions import DroppedError
+from revelator.computing.operations import Case, Operand, operate
+from revelator.computing.values import is_value
+from revelator.plans import Atomic, Dependent, Expression, Operation, bind, spell_by_numbers
+from revelator.plans import Sequence as ListOf
+from revelator.plans.operations import CHOOSING, OPERATIONS
+from revelator.scores import normalise
+from revelator.trace import join_answers
+
+PLAN_ALONE = ("none", "list", "both")  # what the plan answers is the answer
+EQUAL, UNKNOWN = "equal", "unknown"
+UNSAID = {
+    "count_is": "a count under a condition",
+    "count_after": "a count under a condition",
+    "which_is": "those that meet a condition",
+    "which_after": "those that meet a condition",
+    "either": "a condition on two lists together",
+    UNKNOWN: "its answers leave the operation open",
+}
+
+
+def end_plan(plan: Expression, ending: str) -> Expression:
+    """The plan by numbers, with the operation of an ending (`data_gen.questions.ENDINGS`, or ""). Raises DroppedError
+    for one that no operation says."""
+    name = ending.partition(" ")[0]
+    if name in UNSAID:
+        raise DroppedError(f"no plan says its ending: {UNSAID[name]}")
+    if not name or name in PLAN_ALONE:
+        return spell_by_numbers(plan)
+    operation, _, of = name.partition("_")
+    assert operation in OPERATIONS, name
+    if of == "count":
+        plan = _count_last(plan)
+    elif of == "difference":
+        plan = _subtract_pairs(plan)
+    ended = spell_by_numbers(Operation(plan, operation))
+    if operation in CHOOSING and of in ("", "count"):
+        return Operation(*ended.children, operation, _find_asked_about(ended))
+    return ended
+
+
+def _count_last(plan: Expression) -> Expression:
+    """The plan with a count of what each of its last leaves answers."""
+    if isinstance(plan, Dependent):
+        return Dependent(plan.left, _count_last(plan.right))
+    if isinstance(plan, ListOf):
+        return ListOf(tuple(map(_count_last, plan.items)))
+    return Operation(plan, "count")
+
+
+def _subtract_pairs(plan: Expression) -> Expression:
+    """The plan with the difference of each two of its branches."""
+    items = plan.children
+    pairs = zip(items[::2], items[1::2], strict=True)
+    return ListOf(tuple(Operation(ListOf(pair), "difference") for pair in pairs))
+
+
+def _find_asked_about(ended: Expression) -> tuple[int, ...]:
+    """The numbers of the steps whose values the last leaves of an ended plan are asked with."""
+    bound = bind(ended)
+    last = [bound.parts[end][0] if bound.parts[end] else end for end in bound.parts[-1]]
+    return tuple(sorted({source + 1 for leaf in last for source in bound.sources[leaf].values()}))
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch of a comparison: the name that it begins with, and the gold answers of each of its leaves."""
+
+    name: str
+    answers: tuple[tuple[str, ...], ...]
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        return self.answers[-1]
+
+    @property
+    def asked_about(self) -> str:
+        """What its last leaf was asked about."""
+        return join_answers(self.answers[-2]) if len(self.answers) > 1 else self.name
+
+
+def choose_ending(branches: Sequence[Branch], gold: str) -> str:
+    """The ending of a comparison whose answer is `gold`; "unknown" where none gives it, or several do.
+
+    Of yes and no it is `equal`, unless that says the opposite. Where lists share only some of their values it says
+    nothing, and the executor leaves it to the judge; a plan cannot know this before it is run.
+    """
+    if gold in ("yes", "no"):
+        said = _operate(EQUAL, [(branch.name, branch.ends) for branch in branches])
+        return EQUAL if said in (None, (gold,)) else UNKNOWN
+    found = [ending for ending, answers in _try_endings(branches) if [*map(normalise, answers)] == [normalise(gold)]]
+    return found[0] if len(found) == 1 else UNKNOWN
+
+
+def _try_endings(branches: Sequence[Branch]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each ending that names one of what is compared, with its answers."""
+    for of, compared in _list_compared(branches).items():
+        for operation in CHOOSING:
+            yield f"{operation}{of}", _operate(operation, compared) or ()
+
+
+Compared = list[tuple[str, tuple[str, ...]]]  # what each branch is called, with its values
+
+
+def _list_compared(branches: Sequence[Branch]) -> Mapping[str, Compared]:
+    """What may be compared, by what the ending adds to its operation.
+
+    Two branches of one name are two values of it, which are subtracted. Of names there is no order, but of their
+    number.
+    """
+    if len({branch.name for branch in branches}) < len(branches):
+        pairs = list(zip(branches[::2], branches[1::2], strict=True))
+        return {"_difference": [(one.name, _subtract(one, other)) for one, other in pairs]}
+    if not any(is_value(answer) for branch in branches for answer in branch.ends):
+        return {"_count": [(branch.asked_about, (str(len(branch.ends)),)) for branch in branches]}
+    found = {"": [(branch.asked_about, branch.ends) for branch in branches]}
+    if any(len(branch.answers) > 1 for branch in branches):
+        found["_source"] = [(branch.name, branch.ends) for branch in branches]
+    return found
+
+
+def _subtract(one: Branch, other: Branch) -> tuple[str, ...]:
+    return _operate("difference", [("", one.ends), ("", other.ends)]) or ()
+
+
+def _operate(name: str, compared: Compared) -> tuple[str, ...] | None:
+    """What an operation makes of the values of branches."""
+    operands = [Operand(step, (Case(values, {}),), called) for step, (called, values) in enumerate(compared)]
+    return operate(Operation(Atomic(""), name), operands)
