@@ -4,7 +4,7 @@ Word pieces are lower case, without accents, and leave out white space; a word t
 [UNK], whatever it is. What a model writes is mostly copied, so each longest run of its words that stands in a source is
 written as there: case, accents, scripts, spaces and marks, by the offsets of the tokenizer. Words that stand in no
 source are written in lower case, with a capital where a sentence begins; between them, marks stand as in English and in
-plans. A placeholder is written as it is.
+plans. A placeholder is written as it is, and so is the operation that a plan ends in.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ CLOSING = frozenset(",.?!;:)]}%’”»…")  # no space before
 OPENING = frozenset("([{“«¿¡#$£€@")  # no space after
 JOINING = frozenset("'-/_–\\")  # no space on either side
 OPERATORS = frozenset("*+")  # of plans: a sentence begins after one
+ENDING = "=>"  # of plans: the name of an operation follows
 QUOTES = frozenset(('"', '\\"'))  # opening and closing look alike
 MARKS = OPENING | CLOSING | QUOTES | OPERATORS
 # In titles, too, most write these small.
@@ -96,8 +97,9 @@ def _join_words(pieces: Sequence[int], tokenizer: Any) -> Iterator[Word]:
         if piece in special:
             continue
         text = tokenizer.convert_ids_to_tokens(piece)
-        escapes = waiting and waiting[-1][1] == "\\" and text == '"'  # a quote inside JSON is one word
-        if waiting and not escapes and not text.startswith(CONTINUES):
+        joined = waiting[-1][1] + text if waiting else ""
+        is_one = joined in ('\\"', ENDING)  # a quote inside JSON, and what an operation stands behind, are one word
+        if waiting and not is_one and not text.startswith(CONTINUES):
             yield _join(waiting)
             waiting = []
         waiting.append((piece, text.removeprefix(CONTINUES) if waiting else text))
@@ -124,14 +126,15 @@ Run = tuple[list[Word], list[Word]]  # written words, and the words of a source 
 
 
 def _find_runs(written: list[Word], known: list[Word]) -> Iterator[Run]:
-    """The written words in order: the longest runs that stand in a source, placeholders, and other words one by one."""
+    """The written words in order: the longest runs that stand in a source, placeholders, operations, and other words one
+    by one."""
     places: dict[tuple[int, ...], list[int]] = {}
     for place, word in enumerate(known):
         places.setdefault(word.pieces, []).append(place)
     at, after = 0, 0  # `after`: the place behind the run before
     used: set[int] = set()
     while at < len(written):
-        length = _measure_placeholder(written, at)
+        length = 2 if written[at].text == ENDING else _measure_placeholder(written, at)
         if length:
             yield written[at : at + length], []
             at += length
@@ -167,7 +170,7 @@ def _measure_placeholder(written: list[Word], at: int) -> int:
     if written[at].text != "{":
         return 0
     end = next((i for i in range(at, min(at + 12, len(written))) if written[i].text == "}"), at - 1)
-    return end + 1 - at if all(w.text.isalnum() or w.text in "_-.'" for w in written[at + 1 : end]) else 0
+    return end + 1 - at if all(w.text.isalnum() or w.text in "_-.'*" for w in written[at + 1 : end]) else 0
 
 
 def _may_begin(known: list[Word], place: int) -> bool:
@@ -211,6 +214,8 @@ class _Writer:
             word = written[0].text
             if known:
                 self._copy(written, known, sources)
+            elif word == ENDING:
+                self._add(word, " ".join(each.text for each in written), written[-1].text)
             elif len(written) > 1:
                 self._add("{", _spell_placeholder(written), "}")
             elif word in MARKS:
@@ -279,4 +284,4 @@ def _spell_placeholder(words: list[Word]) -> str:
     text = " ".join(word.text for word in words[1:-1])
     for mark in "_-.'":
         text = text.replace(f" {mark} ", mark)
-    return f"{{{text}}}"
+    return f"{{{text.replace(' *', '*')}}}"

@@ -132,6 +132,24 @@ def test_the_sources_of_a_prompt_are_its_question_and_steps(tokenizer: PreTraine
     assert restore(tokenizer, "where was ødegård born?", *read_sources(prompt)) == "Where was Ødegård born?"
 
 
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "Who directed {name}? * When was {{1}} born? => count",
+        "(Who directed {name}? * When was {{1}} born?) + (Who wrote Belt? * When was {{3}} born?) => argmin {{1}}",
+        "(Who likes {name}? => count) + (Who likes Belt? => count) => equal",
+        "Who wrote Belt? * Which of {{1*}} saw {name}? => judge",
+    ],
+)
+def test_numbers_and_operations_come_back_whatever_the_question_names(
+    tokenizer: PreTrainedTokenizerFast, plan: str
+) -> None:
+    name = "Count Equal, the Judge of Argmin"
+    text = plan.format(name=name)
+    question = f"Which of those who like {name} and Belt was born first?"
+    assert parse(restore(tokenizer, text, question)) == parse(text)
+
+
 @given(name=NAMES)
 @LAW
 def test_a_plan_of_restored_text_parses_as_the_plan_that_was_meant(
