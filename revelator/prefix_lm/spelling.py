@@ -126,8 +126,7 @@ Run = tuple[list[Word], list[Word]]  # written words, and the words of a source 
 
 
 def _find_runs(written: list[Word], known: list[Word]) -> Iterator[Run]:
-    """The written words in order: the longest runs that stand in a source, placeholders, operations, and other words one
-    by one."""
+    """The written words in order: longest runs that stand in a source, placeholders, operations, and single words."""
     places: dict[tuple[int, ...], list[int]] = {}
     for place, word in enumerate(known):
         places.setdefault(word.pieces, []).append(place)
