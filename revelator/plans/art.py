@@ -125,20 +125,6 @@ def substitute(text: str, answers: Mapping[int, Sequence[str]]) -> str:
     return replace_marks(_REFERENCE, text, find)
 
 
-def measure_substituted(text: str, answers: Mapping[int, Sequence[str]]) -> int:
-    """Characters of `substitute(text, answers)` at most, without making it."""
-    sizes = {number: sum(len(answer) + 2 for answer in found) for number, found in answers.items()}
-    return len(text) + sum(sizes.get(int(number), 0) for _, number, _ in _REFERENCE.findall(text))
-
-
-def expand_reference(text: str, answers: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
-    """Returns the answers of node i if the text is exactly `[i]`, else the substituted text alone."""
-    whole = _REFERENCE.fullmatch(text.strip())
-    if whole and len(whole[1]) == len(whole[3]) == 1 and int(whole[2]) in answers:
-        return tuple(answers[int(whole[2])])
-    return (substitute(text, answers),)
-
-
 FORM = (
     'a node is {"question": …} with one of search {name, descriptor}, relate {head, to, inverse}, '
     "filter {entities, condition}, direct (true) or children"

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, StrictBool
 
@@ -43,6 +43,16 @@ class _Call:
     @property
     def texts(self) -> tuple[str, ...]:
         return tuple(text for _, text in self.locate_texts())
+
+    def rewrite(self, write: Callable[[str], str]) -> Any:
+        """The operator with each of its texts rewritten."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        written = {
+            name: tuple(map(write, value)) if isinstance(value, tuple) else write(value)
+            for name, value in values.items()
+            if isinstance(value, str | tuple) and value
+        }
+        return type(self)(**{**values, **written})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +123,21 @@ def read_call(text: str) -> Call | None:
     return None
 
 
-def fill(call: Call, values: Mapping[str, Sequence[str]]) -> Call:
-    """The operator of a leaf with the values of its placeholders; an entity that is a placeholder becomes all of its
-    values."""
+def fill(call: Call, values: Mapping[str, Sequence[str]]) -> tuple[Call, tuple[str, ...]]:
+    """An operator with values in place of its references, and the entities that it starts from: one that is nothing but
+    a reference stands for each of its values."""
     joined = {name: ", ".join(found) for name, found in values.items()}
-    if isinstance(call, Search):
-        return Search(substitute(call.name, joined), substitute(call.descriptor, joined))
-    if isinstance(call, Relate):
-        return Relate(substitute(call.head, joined), substitute(call.to, joined), call.inverse)
-    entities: dict[str, None] = {}
-    for entity in call.entities:
-        names = list_placeholders(entity)
-        whole = names and entity == f"{{{names[0]}}}"
-        entities |= dict.fromkeys(values.get(names[0], ()) if whole else [substitute(entity, joined)])
-    return Filter(tuple(entities), substitute(call.condition, joined))
+
+    def expand(text: str) -> Sequence[str]:
+        whole = text.strip().removeprefix("{").removesuffix("}")
+        return values[whole] if list_placeholders(text) == (whole,) and whole in values else [substitute(text, joined)]
+
+    match call:
+        case Search(name, descriptor):
+            return (found := Search(substitute(name, joined), substitute(descriptor, joined))), (found.name,)
+        case Relate(head, to, inverse):
+            heads = tuple(expand(head))
+            return Relate(", ".join(heads), substitute(to, joined), inverse), heads
+        case Filter(entities, condition):
+            kept = tuple(dict.fromkeys(value for entity in entities for value in expand(entity)))
+            return Filter(kept, substitute(condition, joined)), kept
