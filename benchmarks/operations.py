@@ -86,9 +86,9 @@ def end_with(plan: Expression, name: str, told: str) -> Expression | None:
     assert isinstance(numbered, Operation)
     if end == "source":
         return numbered
-    bound = bind(numbered)
-    ends = [bound.parts[last][0] if bound.parts[last] else last for last in bound.parts[-1]]
-    asked = sorted({number + 1 for last in ends for number in bound.sources[last].values()})
+    steps = bind(numbered).steps
+    ends = [steps[last].parts[0] if steps[last].parts else last for last in steps[-1].parts]
+    asked = sorted({number + 1 for last in ends for number in steps[last].sources.values()})
     return Operation(numbered.operand, operation, tuple(asked))
 
 

@@ -14,27 +14,26 @@ from dataclasses import dataclass, field
 
 from revelator.plans import art, bnf
 from revelator.plans.art import Art, Numbered, number_nodes
-from revelator.plans.binding import bind
-from revelator.plans.bnf import Expression, Operation, spell_operation
-from revelator.plans.operators import Call, read_call
+from revelator.plans.operators import Call
 
 _BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class GraphStep:
-    """One step. `sources`: the index of the producer of each reference in its texts. `inside`: the steps whose answers
-    an operation works on, or that a question is answered from. `parts`: those of them whose answers no other one of
-    them uses. `labels`: what a comparison calls the answers of some of these."""
+    """One step. `sources`: the index of the producer of each reference in its texts. `is_drawn`: its question is
+    answered from the answers of other steps. `inside`: these, or the steps of an operation's operand. `parts`: those of
+    them that no other one uses, or that the operand ends in. `labels`: what a comparison calls the answers of its
+    parts."""
 
     text: str
     sources: Mapping[str, int] = field(default_factory=dict)
     call: Call | None = None
-    operation: Operation | None = None
+    operation: bnf.Operation | None = None
     inside: Sequence[int] = ()
     parts: Sequence[int] = ()
     labels: Mapping[int, str] = field(default_factory=dict)
-    is_drawn: bool = False  # from the answers of other steps, by its own question
+    is_drawn: bool = False
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -51,29 +50,14 @@ class Graph:
     results: tuple[int, ...]
     is_explicit: bool
 
-
-def make_graph(plan: Expression | Art) -> Graph:
-    """The graph of a plan that has passed its check."""
-    return _read_tree(plan) if isinstance(plan, Art) else _read_expression(plan)
-
-
-def _read_expression(expression: Expression) -> Graph:
-    binding = bind(expression)
-    steps = [
-        GraphStep(
-            f"=> {spell_operation(step)}",
-            operation=step,
-            inside=range(binding.first[place], place),
-            parts=binding.parts[place],
-        )
-        if isinstance(step, Operation)
-        else GraphStep(step.text, binding.sources[place], read_call(step.text))
-        for place, step in enumerate(bnf.list_steps(expression))
-    ]
-    return Graph(tuple(steps), binding.results, bnf.is_explicit(expression))
+    @property
+    def sources(self) -> tuple[Mapping[str, int], ...]:
+        """Of each step, the index of the producer of each reference."""
+        return tuple(step.sources for step in self.steps)
 
 
-def _read_tree(tree: Art) -> Graph:
+def read_tree(tree: Art) -> Graph:
+    """The graph of a tree that has passed its check."""
     root, *below = nodes = number_nodes(tree)
     used: list[set[int]] = [set() for _ in nodes]  # by the nodes below each
     for at in reversed(nodes[1:]):

@@ -60,7 +60,7 @@ class QuestionRun:
         if earlier:
             copy_answer(node, earlier, "reused_from")
         elif work is not None:
-            await self._work(node, work)
+            await self._run_or_fall_back(node, work)
         else:
             query = query or read_conditions(asked)
             await answer_from_sources(self.models, self.sources, node, self.limits, self.recorder.report, query)
@@ -68,7 +68,7 @@ class QuestionRun:
         if not is_drawn and says_neither(asked, node.answers):
             node.detail["unsupported"] = "the question asks for yes or no, and what was read says neither"
 
-    async def _work(self, node: Node, work: Query | Sequence[KnownAnswer]) -> None:
+    async def _run_or_fall_back(self, node: Node, work: Query | Sequence[KnownAnswer]) -> None:
         """Runs an operator, or answers from the answers of other steps. Where that gives no answer, retrieval with the
         question itself does, as a node below; an operator that is a leaf has no question but its arguments."""
         failure: Exception | None = None
@@ -78,7 +78,7 @@ class QuestionRun:
             else:
                 await answer_from_answers(self.models, node, work)
         except Exception as error:
-            failure = error
+            failure, node.answers = error, []
             node.status, node.error = "failed", f"{type(error).__name__}: {error}"
         if node.answers or "none" in node.detail:
             return

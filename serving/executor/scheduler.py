@@ -18,10 +18,11 @@ from typing import Any
 
 from revelator.errors import Unavailable
 from revelator.limits import NODE_CHARACTERS, Limits
-from revelator.plans import substitute
+from revelator.plans import bind, substitute
+from revelator.plans.art import Art
 from revelator.plans.bnf import measure_substituted
 from revelator.plans.gathering import wants_all
-from revelator.plans.graph import GraphStep, make_graph
+from revelator.plans.graph import GraphStep, read_tree
 from revelator.plans.operators import read_call, spell_call
 from revelator.tasks import Step
 from revelator.trace import Node
@@ -74,7 +75,7 @@ class PlanRun:
         name_parts: NameParts = lambda parts: [""] * len(parts),
     ) -> None:
         self.plan = plan
-        self.graph = make_graph(plan)
+        self.graph = read_tree(plan) if isinstance(plan, Art) else bind(plan)
         self.steps = self.graph.steps
         self.errors: list[Exception] = []
         self._calls = 0
@@ -166,13 +167,13 @@ class PlanRun:
         self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[EndedCall]], width: int
     ) -> EndedCall | Fan:
         list_nodes = {producer: self._nodes[producer].id for producer in outcomes}
-        choices, is_cut = choose_values(self.steps[leaf].text, self.steps[leaf].sources, outcomes, list_nodes, width)
-        ended = [one.node for calls in outcomes.values() for one in calls]
-        if all("none" in before.detail for before in ended):
+        step, ended = self.steps[leaf], [one for calls in outcomes.values() for one in calls]
+        choices, is_cut = choose_values(step.text, step.sources, outcomes, list_nodes, width)
+        if all("none" in one.node.detail for one in ended):
             with self._recorder.record(node):
                 answer_from_none(node)
             return EndedCall(node, NOTHING_CHOSEN)
-        without = [one.node for calls in outcomes.values() for one in calls if one.answers and not one.values]
+        without = [one.node for one in ended if one.answers and not one.values]
         if not choices and without:
             self._recorder.leave_unanswered(node, explain_no_value(without[0]))
             return EndedCall(node, NOTHING_CHOSEN)
@@ -185,7 +186,6 @@ class PlanRun:
         if is_cut:
             self._cut_leaves.add(leaf)
             node.detail["truncated"] = f"of more values than the limit lets through, the first {width} were asked"
-        step = self.steps[leaf]
         most = NODE_CHARACTERS if step.call or step.is_drawn else self._limits.leaf_characters
         if any(sum(measure_substituted(text, choice.values) for text in step.texts) > most for choice in choices):
             limit = "the limit leaf_characters" if most == self._limits.leaf_characters else "the most that is taken"
@@ -286,7 +286,7 @@ class PlanRun:
         node.inputs, after = dict(choice.inputs), self._after
         if before := [*choice.inputs.values(), *(self._nodes[place].id for place in self.steps[leaf].inside)]:
             self._recorder.set_predecessors(node, after := tuple(dict.fromkeys(before)))
-        asked: str = node.id if self.steps[leaf].is_drawn else node.detail.get("key", node.asked)
+        asked = node.id if self.steps[leaf].is_drawn else str(node.detail.get("key", node.asked))
         first, ended = self._first.setdefault(asked, (node, asyncio.Event()))
         if first is not node:
             self._recorder.set_predecessors(node, (*after, first.id))
