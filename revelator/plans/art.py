@@ -34,7 +34,7 @@ Path = tuple[str | int, ...]  # of a value inside the JSON form
 
 MAX_DEPTH = 32  # nodes from the root to the deepest leaf; the paper's trees have at most 4
 _BRACKETED = re.compile(r"\[(\d{1,4})\]")
-_REFERENCE = re.compile(r"(?<!\[)(\[{1,2})(\d{1,4})(\]{1,2})(?!\])")
+REFERENCE = re.compile(r"(?<!\[)(\[{1,2})(\d{1,4})(\]{1,2})(?!\])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def depth(art: Art) -> int:
 
 def find_references(text: str) -> Iterator[tuple[int, int, int]]:
     """Finds each reference `[i]` of a text with its offsets; `[[i]]` is none."""
-    for match in _REFERENCE.finditer(text):
+    for match in REFERENCE.finditer(text):
         if len(match[1]) == len(match[3]) == 1:
             yield int(match[2]), match.start(), match.end()
 
@@ -122,7 +122,7 @@ def substitute(text: str, answers: Mapping[int, Sequence[str]]) -> str:
     def find(number: str, reference: str) -> str:
         return ", ".join(answers[int(number)]) if int(number) in answers else reference
 
-    return replace_marks(_REFERENCE, text, find)
+    return replace_marks(REFERENCE, text, find) if "[" in text else text
 
 
 FORM = (

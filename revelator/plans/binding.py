@@ -27,7 +27,6 @@ from revelator.plans.bnf import (
     Operation,
     Step,
     blank_placeholders,
-    is_explicit,
     list_steps,
     read_reference,
     replace_placeholders,
@@ -136,11 +135,12 @@ class _Results(NamedTuple):
 class _Binder:
     def __init__(self, steps: tuple[Step, ...]) -> None:
         self.steps: list[GraphStep] = []
+        self.is_explicit = False
         self.producers = [_Producer.of(step) for step in steps]
 
     def bind(self, root: Expression) -> Graph:
         results = self._visit(root, (), {}, ())
-        return Graph(tuple(self.steps), tuple(results.last), is_explicit(root))
+        return Graph(tuple(self.steps), tuple(results.last), self.is_explicit)
 
     def _add(self, step: GraphStep) -> list[int]:
         self.steps.append(step)
@@ -154,10 +154,13 @@ class _Binder:
         if type(node) is Atomic:
             found = {name: bound[name] for name in node.placeholders if name in bound}
             for name in node.placeholders:
-                if (reference := read_reference(name)) and any(reference.number - 1 in steps for steps in before):
-                    found[name] = reference.number - 1
+                if reference := read_reference(name):
+                    self.is_explicit = True
+                    if any(reference.number - 1 in steps for steps in before):
+                        found[name] = reference.number - 1
             return _Results(self._add(GraphStep(node.text, found, read_call(node.text))), [], {})
         if type(node) is Operation:
+            self.is_explicit = True
             inside = self._visit(node.operand, scope, bound, before)
             steps, text = range(start, len(self.steps)), f"=> {spell_operation(node)}"
             worked = GraphStep(text, operation=node, inside=steps, parts=tuple(inside.last))

@@ -187,7 +187,7 @@ def substitute(text: str, values: Mapping[str, str]) -> str:
 
 def escape(text: str) -> str:
     """Writes `{name}` so that it is no placeholder: `substitute` gives the text back."""
-    return _BRACED.sub(lambda match: f"{{{match[0]}}}", text)
+    return _BRACED.sub(lambda match: f"{{{match[0]}}}", text) if "{" in text else text
 
 
 def measure_substituted(text: str, values: Mapping[str, str]) -> int:

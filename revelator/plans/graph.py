@@ -10,29 +10,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from revelator.plans import art, bnf
-from revelator.plans.art import Art, Numbered, number_nodes
+from revelator.plans import bnf
+from revelator.plans.art import REFERENCE, Art, Numbered, number_nodes
 from revelator.plans.operators import Call
 
 _BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+)\)")
 
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
-class GraphStep:
+
+class GraphStep(NamedTuple):
     """One step. `sources`: the index of the producer of each reference in its texts. `is_drawn`: its question is
     answered from the answers of other steps. `inside`: these, or the steps of an operation's operand. `parts`: those of
     them that no other one uses, or that the operand ends in. `labels`: what a comparison calls the answers of its
     parts."""
 
     text: str
-    sources: Mapping[str, int] = field(default_factory=dict)
+    sources: Mapping[str, int] = NOTHING
     call: Call | None = None
     operation: bnf.Operation | None = None
     inside: Sequence[int] = ()
     parts: Sequence[int] = ()
-    labels: Mapping[int, str] = field(default_factory=dict)
+    labels: Mapping[int, str] = NOTHING
     is_drawn: bool = False
 
     @property
@@ -58,22 +61,24 @@ class Graph:
 
 def read_tree(tree: Art) -> Graph:
     """The graph of a tree that has passed its check."""
-    root, *below = nodes = number_nodes(tree)
+    nodes = number_nodes(tree)
+    needs = [at.needs for at in nodes]
     used: list[set[int]] = [set() for _ in nodes]  # by the nodes below each
     for at in reversed(nodes[1:]):
-        used[at.parent or 0] |= {*used[at.number], *at.needs}
-    return Graph(tuple(_read_node(at, used[at.number]) for at in (*below, root)), (len(below),), True)
+        used[at.parent or 0] |= {*used[at.number], *needs[at.number]}
+    steps = [_read_node(at, needs[at.number], used[at.number]) for at in (*nodes[1:], nodes[0])]
+    return Graph(tuple(steps), (len(steps) - 1,), is_explicit=True)
 
 
-def _read_node(at: Numbered, used: set[int]) -> GraphStep:
-    """`used`: the numbers that nodes below it name."""
-    sources = {f"{number}*": number - 1 for number in at.needs}
-    if call := at.node.call:
-        return GraphStep(write_references(at.node.question), sources, call.rewrite(write_references))
+def _read_node(at: Numbered, needs: Sequence[int], used: set[int]) -> GraphStep:
+    """`needs`: the numbers that its texts name; `used`: those that nodes below it name."""
+    text, sources = write_references(at.node.question), {f"{number}*": number - 1 for number in needs}
+    if at.node.call:
+        return GraphStep(text, sources, at.node.call.rewrite(write_references))
     beside = {} if at.children else _find_names_beside(at.node.question)
-    over = at.children or [number for number in at.needs if number in beside] or at.needs
+    over = at.children or [number for number in needs if number in beside] or needs
     return GraphStep(
-        write_references(at.node.question),
+        text,
         sources,
         inside=[number - 1 for number in over],
         parts=[number - 1 for number in over if number not in used],
@@ -84,7 +89,7 @@ def _read_node(at: Numbered, used: set[int]) -> GraphStep:
 
 def write_references(text: str) -> str:
     """The text of a tree's node with `{2*}` for `[2]`."""
-    return art.substitute(bnf.escape(text), {number: [f"{{{number}*}}"] for number in art.references(text)})
+    return bnf.replace_marks(REFERENCE, bnf.escape(text), lambda number, _: f"{{{int(number)}*}}")
 
 
 def _find_names_beside(question: str) -> dict[int, str]:

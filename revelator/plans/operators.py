@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, StrictBool
@@ -31,14 +31,18 @@ class _Call:
     __slots__ = ()
     __pydantic_config__ = STRICT
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """The operator's own fields, by name."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
+
     def locate_texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Finds the texts, each with its path below the operator."""
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
+        for name, value in self.values.items():
             if isinstance(value, str):
-                yield (field.name,), value
+                yield (name,), value
             elif isinstance(value, tuple):
-                yield from (((field.name, place), text) for place, text in enumerate(value))
+                yield from (((name, place), text) for place, text in enumerate(value))
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -46,13 +50,16 @@ class _Call:
 
     def rewrite(self, write: Callable[[str], str]) -> Any:
         """The operator with each of its texts rewritten."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        written = {
-            name: tuple(map(write, value)) if isinstance(value, tuple) else write(value)
-            for name, value in values.items()
-            if isinstance(value, str | tuple) and value
-        }
-        return type(self)(**{**values, **written})
+        return type(self)(
+            *(
+                write(value)
+                if value and isinstance(value, str)
+                else tuple(map(write, value))
+                if isinstance(value, tuple)
+                else value
+                for value in self.values.values()
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)

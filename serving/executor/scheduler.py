@@ -31,7 +31,7 @@ from serving.executor.evidence import copy_answer
 from serving.executor.operations import Case, Operand, explain, operate
 from serving.executor.recording import Recorder
 from serving.executor.tree_answers import KnownAnswer, answer_from_none, collect_ids
-from serving.knowledge.operators import Query, build_query, digest_query
+from serving.knowledge.operators import Query, build_query
 from serving.latency import offload
 from serving.merge.compute import compute_within, is_operation
 from serving.merge.parts import (
@@ -258,10 +258,8 @@ class PlanRun:
         step = self.steps[leaf]
         node.asked = substitute(step.text, choice.values)
         if step.is_drawn:
-            return [
-                KnownAnswer(before, substitute(step.labels.get(place, ""), choice.values), place in step.parts)
-                for place, before in ((place, self._nodes[place]) for place in step.inside)
-            ]
+            labels = {place: substitute(label, choice.values) for place, label in step.labels.items()}
+            return [KnownAnswer(self._nodes[i], labels.get(i, ""), i in step.parts) for i in step.inside]
         if step.call is None:
             return None
         calls = {producer: self.list_answered_calls(producer) for producer in step.sources.values()}
@@ -275,8 +273,7 @@ class PlanRun:
         is_spelled = read_call(step.text) is not None  # as the leaf of an expression, which has no other question
         make = partial(build_query, step.call, "" if is_spelled else node.asked, step.text, values, ids)
         query = await offload(sum(map(len, step.texts)) + sum(len(v) for found in values.values() for v in found), make)
-        node.detail["call"] = spell_call(query.call or step.call)
-        node.detail["key"] = await offload(query.characters, partial(digest_query, query))
+        node.detail |= {"call": spell_call(query.call or step.call), "key": query.key}
         if is_spelled:
             node.asked = node.detail["call"]
         return query

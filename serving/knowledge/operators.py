@@ -36,8 +36,9 @@ class Query:
     `texts` are the retrieval queries for sources that search by words: one, or one an entity for `Filter` and for a
     `Relate` from several heads. `call` is the operator (None: direct RAG), `heads` the entities that it starts from.
     `ids` maps an entity's name to the identifiers that an earlier node found for it, by source. `logical` is a logical
-    query that takes the place of the texts in a text source. `alternatives` take the place of the
-    call where a graph has no relation of its name.
+    query that takes the place of the texts in a text source. `key` is a digest of what an operator is called with:
+    sub-question, arguments, and who its entities are. `alternatives` take the place of the call where a graph has no
+    relation of its name.
     """
 
     question: str
@@ -47,6 +48,7 @@ class Query:
     heads: tuple[str, ...] = ()
     ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     logical: str = ""
+    key: str = ""
     alternatives: tuple[Relate, ...] = ()
 
     @property
@@ -103,15 +105,18 @@ def build_query(
     """The query of an operator; `values` are put in place of its references. One without a question of its own asks its
     arguments."""
     filled, heads = fill(call, values)
-    texts = tuple(_join(head, filled.texts[-1]) for head in heads[:FAN_OUT])
+    last = filled.texts[-1]
     question = question or _join(*filled.texts)
-    return Query(question, template or question, texts, filled, heads, ids)
-
-
-def digest_query(query: Query) -> str:
-    """A digest of what an operator is called with: sub-question, arguments, and who its entities are."""
-    who = [(source, name, tuple(ids[name])) for source, ids in query.ids.items() for name in query.heads if name in ids]
-    return sha256_text(repr((query.question, query.call, query.heads, sorted(who))))
+    who = [(source, name, tuple(named[name])) for source, named in ids.items() for name in heads if name in named]
+    return Query(
+        question,
+        template or question,
+        tuple(_join(head, last) for head in heads[:FAN_OUT]),
+        filled,
+        heads,
+        ids,
+        key=sha256_text(repr((question, filled, heads, sorted(who)))),
+    )
 
 
 def build_direct_query(question: str, template: str | None = None) -> Query:
