@@ -19,7 +19,7 @@ from revelator.plans.bnf import (
 from revelator.plans.checking import check
 from revelator.plans.drawing import draw_tree, make_letters_key, to_json, to_letters
 from revelator.plans.faults import Diagnostic
-from revelator.plans.graph import Graph, GraphStep
+from revelator.plans.graph import Graph
 
 __all__ = [
     "Atomic",
@@ -28,7 +28,6 @@ __all__ = [
     "Expression",
     "ExpressionError",
     "Graph",
-    "GraphStep",
     "Operation",
     "Sequence",
     "bind",

@@ -50,16 +50,13 @@ class _Call:
 
     def rewrite(self, write: Callable[[str], str]) -> Any:
         """The operator with each of its texts rewritten."""
-        return type(self)(
-            *(
-                write(value)
-                if value and isinstance(value, str)
-                else tuple(map(write, value))
-                if isinstance(value, tuple)
-                else value
-                for value in self.values.values()
-            )
-        )
+
+        def write_value(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(write, value))
+            return write(value) if value and isinstance(value, str) else value
+
+        return type(self)(*map(write_value, self.values.values()))
 
 
 @dataclass(frozen=True, slots=True)

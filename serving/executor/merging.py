@@ -9,7 +9,6 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from revelator.plans import list_leaves
 from revelator.tasks import Step
 from revelator.trace import Node, list_evidence
 from serving.executor.run import QuestionRun
@@ -61,7 +60,7 @@ async def merge_plan(run: QuestionRun, plan: PlanRun) -> None:
 def _find_opening_answers(question: str, plan: PlanRun) -> tuple[str, ...]:
     """The answers of a chain's first leaf if it is a question that the question begins with, so that they were asked
     for, too: "Who leads Tern, and where did she study?", but not "Where did the leader of Tern study?"."""
-    first = list_leaves(plan.plan)[0].text.rstrip("? ")
+    first = plan.steps[0].text.rstrip("? ")
     rest = question[len(first) :]
     goes_on = rest.startswith(("?", ",", " and ")) and rest.strip("? ")
     if len(plan.steps) == 1 or not question.startswith(first) or not goes_on:
