@@ -75,7 +75,7 @@ async def run_bare(sources: Sequence[Mapping[str, int]], latency: float) -> None
 async def run_plan(expression: Expression, latency: float) -> float:
     """The critical path in milliseconds."""
 
-    async def answer(node: Node) -> None:
+    async def answer(node: Node, work: object) -> None:
         if latency:
             await asyncio.sleep(latency)
         node.answers = [choose_answer(node.asked or node.question)]

@@ -56,7 +56,7 @@ def make_executor(plan: str, seconds: dict[str, float]) -> Ask:
     from serving.executor.recording import Recorder
     from serving.executor.scheduler import PlanRun
 
-    async def answer(node) -> None:
+    async def answer(node, work) -> None:
         await asyncio.sleep(seconds[node.question])
         node.answers = [f"value of {node.asked}"]
 

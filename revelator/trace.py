@@ -128,20 +128,21 @@ class Node:
     `id` is stable within the trace ("3", and "3.1", "3.2" for the members of a fan-out); `parent` is the id of the node
     that encloses it. `question` is the text as planned, `asked` the text after substitution. `inputs` maps each
     placeholder to the id of the node that gave its value. `detail` holds what only some nodes have: a route's
-    probabilities, `method` (how an answer was computed), `shared_from` (the id of the node of this trace that asked the
-    same), `reused_from` (the id of the node of an earlier trace), `retries` (by service), `truncated` (what a limit cut
-    off: the question is answered in part), `none` (it is known that there is no answer), `calls` (of models and
-    retriever, in order: task or generator's mode, prompts, milliseconds, tokens, passages that were read), `reader`
-    (the language model that read, as its endpoint named it), `document` (the id of the passage that holds the answer),
-    `probability` (that the passages give it), `likeliest` (answers that were too unlikely to be given), `verdict` (the
-    answer is yes or no, and nothing to ask about), `unsupported` (why no passage holds the answer: it is never more
-    than a part); of an operator of a tree `key` (a digest of what it was called with), `ids` (who its answers are:
+    probabilities, `method` (how an answer was computed), `shared_from` (the id of the node of this trace that asked
+    the same), `reused_from` (the id of the node of an earlier trace), `retries` (by service), `truncated` (what a
+    limit cut off: the question is answered in part), `none` (it is known that there is no answer), `calls` (of models
+    and retriever, in order: task or generator's mode, prompts, milliseconds, tokens, passages that were read),
+    `reader` (the language model that read, as its endpoint named it), `document` (the id of the passage that holds
+    the answer), `probability` (that the passages give it), `likeliest` (answers that were too unlikely to be given),
+    `verdict` (the answer is yes or no, and nothing to ask about), `unsupported` (why no passage holds the answer: it
+    is never more than a part), `step` (its number in the plan), `fallback` (the node that searched with the question
+    itself, and why); of an operator `call`, `key` (a digest of what it was called with), `ids` (who its answers are:
     source, name, identifiers) and `count`; where several sources were asked `sources` (what became of each),
     `selection` (who chose them), `logic` (the logical query that found the passages of an index), `contradicts` (the
-    list of a graph that the answers stand against) and `unread` (why the reader did not read beside a graph's list); of
-    a message of a conversation `rewritten`, as it was read, or `asks_nothing` (it asks for no information); `respelled`
-    (words of a question that no document holds, with those that were searched for each), `namesakes` (titles of
-    relevant documents that bear the name of the one that was read).
+    list of a graph that the answers stand against) and `unread` (why the reader did not read beside a graph's list);
+    of a message of a conversation `rewritten`, as it was read, or `asks_nothing` (it asks for no information);
+    `respelled` (words of a question that no document holds, with those that were searched for each), `namesakes`
+    (titles of relevant documents that bear the name of the one that was read).
     """
 
     __pydantic_config__ = STRICT

@@ -68,9 +68,9 @@ def _subtract_pairs(plan: Expression) -> Expression:
 
 def _find_asked_about(ended: Expression) -> tuple[int, ...]:
     """The numbers of the steps whose values the last leaves of an ended plan are asked with."""
-    bound = bind(ended)
-    last = [bound.parts[end][0] if bound.parts[end] else end for end in bound.parts[-1]]
-    return tuple(sorted({source + 1 for leaf in last for source in bound.sources[leaf].values()}))
+    steps = bind(ended).steps
+    last = [steps[end].parts[0] if steps[end].parts else end for end in steps[-1].parts]
+    return tuple(sorted({source + 1 for leaf in last for source in steps[leaf].sources.values()}))
 
 
 @dataclass(frozen=True)

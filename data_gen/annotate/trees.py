@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from data_gen.annotate.wording import STOP_WORDS
 from revelator.plans import Expression, bind, list_leaves
@@ -18,7 +17,7 @@ from revelator.plans import Sequence as ListOf
 from revelator.plans import substitute as fill
 from revelator.plans.art import Art, check, depth, escape, number_nodes, parse, references, render, substitute
 from revelator.plans.json_decoding import DEEPEST
-from revelator.plans.operators import Call, Filter, Relate, Search
+from revelator.plans.operators import Call, Relate, Search
 
 NAME = re.compile(
     r"[^\W\d_a-z][\w'.&-]*(?:(?: (?:of|the|and|de|von|for|in|&))* (?:[^\W_a-z]|\d)[\w'.&-]*)*"
@@ -147,15 +146,7 @@ def join_marks(numbers: Sequence[int]) -> str:
 
 def rewrite_tree(art: Art, rewrite: Callable[[str], str]) -> Art:
     """The tree with every text rewritten."""
-    match art.call:
-        case Search(name, descriptor):
-            call: Call | None = Search(rewrite(name), descriptor and rewrite(descriptor))
-        case Relate(head, to):
-            call = replace(art.call, head=rewrite(head), to=rewrite(to))
-        case Filter(entities, condition):
-            call = Filter(tuple(map(rewrite, entities)), rewrite(condition))
-        case None:
-            call = None
+    call = art.call and art.call.rewrite(rewrite)
     return Art(rewrite(art.question), call, tuple(rewrite_tree(child, rewrite) for child in art.children))
 
 

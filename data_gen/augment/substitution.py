@@ -64,7 +64,7 @@ def _rename_plan(text: str, rename: Callable[[str], str]) -> str | None:
         same = plans.to_letters(after) == plans.to_letters(before) and not plans.check(after)
     except ExpressionError:
         return None
-    return plans.render(after) if same and plans.bind(after) == plans.bind(before) else None
+    return plans.render(after) if same and plans.bind(after).sources == plans.bind(before).sources else None
 
 
 def _map_texts(expression: plans.Expression, rename: Callable[[str], str]) -> plans.Expression:

@@ -177,14 +177,13 @@ def _digest_leaves(plan: Expression, names: Sequence[str]) -> list[str]:
     """Returns a digest for each step: equal for leaves that mention the same names and use steps of equal digests, and
     for the same operations on these."""
     digests: list[str] = []
-    bound = bind(plan)
-    for place, step in enumerate(list_steps(plan)):
+    for step, bound in zip(list_steps(plan), bind(plan).steps, strict=True):
         if isinstance(step, Operation):
             named = sorted(digests[number - 1] for number in step.references)
-            said, used = f"{step.name} {named}", bound.parts[place]
+            said, used = f"{step.name} {named}", tuple(bound.parts)
         else:
             said = str(sorted(name for name in names if find_mention(name, step.text)))
-            used = tuple(bound.sources[place].values())
+            used = tuple(bound.sources.values())
         digests.append(sha256_text(f"{said} {sorted(digests[producer] for producer in used)}"))
     return digests
 

@@ -2,7 +2,7 @@
 `language` describes all three by values of one class."""
 
 from revelator.errors import ExpressionError
-from revelator.plans.binding import Binding, bind, spell_by_numbers
+from revelator.plans.binding import bind, spell_by_numbers
 from revelator.plans.bnf import (
     Atomic,
     Dependent,
@@ -19,14 +19,15 @@ from revelator.plans.bnf import (
 from revelator.plans.checking import check
 from revelator.plans.drawing import draw_tree, make_letters_key, to_json, to_letters
 from revelator.plans.faults import Diagnostic
+from revelator.plans.graph import Graph
 
 __all__ = [
     "Atomic",
-    "Binding",
     "Dependent",
     "Diagnostic",
     "Expression",
     "ExpressionError",
+    "Graph",
     "Operation",
     "Sequence",
     "bind",

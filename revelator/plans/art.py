@@ -34,7 +34,7 @@ Path = tuple[str | int, ...]  # of a value inside the JSON form
 
 MAX_DEPTH = 32  # nodes from the root to the deepest leaf; the paper's trees have at most 4
 _BRACKETED = re.compile(r"\[(\d{1,4})\]")
-_REFERENCE = re.compile(r"(?<!\[)(\[{1,2})(\d{1,4})(\]{1,2})(?!\])")
+REFERENCE = re.compile(r"(?<!\[)(\[{1,2})(\d{1,4})(\]{1,2})(?!\])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def depth(art: Art) -> int:
 
 def find_references(text: str) -> Iterator[tuple[int, int, int]]:
     """Finds each reference `[i]` of a text with its offsets; `[[i]]` is none."""
-    for match in _REFERENCE.finditer(text):
+    for match in REFERENCE.finditer(text):
         if len(match[1]) == len(match[3]) == 1:
             yield int(match[2]), match.start(), match.end()
 
@@ -122,21 +122,7 @@ def substitute(text: str, answers: Mapping[int, Sequence[str]]) -> str:
     def find(number: str, reference: str) -> str:
         return ", ".join(answers[int(number)]) if int(number) in answers else reference
 
-    return replace_marks(_REFERENCE, text, find)
-
-
-def measure_substituted(text: str, answers: Mapping[int, Sequence[str]]) -> int:
-    """Characters of `substitute(text, answers)` at most, without making it."""
-    sizes = {number: sum(len(answer) + 2 for answer in found) for number, found in answers.items()}
-    return len(text) + sum(sizes.get(int(number), 0) for _, number, _ in _REFERENCE.findall(text))
-
-
-def expand_reference(text: str, answers: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
-    """Returns the answers of node i if the text is exactly `[i]`, else the substituted text alone."""
-    whole = _REFERENCE.fullmatch(text.strip())
-    if whole and len(whole[1]) == len(whole[3]) == 1 and int(whole[2]) in answers:
-        return tuple(answers[int(whole[2])])
-    return (substitute(text, answers),)
+    return replace_marks(REFERENCE, text, find) if "[" in text else text
 
 
 FORM = (

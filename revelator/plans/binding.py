@@ -15,8 +15,7 @@ is done with; earlier stages stay in scope and come after. For the names of one 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -31,29 +30,18 @@ from revelator.plans.bnf import (
     list_steps,
     read_reference,
     replace_placeholders,
+    spell_operation,
 )
 from revelator.plans.gathering import wants_all
+from revelator.plans.graph import Graph, GraphStep
+from revelator.plans.operators import read_call
 
 MAX_CANDIDATES = 64  # nearest producers that a placeholder is matched with; keeps binding linear in the plan
 
 
-@dataclass(frozen=True)
-class Binding:
-    """`sources[i][name]` is the index in `list_steps` of the producer of placeholder `name` of step `i`.
-
-    A placeholder without a producer in scope (`check` reports it) is absent. `results` are the steps that end the plan,
-    left to right: the last stage of each part. `parts[i]` are those that end what operation `i` is done with, and
-    `first[i]` is the first step of it; of a leaf there are none, and it is the leaf itself.
-    """
-
-    sources: tuple[Mapping[str, int], ...]
-    results: tuple[int, ...]
-    parts: tuple[tuple[int, ...], ...]
-    first: tuple[int, ...]
-
-
-def bind(expression: Expression) -> Binding:
-    """Finds the producer of each placeholder of a plan."""
+def bind(expression: Expression) -> Graph:
+    """The graph of a plan: finds the producer of each placeholder. One that has none in scope (`check` reports it) is
+    absent from the sources of its step."""
     return _Binder(list_steps(expression)).bind(expression)
 
 
@@ -146,39 +134,41 @@ class _Results(NamedTuple):
 
 class _Binder:
     def __init__(self, steps: tuple[Step, ...]) -> None:
-        self.sources: list[Mapping[str, int]] = []
-        self.parts: list[tuple[int, ...]] = []
-        self.first: list[int] = []
+        self.steps: list[GraphStep] = []
+        self.is_explicit = False
         self.producers = [_Producer.of(step) for step in steps]
 
-    def bind(self, root: Expression) -> Binding:
+    def bind(self, root: Expression) -> Graph:
         results = self._visit(root, (), {}, ())
-        return Binding(tuple(self.sources), tuple(results.last), tuple(self.parts), tuple(self.first))
+        return Graph(tuple(self.steps), tuple(results.last), self.is_explicit)
 
-    def _add(self, sources: Mapping[str, int], parts: Iterable[int], first: int) -> int:
-        self.sources.append(sources)
-        self.parts.append(tuple(parts))
-        self.first.append(first)
-        return len(self.sources) - 1
+    def _add(self, step: GraphStep) -> list[int]:
+        self.steps.append(step)
+        return [len(self.steps) - 1]
 
     def _visit(
         self, node: Expression, scope: tuple[_Results, ...], bound: dict[str, int], before: tuple[range, ...]
     ) -> _Results:
         """`scope`: the left operands that this node stands to the right of, nearest first; `before`: their steps."""
-        start = len(self.sources)
+        start = len(self.steps)
         if type(node) is Atomic:
             found = {name: bound[name] for name in node.placeholders if name in bound}
             for name in node.placeholders:
-                if (reference := read_reference(name)) and any(reference.number - 1 in steps for steps in before):
-                    found[name] = reference.number - 1
-            return _Results([self._add(found, (), start)], [], {})
+                if reference := read_reference(name):
+                    self.is_explicit = True
+                    if any(reference.number - 1 in steps for steps in before):
+                        found[name] = reference.number - 1
+            return _Results(self._add(GraphStep(node.text, found, read_call(node.text))), [], {})
         if type(node) is Operation:
+            self.is_explicit = True
             inside = self._visit(node.operand, scope, bound, before)
-            return _Results([self._add({}, inside.last, start)], [], inside.names)
+            steps, text = range(start, len(self.steps)), f"=> {spell_operation(node)}"
+            worked = GraphStep(text, operation=node, inside=steps, parts=tuple(inside.last))
+            return _Results(self._add(worked), [], inside.names)
         if type(node) is Dependent:
             left = self._visit(node.left, scope, bound, before)
             assigned = self._assign(node.right, (left, *scope), bound)
-            before = (range(start, len(self.sources)), *before)
+            before = (range(start, len(self.steps)), *before)
             right = self._visit(node.right, (left, *scope), {**bound, **assigned}, before)
             earlier = [*right.earlier, *reversed(left.last), *left.earlier]
             return _Results(right.last, earlier[:MAX_CANDIDATES], {**left.names, **assigned, **right.names})

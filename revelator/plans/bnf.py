@@ -185,6 +185,11 @@ def substitute(text: str, values: Mapping[str, str]) -> str:
     return replace_marks(_BRACED, text, values.get) if "{" in text else text
 
 
+def escape(text: str) -> str:
+    """Writes `{name}` so that it is no placeholder: `substitute` gives the text back."""
+    return _BRACED.sub(lambda match: f"{{{match[0]}}}", text) if "{" in text else text
+
+
 def measure_substituted(text: str, values: Mapping[str, str]) -> int:
     """Bounds the number of characters of `substitute(text, values)` without building it."""
     return len(text) + sum(len(values.get(name, "")) for _, name, _ in _BRACED.findall(text))

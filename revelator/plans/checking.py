@@ -19,7 +19,7 @@ from typing import Literal
 
 from revelator.errors import ExpressionError
 from revelator.plans import logic
-from revelator.plans.binding import Binding, bind
+from revelator.plans.binding import bind
 from revelator.plans.bnf import (
     Atomic,
     Dependent,
@@ -36,6 +36,7 @@ from revelator.plans.bnf import (
     render,
 )
 from revelator.plans.faults import Diagnostic, Span, sort_faults
+from revelator.plans.graph import GraphStep
 from revelator.plans.lexer import reads_as_itself
 from revelator.plans.operations import ORDERING, SEVERAL, VERDICTS
 from revelator.plans.trees import walk
@@ -126,15 +127,14 @@ def _find_step_faults(expression: Expression) -> Iterator[Diagnostic]:
     if not is_explicit(expression):
         return
     steps = list_steps(expression)
-    binding = bind(expression)
-    for place, step in enumerate(steps):
+    for place, (step, bound) in enumerate(zip(steps, bind(expression).steps, strict=True)):
         if isinstance(step, Operation):
-            yield from _find_operation_faults(step, place, steps, binding)
+            yield from _find_operation_faults(step, place, steps, bound)
         else:
-            yield from _find_reference_faults(step, place, len(steps), binding)
+            yield from _find_reference_faults(step, place, len(steps), bound)
 
 
-def _find_reference_faults(leaf: Atomic, place: int, count: int, binding: Binding) -> Iterator[Diagnostic]:
+def _find_reference_faults(leaf: Atomic, place: int, count: int, bound: GraphStep) -> Iterator[Diagnostic]:
     locate_part = _make_placer(leaf)
     taken: dict[int, bool] = {}
     for name, start, end in find_placeholders(leaf.text):
@@ -147,7 +147,7 @@ def _find_reference_faults(leaf: Atomic, place: int, count: int, binding: Bindin
         elif number > place:
             message = f"step {number} is not answered before this one, which is step {place + 1}"
             yield Diagnostic("later-step", message, *span, "name a step that stands further left, in front of a *")
-        elif name not in binding.sources[place]:
+        elif name not in bound.sources:
             hint = "join the two with * in place of +, or write the value itself"
             yield Diagnostic("parallel-step", f"step {number} is asked beside this one, not before it", *span, hint)
         elif taken.setdefault(number, reference.is_all) != reference.is_all:
@@ -156,14 +156,14 @@ def _find_reference_faults(leaf: Atomic, place: int, count: int, binding: Bindin
 
 
 def _find_operation_faults(
-    operation: Operation, place: int, steps: tuple[Step, ...], binding: Binding
+    operation: Operation, place: int, steps: tuple[Step, ...], bound: GraphStep
 ) -> Iterator[Diagnostic]:
     assert operation.span is not None
-    parts = [steps[part] for part in binding.parts[place]]
-    outside = [number for number in operation.references if not binding.first[place] < number <= place]
+    parts = [steps[part] for part in bound.parts]
+    outside = [number for number in operation.references if number - 1 not in bound.inside]
     if outside:
         message = f"step {outside[0]} is not one of those that {operation.name} is done with"
-        hint = f"name steps {binding.first[place] + 1} to {place}"
+        hint = f"name steps {bound.inside[0] + 1} to {place}"
         yield Diagnostic("operation-reference", message, *operation.span, hint)
     if operation.name in SEVERAL and len(parts) < 2:
         message, hint = f"{operation.name} needs two parts or more", "join them with + in front of the =>"

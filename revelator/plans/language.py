@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from revelator.errors import ExpressionError
@@ -126,6 +126,11 @@ def _keep_words(plan: bnf.Expression, question: str) -> bnf.Expression:
     return _ask_whole(question) if isinstance(plan, bnf.Atomic) and not plan.has_placeholders else plan
 
 
+def _ask_about(tree: art.Art, question: str) -> art.Art:
+    """The tree about the question as it was asked."""
+    return replace(tree, question=art.escape(question))
+
+
 def _search_for(question: str) -> art.Art:
     return art.Art(art.escape(question), operators.Search(art.escape(question)))
 
@@ -181,6 +186,7 @@ ART = PlanLanguage(
     token_limit=448,  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
     beam_token_limit=448,
     spell=art.render,
+    adapt_to_question=_ask_about,
     json_schema=lambda: json.loads(read_grammar_file("art.schema.json")),
 )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Annotated
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, StrictBool
 
@@ -31,18 +31,32 @@ class _Call:
     __slots__ = ()
     __pydantic_config__ = STRICT
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """The operator's own fields, by name."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
+
     def locate_texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Finds the texts, each with its path below the operator."""
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
+        for name, value in self.values.items():
             if isinstance(value, str):
-                yield (field.name,), value
+                yield (name,), value
             elif isinstance(value, tuple):
-                yield from (((field.name, place), text) for place, text in enumerate(value))
+                yield from (((name, place), text) for place, text in enumerate(value))
 
     @property
     def texts(self) -> tuple[str, ...]:
         return tuple(text for _, text in self.locate_texts())
+
+    def rewrite(self, write: Callable[[str], str]) -> Any:
+        """The operator with each of its texts rewritten."""
+
+        def write_value(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(write, value))
+            return write(value) if value and isinstance(value, str) else value
+
+        return type(self)(*map(write_value, self.values.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +127,21 @@ def read_call(text: str) -> Call | None:
     return None
 
 
-def fill(call: Call, values: Mapping[str, Sequence[str]]) -> Call:
-    """The operator of a leaf with the values of its placeholders; an entity that is a placeholder becomes all of its
-    values."""
+def fill(call: Call, values: Mapping[str, Sequence[str]]) -> tuple[Call, tuple[str, ...]]:
+    """An operator with values in place of its references, and the entities that it starts from: one that is nothing but
+    a reference stands for each of its values."""
     joined = {name: ", ".join(found) for name, found in values.items()}
-    if isinstance(call, Search):
-        return Search(substitute(call.name, joined), substitute(call.descriptor, joined))
-    if isinstance(call, Relate):
-        return Relate(substitute(call.head, joined), substitute(call.to, joined), call.inverse)
-    entities: dict[str, None] = {}
-    for entity in call.entities:
-        names = list_placeholders(entity)
-        whole = names and entity == f"{{{names[0]}}}"
-        entities |= dict.fromkeys(values.get(names[0], ()) if whole else [substitute(entity, joined)])
-    return Filter(tuple(entities), substitute(call.condition, joined))
+
+    def expand(text: str) -> Sequence[str]:
+        whole = text.strip().removeprefix("{").removesuffix("}")
+        return values[whole] if list_placeholders(text) == (whole,) and whole in values else [substitute(text, joined)]
+
+    match call:
+        case Search(name, descriptor):
+            return (found := Search(substitute(name, joined), substitute(descriptor, joined))), (found.name,)
+        case Relate(head, to, inverse):
+            heads = tuple(expand(head))
+            return Relate(", ".join(heads), substitute(to, joined), inverse), heads
+        case Filter(entities, condition):
+            kept = tuple(dict.fromkeys(value for entity in entities for value in expand(entity)))
+            return Filter(kept, substitute(condition, joined)), kept

@@ -12,7 +12,6 @@ import click
 from pyoxigraph import NamedNode
 
 from revelator.options import AS_JSON, PATH
-from revelator.plans.art import Art
 from revelator.plans.operators import Call, Relate, Search
 from revelator.terminal import mask_controls
 from serving.knowledge.graph import GraphSource
@@ -108,6 +107,6 @@ def info(folder: Path, as_json: bool) -> None:
 async def _find(folder: Path, call: Call) -> SourceResult:
     source = GraphSource(GraphStore(folder))
     try:
-        return await source.find(build_query(Art("?", call), {}, {}), 3)
+        return await source.find(build_query(call), 3)
     finally:
         await source.close()

@@ -209,7 +209,7 @@ def copy_answer(node: Node, other: Node, how: str) -> None:
     node.sentence = other.sentence
     node.answers = list(other.answers)
     node.status, node.error = other.status, other.error
-    inner = ("shared_from", "reused_from", "retries", "calls", "fallback", "art")
+    inner = ("shared_from", "reused_from", "retries", "calls", "fallback", "step")
     node.detail |= {k: v for k, v in other.detail.items() if k not in inner} | {how: other.id}
 
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from revelator.plans import list_leaves
 from revelator.tasks import Step
 from revelator.trace import Node, list_evidence
 from serving.executor.run import QuestionRun
@@ -31,14 +30,14 @@ PIECE_CHARACTERS = 20  # by which a text has grown when it is reported: each rep
 async def merge_plan(run: QuestionRun, plan: PlanRun) -> None:
     """Makes the answer of a plan from those of its leaves.
 
-    A plan that spells its operations, or names its steps by number, answers with its last stage. Of another one, a
-    chain answers with its last stage, and its first where the question begins with that; a list with the answers of
-    its parts. Where the question compares, counts or judges them, code answers if it is sure, else the generator, from
-    what the parts answer or, where it writes nothing, from the passages that they were read from, unless
+    A tree, and a plan that spells its operations or names its steps by number, answers with its last stage. Of another
+    one, a chain answers with its last stage, and its first where the question begins with that; a list with the answers
+    of its parts. Where the question compares, counts or judges them, code answers if it is sure, else the generator,
+    from what the parts answer or, where it writes nothing, from the passages that they were read from, unless
     `Writing.merge` says otherwise. Code is not sure of a fan-out that a limit cut or that failed in part.
     """
-    if plan.is_explicit:
-        ended = [one for step in plan.binding.results for one in plan.list_answered_calls(step)]
+    if plan.graph.is_explicit:
+        ended = [one for step in plan.graph.results for one in plan.list_answered_calls(step)]
         run.answer(list(dict.fromkeys(answer for one in ended for answer in one.answers)))
         return
     node = run.open("merge")
@@ -61,7 +60,7 @@ async def merge_plan(run: QuestionRun, plan: PlanRun) -> None:
 def _find_opening_answers(question: str, plan: PlanRun) -> tuple[str, ...]:
     """The answers of a chain's first leaf if it is a question that the question begins with, so that they were asked
     for, too: "Who leads Tern, and where did she study?", but not "Where did the leader of Tern study?"."""
-    first = list_leaves(plan.expression)[0].text.rstrip("? ")
+    first = plan.steps[0].text.rstrip("? ")
     rest = question[len(first) :]
     goes_on = rest.startswith(("?", ",", " and ")) and rest.strip("? ")
     if len(plan.steps) == 1 or not question.startswith(first) or not goes_on:
@@ -88,7 +87,7 @@ async def merge_steps(run: QuestionRun) -> None:
 
 async def merge_at_deadline(run: QuestionRun) -> None:
     """Makes an answer from what has been found, without another call, for a question whose time ran out."""
-    if run.plan is not None and run.plan.is_explicit:
+    if run.plan is not None and run.plan.graph.is_explicit:
         await merge_plan(run, run.plan)
     elif run.plan is not None:
         node = run.open("merge")

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 from revelator import spans
 from revelator.plans import Atomic, Dependent, Expression, Operation
+from revelator.plans.art import Art, number_nodes
 from revelator.plans.bnf import spell_operation
+from revelator.plans.graph import write_references
 from revelator.trace import Event, EventKind, EventSender, Kind, Node, Outcome, Status, Trace, Usage, sort_ids
 
 NOT_REACHED = "not reached"
@@ -56,6 +58,7 @@ class Recorder:
 
     def open_members(self, node: Node, count: int) -> list[Node]:
         """Opens the nodes of a fan-out, numbered below `node`."""
+        self._enclosing.add(node.id)
         ids = [f"{node.id}.{n}" for n in range(1, count + 1)]
         return [self.open(node.kind, node.question, parent=node.id, id=id) for id in ids]
 
@@ -63,15 +66,23 @@ class Recorder:
         self._after[node.id] = after
 
     def open_plan(
-        self, expression: Expression, after: Sequence[str], parent: str | None = None
+        self, expression: Expression | Art, after: Sequence[str], parent: str | None = None
     ) -> tuple[Node, list[Node]]:
         """Opens the nodes of a plan before it runs, so that their numbers follow the plan: one a step, and a frame
-        around each operator. Returns the outermost one and the steps."""
+        around each operator. Returns the outermost one and the steps, in the order of the plan's graph."""
+        if isinstance(expression, Art):
+            nodes: list[Node] = []
+            for at in number_nodes(expression):
+                kind: Kind = "atomic" if at.node.call else "merge"
+                inside = None if at.parent is None else nodes[at.parent].id
+                nodes.append(self.open(kind, write_references(at.node.question), parent=inside, after=after))
+            return nodes[0], [*nodes[1:], nodes[0]]
         if isinstance(expression, Atomic):
             leaf = self.open("atomic", expression.text, parent=parent, after=after)
             return leaf, [leaf]
         in_order = isinstance(expression, Dependent | Operation)
         frame = self.open("dependent" if in_order else "sequence", "", parent=parent)
+        self._enclosing.add(frame.id)
         steps = [step for item in expression.children for step in self.open_plan(item, after, frame.id)[1]]
         if isinstance(expression, Operation):
             steps.append(self.open("merge", f"=> {spell_operation(expression)}", parent=frame.id))
@@ -87,13 +98,12 @@ class Recorder:
 
     def _close(self, node: Node, inside: Mapping[str, Sequence[Node]]) -> None:
         held = inside.get(node.id, ())
-        if not held:
+        for inner in held:
+            self._close(inner, inside)
+        if node.id not in self._enclosing:
             if node.status == "waiting":
                 self.skip(node, NOT_REACHED)
             return
-        for inner in held:
-            self._close(inner, inside)
-        self._enclosing.add(node.id)
         self._after[node.id] = [inner.id for inner in held]
         ran = [inner for inner in held if inner.status != "skipped"]
         node.started_ms = min([inner.started_ms for inner in ran], default=node.started_ms)

@@ -27,7 +27,7 @@ from revelator.plans import (
 )
 from revelator.plans import Sequence as ListOf
 from revelator.plans.bnf import blank_placeholders
-from revelator.plans.language import BNF, LOGIC
+from revelator.plans.language import BNF, LANGUAGES, LOGIC
 from revelator.plans.names import find_name_words, find_words
 from revelator.tasks import (
     TASKS,
@@ -252,15 +252,15 @@ async def answer_by_loop(run: QuestionRun) -> None:
     await merge_steps(run)
 
 
-async def run_plan(run: QuestionRun, expression: Expression, source: PlanSource) -> None:
-    """Runs a plan and makes its answer."""
+async def run_plan(run: QuestionRun, plan: Any, source: PlanSource) -> None:
+    """Runs a plan in the language of the trace and makes its answer."""
+    trace, language = run.recorder.trace, LANGUAGES[run.recorder.trace.plan_language]
     if source == "model":
-        expression = BNF.adapt_to_question(expression, run.question)
-    trace = run.recorder.trace
-    trace.plan, trace.plan_source = render(expression), source
+        plan = language.adapt_to_question(plan, run.question)
+    trace.plan, trace.plan_source = language.render(plan), source
     run.recorder.report("planned", trace)
     run.plan = PlanRun(
-        expression,
+        plan,
         run.ask,
         run.recorder,
         run.limits,
@@ -284,7 +284,7 @@ async def _answer_step(run: QuestionRun, question: str, query: str | None = None
     node.asked = question
     try:
         with run.recorder.record(node):
-            await run.ask(node, query)
+            await run.ask(node, query=query)
     except Exception as error:
         if isinstance(error, Unavailable) and not run.steps:
             raise

@@ -9,15 +9,15 @@ from typing import Any
 from revelator.limits import Limits
 from revelator.plans import Expression
 from revelator.plans.logic import read_conditions
-from revelator.plans.operators import read_call, spell_call
+from revelator.plans.operators import read_call
 from revelator.tasks import Step
 from revelator.trace import Kind, Node
 from serving.executor.evidence import Models, answer_from_own_knowledge, copy_answer
 from serving.executor.recording import Recorder
-from serving.executor.scheduler import PlanRun
+from serving.executor.scheduler import PlanRun, Work
 from serving.executor.source_answers import answer_from_sources
-from serving.executor.tree_answers import run_operator
-from serving.knowledge.operators import build_call_query
+from serving.executor.tree_answers import KnownAnswer, answer_from_answers, run_operator
+from serving.knowledge.operators import Query, build_direct_query
 from serving.knowledge.sources import Sources
 from serving.merge.wording import says_neither
 from serving.protocols import Writing
@@ -48,26 +48,60 @@ class QuestionRun:
         self.last_nodes = (node.id,)
         return node
 
-    async def ask(self, node: Node, query: str | None = None) -> None:
-        """Answers a leaf: with its answer in the earlier trace, if it was asked there, else from the sources.
+    async def ask(self, node: Node, work: Work = None, query: str | None = None) -> None:
+        """Answers a step: with its answer in the earlier trace, if it was asked there; else as an operator, from the
+        answers of other steps, or from the sources.
 
-        A leaf that is an operator of a tree is run as one. A logical `query`, or a leaf that is one, finds the texts;
-        what a `query` found is never reused.
+        A logical `query`, or a leaf that is one, finds the texts; what a `query` found is never reused.
         """
         asked = node.asked or node.question
-        earlier, call = None if query else self.earlier_nodes.get(asked), read_call(asked)
-        query = query or read_conditions(asked)
+        is_drawn = work is not None and not isinstance(work, Query)
+        earlier = None if query or is_drawn else self.earlier_nodes.get(node.detail.get("key", asked))
         if earlier:
             copy_answer(node, earlier, "reused_from")
-        elif call:
-            node.detail["call"] = spell_call(call)
-            await run_operator(self.models, self.sources, node, build_call_query(node.question, call), self.limits)
+        elif work is not None:
+            await self._run_or_fall_back(node, work)
         else:
+            query = query or read_conditions(asked)
             await answer_from_sources(self.models, self.sources, node, self.limits, self.recorder.report, query)
+            await self._ask_own_knowledge(node)
+        if not is_drawn and says_neither(asked, node.answers):
+            node.detail["unsupported"] = "the question asks for yes or no, and what was read says neither"
+
+    async def _run_or_fall_back(self, node: Node, work: Query | Sequence[KnownAnswer]) -> None:
+        """Runs an operator, or answers from the answers of other steps. Where that gives no answer, retrieval with the
+        question itself does, as a node below; an operator that is a leaf has no question but its arguments."""
+        failure: Exception | None = None
+        try:
+            if isinstance(work, Query):
+                await run_operator(self.models, self.sources, node, work, self.limits)
+            else:
+                await answer_from_answers(self.models, node, work)
+        except Exception as error:
+            failure, node.answers = error, []
+            node.status, node.error = "failed", f"{type(error).__name__}: {error}"
+        if node.answers or "none" in node.detail:
+            return
+        if read_call(node.question):
+            await self._ask_own_knowledge(node)
+        else:
+            below = self.recorder.open("atomic", node.question, parent=node.id, id=f"{node.id}.1")
+            below.asked, below.detail["fallback"] = node.asked, "asked as it stands"
+            node.detail["fallback"] = {"node": below.id, "because": node.error}
+            with self.recorder.record(below):
+                direct = build_direct_query(node.asked or node.question, node.question)
+                await run_operator(self.models, self.sources, below, direct, self.limits)
+                await self._ask_own_knowledge(below)
+            if below.answers:
+                node.answers, node.sentence = list(below.answers), below.sentence
+                node.status, node.error, failure = "ok", None, None
+        if failure:
+            raise failure
+
+    async def _ask_own_knowledge(self, node: Node) -> None:
+        """Asks a language model what nothing answers, where the deployment allows it."""
         if self.writing.own_knowledge and node.status == "unanswered":
             await answer_from_own_knowledge(self.models, node)
-        if says_neither(node.asked or node.question, node.answers):
-            node.detail["unsupported"] = "the question asks for yes or no, and what was read says neither"
 
     def answer(self, answers: Sequence[str]) -> None:
         """Makes these the answers of the question."""

@@ -1,10 +1,10 @@
-"""Runs the tree of a plan: each leaf starts the moment the leaves that feed its placeholders are done.
+"""Runs the graph of a plan: each step starts the moment the steps that feed it are done.
 
-There are no levels and no barriers. A leaf is one asyncio task that waits for its own producers only, so in
+There are no levels and no barriers. A step is one asyncio task that waits for its own producers only, so in
 `(A * B + C) * D` leaf B starts while C still runs. A producer with several values fans its consumer out: one call a
 value, in parallel, and along a chain each value goes on alone. A leaf with several producers, or one that takes a
-whole list, waits for all of them. What is asked twice with the same words is asked once, and both leaves have the
-answer.
+whole list, waits for all of them. What is asked twice, with the same words or the same operator, is asked once, and
+both leaves have the answer.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from revelator.computing.operations import Case, Operand, explain, operate
 from revelator.errors import Unavailable
-from revelator.limits import Limits
-from revelator.plans import Atomic, Expression, Operation, bind, list_steps, substitute
-from revelator.plans.bnf import is_explicit, measure_substituted, spell_operation
+from revelator.limits import NODE_CHARACTERS, Limits
+from revelator.plans import bind, substitute
+from revelator.plans.art import Art
+from revelator.plans.bnf import measure_substituted
 from revelator.plans.gathering import wants_all
+from revelator.plans.graph import GraphStep, read_tree
 from revelator.plans.operations import VERDICTS
-from revelator.plans.operators import fill, read_call, spell_call
+from revelator.plans.operators import read_call, spell_call
 from revelator.tasks import Step
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, Pick, choose_values, explain_no_value
 from serving.executor.evidence import copy_answer
 from serving.executor.recording import Recorder
+from serving.executor.tree_answers import KnownAnswer, answer_from_none, collect_ids
+from serving.knowledge.operators import Query, build_query
 from serving.latency import offload
 from serving.merge.compute import compute_within, is_operation
 from serving.merge.parts import (
@@ -41,7 +46,8 @@ from serving.merge.parts import (
 
 log = logging.getLogger(__name__)
 
-AnswerNode = Callable[[Node], Awaitable[None]]  # answers `node.asked` and fills the node
+Work = Query | Sequence[KnownAnswer] | None  # an operator, answers to answer from, or a question to search for
+AnswerNode = Callable[[Node, Work], Awaitable[None]]  # answers `node.asked` and fills the node
 JudgeNode = Callable[[Node, Sequence[Step]], Awaitable[None]]  # fills the node from what these steps answered
 NameParts = Callable[[Sequence[Sequence[str]]], Sequence[str]]  # what the question calls each part, by its questions
 
@@ -54,14 +60,14 @@ class Fan:
 
 
 class PlanRun:
-    """One execution of an expression that has passed `check`.
+    """One execution of a plan that has passed its check: an expression, or a tree.
 
     After `run`, also when it was stopped, the results stand in `list_answered_calls(leaf)` and the nodes are closed.
     """
 
     def __init__(
         self,
-        expression: Expression,
+        plan: Any,
         answer: AnswerNode,
         recorder: Recorder,
         limits: Limits,
@@ -69,9 +75,9 @@ class PlanRun:
         judge: JudgeNode | None = None,
         name_parts: NameParts = lambda parts: [""] * len(parts),
     ) -> None:
-        self.expression = expression
-        self.steps = list_steps(expression)
-        self.is_explicit = is_explicit(expression)
+        self.plan = plan
+        self.graph = read_tree(plan) if isinstance(plan, Art) else bind(plan)
+        self.steps = self.graph.steps
         self.errors: list[Exception] = []
         self._calls = 0
         self._answer = answer
@@ -80,15 +86,13 @@ class PlanRun:
         self._after = tuple(after)
         self._judge = judge
         self._name_parts = name_parts
-        self.binding = bind(expression)
-        self._sources = self.binding.sources
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._group = asyncio.TaskGroup()  # of the leaves and of the members of every fan
         self._tasks: list[asyncio.Task[EndedCall | Fan]] = []  # one a leaf, in the plan's order
         self._cut_leaves: set[int] = set()  # leaves that were not asked about every answer before them
-        self._first: dict[str, tuple[Node, asyncio.Event]] = {}  # by text: who asked first, and whether that has ended
-        self.root, self._nodes = recorder.open_plan(expression, self._after)
-        for number, node in enumerate(self._nodes, start=1) if self.is_explicit else ():
+        self._first: dict[str, tuple[Node, asyncio.Event]] = {}  # by what is asked: who was first, and has it ended
+        self.root, self._nodes = recorder.open_plan(plan, self._after)
+        for number, node in enumerate(self._nodes, start=1) if self.graph.is_explicit else ():
             node.detail["step"] = number  # by which the plan speaks of it
 
     async def run(self) -> None:
@@ -111,13 +115,13 @@ class PlanRun:
 
     def make_parts(self) -> list[Part]:
         """The parts whose answers make up the result: one of a chain, several of a list."""
-        return [self.make_part(chain) for chain in find_branches(self.expression)]
+        return [self.make_part(chain) for chain in find_branches(self.plan)]
 
     def make_part(self, chain: Sequence[int], questions: Sequence[str] | None = None) -> Part:
         """The part of a chain: its questions, as planned where none are given, and a member for each call of its
         last."""
         members = tuple(Member(one.choice.lineage, one.answers) for one in self.list_answered_calls(chain[-1]))
-        texts = questions or [self._get_text(step) for step in chain]
+        texts = questions or [self.steps[step].text for step in chain]
         return Part(tuple(texts), members, whole=all(map(self.is_whole, chain)))
 
     def find_outage(self) -> Unavailable | None:
@@ -125,18 +129,14 @@ class PlanRun:
         down = [error for error in self.errors if isinstance(error, Unavailable)]
         return down[0] if down and len(down) == self._calls else None
 
-    def _get_text(self, place: int) -> str:
-        step = self.steps[place]
-        return step.text if isinstance(step, Atomic) else f"=> {spell_operation(step)}"
-
     async def _run_step(self, place: int) -> EndedCall | Fan:
         step, node = self.steps[place], self._nodes[place]
-        if isinstance(step, Operation):
-            return await self._run_operation(step, place, node)
-        return await self._run_leaf(place, node)
+        for before in step.inside:
+            await _await_calls(self._tasks[before])
+        return await (self._run_operation(step, place, node) if step.operation else self._run_leaf(place, node))
 
     async def _run_leaf(self, leaf: int, node: Node) -> EndedCall | Fan:
-        sources = self._sources[leaf]
+        sources = self.steps[leaf].sources
         if not sources:
             return await self._ask(leaf, node, NOTHING_CHOSEN)
         producers = sorted(set(sources.values()))
@@ -144,7 +144,7 @@ class PlanRun:
             for before in self._find_leaves_before(leaf):
                 await _await_calls(self._tasks[before])
         width = self._limits.fan_out
-        if len(producers) == 1 and not any(wants_all(self._get_text(leaf), name) for name in sources):
+        if len(producers) == 1 and not any(wants_all(self.steps[leaf].text, name) for name in sources):
             return await self._follow(leaf, node, producers[0], await self._tasks[producers[0]], width)
         outcomes = {producer: await _await_calls(self._tasks[producer]) for producer in producers}
         return await self._fan_out(leaf, node, outcomes, width)
@@ -168,8 +168,13 @@ class PlanRun:
         self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[EndedCall]], width: int
     ) -> EndedCall | Fan:
         list_nodes = {producer: self._nodes[producer].id for producer in outcomes}
-        choices, is_cut = choose_values(self._get_text(leaf), self._sources[leaf], outcomes, list_nodes, width)
-        without = [one.node for calls in outcomes.values() for one in calls if one.answers and not one.values]
+        step, ended = self.steps[leaf], [one for calls in outcomes.values() for one in calls]
+        choices, is_cut = choose_values(step.text, step.sources, outcomes, list_nodes, width)
+        if all("none" in one.node.detail for one in ended):
+            with self._recorder.record(node):
+                answer_from_none(node)
+            return EndedCall(node, NOTHING_CHOSEN)
+        without = [one.node for one in ended if one.answers and not one.values]
         if not choices and without:
             self._recorder.leave_unanswered(node, explain_no_value(without[0]))
             return EndedCall(node, NOTHING_CHOSEN)
@@ -182,10 +187,10 @@ class PlanRun:
         if is_cut:
             self._cut_leaves.add(leaf)
             node.detail["truncated"] = f"of more values than the limit lets through, the first {width} were asked"
-        text, most = self._get_text(leaf), self._limits.leaf_characters
-        if any(measure_substituted(text, choice.values) > most for choice in choices):
-            reason = f"with the answers in it the question is too long; the limit leaf_characters is {most}"
-            self._recorder.skip(node, reason)
+        most = NODE_CHARACTERS if step.call or step.is_drawn else self._limits.leaf_characters
+        if any(sum(measure_substituted(text, choice.values) for text in step.texts) > most for choice in choices):
+            limit = "the limit leaf_characters" if most == self._limits.leaf_characters else "the most that is taken"
+            self._recorder.skip(node, f"with the answers in it the question is too long; {limit} is {most}")
             return EndedCall(node, NOTHING_CHOSEN)
         if len(choices) == 1:
             return await self._compute(leaf, node, choices[0]) or await self._ask(leaf, node, choices[0])
@@ -194,8 +199,8 @@ class PlanRun:
 
     def _find_chains(self, leaf: int) -> list[list[int]]:
         """The chains before a leaf that contain one of its producers."""
-        producers = set(self._sources[leaf].values())
-        return [chain for chain in find_chains_before(self.expression, leaf) if not producers.isdisjoint(chain)]
+        producers = set(self.steps[leaf].sources.values())
+        return [chain for chain in find_chains_before(self.plan, leaf) if not producers.isdisjoint(chain)]
 
     def _find_leaves_before(self, leaf: int) -> list[int]:
         """The leaves of the chains that produce the values of an operation."""
@@ -205,7 +210,7 @@ class PlanRun:
         """Answers by code where the leaf is an operation over earlier answers and code is sure; else returns None."""
         if not self._may_compute(leaf):
             return None
-        asked = substitute(self._get_text(leaf), choice.values)
+        asked = substitute(self.steps[leaf].text, choice.values)
         try:
             computed = await self._try_operation(leaf, choice, asked)
         except Exception:  # values come from documents: what no operation is ready for is asked as any leaf is
@@ -224,15 +229,15 @@ class PlanRun:
 
     def _may_compute(self, leaf: int) -> bool:
         """Whether a leaf asks in words for an operation over earlier answers; a plan that spells its own does not."""
-        return not self.is_explicit and is_operation(self._get_text(leaf), len(self._sources[leaf]) > 1)
+        return not self.graph.is_explicit and is_operation(self.steps[leaf].text, len(self.steps[leaf].sources) > 1)
 
     async def _try_operation(self, leaf: int, choice: Choice, asked: str) -> MergedAnswer | None:
-        text = self._get_text(leaf)
+        text = self.steps[leaf].text
         values = {
             name: self._gather_values(producer)
             if wants_all(text, name)
             else Part((self._find_question(producer),), (Member({}, (choice.values[name],)),))
-            for name, producer in self._sources[leaf].items()
+            for name, producer in self.steps[leaf].sources.items()
         }
         ends = [self.make_part(chain, [self._find_question(i) for i in chain]) for chain in self._find_chains(leaf)]
         size = len(text) + len(asked) + measure_parts([*values.values(), *ends])
@@ -240,33 +245,47 @@ class PlanRun:
 
     def _gather_values(self, producer: int) -> Part:
         """The part that a whole list of values stands for."""
-        behind = {leaf for chain in find_chains_before(self.expression, producer) for leaf in chain}
+        behind = {leaf for chain in find_chains_before(self.plan, producer) for leaf in chain}
         part = self.make_part([producer], [self._find_question(producer)])
         return replace(part, whole=part.whole and all(map(self.is_whole, behind)))
 
     def _find_question(self, leaf: int) -> str:
         """The question that a leaf was asked, or its planned text where it was asked for several values."""
         calls = self.list_answered_calls(leaf)
-        return (calls[0].node.asked if len(calls) == 1 else None) or self._get_text(leaf)
+        return (calls[0].node.asked if len(calls) == 1 else None) or self.steps[leaf].text
 
-    def _spell(self, leaf: int, choice: Choice) -> str:
-        """The text of a leaf with the chosen values; an operator takes them into its arguments."""
-        text = self._get_text(leaf)
-        if not (call := read_call(text)):
-            return substitute(text, choice.values)
+    async def _write_question(self, leaf: int, node: Node, choice: Choice) -> Work:
+        """Writes what a leaf asks, with the chosen values in it, and returns what it is to be answered from."""
+        step = self.steps[leaf]
+        node.asked = substitute(step.text, choice.values)
+        if step.is_drawn:
+            labels = {place: substitute(label, choice.values) for place, label in step.labels.items()}
+            return [KnownAnswer(self._nodes[i], labels.get(i, ""), i in step.parts) for i in step.inside]
+        if step.call is None:
+            return None
+        calls = {producer: self.list_answered_calls(producer) for producer in step.sources.values()}
         values = {
-            name: self._gather_values(producer).answers if wants_all(text, name) else (choice.values[name],)
-            for name, producer in self._sources[leaf].items()
+            name: tuple(dict.fromkeys(value for one in calls[producer] for value in one.values))
+            if wants_all(step.text, name)
+            else (choice.values[name],)
+            for name, producer in step.sources.items()
         }
-        return spell_call(fill(call, values))
+        ids = collect_ids([one.node for answered in calls.values() for one in answered])
+        is_spelled = read_call(step.text) is not None  # as the leaf of an expression, which has no other question
+        make = partial(build_query, step.call, "" if is_spelled else node.asked, step.text, values, ids)
+        query = await offload(sum(map(len, step.texts)) + sum(len(v) for found in values.values() for v in found), make)
+        node.detail |= {"call": spell_call(query.call or step.call), "key": query.key}
+        if is_spelled:
+            node.asked = node.detail["call"]
+        return query
 
     async def _ask(self, leaf: int, node: Node, choice: Choice) -> EndedCall:
-        node.asked = self._spell(leaf, choice)
-        after = self._after
-        if choice.inputs:
-            node.inputs, after = dict(choice.inputs), tuple(choice.inputs.values())
-            self._recorder.set_predecessors(node, after)
-        first, ended = self._first.setdefault(node.asked, (node, asyncio.Event()))
+        work = await self._write_question(leaf, node, choice)
+        node.inputs, after = dict(choice.inputs), self._after
+        if before := [*choice.inputs.values(), *(self._nodes[place].id for place in self.steps[leaf].inside)]:
+            self._recorder.set_predecessors(node, after := tuple(dict.fromkeys(before)))
+        asked = node.id if self.steps[leaf].is_drawn else str(node.detail.get("key", node.asked))
+        first, ended = self._first.setdefault(asked, (node, asyncio.Event()))
         if first is not node:
             self._recorder.set_predecessors(node, (*after, first.id))
             await ended.wait()
@@ -277,7 +296,7 @@ class PlanRun:
                 async with self._slots:
                     self._calls += 1
                     with self._recorder.record(node):
-                        await self._answer(node)
+                        await self._answer(node, work)
             except Exception as error:
                 log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
                 self.errors.append(error)
@@ -287,44 +306,40 @@ class PlanRun:
         _ = call.values  # found out here, once: those who wait for many calls would do it for all of them at once
         return call
 
-    async def _run_operation(self, operation: Operation, place: int, node: Node) -> EndedCall | Fan:
+    async def _run_operation(self, step: GraphStep, place: int, node: Node) -> EndedCall | Fan:
         """Works once for each value that the steps of its operand were asked with from outside of it."""
-        inside = range(self.binding.first[place], place)
-        for before in inside:
-            await _await_calls(self._tasks[before])
-        self._recorder.set_predecessors(node, [self._nodes[before].id for before in inside])
-        groups = self._find_groups(place)
+        self._recorder.set_predecessors(node, [self._nodes[before].id for before in step.inside])
+        groups = self._find_groups(step)
         if len(groups) > self._limits.fan_out:
             self._cut_leaves.add(place)
             node.detail["truncated"] = f"it was done for the first {self._limits.fan_out} values of {len(groups)}"
             groups = groups[: self._limits.fan_out]
         if len(groups) == 1:
-            return await self._operate(operation, place, node, groups[0])
+            return await self._operate(step, node, groups[0])
         pairs = zip(self._recorder.open_members(node, len(groups)), groups, strict=True)
-        return Fan(tuple(self._group.create_task(self._operate(operation, place, *pair)) for pair in pairs))
+        return Fan(tuple(self._group.create_task(self._operate(step, *pair)) for pair in pairs))
 
-    def _find_groups(self, place: int) -> list[Choice]:
+    def _find_groups(self, step: GraphStep) -> list[Choice]:
         """The values from outside that the parts of an operation were asked with, each combination once."""
-        first = self.binding.first[place]
         found: dict[frozenset[tuple[int, Pick]], Choice] = {}
-        for part in self.binding.parts[place]:
+        for part in step.parts:
             for call in self.list_answered_calls(part):
-                outside = {step: pick for step, pick in call.choice.picked.items() if step < first}
+                outside = {taken: pick for taken, pick in call.choice.picked.items() if taken < step.inside[0]}
                 found.setdefault(frozenset(outside.items()), Choice(picked=outside))
         largest = [one for key, one in found.items() if not any(key < other for other in found)]
         return largest or [NOTHING_CHOSEN]
 
-    async def _operate(self, operation: Operation, place: int, node: Node, group: Choice) -> EndedCall:
-        inside = range(self.binding.first[place], place)
-        calls = {step: [one for one in self.list_answered_calls(step) if one.choice.agrees(group)] for step in inside}
-        parts = self.binding.parts[place]
+    async def _operate(self, step: GraphStep, node: Node, group: Choice) -> EndedCall:
+        assert step.operation
+        operation, parts = step.operation, step.parts
+        calls = {i: [one for one in self.list_answered_calls(i) if one.choice.agrees(group)] for i in step.inside}
         missing = [part for part in parts if not calls[part]]
         call = EndedCall(node, group)
         if missing and (operation.name != "judge" or len(missing) == len(parts)):
             self._recorder.skip(node, f"nothing to work on: step {missing[0] + 1} has no answer")
             return call
-        chains = find_branches(operation.operand, inside.start)
-        questions = [[self._find_question(step) for step in chain] for chain in chains]
+        chains = find_branches(operation.operand, step.inside[0])
+        questions = [[self._find_question(place) for place in chain] for chain in chains]
         operands = [
             Operand(part, tuple(self._make_case(one, group) for one in calls[part]), label)
             for part, label in zip(parts, self._name_parts(questions), strict=True)
@@ -338,19 +353,19 @@ class PlanRun:
                     node.detail["verdict"] = True
             elif self._judge:
                 known = [
-                    Step(one.node.asked or one.node.question, one.answers) for step in inside for one in calls[step]
+                    Step(one.node.asked or one.node.question, one.answers) for i in step.inside for one in calls[i]
                 ]
                 await self._judge(node, known)
             if done == ():
                 node.detail["none"] = True
             elif not node.answers:
                 node.status, node.error = "unanswered", explain(operation, operands)
-            elif not all(map(self.is_whole, inside)):
+            elif not all(map(self.is_whole, step.inside)):
                 node.detail["unsupported"] = "a step before it has no answer, or was not asked about every value"
         return call
 
     def _make_case(self, call: EndedCall, group: Choice) -> Case:
-        taken = {step: pick.value for step, pick in call.choice.picked.items() if step not in group.picked}
+        taken = {place: pick.value for place, pick in call.choice.picked.items() if place not in group.picked}
         return Case(call.answers, taken)
 
 

@@ -1,14 +1,12 @@
-"""How one node of a tree gets its answer: an operator over sources, child and sibling reasoning, direct RAG.
+"""How an operator is answered from the sources, and a question from the answers of other steps (AtomR, section 3.3).
 
-Every node ends with a sentence and a clean list (AtomR, section 3.3). A node makes at most one generator call: an
-operator for which a graph alone has something makes none, and reasoning over children makes none where code is sure of
-the answer. A fallback to direct RAG is a node of its own, so that its cost can be seen.
+Each ends with a sentence and a clean list, and makes at most one generator call: an operator for which a graph alone
+has something makes none, nor does a question over other answers of which code is sure.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +19,7 @@ from serving.executor.evidence import Models
 from serving.executor.source_answers import drop_copies, weigh_list, write_answer, write_reports
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import fold_label
-from serving.knowledge.operators import PASSAGES, Query, compute_overlap
+from serving.knowledge.operators import PASSAGES, Ids, Query, compute_overlap
 from serving.knowledge.sources import CombinedResult, Sources, take_turns
 from serving.latency import offload
 from serving.merge.compute import compute
@@ -29,22 +27,19 @@ from serving.merge.parts import Member, Part, measure_parts
 from serving.merge.wording import asks_count, needs_judgement
 from serving.protocols import GenerateRequest
 
-_BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+)\)")
 PASSAGES_READ = 12  # at most so many reach the generator, but one for each entity that is judged
 
 
-async def run_operator(
-    models: Models, sources: Sources, node: Node, query: Query, limits: Limits
-) -> CombinedResult | None:
-    """Runs a node's operator (or, without one, direct RAG), fills the node, and returns what the sources knew.
-
-    A node without an answer is left unanswered or failed, with the reason.
+async def run_operator(models: Models, sources: Sources, node: Node, query: Query, limits: Limits) -> None:
+    """Runs a node's operator (or, without one, direct RAG) and fills the node, with who its answers are where a graph
+    knows. A node without an answer is left unanswered or failed, with the reason.
     """
     if isinstance(query.call, Filter):
         left = await offload(query.characters, partial(exclude_named, query.call.condition, query.call.entities))
         if left is not None:
             write_answer(node, left, "other than", decided=True)
-            return None
+            _write_ids(node, query.ids)
+            return
     result = await sources.gather(query, PASSAGES)
     write_reports(node, result)
     listed = result.typed
@@ -65,7 +60,10 @@ async def run_operator(
             node.detail["unread"] = str(error)
     if listed:
         weigh_list(node, listed, result)
-    return result
+        if node.detail.get("method") == result.by:
+            _write_ids(node, result.ids)
+            if listed.count is not None:
+                node.detail["count"] = listed.count
 
 
 async def _read_passages(models: Models, node: Node, query: Query, passages: Sequence[Passage], limits: Limits) -> None:
@@ -78,45 +76,66 @@ async def _read_passages(models: Models, node: Node, query: Query, passages: Seq
         await offload(sum(map(len, query.heads)), partial(_keep_entities, node, query.call))
 
 
+def _write_ids(node: Node, ids: Ids) -> None:
+    """Writes the identifiers of the answers into the trace, so that a plan that is run again can reuse them."""
+    if any(ids.values()):
+        node.detail["ids"] = {source: {name: list(iris) for name, iris in of.items()} for source, of in ids.items()}
+
+
+def collect_ids(nodes: Iterable[Node]) -> Ids:
+    """The identifiers of what the nodes answered, by source and name."""
+    merged: dict[str, dict[str, tuple[str, ...]]] = {}
+    for node in nodes:
+        for source, names in node.detail.get("ids", {}).items():
+            merged.setdefault(source, {}).update({name: tuple(iris) for name, iris in names.items()})
+    return merged
+
+
 @dataclass(frozen=True, slots=True)
 class KnownAnswer:
-    """A sub-question with its answers. `is_last`: no other sub-question of the set used them. `count`: how many things
-    a graph found, which may share a name or be more than are listed."""
+    """An answered step; `label` is what a comparison calls its answer, and `is_last` says that no other step of the set
+    used it."""
 
-    question: str
-    answers: tuple[str, ...]
-    is_last: bool = True
-    count: int | None = None
+    node: Node
+    label: str
+    is_last: bool
 
-
-def find_names_beside(question: str) -> dict[int, str]:
-    """The name that a `[DR]` question gives each answer: `Which is older, Ada ([1]) or Bo ([2])?` gives 1 Ada, 2 Bo."""
-    return {int(number): m[1] for m in _BESIDE.finditer(question) for number in re.findall(r"\d+", m[2])}
+    @property
+    def step(self) -> Step:
+        return Step(f"{self.node.asked or ''} {self.label}".strip(), tuple(self.node.answers))
 
 
-async def answer_from_answers(models: Models, node: Node, question: str, known: Sequence[KnownAnswer]) -> None:
-    """Answers from the answers of other nodes (one or more): child and sibling answer reasoning.
+async def answer_from_answers(models: Models, node: Node, known: Sequence[KnownAnswer]) -> None:
+    """Answers a question from the answers of other steps: child and sibling answer reasoning.
 
     An operation that code is sure of (count, compare, intersect, …); else the generator where several answers are to
-    be judged or a `[DR]` question asks for more than they say; else the last answers, one after the other.
+    be judged or the question asks for more than they say; else the last answers, one after the other.
     """
-    parts = [Part((one.question,), (Member({}, one.answers),)) for one in known if one.is_last]
+    question = node.asked or node.question
+    last = [one for one in known if one.is_last]
+    if last and all("none" in one.node.detail for one in last):
+        answer_from_none(node)
+        return
+    if not last or not all(one.node.answers for one in last):
+        node.status, node.error = "unanswered", "no answer to draw it from"
+        return
+    parts = [Part((one.step.question,), (Member({}, one.step.answers),)) for one in last]
     if merged := await offload(len(question) + measure_parts(parts), partial(compute, question, parts)):
-        counts = [one.count for one in known if one.is_last]
-        exact = merged.method == "count" and len(counts) == 1 and counts[0] is not None
-        write_answer(node, (str(counts[0]),) if exact else merged.answers, merged.method)
+        count = last[0].node.detail.get("count") if len(last) == 1 and merged.method == "count" else None
+        write_answer(node, merged.answers if count is None else (str(count),), merged.method)
         if merged.is_verdict:
             node.detail["verdict"] = True
     elif needs_judgement(question) and len(parts) > 1:
-        steps = tuple(Step(one.question, one.answers) for one in known)
+        steps = tuple(one.step for one in known if one.node.answers)
         await models.generate(node, GenerateRequest("merge", question, steps=steps))
     else:
         write_answer(node, tuple(dict.fromkeys(a for part in parts for a in part.answers)), "last step")
+    _write_ids(node, collect_ids(one.node for one in known))
 
 
-def answer_from_none(node: Node, question: str) -> None:
+def answer_from_none(node: Node) -> None:
     """Answers from sets that are known to be empty: a count is 0, any other answer is empty too."""
-    if asks_count(question):
+    if asks_count(node.asked or node.question):
         write_answer(node, ("0",), "count")
     else:
         write_answer(node, (), "last step", decided=True)

@@ -1,4 +1,4 @@
-"""What a knowledge source is asked and what it gives back, and how a node of a tree becomes such a query.
+"""What a knowledge source is asked and what it gives back, and how an operator becomes such a query.
 
 Retrieval queries are the paper's (AtomR, section 3.1). `Search`: "name descriptor". `Relate`: its arguments joined,
 once a head. `Filter`: "entity condition", once an entity. Direct RAG: the sub-question itself. A leaf of any other plan
@@ -8,14 +8,13 @@ is asked for as it stands, and a graph for the one entity that it names.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from revelator.files import sha256_text
 from revelator.plans import Atomic
-from revelator.plans.art import Art, expand_reference, substitute
 from revelator.plans.names import WORD, find_name_words
-from revelator.plans.operators import Call, Filter, Relate, Search
+from revelator.plans.operators import Call, Relate, Search, fill
 from revelator.trace import Passage
 from serving.knowledge.labels import fold_label
 from serving.merge.wording import asks_count, needs_judgement
@@ -25,19 +24,21 @@ SourceKind = Literal["text", "graph", "web"]
 PASSAGES = 3  # k: passages a query and source (section 4.1.4)
 FAN_OUT = 64  # queries of one node that sources are searched with by words
 Ids = Mapping[str, Mapping[str, tuple[str, ...]]]
+NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """One sub-question, earlier answers already put in.
 
-    `template` is the sub-question as the plan has it, `[i]` unfilled. Sources are chosen by it: an answer may repeat
+    `template` is the sub-question as the plan has it, `{1*}` unfilled. Sources are chosen by it: an answer may repeat
     what a document said, and documents have no voice in who is asked.
     `texts` are the retrieval queries for sources that search by words: one, or one an entity for `Filter` and for a
     `Relate` from several heads. `call` is the operator (None: direct RAG), `heads` the entities that it starts from.
     `ids` maps an entity's name to the identifiers that an earlier node found for it, by source. `logical` is a logical
-    query that takes the place of the texts in a text source. `alternatives` take the place of the
-    call where a graph has no relation of its name.
+    query that takes the place of the texts in a text source. `key` is a digest of what an operator is called with:
+    sub-question, arguments, and who its entities are. `alternatives` take the place of the call where a graph has no
+    relation of its name.
     """
 
     question: str
@@ -47,6 +48,7 @@ class Query:
     heads: tuple[str, ...] = ()
     ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     logical: str = ""
+    key: str = ""
     alternatives: tuple[Relate, ...] = ()
 
     @property
@@ -93,34 +95,28 @@ class Source(Protocol):
     async def close(self) -> None: ...
 
 
-def build_query(node: Art, answers: Mapping[int, Sequence[str]], ids: Ids) -> Query:
-    """The query of an operator node; `answers` are those of the nodes that it names."""
-    question = substitute(node.question, answers)
-    match node.call:
-        case Search(name, descriptor):
-            call: Call = Search(substitute(name, answers), substitute(descriptor, answers))
-            return Query(question, node.question, (_join(*call.texts),), call, (call.texts[0],), ids)
-        case Relate(head, to, inverse):
-            heads, target = expand_reference(head, answers), substitute(to, answers)
-            texts = tuple(_join(one, target) for one in heads[:FAN_OUT])
-            return Query(question, node.question, texts, Relate(", ".join(heads), target, inverse), heads, ids)
-        case Filter(entities, condition):
-            kept = tuple(dict.fromkeys(value for entity in entities for value in expand_reference(entity, answers)))
-            call = Filter(kept, substitute(condition, answers))
-            texts = tuple(_join(one, call.condition) for one in kept[:FAN_OUT])
-            return Query(question, node.question, texts, call, kept, ids)
-    return build_direct_query(question, node.question)
-
-
-def build_call_query(template: str, call: Call) -> Query:
-    """The query of an operator that is a leaf of a plan: its arguments are all that it asks."""
-    return replace(build_query(Art(" ".join(call.texts), call), {}, {}), template=template)
-
-
-def digest_query(query: Query) -> str:
-    """A digest of what an operator is called with: sub-question, arguments, and who its entities are."""
-    who = [(source, name, tuple(ids[name])) for source, ids in query.ids.items() for name in query.heads if name in ids]
-    return sha256_text(repr((query.question, query.call, query.heads, sorted(who))))
+def build_query(
+    call: Call,
+    question: str = "",
+    template: str = "",
+    values: Mapping[str, Sequence[str]] = NOTHING,
+    ids: Ids = NOTHING,
+) -> Query:
+    """The query of an operator; `values` are put in place of its references. One without a question of its own asks its
+    arguments."""
+    filled, heads = fill(call, values)
+    last = filled.texts[-1]
+    question = question or _join(*filled.texts)
+    who = [(source, name, tuple(named[name])) for source, named in ids.items() for name in heads if name in named]
+    return Query(
+        question,
+        template or question,
+        tuple(_join(head, last) for head in heads[:FAN_OUT]),
+        filled,
+        heads,
+        ids,
+        key=sha256_text(repr((question, filled, heads, sorted(who)))),
+    )
 
 
 def build_direct_query(question: str, template: str | None = None) -> Query:

@@ -52,7 +52,7 @@ def execute(plan: Expression, answers_of, seed: int) -> tuple[list[str], PlanRun
     waiting: list[asyncio.Event] = []
     chance = random.Random(seed)
 
-    async def answer(node: Node) -> None:
+    async def answer(node: Node, work: object) -> None:
         asked.append(node.asked or "")
         waiting.append(turn := asyncio.Event())
         await turn.wait()

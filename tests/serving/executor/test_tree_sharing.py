@@ -44,7 +44,7 @@ async def test_equal_operators_of_a_tree_are_called_once_and_both_stand_in_the_t
     trace = await run_tree_alone(tree(leaf, leaf, born), Sources([text]), generator)
     assert text.asked == ["UHF director", "Jay Levey born"] and len(generator.requests) == 2
     _, first, second, _ = trace.nodes
-    assert second.detail["shared_from"] == first.id and second.detail["art"] == 2
+    assert second.detail["shared_from"] == first.id and second.detail["step"] == 2
     assert (second.answers, second.documents, second.usage) == (first.answers, first.documents, Usage())
     assert trace.answers == ["Jay Levey", "1946"] and trace.outcome == "answered"
 

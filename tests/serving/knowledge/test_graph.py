@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from revelator.cli import revelator
 from revelator.errors import ArtifactError, ConfigError, DataError, RevelatorError
-from revelator.plans.art import Art
 from revelator.plans.operators import Call, Filter, Relate, Search
 from serving.knowledge import sparql
 from serving.knowledge.conditions import exclude_named
@@ -45,7 +44,7 @@ async def graph(request: pytest.FixtureRequest, films: Path, web: Web) -> AsyncI
 async def ask(
     source: GraphSource, call: Call, ids: dict[str, dict[str, tuple[str, ...]]] | None = None
 ) -> SourceResult:
-    return await source.find(build_query(Art("?", call), {}, ids or {}), 3)
+    return await source.find(build_query(call, ids=ids or {}), 3)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +189,7 @@ async def test_an_entity_of_many_facts_hides_none_of_anothers(
 
 async def test_what_relates_two_entities_is_looked_for_at_every_head(hub: GraphSource) -> None:
     heads = tuple(f"Film {i}" for i in reversed(range(30)))
-    query = build_query(Art("?", Relate("[1]", "Ada Quill")), {1: heads}, {})
+    query = build_query(Relate("{1*}", "Ada Quill"), values={"1*": heads})
     assert (await hub.find(query, 3)).answers == ("directed by",)
 
 

@@ -33,6 +33,7 @@ from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 from tests.serving.knowledge.toy_web import Web
 
 TREE = Art("Who directed UHF?", Relate("UHF", "directed by"))
+QUERY = build_query(Relate("UHF", "directed by"), "Who directed UHF?")
 
 
 FIRST = SourceSettings(evidence="first")
@@ -108,7 +109,7 @@ async def test_sources_are_asked_at_the_same_time() -> None:
 async def test_where_the_first_graph_decides_searches_by_words_are_not_waited_for() -> None:
     graph = ToySource("graph", "graph", answers={"UHF directed by": ["Jay Levey"]})
     slow = ToySource("text", gate=asyncio.Event())
-    result = await Sources([slow, graph], FIRST).gather(build_query(TREE, {}, {}), 3)
+    result = await Sources([slow, graph], FIRST).gather(QUERY, 3)
     assert (result.answers, result.by) == (("Jay Levey",), "graph")
     assert [(r.source, r.outcome) for r in result.reports] == [("text", "not needed"), ("graph", "answered")]
     assert slow.live == 0
@@ -119,7 +120,7 @@ async def test_which_source_is_faster_does_not_change_the_answer() -> None:
     gate = asyncio.Event()
     first = ToySource("graph", "graph", answers={"UHF directed by": ["A"]}, gate=gate)
     second = ToySource("text", "graph", answers={"UHF directed by": ["B"]})
-    gathering = asyncio.create_task(Sources([first, second]).gather(build_query(TREE, {}, {}), 3))
+    gathering = asyncio.create_task(Sources([first, second]).gather(QUERY, 3))
     await second.asked_times(1)
     await first.asked_times(1)
     gate.set()
@@ -283,7 +284,7 @@ async def test_what_had_been_found_by_then_is_no_evidence_where_the_first_graph_
     """Otherwise it would be chance what is read."""
     graph = ToySource("graph", "graph", answers={"UHF directed by": ["Jay Levey"]}, gate=asyncio.Event())
     fast = ToySource("text", says={"*": ["p"]})
-    gathering = asyncio.create_task(Sources([fast, graph], FIRST).gather(build_query(TREE, {}, {}), 3))
+    gathering = asyncio.create_task(Sources([fast, graph], FIRST).gather(QUERY, 3))
     await fast.asked_times(1)
     await graph.asked_times(1)
     graph.gate.set()
@@ -304,7 +305,7 @@ async def test_a_file_names_the_sources(tmp_path: Path, films: Path, index: Path
     assert [(s.name, s.kind, s.timeout) for s in sources.all] == [
         ("films", "graph", 2.0), ("text", "text", 10.0), ("wikidata", "graph", 10.0), ("web", "web", 5.0),
     ]  # fmt: skip
-    result = await sources.gather(build_query(Art("?", Relate("Tin Comet", "directed by")), {}, {}), 3)
+    result = await sources.gather(build_query(Relate("Tin Comet", "directed by")), 3)
     await sources.close()
     assert result.answers == ("Ada Quill",)
 
@@ -318,7 +319,7 @@ async def test_the_language_of_a_file_is_that_of_the_labels_asked_for(
     )
     web.replies["/sparql"] = 400
     sources = open_sources(tmp_path / "sources.yaml")
-    await sources.gather(build_query(TREE, {}, {}), 3)
+    await sources.gather(QUERY, 3)
     await sources.close()
     queries = [sent["query"][0] for _, sent, _ in web.seen]
     assert queries
