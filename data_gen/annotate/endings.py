@@ -46,7 +46,8 @@ def end_plan(plan: Expression, ending: str) -> Expression:
         plan = _subtract_pairs(plan)
     ended = spell_by_numbers(Operation(plan, operation))
     if operation in CHOOSING and of in ("", "count"):
-        return Operation(*ended.children, operation, _find_asked_about(ended))
+        [operand] = ended.children
+        return Operation(operand, operation, _find_asked_about(ended))
     return ended
 
 
