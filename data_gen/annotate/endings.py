@@ -46,7 +46,8 @@ def end_plan(plan: Expression, ending: str) -> Expression:
         plan = _subtract_pairs(plan)
     ended = spell_by_numbers(Operation(plan, operation))
     if operation in CHOOSING and of in ("", "count"):
-        return Operation(*ended.children, operation, _find_asked_about(ended))
+        [operand] = ended.children
+        return Operation(operand, operation, _find_asked_about(ended))
     return ended
 
 
@@ -96,6 +97,8 @@ def choose_ending(branches: Sequence[Branch], gold: str) -> str:
     Of yes and no it is `equal`, unless that says the opposite. Where lists share only some of their values it says
     nothing, and the executor leaves it to the judge; a plan cannot know this before it is run.
     """
+    if len(branches) < 2:
+        return UNKNOWN
     if gold in ("yes", "no"):
         said = _operate(EQUAL, [(branch.name, branch.ends) for branch in branches])
         return EQUAL if said in (None, (gold,)) else UNKNOWN
@@ -119,8 +122,11 @@ def _list_compared(branches: Sequence[Branch]) -> Mapping[str, Compared]:
     Two branches of one name are two values of it, which are subtracted. Of names there is no order, but of their
     number.
     """
-    if len({branch.name for branch in branches}) < len(branches):
-        pairs = list(zip(branches[::2], branches[1::2], strict=True))
+    names = [branch.name for branch in branches]
+    if len(set(names)) < len(names):
+        if names[::2] != names[1::2]:
+            return {}
+        pairs = zip(branches[::2], branches[1::2], strict=True)
         return {"_difference": [(one.name, _subtract(one, other)) for one, other in pairs]}
     if not any(is_value(answer) for branch in branches for answer in branch.ends):
         return {"_count": [(branch.asked_about, (str(len(branch.ends)),)) for branch in branches]}

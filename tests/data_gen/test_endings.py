@@ -73,6 +73,13 @@ def test_the_gold_answer_decides_and_what_it_leaves_open_is_unknown(
     assert choose_ending(compare(values), gold) == ending
 
 
+@pytest.mark.parametrize("names", [["Orn"], ["Orn", "Orn", "Ada"], ["Orn", "Ada", "Orn", "Ada"]])
+def test_what_is_not_compared_side_by_side_or_in_twos_is_unknown(names: list[str]) -> None:
+    values = ["1900", "1980", "1910", "1999"]
+    found = [Branch(name, ((value,),)) for name, value in zip(names, values, strict=False)]
+    assert choose_ending(found, "Orn") == choose_ending(found[:1], "yes") == "unknown"
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_every_ending_is_said_by_operations_or_given_up_with_its_reason(ending: str) -> None:
     plan = parse("A? * B {b}? + C? * D {d}?")
