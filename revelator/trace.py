@@ -129,19 +129,20 @@ class Node:
     that encloses it. `question` is the text as planned, `asked` the text after substitution. `inputs` maps each
     placeholder to the id of the node that gave its value. `detail` holds what only some nodes have: a route's
     probabilities, `method` (how an answer was computed), `shared_from` (the id of the node of this trace that asked the
-    same), `reused_from` (the id of the node of an earlier trace), `retries` (by service), `truncated` (what a limit cut
-    off: the question is answered in part), `none` (it is known that there is no answer), `calls` (of models and
-    retriever, in order: task or generator's mode, prompts, milliseconds, tokens, passages that were read), `reader`
-    (the language model that read, as its endpoint named it), `document` (the id of the passage that holds the answer),
-    `probability` (that the passages give it), `likeliest` (answers that were too unlikely to be given), `verdict` (the
-    answer is yes or no, and nothing to ask about), `unsupported` (why no passage holds the answer: it is never more
-    than a part); of an operator of a tree `key` (a digest of what it was called with), `ids` (who its answers are:
-    source, name, identifiers) and `count`; where several sources were asked `sources` (what became of each),
-    `selection` (who chose them), `logic` (the logical query that found the passages of an index), `contradicts` (the
-    list of a graph that the answers stand against) and `unread` (why the reader did not read beside a graph's list); of
-    a message of a conversation `rewritten`, as it was read, or `asks_nothing` (it asks for no information); `respelled`
-    (words of a question that no document holds, with those that were searched for each), `namesakes` (titles of
-    relevant documents that bear the name of the one that was read).
+    same), `reused_from` (the id of the node of an earlier trace), `cached_from` (the `request`, as the service's log
+    names it, and the `node` of an earlier question), `degraded` (a model's reply could not be used), `retries` (by
+    service), `truncated` (what a limit cut off: the question is answered in part), `none` (it is known that there is no
+    answer), `calls` (of models and retriever, in order: task or generator's mode, prompts, milliseconds, tokens,
+    passages that were read), `reader` (the language model that read, as its endpoint named it), `document` (the id of
+    the passage that holds the answer), `probability` (that the passages give it), `likeliest` (answers that were too
+    unlikely to be given), `verdict` (the answer is yes or no, and nothing to ask about), `unsupported` (why no passage
+    holds the answer: it is never more than a part); of an operator of a tree `key` (a digest of what it was called
+    with), `ids` (who its answers are: source, name, identifiers) and `count`; where several sources were asked
+    `sources` (what became of each), `selection` (who chose them), `logic` (the logical query that found the passages of
+    an index), `contradicts` (the list of a graph that the answers stand against) and `unread` (why the reader did not
+    read beside a graph's list); of a message of a conversation `rewritten`, as it was read, or `asks_nothing` (it asks
+    for no information); `respelled` (words of a question that no document holds, with those that were searched for
+    each), `namesakes` (titles of relevant documents that bear the name of the one that was read).
     """
 
     __pydantic_config__ = STRICT
@@ -174,7 +175,7 @@ class Node:
         """Yields the calls that the node itself made, each with `task`, `count` and `ms`. A node that asked several
         sources also yields one call a source, `search:NAME`, unless its answers are those of another node."""
         yield from self.detail.get("calls", ())
-        if not {"reused_from", "shared_from"} & self.detail.keys():
+        if not {"reused_from", "shared_from", "cached_from"} & self.detail.keys():
             for report in self.detail.get("sources", ()):
                 if "searches" in report and "ms" in report:
                     yield {"task": f"search:{report['source']}", "count": report["searches"], "ms": report["ms"]}

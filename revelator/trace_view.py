@@ -146,6 +146,8 @@ def _describe_origin(node: Node) -> str:
         return f"as {node.detail['shared_from']}"
     if "reused_from" in node.detail:
         return "from the earlier trace"
+    if "cached_from" in node.detail:
+        return "from an earlier question"
     method = node.detail.get("method", "") if node.kind != "merge" or node.answers else ""
     return f"({method})" if method else ""
 

@@ -13,6 +13,7 @@ from revelator.plans.operators import read_call, spell_call
 from revelator.tasks import Step
 from revelator.trace import Kind, Node
 from serving.executor.evidence import Models, answer_from_own_knowledge, copy_answer
+from serving.executor.leaf_cache import LeafCache, make_key
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 from serving.executor.source_answers import answer_from_sources
@@ -41,6 +42,8 @@ class QuestionRun:
     earlier_nodes: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
     writing: Writing = field(default_factory=Writing)
     style: str = ""  # in which language and tone the answer's text is wanted
+    cache: LeafCache | None = None  # answers of leaves that earlier questions asked
+    request: str = ""  # the id by which the service's log knows the question
 
     def open(self, kind: Kind, question: str | None = None) -> Node:
         """Opens a node of the trace that comes after the last one."""
@@ -49,25 +52,33 @@ class QuestionRun:
         return node
 
     async def ask(self, node: Node, query: str | None = None) -> None:
-        """Answers a leaf: with its answer in the earlier trace, if it was asked there, else from the sources.
-
-        A leaf that is an operator of a tree is run as one. A logical `query`, or a leaf that is one, finds the texts;
-        what a `query` found is never reused.
-        """
-        asked = node.asked or node.question
-        earlier, call = None if query else self.earlier_nodes.get(asked), read_call(asked)
-        query = query or read_conditions(asked)
+        """Answers a leaf: with its answer in the earlier trace or in the cache, if it was asked there, else from the
+        sources. What a logical `query` found is never reused from an earlier trace."""
+        earlier = None if query else self.earlier_nodes.get(node.asked or node.question)
         if earlier:
             copy_answer(node, earlier, "reused_from")
-        elif call:
+        elif self.cache is None:
+            await self._find_answer(node, query)
+        else:
+            key = make_key(node, query, self.sources, self.limits, self.writing.own_knowledge)
+            await self.cache.answer(node, key, self.request, lambda: self._find_answer(node, query))
+        if says_neither(node.asked or node.question, node.answers):
+            node.detail["unsupported"] = "the question asks for yes or no, and what was read says neither"
+
+    async def _find_answer(self, node: Node, query: str | None) -> None:
+        """Asks the sources, and then, where the deployment allows it, what the language model knows.
+
+        A leaf that is an operator of a tree is run as one. A logical `query`, or a leaf that is one, finds the texts.
+        """
+        asked = node.asked or node.question
+        query = query or read_conditions(asked)
+        if call := read_call(asked):
             node.detail["call"] = spell_call(call)
             await run_operator(self.models, self.sources, node, build_call_query(node.question, call), self.limits)
         else:
             await answer_from_sources(self.models, self.sources, node, self.limits, self.recorder.report, query)
         if self.writing.own_knowledge and node.status == "unanswered":
             await answer_from_own_knowledge(self.models, node)
-        if says_neither(node.asked or node.question, node.answers):
-            node.detail["unsupported"] = "the question asks for yes or no, and what was read says neither"
 
     def answer(self, answers: Sequence[str]) -> None:
         """Makes these the answers of the question."""
