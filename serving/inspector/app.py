@@ -171,11 +171,12 @@ async def answer_error(request: Request, error: Exception) -> Response:
 
 
 def check_text(text: str, language: LanguageName) -> dict[str, Any]:
-    """What `PlanLanguage.diagnose` says about a text, each diagnostic with its `excerpt`.
+    """What `PlanLanguage.diagnose` says about a text, each diagnostic, advice too, with its `excerpt`.
 
     Offsets count characters (code points) from the start of the text; `excerpt` is the line with carets under it.
     """
     found = LANGUAGES[language].diagnose(text)
     return found | {
-        "diagnostics": [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found["diagnostics"]]
+        kind: [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found[kind]]
+        for kind in ("diagnostics", "advice")
     }
