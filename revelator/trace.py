@@ -218,7 +218,7 @@ class Trace:
     """One question from arrival to answer.
 
     `answers` are bare values, `answer` joins them. `text` says them in sentences, as a language model wrote them, with
-    `[n]` for the n-th of `list_evidence()`; "" where none did. `usage` is the sum over nodes, `critical_path_ms` the
+    `[n]` for the n-th of `list_sources()`; "" where none did. `usage` is the sum over nodes, `critical_path_ms` the
     time along the longest dependent chain.
     """
 
@@ -252,6 +252,10 @@ class Trace:
         """The evidence of every step that was answered from a passage, in their order."""
         return list_evidence(self.nodes)
 
+    def list_sources(self) -> list[Evidence]:
+        """The evidence by passage, each once, by the numbers in `text`."""
+        return merge_evidence(self.list_evidence())
+
     def list_language_models(self) -> list[str]:
         """The language models that read documents or wrote answers, as their endpoints named them."""
         return sorted({node.detail["reader"] for node in self.nodes if "reader" in node.detail})
@@ -261,8 +265,8 @@ class Trace:
     ) -> list[str]:
         """The passages that hold the answers, by the numbers in `text`, each with its file and sentence:
         [1] Ana Berg in people.md: “…”. `find_link` gives the place that `Evidence.cite` links to."""
-        evidence = self.list_evidence() if self.answers else []
-        cited = [one.cite(markdown=markdown, place=find_link(one.passage)) for one in evidence]
+        sources = self.list_sources() if self.answers else []
+        cited = [one.cite(markdown=markdown, place=find_link(one.passage)) for one in sources]
         return [f"[{number}] {one}" for number, one in enumerate(cited, 1)]
 
     def list_notes(self) -> list[str]:
@@ -318,6 +322,20 @@ def list_evidence(nodes: Iterable[Node]) -> list[Evidence]:
             asked, said = node.asked or node.question, node.detail.get("probability")
             found.append(Evidence(asked, tuple(node.answers), node.sentence, passage, said))
     return found
+
+
+def merge_evidence(evidence: Iterable[Evidence]) -> list[Evidence]:
+    """What stands in one passage as one: all that was answered from it, its sentences, the least probability."""
+    merged: dict[str, Evidence] = {}
+    for one in evidence:
+        if first := merged.get(one.passage.id):
+            answers = tuple(dict.fromkeys([*first.answers, *one.answers]))
+            sentences = dict.fromkeys([*first.sentence.splitlines(), *one.sentence.splitlines()])
+            known = [said for said in (first.probability, one.probability) if said is not None]
+            least = min(known, default=None)
+            one = replace(first, answers=answers, sentence="\n".join(sentences), probability=least)
+        merged[one.passage.id] = one
+    return list(merged.values())
 
 
 _NODE = TypeAdapter(Node)
