@@ -11,7 +11,6 @@ the web, are always asked.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
@@ -150,4 +149,4 @@ def _measure(node: Node) -> int:
     """The bytes of its texts, near enough."""
     texts = [text for p in node.documents for text in (p.id, p.title, p.text)]
     texts += [node.question, node.sentence, node.error or "", *node.answers]
-    return sum(map(sys.getsizeof, texts)) + 2 * len(json.dumps(node.detail)) + 500 * (1 + len(node.documents))
+    return sum(map(sys.getsizeof, texts)) + 2 * len(repr(node.detail)) + 500 * (1 + len(node.documents))
