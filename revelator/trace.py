@@ -326,15 +326,16 @@ def list_evidence(nodes: Iterable[Node]) -> list[Evidence]:
 
 def merge_evidence(evidence: Iterable[Evidence]) -> list[Evidence]:
     """What stands in one passage as one: all that was answered from it, its sentences, the least probability."""
-    merged: dict[str, Evidence] = {}
+    merged: dict[tuple[str, str, str], Evidence] = {}
     for one in evidence:
-        if first := merged.get(one.passage.id):
+        key = one.passage.id, one.passage.title, one.passage.text  # score and relevance are of one question
+        if first := merged.get(key):
             answers = tuple(dict.fromkeys([*first.answers, *one.answers]))
             sentences = dict.fromkeys([*first.sentence.splitlines(), *one.sentence.splitlines()])
             known = [said for said in (first.probability, one.probability) if said is not None]
             least = min(known, default=None)
             one = replace(first, answers=answers, sentence="\n".join(sentences), probability=least)
-        merged[one.passage.id] = one
+        merged[key] = one
     return list(merged.values())
 
 

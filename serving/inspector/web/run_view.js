@@ -136,9 +136,10 @@ function sources({ nodes }, open) {
   const held = new Map();
   for (const node of nodes.filter((node) => node.status === "ok" && findEvidence(node))) {
     const passage = findEvidence(node);
-    const source = held.get(passage.id) ?? { id: node.id, passage, sentences: new Set() };
+    const key = [passage.id, passage.title, passage.text].join("\n");
+    const source = held.get(key) ?? { id: node.id, passage, sentences: new Set() };
     node.sentence.split("\n").forEach((sentence) => source.sentences.add(sentence));
-    held.set(passage.id, source);
+    held.set(key, source);
   }
   return [...held.values()].map(({ id, passage, sentences }) => {
     const all = [...sentences].join("\n");
