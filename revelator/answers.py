@@ -36,16 +36,16 @@ def find_settled_text(trace: Trace) -> str:
 
 
 def find_text(trace: Trace) -> str:
-    """The written answer, with `[n]` for the n-th of `trace.list_evidence()`.
+    """The written answer, with `[n]` for the n-th of `trace.list_sources()`.
 
     "" where it says no more than the values or a quoted sentence do, where it is marks alone, and where it is JSON: a
     small language model may copy the form that it was asked for elsewhere.
     """
-    evidence = trace.list_evidence()
+    sources = trace.list_sources()
     said = _fold(CITATION.sub("", trace.text))
     if said in _list_known(trace) or _is_json(CITATION.sub("", trace.text)):
         return ""
-    return CITATION.sub(lambda mark: mark[0] if 1 <= int(mark[1]) <= len(evidence) else "", trace.text).strip()
+    return CITATION.sub(lambda mark: mark[0] if 1 <= int(mark[1]) <= len(sources) else "", trace.text).strip()
 
 
 def _list_known(trace: Trace) -> set[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from revelator.errors import ArtifactError, ConfigError
-from revelator.files import sha256_file, sha256_folder, write_json
+from revelator.files import sha256_file, sha256_folder, sha256_text, write_json
 
 MANIFEST = "manifest.json"
 
@@ -65,3 +65,8 @@ class FolderKind:
             return manifest
         reason = f"something stands there that is not {self.name}"
         raise ConfigError(reason, where=str(folder), hint="name another folder, or remove it")
+
+
+def digest_manifest(manifest: dict[str, Any]) -> str:
+    """A digest of what a folder holds: of the digests of its files, and of what else its manifest says."""
+    return sha256_text(json.dumps(manifest, sort_keys=True))

@@ -129,7 +129,9 @@ class Node:
     that encloses it. `question` is the text as planned, `asked` the text after substitution. `inputs` maps each
     placeholder to the id of the node that gave its value. `detail` holds what only some nodes have: a route's
     probabilities, `method` (how an answer was computed), `shared_from` (the id of the node of this trace that asked
-    the same), `reused_from` (the id of the node of an earlier trace), `retries` (by service), `truncated` (what a
+    the same), `reused_from` (the id of the node of an earlier trace), `cached_from` (the
+    `request`, as the service's log names it, and the `node` of an earlier question), `degraded` (a model's reply could
+    not be used), `retries` (by service), `truncated` (what a
     limit cut off: the question is answered in part), `none` (it is known that there is no answer), `calls` (of models
     and retriever, in order: task or generator's mode, prompts, milliseconds, tokens, passages that were read),
     `reader` (the language model that read, as its endpoint named it), `document` (the id of the passage that holds
@@ -175,7 +177,7 @@ class Node:
         """Yields the calls that the node itself made, each with `task`, `count` and `ms`. A node that asked several
         sources also yields one call a source, `search:NAME`, unless its answers are those of another node."""
         yield from self.detail.get("calls", ())
-        if not {"reused_from", "shared_from"} & self.detail.keys():
+        if not {"reused_from", "shared_from", "cached_from"} & self.detail.keys():
             for report in self.detail.get("sources", ()):
                 if "searches" in report and "ms" in report:
                     yield {"task": f"search:{report['source']}", "count": report["searches"], "ms": report["ms"]}
@@ -218,7 +220,7 @@ class Trace:
     """One question from arrival to answer.
 
     `answers` are bare values, `answer` joins them. `text` says them in sentences, as a language model wrote them, with
-    `[n]` for the n-th of `list_evidence()`; "" where none did. `usage` is the sum over nodes, `critical_path_ms` the
+    `[n]` for the n-th of `list_sources()`; "" where none did. `usage` is the sum over nodes, `critical_path_ms` the
     time along the longest dependent chain.
     """
 
@@ -252,6 +254,10 @@ class Trace:
         """The evidence of every step that was answered from a passage, in their order."""
         return list_evidence(self.nodes)
 
+    def list_sources(self) -> list[Evidence]:
+        """The evidence by passage, each once, by the numbers in `text`."""
+        return merge_evidence(self.list_evidence())
+
     def list_language_models(self) -> list[str]:
         """The language models that read documents or wrote answers, as their endpoints named them."""
         return sorted({node.detail["reader"] for node in self.nodes if "reader" in node.detail})
@@ -261,8 +267,8 @@ class Trace:
     ) -> list[str]:
         """The passages that hold the answers, by the numbers in `text`, each with its file and sentence:
         [1] Ana Berg in people.md: “…”. `find_link` gives the place that `Evidence.cite` links to."""
-        evidence = self.list_evidence() if self.answers else []
-        cited = [one.cite(markdown=markdown, place=find_link(one.passage)) for one in evidence]
+        sources = self.list_sources() if self.answers else []
+        cited = [one.cite(markdown=markdown, place=find_link(one.passage)) for one in sources]
         return [f"[{number}] {one}" for number, one in enumerate(cited, 1)]
 
     def list_notes(self) -> list[str]:
@@ -318,6 +324,21 @@ def list_evidence(nodes: Iterable[Node]) -> list[Evidence]:
             asked, said = node.asked or node.question, node.detail.get("probability")
             found.append(Evidence(asked, tuple(node.answers), node.sentence, passage, said))
     return found
+
+
+def merge_evidence(evidence: Iterable[Evidence]) -> list[Evidence]:
+    """What stands in one passage as one: all that was answered from it, its sentences, the least probability."""
+    merged: dict[tuple[str, str, str], Evidence] = {}
+    for one in evidence:
+        key = one.passage.id, one.passage.title, one.passage.text  # score and relevance are of one question
+        if first := merged.get(key):
+            answers = tuple(dict.fromkeys([*first.answers, *one.answers]))
+            sentences = dict.fromkeys([*first.sentence.splitlines(), *one.sentence.splitlines()])
+            known = [said for said in (first.probability, one.probability) if said is not None]
+            least = min(known, default=None)
+            one = replace(first, answers=answers, sentence="\n".join(sentences), probability=least)
+        merged[key] = one
+    return list(merged.values())
 
 
 _NODE = TypeAdapter(Node)

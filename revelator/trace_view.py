@@ -146,6 +146,8 @@ def _describe_origin(node: Node) -> str:
         return f"as {node.detail['shared_from']}"
     if "reused_from" in node.detail:
         return "from the earlier trace"
+    if "cached_from" in node.detail:
+        return "from an earlier question"
     method = node.detail.get("method", "") if node.kind != "merge" or node.answers else ""
     return f"({method})" if method else ""
 
@@ -187,11 +189,11 @@ def _describe_certainty(trace: Trace, certainty: Certainty) -> list[str]:
         return [explain_silence(trace) or trace.reason or "nothing says why"]
     if certainty != "sure":
         return list_doubts(trace)
-    evidence = trace.list_evidence()
-    if not evidence:
+    sources = trace.list_sources()
+    if not sources:
         return ["as the sources list it"]
-    likely = [one.probability for one in evidence if one.probability is not None]
-    passages = "1 passage" if len(evidence) == 1 else f"{len(evidence)} passages"
+    likely = [one.probability for one in sources if one.probability is not None]
+    passages = "1 passage" if len(sources) == 1 else f"{len(sources)} passages"
     return [f"from {passages}" + (f", P = {min(likely):.2f}" if likely else "")]
 
 

@@ -82,7 +82,8 @@ class Reading:
     """Spans (several where the question asks for a list), the sentence in which they stand, and how they were found.
 
     `sentence` has a line for each sentence. `is_verdict`: the answer is yes or no. `asks_nothing`: the message that was
-    to be rewritten asks for no information. `document` is the id of the passage
+    to be rewritten asks for no information. `is_degraded`: a reply could not be read, or a reader beside it did not
+    answer. `document` is the id of the passage
     that holds the spans, "" where the generator does not say; `probability` that the passages answer the question, None
     where it has none; `reason` why there is no answer. `tokens` are those of `revelator.language_model.Reply`, where
     they were wanted and an endpoint gives them; `model` is the name that the endpoint reports.
@@ -100,6 +101,7 @@ class Reading:
     model: str = ""
     is_verdict: bool = False
     asks_nothing: bool = False
+    is_degraded: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False)
@@ -146,6 +148,14 @@ class Shelf(Protocol):
 
     async def open_passage(self, id: str) -> PassagePlace | None:
         """None for an id that no passage has."""
+
+
+@runtime_checkable
+class Dated(Protocol):
+    """A retriever or a source that knows whether it still holds what it held."""
+
+    def find_state(self) -> str | None:
+        """A text that changes with what is searched; None where that is not known."""
 
 
 class Judge(Protocol):

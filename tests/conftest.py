@@ -239,8 +239,8 @@ def require_triton() -> None:
 @pytest.fixture(scope="session")
 def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served]:
     """One service for the whole session, whose models a Triton server hosts: version 1 of the revelator,
-    `MAX_IN_FLIGHT` questions at a time. The endpoint reads and merges nothing, so that a test can count what it was
-    asked."""
+    `MAX_IN_FLIGHT` questions at a time. The endpoint reads and merges nothing, and nothing is answered from memory,
+    so that a test can count what it was asked."""
     from revelator import registry
     from serving.deploy.deploy import deploy
     from serving.home.configure import configure
@@ -250,6 +250,6 @@ def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served
     registry.connect(registered)
     deploy(registered, registry.resolve(registry.NAME, registry.CHAMPION))
     reader = {"generator": endpoint.url, "generator_model": "m"}
-    config = configure(registered, index=index, **reader, max_in_flight=MAX_IN_FLIGHT, merge="code")
+    config = configure(registered, index=index, **reader, max_in_flight=MAX_IN_FLIGHT, merge="code", answer_cache=False)
     with serve_in_thread(registered, config, place="local") as (questions, running):
         yield Served(registered, running.grpc, running.http, questions, endpoint, index)

@@ -117,7 +117,8 @@ async def _open_client(config: RunConfig, stack: AsyncExitStack) -> Ask:
     strategy = choose_strategy(config)
 
     async def ask(question: str) -> Trace:
-        return (await client.ask(question, strategy=strategy, limits=config.limits or None)).trace
+        limits = config.limits or None
+        return (await client.ask(question, strategy=strategy, limits=limits, fresh=True)).trace  # or it costs nothing
 
     return ask
 

@@ -62,10 +62,14 @@ def spell_by_numbers(expression: Expression) -> Expression:
 
 
 def spell_number(name: str, leaf: Atomic, sources: Mapping[str, int]) -> str:
-    """The placeholder `name` of a leaf by the number of its step; as it is where it has no producer."""
-    if name not in sources or read_reference(name):
+    """The placeholder `name` of a leaf by the number of its step; as it is where it has no producer.
+
+    Names for one step take all its values only together: where one of them takes each value, so do the others.
+    """
+    if name not in sources:
         return f"{{{name}}}"
-    return f"{{{sources[name] + 1}{'*' if wants_all(leaf.text, name) else ''}}}"
+    alike = [other for other, producer in sources.items() if producer == sources[name]]
+    return f"{{{sources[name] + 1}{'*' if all(wants_all(leaf.text, other) for other in alike) else ''}}}"
 
 
 def _set(words: str) -> frozenset[str]:
@@ -181,7 +185,7 @@ class _Binder:
 
     def _assign(self, right: Expression, scope: tuple[_Results, ...], bound: dict[str, int]) -> dict[str, int]:
         """Assigns producers to the names that `right` uses outside its own inner right operands."""
-        used = (name for leaf in _starts(right) for name in leaf.placeholders)
+        used = (name for leaf in list_starts(right) for name in leaf.placeholders)
         names = [name for name in dict.fromkeys(used) if not read_reference(name)]
         if not names:
             return {}
@@ -237,9 +241,9 @@ def _tiers(scope: tuple[_Results, ...]) -> list[list[int]]:
     return nearest
 
 
-def _starts(right: Expression) -> list[Atomic]:
+def list_starts(right: Expression) -> list[Atomic]:
     """Lists the leaves of `right` that have nothing inside `right` to their left."""
     if type(right) is Atomic:
         return [right]
     first = right.children[:1] if type(right) is Dependent else right.children
-    return [leaf for child in first for leaf in _starts(child)]
+    return [leaf for child in first for leaf in list_starts(child)]

@@ -30,6 +30,7 @@ MAX_CHARACTERS = 1_000_000
 NAME = r"\d+\*|\w(?:[\w .'-]{0,62}\w)?"
 _NUMBER = re.compile(r"(\d+)(\*?)", re.ASCII)
 _BRACED = re.compile(rf"(?<!\{{)(\{{++)({NAME})(\}}++)")
+_SPACED = re.compile(rf"(?<!\{{)\{{(?:\s+({NAME})\s*|({NAME})\s+)\}}(?!\}})")
 _PLACEHOLDER = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})")
 
 
@@ -160,6 +161,12 @@ def find_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
     """Finds each `{name}` of a text with its offsets; `{{name}}` is text."""
     for match in _PLACEHOLDER.finditer(text):
         yield match[1], match.start(), match.end()
+
+
+def find_spaced_references(text: str) -> Iterator[tuple[str, int, int]]:
+    """Finds each `{ name }` of a text, whose spaces make it text, with its offsets: what was meant, and where."""
+    for match in _SPACED.finditer(text) if "{" in text else ():
+        yield match[1] or match[2], match.start(), match.end()
 
 
 def list_placeholders(text: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ operation has values that it can be done on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -27,6 +27,7 @@ from revelator.plans.bnf import (
     Operation,
     Step,
     find_placeholders,
+    find_spaced_references,
     is_explicit,
     list_leaves,
     list_steps,
@@ -36,14 +37,16 @@ from revelator.plans.bnf import (
     render,
 )
 from revelator.plans.faults import Diagnostic, Span, sort_faults
+from revelator.plans.gathering import wants_all
 from revelator.plans.graph import GraphStep
 from revelator.plans.lexer import reads_as_itself
-from revelator.plans.operations import ORDERING, SEVERAL, VERDICTS
+from revelator.plans.operations import COMPARING, ORDERING, SEVERAL, VERDICTS
 from revelator.plans.trees import walk
 
 Rules = Literal["scoped", "paper"]
 
 LONE_BRACE = "a brace of this question has no partner"
+JOIN_THEM = "join the questions with + in front of the =>, or ask one for each value of another: a * b {1}"
 CLOSE_IT = "close it: {name} takes the earlier result; a brace that means itself is doubled"
 
 
@@ -54,21 +57,33 @@ def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, 
     """
     if rules not in ("scoped", "paper"):
         raise ValueError(f"rules are scoped or paper, not {rules!r}")
-    expression = _with_spans(expression)
+    expression = with_spans(expression)
     return sort_faults([*_find_faults(expression, rules), *_find_step_faults(expression)])
 
 
 def find_lone_braces(expression: Expression) -> tuple[Diagnostic, ...]:
     """Finds the questions with a brace that has no partner: it was to be a placeholder. Offsets are as in `check`."""
-    found = [leaf.span for leaf in list_leaves(_with_spans(expression)) if _has_lone_brace(leaf)]
+    found = [leaf.span for leaf in list_leaves(with_spans(expression)) if _has_lone_brace(leaf)]
     return tuple(Diagnostic("lone-brace", LONE_BRACE, *span, CLOSE_IT) for span in found if span)
+
+
+def find_reference_spaces(expression: Expression) -> tuple[Diagnostic, ...]:
+    """Finds the placeholders that are none for the spaces in their braces. Offsets are as in `check`."""
+    return tuple(fault for leaf in list_leaves(with_spans(expression)) for fault in _describe_spaces(leaf))
+
+
+def _describe_spaces(leaf: Atomic) -> Iterator[Diagnostic]:
+    place = make_placer(leaf)
+    for name, start, end in find_spaced_references(leaf.text):
+        message = f"a reference has no spaces in its braces: this is text, not {{{name}}}"
+        yield Diagnostic("spaced-reference", message, *place(start, end), f"write {{{name}}}")
 
 
 def find_query_faults(expression: Expression) -> tuple[Diagnostic, ...]:
     """Finds the leaves that are logical queries which cannot be run, as `logic.check` says. The place is the leaf."""
     return tuple(
         replace(fault, start=leaf.span[0], end=leaf.span[1])
-        for leaf in list_leaves(_with_spans(expression))
+        for leaf in list_leaves(with_spans(expression))
         if leaf.span
         for fault in _check_query(leaf.text)
     )
@@ -89,7 +104,7 @@ def _has_lone_brace(leaf: Atomic) -> bool:
     return bare.count("{") != bare.count("}")
 
 
-def _with_spans(expression: Expression) -> Expression:
+def with_spans(expression: Expression) -> Expression:
     if any(node.span is None for node in walk(expression)):
         return parse(render(expression))
     return expression
@@ -99,21 +114,21 @@ def _find_faults(node: Expression, rules: Rules, fed: bool = False) -> Iterator[
     """`fed`: by `scoped`, the node stands to the right of something; by `paper`, it is flagged 1."""
     if type(node) is Dependent:
         if rules == "scoped" and not node.right.has_placeholders:
-            yield _describe_missing_dependency(node.right)
+            yield from _find_missing_dependency(node.right)
         yield from _find_faults(node.left, rules, fed and rules == "scoped")
         yield from _find_faults(node.right, rules, True)
     elif type(node) is Atomic:
         if not fed:
             yield from _find_erroneous_dependencies(node)
         elif rules == "paper" and not node.placeholders:
-            yield _describe_missing_dependency(node)
+            yield from _find_missing_dependency(node)
     else:
         for child in node.children:
             yield from _find_faults(child, rules, fed)
 
 
 def _find_erroneous_dependencies(leaf: Atomic) -> Iterator[Diagnostic]:
-    place = _make_placer(leaf)
+    place = make_placer(leaf)
     for name, start, end in find_placeholders(leaf.text):
         if read_reference(name):
             continue
@@ -127,15 +142,16 @@ def _find_step_faults(expression: Expression) -> Iterator[Diagnostic]:
     if not is_explicit(expression):
         return
     steps = list_steps(expression)
-    for place, (step, bound) in enumerate(zip(steps, bind(expression).steps, strict=True)):
+    bound = bind(expression).steps
+    for place, step in enumerate(steps):
         if isinstance(step, Operation):
             yield from _find_operation_faults(step, place, steps, bound)
         else:
-            yield from _find_reference_faults(step, place, len(steps), bound)
+            yield from _find_reference_faults(step, place, len(steps), bound[place].sources)
 
 
-def _find_reference_faults(leaf: Atomic, place: int, count: int, bound: GraphStep) -> Iterator[Diagnostic]:
-    locate_part = _make_placer(leaf)
+def _find_reference_faults(leaf: Atomic, place: int, count: int, sources: Mapping[str, int]) -> Iterator[Diagnostic]:
+    locate_part = make_placer(leaf)
     taken: dict[int, bool] = {}
     for name, start, end in find_placeholders(leaf.text):
         if not (reference := read_reference(name)):
@@ -147,7 +163,7 @@ def _find_reference_faults(leaf: Atomic, place: int, count: int, bound: GraphSte
         elif number > place:
             message = f"step {number} is not answered before this one, which is step {place + 1}"
             yield Diagnostic("later-step", message, *span, "name a step that stands further left, in front of a *")
-        elif name not in bound.sources:
+        elif name not in sources:
             hint = "join the two with * in place of +, or write the value itself"
             yield Diagnostic("parallel-step", f"step {number} is asked beside this one, not before it", *span, hint)
         elif taken.setdefault(number, reference.is_all) != reference.is_all:
@@ -156,34 +172,60 @@ def _find_reference_faults(leaf: Atomic, place: int, count: int, bound: GraphSte
 
 
 def _find_operation_faults(
-    operation: Operation, place: int, steps: tuple[Step, ...], bound: GraphStep
+    operation: Operation, place: int, steps: tuple[Step, ...], bound: Sequence[GraphStep]
 ) -> Iterator[Diagnostic]:
     assert operation.span is not None
-    parts = [steps[part] for part in bound.parts]
-    outside = [number for number in operation.references if number - 1 not in bound.inside]
+    parts, inside = [steps[part] for part in bound[place].parts], bound[place].inside
+    outside = [number for number in operation.references if number - 1 not in inside]
     if outside:
         message = f"step {outside[0]} is not one of those that {operation.name} is done with"
-        hint = f"name steps {bound.inside[0] + 1} to {place}"
+        hint = f"name steps {inside[0] + 1} to {place}"
         yield Diagnostic("operation-reference", message, *operation.span, hint)
     if operation.name in SEVERAL and len(parts) < 2:
         message, hint = f"{operation.name} needs two parts or more", "join them with + in front of the =>"
         yield Diagnostic("one-part", message, *operation.span, hint)
+    elif operation.name in COMPARING and len(parts) < 2 and not is_fanned_out(place, steps, bound):
+        message = f"{operation.name} compares what several questions answer, and this one is asked once"
+        yield Diagnostic("one-part", message, *operation.span, JOIN_THEM)
     if operation.name in ORDERING and any(type(part) is Operation and part.name in VERDICTS for part in parts):
         message = f"{operation.name} cannot be done with yes or no"
         hint = "give it dates, numbers or quantities; judge takes any answers"
         yield Diagnostic("mixed-types", message, *operation.span, hint)
 
 
-def _describe_missing_dependency(node: Expression) -> Diagnostic:
+def _find_missing_dependency(node: Expression) -> Iterator[Diagnostic]:
+    if spaced := [fault for leaf in list_leaves(node) for fault in _describe_spaces(leaf)]:
+        yield from spaced
+        return
     message = "this question stands after * but uses no earlier result"
     hint = "write {name} where the earlier result belongs, or join the questions with + if they are independent"
     if any(map(_has_lone_brace, list_leaves(node))):
         message, hint = LONE_BRACE, CLOSE_IT
     assert node.span is not None
-    return Diagnostic("missing-dependency", message, *node.span, hint)
+    yield Diagnostic("missing-dependency", message, *node.span, hint)
 
 
-def _make_placer(leaf: Atomic) -> Callable[[int, int], Span]:
+def is_fanned_out(operation: int, steps: Sequence[Step], bound: Sequence[GraphStep]) -> bool:
+    """Whether the only part of an operation may be asked several times: a step of it is asked for each value of an
+    earlier step of it. An operation inside counts once for all that it is done with."""
+    first, [end] = bound[operation].inside[0], bound[operation].parts
+    inside: Sequence[int] = (end,)
+    if isinstance(steps[end], Operation):
+        inside = bound[end].inside
+    elif any(_takes_each(steps[end], name) and first <= step for name, step in bound[end].sources.items()):
+        return True
+    return any(
+        _takes_each(steps[each], name) and first <= step < inside[0]
+        for each in inside
+        for name, step in bound[each].sources.items()
+    )
+
+
+def _takes_each(step: Step, name: str) -> bool:
+    return isinstance(step, Atomic) and not wants_all(step.text, name)
+
+
+def make_placer(leaf: Atomic) -> Callable[[int, int], Span]:
     """Offsets of part of a leaf's text; those of the whole leaf where white space or escapes make them uncertain."""
     assert leaf.span is not None
     whole = first, last = leaf.span

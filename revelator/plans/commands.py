@@ -58,7 +58,7 @@ def parse(expression: str, language: str, file: BinaryIO | None, form: str) -> N
     drawn = drawings[form](plan)
     click.echo(mask_controls(drawn) if form == "tree" else drawn)
     if language == BNF.name and form == "tree" and (numbered := render(spell_by_numbers(plan))) != render(plan):
-        click.echo(f"by number: {mask_controls(numbered)}")
+        click.echo(f"by name:   {mask_controls(render(plan))}\nby number: {mask_controls(numbered)}")
 
 
 @click.command()
@@ -69,7 +69,8 @@ def parse(expression: str, language: str, file: BinaryIO | None, form: str) -> N
 def check(expression: str, language: str, file: BinaryIO | None, as_json: bool) -> None:
     """Say whether EXPRESSION can be executed; `-`, the default, reads one plan a line from standard input.
 
-    Of a valid one also what it does in vain: asks twice, uses a result twice in a question, or not at all.
+    Of a valid one also what it leaves open, as advice: a name that may stand for one of several results (which-result),
+    with the numbers that say which, and a difference within one question (one-question).
 
     \b
     Exit status: 0 all valid, 1 some invalid, 2 wrong usage.
@@ -95,8 +96,9 @@ def check(expression: str, language: str, file: BinaryIO | None, as_json: bool) 
 def _as_text(verdict: dict[str, Any]) -> str:
     first = f"valid: {verdict['letters']}" if verdict["letters"] else "valid"
     lines = [first if verdict["valid"] else "invalid"]
-    for d in verdict["diagnostics"]:
-        lines += [f"{d['code']}: {d['message']}", excerpt(verdict["expression"], d["start"], d["end"])]
+    for d in (*verdict["diagnostics"], *verdict["advice"]):
+        kind = "advice, " if verdict["valid"] else ""
+        lines += [f"{kind}{d['code']}: {d['message']}", excerpt(verdict["expression"], d["start"], d["end"])]
         lines.append(f"  hint: {d['hint']}")
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from revelator.errors import ExpressionError
-from revelator.plans import art, bnf, checking, drawing, logic, operators
+from revelator.plans import advice, art, bnf, checking, drawing, logic, operators
 from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
 from revelator.plans.faults import Diagnostic
 from revelator.plans.grammar import Grammar, read_grammar_file
@@ -47,6 +47,7 @@ class PlanLanguage:
     beam_token_limit: int  # that each beam of a search may take: one that rambles costs all rows of its batch
     spell: Callable[[Any], str]
     refuse: Callable[[Any], tuple[Diagnostic, ...]] = lambda plan: ()  # of a plan that checks, when a caller gives it
+    advise: Callable[[Any], tuple[Diagnostic, ...]] = lambda plan: ()  # what a plan that can be run leaves open
     letters: Callable[[Any], str | None] = lambda plan: None  # the shape as people spell it, where they do
     adapt_to_question: Callable[[Any, str], Any] = lambda plan, question: plan  # what is run of a plan of the model's
     json_schema: Callable[[], dict[str, Any]] | None = None  # of a language that is JSON
@@ -72,8 +73,10 @@ class PlanLanguage:
 
     def diagnose(self, text: str) -> dict[str, Any]:
         """Parses and checks a text, and returns plain values: `valid` (a caller's plan would be run), its `canonical`
-        text, `letters` and number of `leaves`, and the `diagnostics` with offsets in it.
+        text, `letters` and number of `leaves`, and the `diagnostics` with offsets in it; of a valid one `advice` of
+        the same form.
         """
+        advice: tuple[Diagnostic, ...] = ()
         try:
             plan = self.parse(text)
         except ExpressionError as error:
@@ -82,6 +85,7 @@ class PlanLanguage:
             leaves = 0
         else:
             diagnostics = list(self.check(plan) or self.find_refusals(plan))
+            advice = () if diagnostics else self.advise(plan)
             canonical, letters, leaves = self.render(plan), self.letters(plan), self.count_leaves(plan)
             if _has_surrogate(canonical):
                 canonical = None  # no reply can hold it
@@ -92,6 +96,7 @@ class PlanLanguage:
             "letters": letters,
             "leaves": leaves,
             "diagnostics": [vars(diagnostic) for diagnostic in diagnostics],
+            "advice": [vars(diagnostic) for diagnostic in advice],
         }
 
 
@@ -150,7 +155,10 @@ BNF = PlanLanguage(
     token_limit=256,
     beam_token_limit=128,  # the longest gold plan of MuSiQue has 80
     spell=bnf.render,
-    refuse=lambda plan: checking.find_lone_braces(plan) + checking.find_query_faults(plan),
+    refuse=lambda plan: (
+        checking.find_lone_braces(plan) + checking.find_reference_spaces(plan) + checking.find_query_faults(plan)
+    ),
+    advise=advice.advise,
     letters=drawing.to_letters,
     adapt_to_question=_keep_words,
     counts_in_merge=True,

@@ -26,11 +26,14 @@ MARK = re.compile(
         | (?<=")(?<![^\s(].)(?:[^"\\]*+(?:\\.[^"\\]*+)*+"|(.*+)))""",
     re.DOTALL | re.VERBOSE,
 )
-PLAIN = re.compile(r'[^\s"()+*×=]+(?: [^\s"()+*×=]+)*')
+PLAIN = re.compile(r'[^\s"()+*×=⇒]+(?: [^\s"()+*×=⇒]+)*')
 ODD = re.compile(r"\( | \)|(?<![^\s(])(?:\(\)|=>)")  # what the grammar's canonical spelling has no place for
 SPACES = re.compile(r"\s*")
 OPERATORS = {"+": "PLUS", "*": "TIMES", "×": "TIMES", "=>": "ARROW"}
 OPERATOR = re.compile(r"(?:[+*×]|=>)(?=[\s)]|\Z)")
+FOREIGN_ARROW = re.compile(  # where => would end a part of the plan
+    rf"(?<![^\s)])⇒\s+(?P<operation>{'|'.join(OPERATIONS)})(?:\s+\{{\d+\}})*\s*(?=\)|\Z)"
+)
 REFERENCE = re.compile(r"\{[1-9]\d*\}", re.ASCII)
 
 
@@ -64,7 +67,10 @@ class _Reader:
         self.groups: list[int] = []
 
     def read(self) -> list[Token]:
-        marks = [(m[0], m.start()) for m in self._marks()]
+        found = self._marks()
+        if "⇒" in self.text:
+            self._refuse_foreign_arrow([m.span() for m in found if m[0][0] == '"'])
+        marks = [(m[0], m.start()) for m in found]
         self._match_parentheses(marks)
         text_end = 0  # while inside a parenthesis that is text: where it ends
         for mark, start in marks:
@@ -93,6 +99,16 @@ class _Reader:
             hint = 'close it, or quote the whole text and write its own quotes as \\"'
             raise fault(self.text, "unclosed-quote", "this quote is never closed", start, start + 1, hint)
         return marks
+
+    def _refuse_foreign_arrow(self, quotations: list[tuple[int, int]]) -> None:
+        """Another arrow in front of an operation, at the end of the plan or of a group, was to be =>."""
+        for arrow in FOREIGN_ARROW.finditer(self.text):
+            if not any(start < arrow.start() < end for start, end in quotations):
+                message, hint = (
+                    "an operation stands behind =>",
+                    f"write => {arrow['operation']}; quote a ⇒ that is text",
+                )
+                raise fault(self.text, "foreign-arrow", message, arrow.start(), arrow.start() + 1, hint)
 
     def _match_parentheses(self, marks: list[tuple[str, int]]) -> None:
         opened: list[int] = []

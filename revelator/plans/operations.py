@@ -26,3 +26,5 @@ CHOOSING = ("argmin", "argmax")  # those that may name the steps whose value is 
 VERDICTS = ("equal",)  # those whose answer is yes or no
 ORDERING = ("sum", "mean", "difference", "min", "max", *CHOOSING)  # those that yes and no are no values for
 SEVERAL = ("except",)  # those that need two parts
+COMPARING = ("equal",)  # those that need two parts, or one that is asked several times
+PAIRED = ("difference",)  # those that take two values

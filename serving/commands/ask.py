@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A trace that --json wrote: what is asked again is taken from it.",
 )
+@click.option("--fresh", is_flag=True, help="Ask every step anew, also one whose answer the service has in memory.")
 @click.option(
     "--timeout",
     type=click.FloatRange(0, LONGEST_MS / 1000, min_open=True),
@@ -54,6 +55,7 @@ def ask(
     plan: str | None,
     strategy: str,
     reuse: Path | None,
+    fresh: bool,
     timeout: float | None,
     url: str | None,
     home: Path,
@@ -83,7 +85,7 @@ def ask(
 
     try:
         earlier = _read_trace(reuse) if reuse else None
-        options = Options(plan=plan, strategy=strategy, reuse=earlier)
+        options = Options(plan=plan, strategy=strategy, reuse=earlier, fresh=fresh)
         address = find_address(home) if url is None else url
         if stream:
             trace = asyncio.run(_stream(address, timeout, question, options, as_json))

@@ -75,6 +75,11 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True
     help="YAML file of knowledge sources: indexes, graphs, web; `none`: the index alone (default: as remembered).",
 )
 @click.option("--timeout", type=click.FloatRange(0, LONGEST_MS / 1000), metavar="SECONDS", help=TIMEOUT)
+@click.option(
+    "--answer-cache/--no-answer-cache",
+    default=None,
+    help="Answer a step that was asked before from memory (default: as remembered, else yes).",
+)
 @click.option("--max-in-flight", type=click.IntRange(1), help=MAX_IN_FLIGHT)
 @click.option(
     "--decoding",

@@ -52,6 +52,8 @@ class Models:
         node.detail["generator"] = reading.method
         if reading.model:
             node.detail["reader"] = reading.model
+        if reading.is_degraded:
+            node.detail["degraded"] = True
         if (size := sum(map(len, reading.answers))) > ANSWER_CHARACTERS:
             raise ServingError(f"the answers have {size} characters; at most {ANSWER_CHARACTERS} are taken")
         node.answers = list(dict.fromkeys(reading.answers))
@@ -209,7 +211,7 @@ def copy_answer(node: Node, other: Node, how: str) -> None:
     node.sentence = other.sentence
     node.answers = list(other.answers)
     node.status, node.error = other.status, other.error
-    inner = ("shared_from", "reused_from", "retries", "calls", "fallback", "step")
+    inner = ("shared_from", "reused_from", "cached_from", "retries", "calls", "fallback", "step")
     node.detail |= {k: v for k, v in other.detail.items() if k not in inner} | {how: other.id}
 
 

@@ -15,6 +15,7 @@ from revelator.trace import Event, Trace
 from serving.executor import routes, trees
 from serving.executor.evidence import Models, find_reusable_nodes
 from serving.executor.judges import RevelatorJudge
+from serving.executor.leaf_cache import LeafCache
 from serving.executor.merging import merge_at_deadline, write_text
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
@@ -48,10 +49,10 @@ STYLE_CHARACTERS = 2_000  # of what is read of a style
 class Executor:
     """Answers questions with a revelator, sources of knowledge and a generator.
 
-    Of earlier questions it remembers only whether a service is down. Every leaf and every operator of a tree asks the
-    `sources`. The `judge` judges documents; where none is given, the revelator does. `writing` says what a language
-    model writes. `on_finish` is called with each finished trace. `turn` is entered around the work on a question; the
-    wait for it is part of the question's time.
+    Of earlier questions it remembers whether a service is down, and with a `cache` what leaves were answered. Every
+    other leaf and every operator of a tree asks the `sources`. The `judge` judges documents; where none is given, the
+    revelator does. `writing` says what a language model writes. `on_finish` is called with each finished trace. `turn`
+    is entered around the work on a question; the wait for it is part of the question's time.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Executor:
         writing: Writing | None = None,
         on_finish: Callable[[Trace], object] = lambda trace: None,
         turn: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
+        cache: LeafCache | None = None,
     ) -> None:
         self.models = Models(revelator, generator, judge or RevelatorJudge(revelator))
         self.sources = sources
@@ -72,6 +74,7 @@ class Executor:
         self.writing = writing or Writing()
         self._on_finish = on_finish
         self._turn = turn
+        self._cache = cache
 
     async def run(
         self,
@@ -84,6 +87,8 @@ class Executor:
         reuse: Trace | None = None,
         history: Sequence[Step] | None = None,
         style: str = "",
+        fresh: bool = False,
+        request: str = "",
         listener: Callable[[Event], None] | None = None,
     ) -> Trace:
         """Answers one question and returns its trace.
@@ -93,9 +98,10 @@ class Executor:
         the limit of the same name. `limits` replace the executor's own. `reuse`: an earlier trace; a leaf that asks,
         after substitution, what a leaf there was asked and answered takes over its documents and answers. `history`:
         what was asked and answered before in the conversation, the earliest first; none for its first message, and None
-        where there is no conversation. `style`: in which language and tone
-        the answer's text is to be written; it changes nothing else. `listener` gets each event as it
-        happens, the last is `finished`; `revelator.trace.replay` makes the trace of them.
+        where there is no conversation. `style`: in which language and tone the answer's text is to be written; it
+        changes nothing else. `fresh`: no leaf is answered from the cache. `request`: the id by which the
+        service's log knows the question. `listener` gets each event as it happens, the last is `finished`;
+        `revelator.trace.replay` makes the trace of them.
 
         What fails inside is in the trace: outcome "partial", "unanswered" or "failed". Cancelling it cancels every call
         under way.
@@ -122,6 +128,8 @@ class Executor:
                     earlier_nodes=find_reusable_nodes(reuse) if reuse else {},
                     writing=self.writing,
                     style=style[:STYLE_CHARACTERS],
+                    cache=None if fresh else self._cache,
+                    request=request,
                 )
                 async with self._turn():
                     has_conversation = bool(history) or (history is not None and self.writing.reads_messages)

@@ -143,6 +143,7 @@ class ListwiseJudge:
                 numbers = await _read_numbers(await self._ask(node, chat, count), count)
             except DataError as second:
                 node.detail["relevance"] = f"the judge failed, {second.message}: documents were read in their ranking"
+                node.detail["degraded"] = True
                 return None
         return [float(number in numbers) for number in range(1, count + 1)]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from revelator.tasks import Step
-from revelator.trace import Node, list_evidence
+from revelator.trace import Node, list_evidence, merge_evidence
 from serving.executor.run import QuestionRun
 from serving.executor.scheduler import PlanRun
 from serving.knowledge.sources import take_turns
@@ -186,7 +186,7 @@ async def write_text(run: QuestionRun) -> None:
     any of it, the answer stays without a text.
     """
     trace, nodes = run.recorder.trace, run.recorder.nodes()
-    evidence = list_evidence(nodes)
+    evidence = merge_evidence(list_evidence(nodes))
     if not trace.answers or not evidence:
         return
     steps = [node for node in nodes if node.kind == "atomic" and node.asked and node.answers]  # no frame of a fan-out

@@ -57,10 +57,14 @@ class Recorder:
         return node
 
     def open_members(self, node: Node, count: int) -> list[Node]:
-        """Opens the nodes of a fan-out, numbered below `node`."""
+        """Opens the nodes of a fan-out, numbered below `node`; they are calls of the same step of the plan."""
         self._enclosing.add(node.id)
         ids = [f"{node.id}.{n}" for n in range(1, count + 1)]
-        return [self.open(node.kind, node.question, parent=node.id, id=id) for id in ids]
+        members = [self.open(node.kind, node.question, parent=node.id, id=id) for id in ids]
+        if "step" in node.detail:
+            for member in members:
+                member.detail["step"] = node.detail["step"]
+        return members
 
     def set_predecessors(self, node: Node, after: Sequence[str]) -> None:
         self._after[node.id] = after

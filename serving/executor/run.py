@@ -13,6 +13,7 @@ from revelator.plans.operators import read_call
 from revelator.tasks import Step
 from revelator.trace import Kind, Node
 from serving.executor.evidence import Models, answer_from_own_knowledge, copy_answer
+from serving.executor.leaf_cache import LeafCache, make_key
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun, Work
 from serving.executor.source_answers import answer_from_sources
@@ -41,6 +42,8 @@ class QuestionRun:
     earlier_nodes: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
     writing: Writing = field(default_factory=Writing)
     style: str = ""  # in which language and tone the answer's text is wanted
+    cache: LeafCache | None = None  # answers of leaves that earlier questions asked
+    request: str = ""  # the id by which the service's log knows the question
 
     def open(self, kind: Kind, question: str | None = None) -> Node:
         """Opens a node of the trace that comes after the last one."""
@@ -50,10 +53,8 @@ class QuestionRun:
 
     async def ask(self, node: Node, work: Work = None, query: str | None = None) -> None:
         """Answers a step: with its answer in the earlier trace, if it was asked there; else as an operator, from the
-        answers of other steps, or from the sources.
-
-        A logical `query`, or a leaf that is one, finds the texts; what a `query` found is never reused.
-        """
+        answers of other steps, from the cache, or from the sources. What a logical `query` found is never reused from
+        an earlier trace."""
         asked = node.asked or node.question
         is_drawn = work is not None and not isinstance(work, Query)
         earlier = None if query or is_drawn else self.earlier_nodes.get(node.detail.get("key", asked))
@@ -61,12 +62,20 @@ class QuestionRun:
             copy_answer(node, earlier, "reused_from")
         elif work is not None:
             await self._run_or_fall_back(node, work)
+        elif self.cache is None:
+            await self._find_answer(node, query)
         else:
-            query = query or read_conditions(asked)
-            await answer_from_sources(self.models, self.sources, node, self.limits, self.recorder.report, query)
-            await self._ask_own_knowledge(node)
+            key = make_key(node, query, self.sources, self.limits, self.writing.own_knowledge)
+            await self.cache.answer(node, key, self.request, lambda: self._find_answer(node, query))
         if not is_drawn and says_neither(asked, node.answers):
             node.detail["unsupported"] = "the question asks for yes or no, and what was read says neither"
+
+    async def _find_answer(self, node: Node, query: str | None) -> None:
+        """Asks the sources, and then, where the deployment allows it, what the language model knows. A logical `query`,
+        or a leaf that is one, finds the texts."""
+        query = query or read_conditions(node.asked or node.question)
+        await answer_from_sources(self.models, self.sources, node, self.limits, self.recorder.report, query)
+        await self._ask_own_knowledge(node)
 
     async def _run_or_fall_back(self, node: Node, work: Query | Sequence[KnownAnswer]) -> None:
         """Runs an operator, or answers from the answers of other steps. Where that gives no answer, retrieval with the

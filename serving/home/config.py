@@ -44,6 +44,7 @@ class ServingConfig(Strict):
     measured_deadline_ms: float | None = None  # what endpoints need, measured at the start, if that is over the default
     logic: LogicalSettings = LogicalSettings()  # how logical queries are run
     decoding: Decoding = "beams"  # how plans are written
+    answer_cache: bool = True  # whether a step that was asked before is answered from memory
     max_in_flight: Annotated[int, Field(ge=1)] = 64  # questions that are answered or wait
     gpus: tuple[int, ...] = ()  # cards for plans and vectors; none: the CPU
     instances: Annotated[int, Field(ge=1)] = 1  # processes of each model on each card

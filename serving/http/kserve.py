@@ -7,7 +7,6 @@ GET  /v2/models/executor, /v2/models/executor/ready, /v2/health/live, /v2/health
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
@@ -17,8 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from revelator.errors import InvalidRequest
-from revelator.wire import write_error
-from serving.http.protection import Body, describe_error, make_retry_headers, read_body
+from serving.http.protection import Body, describe_error, make_retry_headers, read_body, write_error_json
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped
 MODEL = "/v2/models/executor"
@@ -120,5 +118,5 @@ async def _await_end(request: Request) -> None:
 async def answer_error(request: Request, error: Exception) -> Response:
     """`error` is a sentence, as KServe's clients read it; `detail` what our own raise."""
     described, status = describe_error(error)
-    body = {"error": str(described), "detail": json.loads(write_error(described))}
+    body = {"error": str(described), "detail": write_error_json(described, status)}
     return JSONResponse(body, status, make_retry_headers(described))

@@ -8,12 +8,13 @@ header. The page itself may load nothing but its own files, and may not put text
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import secrets
 from collections.abc import Collection
 from ipaddress import ip_address
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -27,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from revelator import errors
 from revelator.config import find_first_fault
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
+from revelator.wire import write_error
 from serving.latency import count_values
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -192,6 +194,12 @@ def make_retry_headers(error: RevelatorError) -> dict[str, str]:
     """When a server that is full may be asked again: whole seconds for HTTP, milliseconds for OpenAI's clients."""
     after = error.retry_after_ms if isinstance(error, errors.Overloaded) else None
     return {"Retry-After": str(math.ceil(after / 1000)), "retry-after-ms": f"{after:.0f}"} if after else {}
+
+
+def write_error_json(error: RevelatorError, status: int) -> dict[str, Any]:
+    """`revelator.wire.write_error` as plain values; what there is not has a code of its own."""
+    value: dict[str, Any] = json.loads(write_error(error))
+    return value | ({"code": "NOT_FOUND"} if status == 404 else {})
 
 
 def describe_error(error: Exception) -> tuple[RevelatorError, int]:

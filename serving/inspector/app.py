@@ -11,7 +11,7 @@
     POST /v1/chat/completions, GET /v1/models       OpenAI's (`serving.inspector.chat`)
     POST /v1/responses                              OpenAI's, too (`serving.inspector.responses`)
 
-An error is {"error": {…}} with the fields of `revelator.wire.write_error`; of a stream that has begun it is the last
+An error is {"error": {…}} with the fields of `write_error_json`; of a stream that has begun it is the last
 line.
 """
 
@@ -36,8 +36,15 @@ from starlette.staticfiles import StaticFiles
 from revelator.errors import DataError, RevelatorError
 from revelator.plans.faults import excerpt
 from revelator.plans.language import BNF, LANGUAGES, LanguageName
-from revelator.wire import write_error
-from serving.http.protection import LOOPBACK, Body, Protection, describe_error, make_retry_headers, read_body
+from serving.http.protection import (
+    LOOPBACK,
+    Body,
+    Protection,
+    describe_error,
+    make_retry_headers,
+    read_body,
+    write_error_json,
+)
 from serving.inspector.chat import Chat
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.judging import Judgement, keep_judgement
@@ -133,7 +140,7 @@ class Pages:
                 yield _format_line({"kind": "saved", **saved})
             except Exception as error:
                 run = inquiry.id if inquiry.saved else None
-                yield _format_line({"kind": "error", "run": run, **json.loads(write_error(describe_error(error)[0]))})
+                yield _format_line({"kind": "error", "run": run, **write_error_json(*describe_error(error))})
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
@@ -167,15 +174,16 @@ def _format_line(value: dict[str, Any]) -> str:
 
 async def answer_error(request: Request, error: Exception) -> Response:
     described, status = describe_error(error)
-    return JSONResponse({"error": json.loads(write_error(described))}, status, make_retry_headers(described))
+    return JSONResponse({"error": write_error_json(described, status)}, status, make_retry_headers(described))
 
 
 def check_text(text: str, language: LanguageName) -> dict[str, Any]:
-    """What `PlanLanguage.diagnose` says about a text, each diagnostic with its `excerpt`.
+    """What `PlanLanguage.diagnose` says about a text, each diagnostic, advice too, with its `excerpt`.
 
     Offsets count characters (code points) from the start of the text; `excerpt` is the line with carets under it.
     """
     found = LANGUAGES[language].diagnose(text)
     return found | {
-        "diagnostics": [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found["diagnostics"]]
+        kind: [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found[kind]]
+        for kind in ("diagnostics", "advice")
     }

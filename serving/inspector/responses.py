@@ -225,7 +225,7 @@ def _describe_part(text: str, annotations: list[dict[str, Any]]) -> dict[str, An
 
 def list_annotations(trace: Trace, text: str, find_link: Callable[[Passage], str]) -> list[dict[str, Any]]:
     """An annotation for each number of a source in the text, where it stands."""
-    sources = {str(number): one for number, one in enumerate(trace.list_evidence() if trace.answers else [], 1)}
+    sources = {str(number): one for number, one in enumerate(trace.list_sources() if trace.answers else [], 1)}
     found: list[re.Match[str]] = [mark for mark in CITATION.finditer(text) if mark[1] in sources]
     return [_annotate(sources[mark[1]], mark, find_link) for mark in found]
 

@@ -21,6 +21,7 @@ from serving.knowledge.labels import Label, fold_label, is_alike
 from serving.knowledge.operators import Query, SourceKind, SourceResult
 from serving.knowledge.sparql import GraphVocabulary, Row
 from serving.latency import offload
+from serving.protocols import Dated
 
 ROWS = 10_000  # of one answer: more is counted and not listed
 HEADS = 20  # entities whose facts one query reads
@@ -65,6 +66,9 @@ class GraphSource:
             case Filter():
                 return await self._filter(query.call, query)
         return SourceResult(note="a graph is asked for what one entity is related to")
+
+    def find_state(self) -> str | None:
+        return self.graph.find_state() if isinstance(self.graph, Dated) else None
 
     async def close(self) -> None:
         await self.graph.close()

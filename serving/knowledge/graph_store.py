@@ -23,7 +23,7 @@ from pyoxigraph import Literal, NamedNode, Quad, RdfFormat
 
 from revelator.errors import ArtifactError, DataError, DeadlineExceeded
 from revelator.files import sha256_file, stage_folder
-from revelator.folders import FolderKind
+from revelator.folders import FolderKind, digest_manifest
 from revelator.row_files import open_bytes
 from serving.knowledge.labels import Label, LabelIndex, LabelKind, write_labels
 from serving.knowledge.sparql import RDFS_LABEL, GraphVocabulary, Row, find_local_name
@@ -146,6 +146,10 @@ class GraphStore:
             self._store = ox.Store.read_only(str(folder / "store"))
             self._labels = LabelIndex(folder / "labels.sqlite")
         self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="graph")
+        self._state = digest_manifest(self.manifest)
+
+    def find_state(self) -> str:
+        return self._state
 
     async def find_entities(self, name: str) -> list[Label]:
         """Finds labels that equal the name, else those with the same folded text, else those with all of its words."""

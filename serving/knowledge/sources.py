@@ -20,7 +20,7 @@ from revelator.trace import Passage
 from serving.circuit_breaker import CircuitBreaker, RetryPolicy
 from serving.knowledge.operators import Query, Source, SourceKind, SourceResult
 from serving.knowledge.selection import Selection, Selector, SourceSettings
-from serving.protocols import Generator, PassagePlace, Retriever, Revelator, SearchResult, Shelf
+from serving.protocols import Dated, Generator, PassagePlace, Retriever, Revelator, SearchResult, Shelf
 
 AT_ONCE = 8  # searches by words that one query puts to a source side by side
 
@@ -150,6 +150,13 @@ class Sources:
             if id.startswith(name) and isinstance(source, TextSource) and isinstance(source.retriever, Shelf):
                 return source.retriever, name
         return None
+
+    def find_state(self) -> str | None:
+        """What all sources hold now, by their names; None where one of them cannot say it."""
+        states = [source.find_state() if isinstance(source, Dated) else None for source in self.all]
+        if None in states:
+            return None
+        return " ".join(f"{source.name}={state}" for source, state in zip(self.all, states, strict=True))
 
     def keep(self, names: Sequence[str]) -> Sources:
         """The same with the named sources alone."""
@@ -282,6 +289,9 @@ class TextSource:
         found = [await searches[0]] if len(searches) == 1 else await asyncio.gather(*searches)
         respelled = {w: near for one in found if isinstance(one, SearchResult) for w, near in one.respelled.items()}
         return SourceResult(passages=tuple(map(tuple, found)), respelled=respelled)
+
+    def find_state(self) -> str | None:
+        return self.retriever.find_state() if isinstance(self.retriever, Dated) else None
 
     async def close(self) -> None:
         """The retriever belongs to whoever made it."""

@@ -41,7 +41,9 @@ class WeighedGenerator:
             reading, opinion = await self._writer.answer(request), await beside
         finally:
             beside.cancel()
-        return reading if opinion is None else replace(reading, probability=weigh(reading.probability, opinion))
+        if opinion is None:
+            return replace(reading, is_degraded=True)
+        return replace(reading, probability=weigh(reading.probability, opinion))
 
     async def _ask_reader(self, request: GenerateRequest) -> float | None:
         try:

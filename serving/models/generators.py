@@ -140,7 +140,7 @@ class EndpointGenerator:
                 found, fault, method = await offload(len(reply.text), lambda: _read_whole(reply, kinds))
         if found is None:
             reason = f"the language model's reply cannot be read: {fault}"
-            return self._make_reading(reply, method="endpoint:unreadable", reason=reason)
+            return self._make_reading(reply, method="endpoint:unreadable", reason=reason, is_degraded=True)
         number = found.sentence or 0
         evidence = sentences[number - 1] if 0 < number <= len(sentences) else Sentence("", "")
         answers = list_answers(found)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from revelator.errors import ArtifactError, InvalidRequest, Unavailable
+from revelator.folders import digest_manifest
 from revelator.trace import Passage
 from serving.protocols import PassagePlace, SearchResult
 from serving.retrieval.bm25 import BM25Scores
@@ -54,6 +55,7 @@ class Index:
         self.passages = PassageStore(folder)
         self.bm25 = BM25Scores(folder) if self.settings.sparse else None
         self.vectors = Vectors(folder, device) if self.settings.dense else None
+        self._state = digest_manifest(manifest)
         self._files = {path: path.stat() for path in folder.iterdir() if path.suffix in MAPPED}
 
     @classmethod
@@ -96,6 +98,14 @@ class Index:
                     "start `revelator serve` again; `index build` and `index add` can replace an index that is served"
                 )
                 raise Unavailable("the index was written over while it was open", hint=hint, final=True)
+
+    def find_state(self) -> str | None:
+        """A digest of what the index holds; None for one that was written over."""
+        try:
+            self.require_whole()
+        except Unavailable:
+            return None
+        return self._state
 
     def search(self, query: str, k: int) -> list[Passage]:
         """At most `k` passages, best first; equal scores in the corpus's order.

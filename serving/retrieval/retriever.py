@@ -55,6 +55,9 @@ class LocalRetriever:
             return (await self._search_all(k, [query]))[0]
         return await self._batcher.submit(k, query)
 
+    def find_state(self) -> str | None:
+        return self.index.find_state()
+
     async def open_passage(self, id: str) -> PassagePlace | None:
         return await asyncio.to_thread(self.index.open_passage, id)
 

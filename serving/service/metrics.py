@@ -79,7 +79,7 @@ def _judge_plan(node: Node) -> str:
 
 def _count_node(model: str, node: Node) -> None:
     if node.kind == "atomic":
-        taken = [source for source in ("shared", "reused") if f"{source}_from" in node.detail]
+        taken = [source for source in ("shared", "reused", "cached") if f"{source}_from" in node.detail]
         LEAVES.labels(model, node.status, taken[0] if taken else "asked").inc()
     if node.kind == "refine":
         STEPS.labels(model).inc()

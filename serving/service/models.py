@@ -221,6 +221,9 @@ class ServedIndex:
         find_choice().answered["retriever"].add(PLAIN_VERSION)
         return passages
 
+    def find_state(self) -> str | None:
+        return self._retriever.find_state()
+
     async def open_passage(self, id: str) -> PassagePlace | None:
         return await self._retriever.open_passage(id)
 

@@ -40,6 +40,7 @@ from revelator.wire import Options, write_options
 from serving import latency
 from serving.batching import gather_all
 from serving.executor.executor import Executor, relay_events
+from serving.executor.leaf_cache import LeafCache
 from serving.home.config import ServingConfig
 from serving.models.releases import REVELATOR, Traffic, VersionChoice, find_choice, use_choice
 from serving.protocols import Completion
@@ -122,6 +123,7 @@ async def open_questions(home: Path, config: ServingConfig, place: str = IN_PROC
             writing=config.writing,
             on_finish=questions.record,
             turn=questions.admission.turn,
+            cache=LeafCache() if config.answer_cache else None,
         )
         with latency.use_tuned_collector():
             yield questions
@@ -292,7 +294,8 @@ class Questions:
                 assert listener
                 listener(event)
 
-            trace = await self.executor.run(question, **wanted, listener=tell if listener else None)
+            request = CURRENT.get().id
+            trace = await self.executor.run(question, **wanted, request=request, listener=tell if listener else None)
         return _add_versions(trace, choice)
 
     @contextmanager

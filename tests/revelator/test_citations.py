@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revelator.trace import Evidence, Passage, quote
+from revelator.answers import find_text
+from revelator.trace import Evidence, Node, Passage, Trace, quote
 
 SAID = "Ana Berg – our head – was born in Ayr."
 
@@ -55,3 +56,30 @@ def test_in_markdown_the_name_of_a_page_is_a_link_to_the_sentence_and_cannot_end
     assert target.startswith("https://example.org/staff#:~:text=Ana%20Berg%20%E2%80%93%20our%20head")
     assert cite("https://example.org/staff#top", markdown=True).count("#") == 1
     assert cite("people.md#1-9", markdown=True) == cite("people.md#1-9")
+
+
+def answered(id: str, answer: str, passage: Passage, sentence: str, probability: float) -> Node:
+    detail = {"document": passage.id, "probability": probability}
+    return Node(id, "atomic", "q", None, "q", {}, [passage], sentence, [answer], "ok", detail=detail)
+
+
+def test_a_passage_that_several_steps_were_answered_from_is_one_source_with_all_that_it_says() -> None:
+    staff = Passage("people.md#1-90", "Staff", "Ana Berg was born in Ayr. Bo Lund was born in Wick.")
+    towns = Passage("towns.md#1-90", "Towns", "Ayr lies on the coast.")
+    ana, bo, coast = "Ana Berg was born in Ayr.", "Bo Lund was born in Wick.", "Ayr lies on the coast."
+    trace = Trace("q", "compile", answer="Ayr, Wick", answers=["Ayr", "Wick"])
+    trace.nodes = [
+        answered("1", "Ayr", staff, ana, 0.9),
+        answered("2", "coast", towns, coast, 0.8),
+        answered("3", "Wick", staff, bo, 0.7),
+        answered("4", "Ayr", staff, ana, 0.9),
+    ]
+    assert len(trace.list_evidence()) == 4, "what each step found stays"
+    assert trace.list_citations() == [
+        f"[1] Staff in people.md: “{ana}” “{bo}”",
+        f"[2] Towns in towns.md: “{coast}”",
+    ]
+    [first, _] = trace.list_sources()
+    assert (first.answers, first.probability) == (("Ayr", "Wick"), 0.7)
+    trace.text = "Ana was born in Ayr [1], on the coast [2], and Bo in Wick [3]."
+    assert find_text(trace) == "Ana was born in Ayr [1], on the coast [2], and Bo in Wick.", "there is no third source"

@@ -103,9 +103,10 @@ export class Editor {
   // The faults below the text: the one under the cursor (else the first) in full, the others in a line each.
   #tell() {
     if (!this.#faults.length) {
-      const { letters, leaves } = this.verdict ?? {};
+      const { letters, leaves, advice } = this.verdict ?? {};
       const fine = this.text.value.trim() && this.verdict?.valid;
-      this.faults.replaceChildren(...(fine ? [h("p", { class: "fine" }, "✓ valid", letters ? h("span", {}, ` ${letters}, ${leaves} ${leaves === 1 ? "leaf" : "leaves"}`) : "")] : this.text.value.trim() ? [] : [this.note]));
+      const advised = (advice ?? []).map(({ message, hint }) => h("p", {}, `${message}: ${hint}`));
+      this.faults.replaceChildren(...(fine ? [h("p", { class: "fine" }, "✓ valid", letters ? h("span", {}, ` ${letters}, ${leaves} ${leaves === 1 ? "leaf" : "leaves"}`) : ""), ...advised] : this.text.value.trim() ? [] : [this.note]));
       this.told = null;
       return;
     }

@@ -4,14 +4,14 @@ import { h, milliseconds } from "./element.js";
 import { nameOf } from "./names.js";
 import { MARKS } from "./tree.js";
 
-const TOLD = ["kept", "probabilities", "method", "shared_from", "reused_from", "document", "probability", "calls"]; // of detail, each shown in its own way
+const TOLD = ["kept", "probabilities", "method", "shared_from", "reused_from", "cached_from", "document", "probability", "calls"]; // of detail, each shown in its own way
 
 // `choose(id)` goes to another node of the same run. `judging`, where a person's word is kept, says by `said` what was
 // said of documents, and `say(id, relevant)` keeps more, and gives whether it was kept.
 export function nodeDetail(node, choose, judging = null) {
   const link = (id) => h("button", { type: "button", class: "link", onclick: () => choose(id) }, `node ${id}`);
   const took = node.ended_ms - node.started_ms;
-  const { method, shared_from, reused_from } = node.detail;
+  const { method, shared_from, reused_from, cached_from } = node.detail;
   return h("article", { class: "node" },
     h("h2", {}, h("span", { class: `mark ${node.status}` }, MARKS[node.status]), ` ${node.id} ${nameOf(node.kind)}`),
     facts([
@@ -22,7 +22,8 @@ export function nodeDetail(node, choose, judging = null) {
       ["sentence", quote(node.sentence, findEvidence(node)?.text ?? "")],
       ["evidence", evidence(node)],
       ["source", [method, shared_from && h("span", {}, "the same as ", link(shared_from)),
-        reused_from && `node ${reused_from} of the earlier run`, !method && !shared_from && !reused_from && node.documents.length > 0 && "documents"]],
+        reused_from && `node ${reused_from} of the earlier run`,
+        cached_from && `node ${cached_from.node} of the request ${cached_from.request}`, !method && !shared_from && !reused_from && node.documents.length > 0 && "documents"]],
       ["error", node.error && h("span", { class: "error" }, node.error)],
       ["time", ["ok", "unanswered", "failed", "running"].includes(node.status) && `${milliseconds(Math.max(took, 0))}, from ${milliseconds(node.started_ms)} on`],
       ["cost", cost(node.usage)],

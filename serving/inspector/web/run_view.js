@@ -130,14 +130,21 @@ function head({ id, trace, reuse, error }, going, open) {
   ].filter(Boolean);
 }
 
-// What the numbers in the answer's text stand for: the passage of each step that was answered from one, and its
-// sentence. `open(id)` shows the passage of a node.
+// What the numbers in the answer's text stand for: each passage that a step was answered from, once, with the sentences
+// of all these steps. `open(id)` shows the passage of a node.
 function sources({ nodes }, open) {
-  const held = nodes.filter((node) => node.status === "ok" && findEvidence(node));
-  return held.map((node) => {
+  const held = new Map();
+  for (const node of nodes.filter((node) => node.status === "ok" && findEvidence(node))) {
     const passage = findEvidence(node);
-    const said = quote(node.sentence, passage.text);
-    return h("li", {}, namePassage(passage, node.sentence, () => open(node.id)), said && `: ${said}`);
+    const key = [passage.id, passage.title, passage.text].join("\n");
+    const source = held.get(key) ?? { id: node.id, passage, sentences: new Set() };
+    node.sentence.split("\n").forEach((sentence) => source.sentences.add(sentence));
+    held.set(key, source);
+  }
+  return [...held.values()].map(({ id, passage, sentences }) => {
+    const all = [...sentences].join("\n");
+    const said = quote(all, passage.text);
+    return h("li", {}, namePassage(passage, all, () => open(id)), said && `: ${said}`);
   });
 }
 

@@ -132,12 +132,13 @@ const saidBy = ({ kind, answers }) => (kind === "route" ? answers.map(nameOf) : 
 const DIFFERENCES = { differs: "differs", alone: "only here" };
 
 function badges(node, mark) {
-  const { shared_from, reused_from, truncated, method } = node.detail;
+  const { shared_from, reused_from, cached_from, truncated, method } = node.detail;
   const computed = node.kind !== "route" && method && method !== "generator" && method !== "embedded";
   return [
     mark && h("span", { class: "badge" }, DIFFERENCES[mark]),
     shared_from && h("span", { class: "badge" }, `as ${shared_from}`),
     reused_from && h("span", { class: "badge reused" }, "from the earlier run"),
+    cached_from && h("span", { class: "badge reused" }, "from an earlier question"),
     truncated && h("span", { class: "badge warn" }, "cut off"),
     computed && h("span", { class: "badge" }, method),
   ];

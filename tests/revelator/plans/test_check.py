@@ -49,6 +49,10 @@ def test_what_each_rule_set_says(text, scoped, paper):
         ("A + (B => argmax {3})", "no-such-step", None),
         ("A + (B => argmax {1})", "operation-reference", "(B => argmax {1})"),
         ("A => except", "one-part", "A => except"),
+        ("A => equal", "one-part", "A => equal"),
+        ("A * (B {1} => equal)", "one-part", "(B {1} => equal)"),
+        ("A * B {1*} => equal", "one-part", "A * B {1*} => equal"),
+        ("(A * B {1} => count) => equal", "one-part", "(A * B {1} => count) => equal"),
         ("(A + B => equal) + C => sum", "mixed-types", "(A + B => equal) + C => sum"),
     ],
 )
@@ -69,6 +73,9 @@ def test_numbers_of_steps_and_operations_are_held_to_the_plan(text, code, place)
         "A * (B {1} + C {1} => difference) * D {4}",
         "(A * B {1}) + (C * D {3}) => argmin {1} {3}",
         "(A + B => equal) + (C + D => equal) => judge",
+        "A * B {1} => equal",
+        "A * B {1} * C {2} => equal",
+        "(A * (B {1} + C {1} => difference)) => equal",
     ],
 )
 def test_plans_with_numbers_and_operations_can_be_executed(text):
@@ -107,6 +114,29 @@ def test_a_plan_that_was_built_in_part_has_places_in_its_rendering():
 def test_an_unknown_rule_set_is_refused():
     with pytest.raises(ValueError, match="scoped or paper"):
         check(parse("A"), "strict")
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "meant"),
+    [
+        ("A * Where was { 1 } born?", "{ 1 }", "{1}"),
+        ("A * Where was {1 } born?", "{1 }", "{1}"),
+        ("A * Which of { 1* } won?", "{ 1* }", "{1*}"),
+        ("A * Where was { the director } born?", "{ the director }", "{the director}"),
+        ("A * (B + C { x })", "{ x }", "{x}"),
+    ],
+)
+def test_a_reference_with_spaces_is_called_that_where_one_is_missing(text: str, place: str, meant: str) -> None:
+    [found] = check(parse(text))
+    assert found.code == "spaced-reference" and text[found.start : found.end] == place
+    assert found.hint == f"write {meant}"
+
+
+@pytest.mark.parametrize("text", ["A + B { 1 }", "A * B {1} and { 1 }"])
+def test_a_reference_with_spaces_that_is_not_needed_is_refused_of_a_caller_s_plan(text: str) -> None:
+    assert check(parse(text)) == ()
+    assert [found["code"] for found in BNF.diagnose(text)["diagnostics"]] == ["spaced-reference"]
+    assert BNF.diagnose(text.replace("{ 1 }", "{{ 1 }}"))["valid"], "doubled braces mean themselves"
 
 
 @pytest.mark.parametrize("text", ["A * Where was {b born?", "A * Where was b} born?"])

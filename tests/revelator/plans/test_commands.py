@@ -55,6 +55,7 @@ def test_check_reads_one_expression_a_line_and_writes_one_object_a_line():
         "letters": "A * B",
         "leaves": 2,
         "diagnostics": [],
+        "advice": [],
     }
     assert (rows[1]["canonical"], rows[1]["letters"], rows[1]["leaves"]) == (None, None, 0)
     assert [row["diagnostics"][0]["code"] for row in rows[1:4]] == [

@@ -139,3 +139,13 @@ async def test_the_steps_of_a_trace_have_the_numbers_of_the_plan(toy) -> None:
     console = Console(width=120, no_color=True, record=True, file=StringIO())
     console.print(tree(trace))
     assert "step 5  => argmin {1} {3} → Spielberg" in console.export_text()
+
+
+async def test_each_call_of_a_fan_out_has_the_number_of_its_step(toy) -> None:
+    plan = "Which dams are there? * (How high is {1}? + How high was {1} in 1990? => difference) => max"
+    trace = await toy(WORLD).executor().run("q", plan=plan)
+    members = [node for node in trace.nodes if "." in node.id]
+    by_step = {step: [node.id for node in members if node.detail["step"] == step] for step in (2, 3, 4)}
+    assert [len(ids) for ids in by_step.values()] == [3, 3, 3] and len(members) == 9
+    parents = {node.id: node for node in trace.nodes}
+    assert all(node.detail["step"] == parents[node.parent].detail["step"] for node in members)

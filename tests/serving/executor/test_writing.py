@@ -13,7 +13,7 @@ from revelator.errors import Unavailable
 from revelator.limits import Limits
 from revelator.plans.art import Art, render
 from revelator.plans.operators import Search
-from revelator.trace import replay
+from revelator.trace import Passage, replay
 from serving.executor.executor import Executor
 from serving.executor.merging import CITATION, drop_unknown_citations
 from serving.executor.routes import ASKS_NOTHING
@@ -44,6 +44,23 @@ async def test_the_text_is_written_from_all_steps_and_cites_what_was_read(toy):
     ]
     ann, ayr = (passage.title for passage in asked.passages)
     assert trace.list_citations() == [f"[1] {ann}: It is Ann.", f"[2] {ayr}: It is Ayr."]
+
+
+async def test_a_passage_that_two_steps_were_answered_from_is_shown_to_the_writer_once(toy):
+    questions = "Who wrote A?", "When was A written?"
+    one = Passage("a", "A", "A was written by Ann in 1950.")
+
+    class OneBook(toy):
+        async def search(self, query: str, k: int) -> list[Passage]:
+            return [one]
+
+    known = {questions[0]: ["Ann"], questions[1]: ["1950"], f"compose: {WHOLE}": ["Ann wrote it in 1950 [1][2]."]}
+    world = OneBook(known)
+    trace = await open_executor(world, text=True).run(WHOLE, plan=" + ".join(questions), strategy="compound")
+    [asked] = [request for request in world.requests if request.mode == "compose"]
+    assert [passage.id for passage in asked.passages] == ["a"] and len(trace.list_evidence()) == 2
+    assert "[1]" in trace.text and "[2]" not in trace.text
+    assert [line[:3] for line in trace.list_citations()] == ["[1]"]
 
 
 async def test_the_sentence_of_one_step_is_the_text_at_no_further_call(toy):

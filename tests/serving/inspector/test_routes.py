@@ -64,13 +64,14 @@ def test_each_server_can_be_asked_and_says_its_version(http):
         assert kept(http, run)["trace"]["versions"].items() >= server["models"].items()
 
 
-@pytest.mark.parametrize("text", [PLAN, "Who is {x}?", "A ) B", "(𝔸? + B?) * Which of {a} is {𝔟?"])
+@pytest.mark.parametrize("text", [PLAN, "Who is {x}?", "A ) B", "(𝔸? + B?) * Which of {a} is {𝔟?", "(𝔸? + B?) * C {x}"])
 def test_the_check_route_says_what_the_checker_says(http, text):
     said = http.post("/api/check", json={"text": text}).json()
     expected = BNF.diagnose(text)
     assert said["valid"] == expected["valid"]
-    for diagnostic, known in zip(said["diagnostics"], expected["diagnostics"], strict=True):
-        assert "^" in diagnostic.pop("excerpt") and diagnostic == known
+    for kind in ("diagnostics", "advice"):
+        for diagnostic, known in zip(said[kind], expected[kind], strict=True):
+            assert "^" in diagnostic.pop("excerpt") and diagnostic == known
 
 
 def test_a_text_that_would_take_long_to_check_is_refused(http):

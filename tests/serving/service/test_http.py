@@ -104,6 +104,16 @@ def test_bodies_that_are_chunked_compressed_or_too_large_are_refused(page):
     assert page.get("/nowhere").status_code == 404
 
 
+@pytest.mark.parametrize(
+    "path", ["/nowhere", "/api/nothing", "/api/passages?id=none", "/api/runs/20200101-000000-000000", "/v2/models/none"]
+)
+def test_what_there_is_not_has_a_code_of_its_own(page, path):
+    reply = page.get(path)
+    said = reply.json()
+    error = said["detail"] if path.startswith("/v2/") else said["error"]
+    assert (reply.status_code, error["code"]) == (404, "NOT_FOUND") and error["message"]
+
+
 def test_connections_that_say_nothing_keep_nobody_waiting(page, service):
     with ExitStack() as stack:
         for address in (urlsplit(service.running.http).netloc, service.url):

@@ -45,8 +45,8 @@ def home(registered: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def config(home: Path, index: Path) -> ServingConfig:
-    """The release judges, and the embedded reader reads."""
-    return configure(home, index=index)
+    """The release judges, and the embedded reader reads, for every question."""
+    return configure(home, index=index, answer_cache=False)
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def hosted(registered: Path, index: Path, tmp_path_factory: pytest.TempPathFacto
     home = tmp_path_factory.mktemp("faults")
     registry.connect(registered)
     deploy(home, registry.resolve(registry.NAME, 1))
-    with serve_in_thread(home, configure(home, index=index), place="local") as (questions, running):
+    with serve_in_thread(home, configure(home, index=index, answer_cache=False), place="local") as (questions, running):
         yield Hosted(running.grpc, questions)
 
 
