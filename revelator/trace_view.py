@@ -125,9 +125,9 @@ def _write_label(node: Node, whole: str) -> Text:
         label.append(f"\nasked as {node.detail['call']}", "dim")
     if "logic" in node.detail:
         label.append(f"\nfound by {node.detail['logic']}", "dim")
-    for source in node.detail.get("sources", ()):
-        if "error" in source:
-            label.append(f"\nwithout {source['source']}: {source['error']}", "yellow")
+    for report in node.detail.get("sources", ()):
+        if "error" in report:
+            label.append(f"\nwithout {report['source']}: {report['error']}", "yellow")
     for source, listed in node.detail.get("contradicts", {}).items():
         label.append(f"\n{source} says {join_answers(listed)}", "yellow")
     if evidence:

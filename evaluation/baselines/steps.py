@@ -26,7 +26,7 @@ async def search_and_read(run: QuestionRun, question: str, k: int, query: str | 
         if passages := tuple({(p.title, p.text): p for p in node.documents}.values()):
             await run.models.generate(node, GenerateRequest("read", question, passages=passages))
         else:
-            node.status, node.error = "unanswered", "no document was found"
+            node.end_without_answer("nothing-found", "no document was found")
     return node
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import cast
 
 from revelator.computing.values import says_value
 from revelator.errors import ServingError
 from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
 from revelator.sentences import split_sentences
-from revelator.trace import EventKind, Node, Passage, Trace, Usage, join_answers
+from revelator.trace import Detail, EventKind, Node, Passage, Trace, Usage, join_answers
 from serving.circuit_breaker import CircuitBreaker
 from serving.executor.model_calls import complete_task, count_retries, record_call
 from serving.knowledge.labels import fold_label
@@ -60,17 +61,17 @@ class Models:
         if len(node.answers) > ANSWERS:
             node.detail["truncated"] = f"of {len(node.answers)} answers the first {ANSWERS} were taken"
             node.answers = node.answers[:ANSWERS]
-        for of_an_earlier_reading in ("verdict", "likeliest"):
-            node.detail.pop(of_an_earlier_reading, None)
+        node.detail.pop("verdict", None)  # of an earlier reading
+        node.detail.pop("likeliest", None)
         if reading.is_verdict:
             node.detail["verdict"] = True
         if reading.probability is not None:
             node.detail["probability"] = round(reading.probability, 4)
         if not node.answers:
-            node.status, node.error = "unanswered", reading.reason or "no answer was found"
+            node.end_without_answer("not-said", reading.reason or "no answer was found")
         elif reading.probability is not None and reading.probability < floor:
             likeliest = f"the likeliest answer, {join_answers(node.answers)}, has P = {reading.probability:.2g}"
-            node.status, node.error = "unanswered", f"{likeliest}; the limit answer_floor is {floor:g}"
+            node.end_without_answer("unlikely", f"{likeliest}; the limit answer_floor is {floor:g}")
             node.detail["likeliest"] = node.answers
             node.answers, node.sentence = [], ""
         elif request.mode == "direct":
@@ -155,7 +156,8 @@ async def judge_documents(models: Models, node: Node, limits: Limits, report: Re
     report("judged", node)
     if not kept:
         likeliest = f"no document is relevant: the likeliest has P = {max(likely or [0]):.2g}"
-        node.status, node.error = "unanswered", f"{likeliest}; the limit relevance_floor is {limits.relevance_floor:g}"
+        said = f"{likeliest}; the limit relevance_floor is {limits.relevance_floor:g}"
+        node.end_without_answer("not-relevant", said)
     return kept
 
 
@@ -175,14 +177,14 @@ async def read_documents(models: Models, node: Node, kept: Sequence[Passage], li
 
 async def answer_from_own_knowledge(models: Models, node: Node) -> None:
     """Asks a language model what no document answered; where it knows nothing either, the node's reason stays."""
-    reason = node.error
+    cause, reason = node.cause, node.error
     await models.generate(node, GenerateRequest("direct", node.asked or node.question))
     if node.answers:
-        node.status, node.error = "ok", None
+        node.end_well()
         node.detail |= {"unsupported": f"from the language model's own knowledge: {reason}", "method": "own knowledge"}
         node.detail.pop("document", None)
     else:
-        node.error = reason
+        node.cause, node.error = cause, reason
 
 
 def find_namesakes(chosen: Passage | None, question: str, relevant: Sequence[Passage]) -> list[str]:
@@ -210,9 +212,9 @@ def copy_answer(node: Node, other: Node, how: str) -> None:
     node.documents = list(other.documents)
     node.sentence = other.sentence
     node.answers = list(other.answers)
-    node.status, node.error = other.status, other.error
+    node.status, node.cause, node.error = other.status, other.cause, other.error
     inner = ("shared_from", "reused_from", "cached_from", "retries", "calls", "fallback", "step")
-    node.detail |= {k: v for k, v in other.detail.items() if k not in inner} | {how: other.id}
+    node.detail |= cast(Detail, {k: v for k, v in other.detail.items() if k not in inner} | {how: other.id})
 
 
 def find_reusable_nodes(trace: Trace) -> Mapping[str, Node]:

@@ -15,10 +15,10 @@ import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from revelator.limits import Limits
-from revelator.trace import Node
+from revelator.trace import Detail, Node
 from serving.executor.evidence import copy_answer
 from serving.executor.judges import JUDGE
 from serving.knowledge.sources import Sources
@@ -138,8 +138,9 @@ def _make_entry(node: Node, before: Mapping[str, object], choice: VersionChoice,
         sentence=node.sentence,
         answers=list(node.answers),
         status="ok" if node.status == "running" else node.status,
+        cause=node.cause,
         error=node.error,
-        detail=found,
+        detail=cast(Detail, found),
     )
     answered = {model: frozenset(versions) for model, versions in choice.answered.items()}
     return _Entry(kept, answered, request, _measure(kept))

@@ -146,8 +146,8 @@ async def _read_again(run: QuestionRun, node: Node, plan: PlanRun, parts: Sequen
         if await offload(measure_parts(parts), check):
             return read
     node.documents, node.sentence = [], ""
-    for said in ("document", "probability"):
-        node.detail.pop(said, None)
+    node.detail.pop("document", None)
+    node.detail.pop("probability", None)
     return None
 
 
@@ -157,10 +157,10 @@ async def _generate(run: QuestionRun, node: Node, request: GenerateRequest, meth
         await run.models.generate(node, request, run.limits.answer_floor)
     except Exception as error:
         log.warning("merge failed: %s: %s", type(error).__name__, error)
-        node.status, node.error = "failed", f"{type(error).__name__}: {error}"
+        node.end_without_answer("fault", f"{type(error).__name__}: {error}")
         return None
     if not node.answers:
-        node.status, node.error = "ok", None  # nothing was lost
+        node.end_well()  # nothing was lost
         return None
     return MergedAnswer(tuple(node.answers), method)
 

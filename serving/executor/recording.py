@@ -12,7 +12,20 @@ from revelator.plans import Atomic, Dependent, Expression, Operation
 from revelator.plans.art import Art, number_nodes
 from revelator.plans.bnf import spell_operation
 from revelator.plans.graph import write_references
-from revelator.trace import Event, EventKind, EventSender, Kind, Node, Outcome, Status, Trace, Usage, sort_ids
+from revelator.trace import (
+    STATUS_OF,
+    Cause,
+    Event,
+    EventKind,
+    EventSender,
+    Kind,
+    Node,
+    Outcome,
+    Status,
+    Trace,
+    Usage,
+    sort_ids,
+)
 
 NOT_REACHED = "not reached"
 
@@ -106,7 +119,7 @@ class Recorder:
             self._close(inner, inside)
         if node.id not in self._enclosing:
             if node.status == "waiting":
-                self.skip(node, NOT_REACHED)
+                self.leave_out(node, "not-reached", NOT_REACHED)
             return
         self._after[node.id] = [inner.id for inner in held]
         ran = [inner for inner in held if inner.status != "skipped"]
@@ -118,19 +131,19 @@ class Recorder:
         if faulty:
             node.detail["without_answer"] = faulty
         if node.answers:
-            node.status, node.error = "ok", None
-        elif not ran:
-            node.status, node.error = "skipped", NOT_REACHED
+            node.end_well()
         else:
-            node.status = "failed" if any(inner.status == "failed" for inner in held) else "unanswered"
-            node.error = f"no answer from {', '.join(faulty)}"
+            causes = [inner.cause for inner in ran or held if inner.cause]
+            failed = [cause for cause in causes if STATUS_OF.get(cause) == "failed"]
+            [cause, *_] = failed or causes or ["not-said"]
+            node.end_without_answer(cause, f"no answer from {', '.join(faulty)}" if ran else NOT_REACHED)
         self.report_end(node)
 
     @contextmanager
     def record(self, node: Node) -> Iterator[Node]:
         """Times the work on `node`; an error marks the node failed and is raised again."""
         node.started_ms = node.ended_ms = self.now_ms()
-        node.status, node.error = "running", None
+        node.status, node.cause, node.error = "running", None, None
         self.report("started", node)
         try:
             with spans.open_span(node.kind, node=node.id):
@@ -141,10 +154,10 @@ class Recorder:
             if node.status == "running":
                 node.status = "ok"
         except asyncio.CancelledError:
-            node.status, node.error = "failed", "stopped before it was done"
+            node.end_without_answer("stopped", "stopped before it was done")
             raise
         except Exception as error:
-            node.status, node.error = "failed", f"{type(error).__name__}: {error}"
+            node.end_without_answer("fault", f"{type(error).__name__}: {error}")
             raise
         finally:
             node.ended_ms = self.now_ms()
@@ -155,13 +168,9 @@ class Recorder:
         ends: dict[Status, EventKind] = {"ok": "answered", "unanswered": "unanswered", "skipped": "skipped"}
         self.report(ends.get(node.status, "failed"), node)
 
-    def skip(self, node: Node, reason: str) -> None:
-        node.status, node.error = "skipped", reason
-        self.report_end(node)
-
-    def leave_unanswered(self, node: Node, reason: str) -> None:
-        """Ends a node that is not asked because what came before it is nothing to ask with."""
-        node.status, node.error = "unanswered", reason
+    def leave_out(self, node: Node, cause: Cause, said: str) -> None:
+        """Ends a node that is not asked."""
+        node.end_without_answer(cause, said)
         self.report_end(node)
 
     def nodes(self) -> list[Node]:
@@ -173,7 +182,7 @@ class Recorder:
         trace = self.trace
         for node in self._nodes.values():
             if node.status == "waiting":
-                self.skip(node, NOT_REACHED)
+                self.leave_out(node, "not-reached", NOT_REACHED)
         trace.nodes = self.nodes()
         trace.usage = Usage.total([node.usage for node in trace.nodes])
         trace.critical_path_ms = self._compute_critical_path_ms()

@@ -74,7 +74,7 @@ async def read_in_conversation(run: QuestionRun, history: Sequence[Step]) -> boo
         if reading.asks_nothing:
             run.recorder.trace.reason = ASKS_NOTHING
             node.detail["asks_nothing"] = True
-            node.status, node.error = "ok", None
+            node.end_well()
             return False
         written = " ".join(node.answers[0].split()) if len(node.answers) == 1 else ""
         asked = run.question
@@ -95,9 +95,11 @@ async def read_in_conversation(run: QuestionRun, history: Sequence[Step]) -> boo
                 written = asked
             else:
                 run.recorder.trace.reason = UNCLEAR.format(reason=reason)
-                node.answers, node.status, node.error = [], "unanswered", reason
+                node.answers = []
+                node.end_without_answer("unclear", reason)
                 return False
-        node.answers, node.status, node.error = [written], "ok", None
+        node.answers = [written]
+        node.end_well()
         if run.question != asked or run.expression:
             node.detail["rewritten"] = written
     return True
@@ -193,7 +195,8 @@ async def answer_compound(run: QuestionRun) -> None:
             require_valid(expression, run.limits)
             node.answers = [leaf.text for leaf in list_leaves(expression)]
         except (TaskOutputError, PlanError) as error:
-            node.status, node.error, node.detail["output"] = "failed", str(error), output
+            node.end_without_answer("fault", str(error))
+            node.detail["output"] = output
             expression = BNF.fallback(run.question)
             run.degrade("the question could not be split into parts: it was asked as one")
     await run_plan(run, expression, "fallback" if run.recorder.trace.degraded else "model")
@@ -313,7 +316,7 @@ async def translate(run: QuestionRun, task: Task, require: Callable[[Any], None]
             else:
                 node.answers = [task.write(plan)]
                 return plan
-        node.status, node.error = "failed", f"none of {len(TEMPERATURES)} plans could be run"
+        node.end_without_answer("fault", f"none of {len(TEMPERATURES)} plans could be run")
     return None
 
 
@@ -333,7 +336,8 @@ async def _refine(run: QuestionRun) -> str | None:
         try:
             node.answers = [TASKS["refine"].parse(output)]
         except TaskOutputError as error:
-            node.status, node.error, node.detail["output"] = "failed", str(error), output
+            node.end_without_answer("fault", str(error))
+            node.detail["output"] = output
             return None
     return node.answers[0]
 

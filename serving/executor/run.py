@@ -88,7 +88,7 @@ class QuestionRun:
                 await answer_from_answers(self.models, node, work)
         except Exception as error:
             failure, node.answers = error, []
-            node.status, node.error = "failed", f"{type(error).__name__}: {error}"
+            node.end_without_answer("fault", f"{type(error).__name__}: {error}")
         if node.answers or "none" in node.detail:
             return
         if read_call(node.question):
@@ -103,7 +103,8 @@ class QuestionRun:
                 await self._ask_own_knowledge(below)
             if below.answers:
                 node.answers, node.sentence = list(below.answers), below.sentence
-                node.status, node.error, failure = "ok", None, None
+                node.end_well()
+                failure = None
         if failure:
             raise failure
 

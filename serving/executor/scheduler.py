@@ -176,11 +176,11 @@ class PlanRun:
             return EndedCall(node, NOTHING_CHOSEN)
         without = [one.node for one in ended if one.answers and not one.values]
         if not choices and without:
-            self._recorder.leave_unanswered(node, explain_no_value(without[0]))
+            self._recorder.leave_out(node, "no-value-before", explain_no_value(without[0]))
             return EndedCall(node, NOTHING_CHOSEN)
         if not choices:
             reason = "no values that belong together were found" if is_cut else "a question before it gave no answer"
-            self._recorder.skip(node, f"nothing to ask with: {reason}")
+            self._recorder.leave_out(node, "no-answer-before", f"nothing to ask with: {reason}")
             return EndedCall(node, NOTHING_CHOSEN)
         if without:
             self._cut_leaves.add(leaf)
@@ -190,7 +190,8 @@ class PlanRun:
         most = NODE_CHARACTERS if step.call or step.is_drawn else self._limits.leaf_characters
         if any(sum(measure_substituted(text, choice.values) for text in step.texts) > most for choice in choices):
             limit = "the limit leaf_characters" if most == self._limits.leaf_characters else "the most that is taken"
-            self._recorder.skip(node, f"with the answers in it the question is too long; {limit} is {most}")
+            said = f"with the answers in it the question is too long; {limit} is {most}"
+            self._recorder.leave_out(node, "too-long", said)
             return EndedCall(node, NOTHING_CHOSEN)
         if len(choices) == 1:
             return await self._compute(leaf, node, choices[0]) or await self._ask(leaf, node, choices[0])
@@ -336,7 +337,8 @@ class PlanRun:
         missing = [part for part in parts if not calls[part]]
         call = EndedCall(node, group)
         if missing and (operation.name != "judge" or len(missing) == len(parts)):
-            self._recorder.skip(node, f"nothing to work on: step {missing[0] + 1} has no answer")
+            said = f"nothing to work on: step {missing[0] + 1} has no answer"
+            self._recorder.leave_out(node, "no-answer-before", said)
             return call
         chains = find_branches(operation.operand, step.inside[0])
         questions = [[self._find_question(place) for place in chain] for chain in chains]
@@ -359,7 +361,7 @@ class PlanRun:
             if done == ():
                 node.detail["none"] = True
             elif not node.answers:
-                node.status, node.error = "unanswered", explain(operation, operands)
+                node.end_without_answer("undecided", explain(operation, operands))
             elif not all(map(self.is_whole, step.inside)):
                 node.detail["unsupported"] = "a step before it has no answer, or was not asked about every value"
         return call

@@ -66,7 +66,7 @@ async def answer_from_sources(
     report("retrieved", node)
     if not node.documents:
         said = "no document was found" if sources.is_index else f"nothing was found ({result.describe_reports()})"
-        node.status, node.error = "unanswered", said
+        node.end_without_answer("nothing-found", said)
         return
     kept = await judge_documents(models, node, limits, report)
     listed = result.typed if _is_relevant(node, result, limits) else None
@@ -158,13 +158,14 @@ def weigh_list(node: Node, listed: SourceResult, result: CombinedResult) -> None
     if node.answers and is_sure and not agrees:
         node.detail["contradicts"] = {result.by: list(listed.answers)}
         return
-    sentence, node.status, node.error = node.sentence, "ok", None
+    sentence = node.sentence
+    node.end_well()
     if not agrees:
         node.detail.pop("probability", None)
         sentence, document = "", next((p.id for p in node.documents if p.id in result.triples), None)
         node.detail |= {"document": document} if document else {}
-    for said in ("unsupported", "verdict"):
-        node.detail.pop(said, None)
+    node.detail.pop("unsupported", None)
+    node.detail.pop("verdict", None)
     write_answer(node, listed.answers, result.by, decided=listed.decided)
     node.sentence = sentence or node.sentence
     if listed.truncated:
@@ -179,7 +180,7 @@ def write_answer(node: Node, answers: Sequence[str], method: str, *, decided: bo
     if not answers and decided:
         node.detail["none"] = True
     elif not answers:
-        node.status, node.error = "unanswered", "no answer was found"
+        node.end_without_answer("not-said", "no answer was found")
 
 
 def drop_copies(passages: Sequence[Passage]) -> list[Passage]:

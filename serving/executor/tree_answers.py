@@ -49,8 +49,8 @@ async def run_operator(models: Models, sources: Sources, node: Node, query: Quer
     node.documents = passages
     if not passages and not listed:
         is_fault = any(report.error for report in result.reports)
-        node.status = "failed" if is_fault else "unanswered"
-        node.error = _explain_failure(result, node, sources.settings.overlap)
+        why = _explain_failure(result, node, sources.settings.overlap)
+        node.end_without_answer("fault" if is_fault else "nothing-found", why)
     elif not (listed and all(passage.id in result.triples for passage in passages)):
         try:
             await _read_passages(models, node, query, passages, limits)
@@ -117,7 +117,7 @@ async def answer_from_answers(models: Models, node: Node, known: Sequence[KnownA
         answer_from_none(node)
         return
     if not last or not all(one.node.answers for one in last):
-        node.status, node.error = "unanswered", "no answer to draw it from"
+        node.end_without_answer("no-value-before", "no answer to draw it from")
         return
     parts = [Part((one.step.question,), (Member({}, one.step.answers),)) for one in last]
     if merged := await offload(len(question) + measure_parts(parts), partial(compute, question, parts)):
@@ -157,7 +157,7 @@ def _keep_entities(node: Node, call: Filter) -> None:
     said = {fold_label(answer) for answer in node.answers}
     node.answers = [entity for entity in call.entities if fold_label(entity) in said]
     if not node.answers and node.status != "unanswered":
-        node.status, node.error = "unanswered", "the reply names none of the entities"
+        node.end_without_answer("not-said", "the reply names none of the entities")
 
 
 def _explain_failure(result: CombinedResult, node: Node, overlap: float) -> str:

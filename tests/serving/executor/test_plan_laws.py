@@ -19,7 +19,7 @@ from revelator.plans import (
     list_placeholders,
     substitute,
 )
-from revelator.trace import Node
+from revelator.trace import STATUS_OF, Node
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 
@@ -75,6 +75,13 @@ def execute(plan: Expression, answers_of, seed: int) -> tuple[list[str], PlanRun
     return asyncio.run(main())
 
 
+def assert_ends_have_causes(recorder: Recorder) -> None:
+    """A node has a cause if and only if it has not ended well, and its status is that of the cause."""
+    for node in recorder.nodes():
+        expected = "ok" if node.cause is None else STATUS_OF.get(node.cause, "unanswered")
+        assert node.status == expected and bool(node.error) == bool(node.cause), node
+
+
 @given(plans(), st.integers())
 @settings(max_examples=50)
 def test_each_leaf_is_asked_once_with_the_values_of_its_producers(plan, seed):
@@ -98,6 +105,7 @@ def test_nodes_and_answers_do_not_depend_on_the_order_in_which_calls_end(plan, s
 
     def seen(seed: int):
         _, _, recorder = execute(plan, answers, seed)
+        assert_ends_have_causes(recorder)
         return [(n.id, n.kind, n.parent, n.asked, n.inputs, n.answers, n.status) for n in recorder.nodes()]
 
     assert seen(seed) == seen(other)
@@ -115,7 +123,8 @@ def test_a_failure_reaches_what_depends_on_it_and_nothing_else(plan, seed, data)
             raise RuntimeError("broken")
         return [f"<answer to {question}>"]
 
-    _, run, _ = execute(plan, answers, seed)
+    _, run, recorder = execute(plan, answers, seed)
+    assert_ends_have_causes(recorder)
     reached = {broken}
     for i, source in enumerate(sources):
         if reached & set(source.values()):
