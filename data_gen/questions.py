@@ -34,6 +34,7 @@ ENDINGS = {
     "argmin_difference": "the name with which the two branches begin whose values are least far apart",
     "argmax_difference": "the name with which the two branches begin whose values are farthest apart",
     "equal": "yes if all branches end in the same value, else no",
+    "judge": "yes or no, as the last leaf asks of the answers before it",
     "difference": "the distance between the numbers (of dates: the years) in which two branches end",
     "count": "how many values the last leaf has",
     "count_is": "how many answers of the last leaf are the argument",

@@ -40,7 +40,9 @@ def end_plan(plan: Expression, ending: str) -> Expression:
         return spell_by_numbers(plan)
     operation, _, of = name.partition("_")
     assert operation in OPERATIONS, name
-    if of == "count":
+    if operation == "judge":
+        plan = _drop_last(plan)
+    elif of == "count":
         plan = _count_last(plan)
     elif of == "difference":
         plan = _subtract_pairs(plan)
@@ -49,6 +51,26 @@ def end_plan(plan: Expression, ending: str) -> Expression:
         [operand] = ended.children
         return Operation(operand, operation, _find_asked_about(ended))
     return ended
+
+
+def _drop_last(plan: Expression) -> Expression:
+    """The plan without its last leaf, which asks of the answers before it. Raises DroppedError where it takes none."""
+    *_, last = bind(plan).sources
+    rest = _cut_last(plan)
+    if not last or rest is None:
+        raise DroppedError("no plan says its ending: its last step asks of no answer before it")
+    return rest
+
+
+def _cut_last(plan: Expression) -> Expression | None:
+    if isinstance(plan, Atomic):
+        return None
+    *before, end = plan.children
+    rest = _cut_last(end)
+    if isinstance(plan, Dependent):
+        return Dependent(plan.left, rest) if rest else plan.left
+    items = [*before, rest] if rest else before
+    return ListOf(tuple(items)) if len(items) > 1 else items[0]
 
 
 def _count_last(plan: Expression) -> Expression:

@@ -100,6 +100,26 @@ def test_the_value_that_is_asked_for_is_named_by_the_number_of_its_step() -> Non
     assert render(end_plan(parse("A? * B {b}? + C? * D {d}?"), "argmin_source")).endswith("=> argmin")
 
 
+@pytest.mark.parametrize(
+    ("plan", "judged"),
+    [
+        ("How old is Ada? * Is {age} over forty?", "How old is Ada? => judge"),
+        ("A? + B? * Is {a} before {b}?", "A? + B? => judge"),
+        ("A? * B {a}? * Is {b} a bird?", "A? * B {1}? => judge"),
+        ("A? + (B? * Is {b} old?)", "A? + B? => judge"),
+        ("(A? * B {a}? + C?) * Is {b} in {c}?", "A? * B {1}? + C? => judge"),
+    ],
+)
+def test_what_the_last_question_asks_of_the_others_is_left_to_the_judge(plan: str, judged: str) -> None:
+    assert end_plan(parse(plan), "judge") == parse(judged)
+
+
+@pytest.mark.parametrize("plan", ["Is Ada old?", "A? + Is Ada old?"])
+def test_a_last_question_that_takes_no_answer_is_no_judgement(plan: str) -> None:
+    with pytest.raises(DroppedError, match="asks of no answer before it"):
+        end_plan(parse(plan), "judge")
+
+
 async def test_a_plan_with_its_ending_gives_the_gold_answer_of_its_question(tmp_path: Path, two_wiki: Path) -> None:
     generate(300, 5, tmp_path / "w", routes=["complex"])
     asked = [q for q in [*read_world(tmp_path / "w"), *read_two_wiki(two_wiki)] if isinstance(q, AnnotatedQuestion)]
