@@ -115,7 +115,8 @@ def _list_silent(trace: Trace) -> Iterator[Node]:
     """The steps that were asked and have no answer. A frame says only that a step inside it has none."""
     frames = {node.parent for node in trace.nodes}
     for node in trace.nodes:
-        if node.kind == "atomic" and node.id not in frames and node.status in ("unanswered", "failed"):
+        ended = node.status in ("unanswered", "failed") or node.cause == "too-long"
+        if node.kind in ("atomic", "direct") and node.id not in frames and ended:
             yield node
 
 
@@ -127,6 +128,10 @@ def _explain(node: Node) -> str:
     """Why a step has no answer."""
     lost = _list_lost_sources(node)
     without = f" ({', '.join(lost)} did not answer)" if lost else ""
+    if node.cause == "stopped":
+        return "time ran out while it was asked (the limit deadline_ms)"
+    if node.cause == "too-long" or node.kind == "direct":
+        return node.error or ""
     if node.status == "failed":
         return f"a part of the service failed ({node.error})"
     if not node.documents:

@@ -151,7 +151,7 @@ class Detail(TypedDict, total=False):
     method: str  # how it was computed
     shared_from: str  # the id of the node of this trace that asked the same
     reused_from: str  # the id of the node of an earlier trace
-    cached_from: dict[str, str]  # the `request`, as the service's log names it, and the `node` of an earlier question
+    cached_from: str  # when an earlier question found it (UTC, ISO 8601)
     fallback: str | dict[str, str | None]  # the `node` that searched with the question itself, and `because` of what
     round: str  # the first of the nodes that a baseline asks side by side
     # what it searched

@@ -80,7 +80,7 @@ def explain(operation: Operation, operands: Sequence[Operand]) -> str:
         return f"no value is the same in each part: {said}"
     if name == "equal":
         return f"whether these are the same is open: {said}"
-    return f"the reader makes no answer of these: {said}"
+    return f"the reader makes no answer of these, and the embedded one never does: {said}"
 
 
 def _count(operation: Operation, operands: Sequence[Operand]) -> Sequence[str]:

@@ -58,9 +58,7 @@ def _find_open_names(
                     found.setdefault(name, (start, end))
             for name, (start, end) in found.items():
                 number = spell_number(name, leaf, sources)
-                message = (
-                    f"{{{name}}} may be any of {count} results; by its words it is that of step {sources[name] + 1}"
-                )
+                message = f"{{{name}}} may be any of {count} results, and is taken for that of step {sources[name] + 1}"
                 yield Diagnostic("which-result", message, *locate(start, end), f"write {number} for it")
 
 

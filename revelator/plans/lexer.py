@@ -26,13 +26,14 @@ MARK = re.compile(
         | (?<=")(?<![^\s(].)(?:[^"\\]*+(?:\\.[^"\\]*+)*+"|(.*+)))""",
     re.DOTALL | re.VERBOSE,
 )
-PLAIN = re.compile(r'[^\s"()+*×=⇒]+(?: [^\s"()+*×=⇒]+)*')
+PLAIN = re.compile(r'[^\s"()+*×=⇒→>]+(?: [^\s"()+*×=⇒→>]+)*')
 ODD = re.compile(r"\( | \)|(?<![^\s(])(?:\(\)|=>)")  # what the grammar's canonical spelling has no place for
 SPACES = re.compile(r"\s*")
 OPERATORS = {"+": "PLUS", "*": "TIMES", "×": "TIMES", "=>": "ARROW"}
 OPERATOR = re.compile(r"(?:[+*×]|=>)(?=[\s)]|\Z)")
+ARROWS = ("⇒", "→", ">")
 FOREIGN_ARROW = re.compile(  # where => would end a part of the plan
-    rf"(?<![^\s)])⇒\s+(?P<operation>{'|'.join(OPERATIONS)})(?:\s+\{{\d+\}})*\s*(?=\)|\Z)"
+    rf"(?P<arrow>⇒|→|->|＝>|(?<=[^\s)])=>|=>(?!\s))\s*(?P<operation>{'|'.join(OPERATIONS)})(?:\s+\{{\d+\}})*\s*(?=\)|\Z)"
 )
 REFERENCE = re.compile(r"\{[1-9]\d*\}", re.ASCII)
 
@@ -68,7 +69,7 @@ class _Reader:
 
     def read(self) -> list[Token]:
         found = self._marks()
-        if "⇒" in self.text:
+        if any(arrow in self.text for arrow in ARROWS):
             self._refuse_foreign_arrow([m.span() for m in found if m[0][0] == '"'])
         marks = [(m[0], m.start()) for m in found]
         self._match_parentheses(marks)
@@ -106,9 +107,9 @@ class _Reader:
             if not any(start < arrow.start() < end for start, end in quotations):
                 message, hint = (
                     "an operation stands behind =>",
-                    f"write => {arrow['operation']}; quote a ⇒ that is text",
+                    f"write => {arrow['operation']} between spaces; quote an arrow that is text",
                 )
-                raise fault(self.text, "foreign-arrow", message, arrow.start(), arrow.start() + 1, hint)
+                raise fault(self.text, "foreign-arrow", message, *arrow.span("arrow"), hint)
 
     def _match_parentheses(self, marks: list[tuple[str, int]]) -> None:
         opened: list[int] = []

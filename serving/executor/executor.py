@@ -88,7 +88,6 @@ class Executor:
         history: Sequence[Step] | None = None,
         style: str = "",
         fresh: bool = False,
-        request: str = "",
         listener: Callable[[Event], None] | None = None,
     ) -> Trace:
         """Answers one question and returns its trace.
@@ -99,9 +98,8 @@ class Executor:
         after substitution, what a leaf there was asked and answered takes over its documents and answers. `history`:
         what was asked and answered before in the conversation, the earliest first; none for its first message, and None
         where there is no conversation. `style`: in which language and tone the answer's text is to be written; it
-        changes nothing else. `fresh`: no leaf is answered from the cache. `request`: the id by which the
-        service's log knows the question. `listener` gets each event as it happens, the last is `finished`;
-        `revelator.trace.replay` makes the trace of them.
+        changes nothing else. `fresh`: no leaf is answered from the cache. `listener` gets each event as it happens, the
+        last is `finished`; `revelator.trace.replay` makes the trace of them.
 
         What fails inside is in the trace: outcome "partial", "unanswered" or "failed". Cancelling it cancels every call
         under way.
@@ -129,7 +127,6 @@ class Executor:
                     writing=self.writing,
                     style=style[:STYLE_CHARACTERS],
                     cache=None if fresh else self._cache,
-                    request=request,
                 )
                 async with self._turn():
                     has_conversation = bool(history) or (history is not None and self.writing.reads_messages)

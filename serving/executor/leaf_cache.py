@@ -15,6 +15,7 @@ import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import NamedTuple, cast
 
 from revelator.limits import Limits
@@ -44,11 +45,11 @@ class LeafKey(NamedTuple):
 
 @dataclass(frozen=True)
 class _Entry:
-    """`node` holds what was found, `answered` the versions that found it, by model; `request` is who asked."""
+    """`node` holds what was found, `answered` the versions that found it, by model, `found` when: never who asked."""
 
     node: Node
     answered: Mapping[str, frozenset[str]]
-    request: str
+    found: str
     size: int
 
 
@@ -63,20 +64,20 @@ class LeafCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    async def answer(self, node: Node, key: LeafKey | None, request: str, ask: Callable[[], Awaitable[None]]) -> None:
-        """Fills the node with the answer that is known, at no cost, and names in `detail["cached_from"]` the request
-        and the node that it is from. Else asks, and keeps the answer for `request`. Without a key it always asks."""
+    async def answer(self, node: Node, key: LeafKey | None, ask: Callable[[], Awaitable[None]]) -> None:
+        """Fills the node with the answer that is known, at no cost; `detail["cached_from"]` says when it was found.
+        Else asks, and keeps the answer. Without a key it always asks."""
         if key is None:
             await ask()
         elif entry := self._find(key):
             copy_answer(node, entry.node, "cached_from")
-            node.detail["cached_from"] = {"request": entry.request, "node": entry.node.id}
+            node.detail["cached_from"] = entry.found
             for model, versions in entry.answered.items():
                 find_choice().answered[model] |= versions
         else:
-            await self._ask(node, key, request, ask)
+            await self._ask(node, key, ask)
 
-    async def _ask(self, node: Node, key: LeafKey, request: str, ask: Callable[[], Awaitable[None]]) -> None:
+    async def _ask(self, node: Node, key: LeafKey, ask: Callable[[], Awaitable[None]]) -> None:
         before, choice = dict(node.detail), find_choice()
         with use_choice(replace(choice, answered=defaultdict(set))) as own:
             try:
@@ -85,7 +86,7 @@ class LeafCache:
                 for model, versions in own.answered.items():
                     choice.answered[model] |= versions
         if ended_well(node) and _is_of_version(own):
-            self._keep(key, _make_entry(node, before, own, request))
+            self._keep(key, _make_entry(key, node, before, own))
 
     def _find(self, key: LeafKey) -> _Entry | None:
         if entry := self._entries.get(key):
@@ -127,7 +128,7 @@ def _is_of_version(choice: VersionChoice) -> bool:
     return not choice.version or judged <= {choice.version}
 
 
-def _make_entry(node: Node, before: Mapping[str, object], choice: VersionChoice, request: str) -> _Entry:
+def _make_entry(key: LeafKey, node: Node, before: Mapping[str, object], choice: VersionChoice) -> _Entry:
     """What asking has found; what the plan had said of the node `before` is its own."""
     found = {name: value for name, value in node.detail.items() if before.get(name) is not value and name != "calls"}
     kept = Node(
@@ -143,11 +144,12 @@ def _make_entry(node: Node, before: Mapping[str, object], choice: VersionChoice,
         detail=cast(Detail, found),
     )
     answered = {model: frozenset(versions) for model, versions in choice.answered.items()}
-    return _Entry(kept, answered, request, _measure(kept))
+    found_at = datetime.now(UTC).isoformat(timespec="seconds")
+    return _Entry(kept, answered, found_at, _measure(key, kept))
 
 
-def _measure(node: Node) -> int:
-    """The bytes of its texts, near enough."""
+def _measure(key: LeafKey, node: Node) -> int:
+    """The bytes of their texts, near enough."""
     texts = [text for p in node.documents for text in (p.id, p.title, p.text)]
-    texts += [node.question, node.sentence, node.error or "", *node.answers]
+    texts += [key.asked, key.template, key.query or "", node.question, node.sentence, node.error or "", *node.answers]
     return sum(map(sys.getsizeof, texts)) + 2 * len(repr(node.detail)) + 500 * (1 + len(node.documents))

@@ -27,6 +27,7 @@ from revelator.trace import (
     sort_ids,
 )
 
+FOLLOWING: frozenset[Cause] = frozenset({"no-answer-before", "not-reached"})  # from what became of another node
 NOT_REACHED = "not reached"
 
 
@@ -133,7 +134,7 @@ class Recorder:
         if node.answers:
             node.end_well()
         else:
-            causes = [inner.cause for inner in ran or held if inner.cause]
+            causes = [inner.cause for inner in (*ran, *held) if inner.cause]
             failed = [cause for cause in causes if STATUS_OF.get(cause) == "failed"]
             [cause, *_] = failed or causes or ["not-said"]
             node.end_without_answer(cause, f"no answer from {', '.join(faulty)}" if ran else NOT_REACHED)
@@ -231,12 +232,14 @@ def _is_unsupported(node: Node) -> bool:
 
 
 def _find_reason(trace: Trace) -> str | None:
-    """Why the question has no answer, or one that is not whole: the reason of the first node that has one."""
-    for node in trace.nodes:
-        if "without_answer" in node.detail:
-            continue  # a frame, whose own nodes say more
-        if node.kind in ("atomic", "merge") and node.status in ("unanswered", "failed") and node.error:
-            return node.error
-        if _is_unsupported(node):
-            return str(node.detail["unsupported"])
-    return None
+    """Why the question has no answer, or one that is not whole: the first node that has a cause of its own, else one
+    that something before it left without an answer, else what a limit cut off."""
+    asked = [node for node in trace.nodes if node.kind in ("atomic", "merge", "direct")]
+    own = [node for node in asked if "without_answer" not in node.detail]  # no frame, whose own nodes say more
+    for follows in (False, True):
+        for node in own:
+            if node.error and node.cause and (node.cause in FOLLOWING) == follows:
+                return node.error
+            if _is_unsupported(node):
+                return str(node.detail["unsupported"])
+    return next((node.detail["truncated"] for node in trace.nodes if "truncated" in node.detail), None)

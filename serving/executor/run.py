@@ -43,7 +43,6 @@ class QuestionRun:
     writing: Writing = field(default_factory=Writing)
     style: str = ""  # in which language and tone the answer's text is wanted
     cache: LeafCache | None = None  # answers of leaves that earlier questions asked
-    request: str = ""  # the id by which the service's log knows the question
 
     def open(self, kind: Kind, question: str | None = None) -> Node:
         """Opens a node of the trace that comes after the last one."""
@@ -66,7 +65,7 @@ class QuestionRun:
             await self._find_answer(node, query)
         else:
             key = make_key(node, query, self.sources, self.limits, self.writing.own_knowledge)
-            await self.cache.answer(node, key, self.request, lambda: self._find_answer(node, query))
+            await self.cache.answer(node, key, lambda: self._find_answer(node, query))
         if not is_drawn and says_neither(asked, node.answers):
             node.detail["unsupported"] = "the question asks for yes or no, and what was read says neither"
 

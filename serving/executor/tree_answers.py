@@ -117,7 +117,7 @@ async def answer_from_answers(models: Models, node: Node, known: Sequence[KnownA
         answer_from_none(node)
         return
     if not last or not all(one.node.answers for one in last):
-        node.end_without_answer("no-value-before", "no answer to draw it from")
+        node.end_without_answer("no-answer-before", "no answer to draw it from")
         return
     parts = [Part((one.step.question,), (Member({}, one.step.answers),)) for one in last]
     if merged := await offload(len(question) + measure_parts(parts), partial(compute, question, parts)):

@@ -148,7 +148,9 @@ def has_changed(path: str, sha256: str) -> bool:
 
 def _open_build(out: Path, progress: Progress | None) -> _Build:
     """A build over the index at `out`, as it was built before."""
-    build = _Build(out, Index.open(out).settings, progress)
+    settings = Index.open(out).settings
+    INDEX.read_manifest(out, verify=True)
+    build = _Build(out, settings, progress)
     if not build.old:
         hint = "build the index anew"
         raise ArtifactError("it cannot be changed: another model or version built it", where=str(out), hint=hint)
@@ -173,6 +175,7 @@ class _Build:
     def _open_old(self) -> dict[str, Part]:
         try:
             old = Index.open(self.out)
+            INDEX.read_manifest(self.out, verify=True)  # a damaged passage would be in the new index as a whole one
         except (ArtifactError, OSError):
             return {}
         if old.settings != self.settings or (self.encoder and not is_made_by(old.manifest, self.encoder)):

@@ -5,6 +5,7 @@ A hybrid search joins its two rankings by reciprocal rank fusion (Cormack, Clark
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
@@ -38,7 +39,7 @@ def fuse_ranks(rankings: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return scores[order], distinct[order]
 
 
-MAPPED = (".npy", ".jsonl")  # files that stay open, page by page
+MAPPED = (".npy", ".jsonl")  # files that stay open, page by page, also when others have taken their names
 
 
 class Index:
@@ -56,7 +57,8 @@ class Index:
         self.bm25 = BM25Scores(folder) if self.settings.sparse else None
         self.vectors = Vectors(folder, device) if self.settings.dense else None
         self._state = digest_manifest(manifest)
-        self._files = {path: path.stat() for path in folder.iterdir() if path.suffix in MAPPED}
+        opened = [path.open("rb") for path in folder.iterdir() if path.suffix in MAPPED]
+        self._files = [(file, os.fstat(file.fileno())) for file in opened]
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None) -> Index:
@@ -87,16 +89,10 @@ class Index:
     def require_whole(self) -> None:
         """Raises Unavailable if a file was written since it was opened: it may say something else by now, and to read
         beyond its new end would end the process (SIGBUS). One that another file took the place of stays as it was."""
-        for path, opened in self._files.items():
-            try:
-                now = path.stat()
-            except OSError:
-                continue
-            same_file = now.st_ino == opened.st_ino
-            if same_file and (now.st_size, now.st_mtime_ns) != (opened.st_size, opened.st_mtime_ns):
-                hint = (
-                    "start `revelator serve` again; `index build` and `index add` can replace an index that is served"
-                )
+        for file, opened in self._files:
+            now = os.fstat(file.fileno())
+            if (now.st_size, now.st_mtime_ns) != (opened.st_size, opened.st_mtime_ns):
+                hint = "see `revelator index info`, build the index anew if it is damaged, then start the service again"
                 raise Unavailable("the index was written over while it was open", hint=hint, final=True)
 
     def find_state(self) -> str | None:

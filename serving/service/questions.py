@@ -294,8 +294,7 @@ class Questions:
                 assert listener
                 listener(event)
 
-            request = CURRENT.get().id
-            trace = await self.executor.run(question, **wanted, request=request, listener=tell if listener else None)
+            trace = await self.executor.run(question, **wanted, listener=tell if listener else None)
         return _add_versions(trace, choice)
 
     @contextmanager

@@ -23,7 +23,7 @@ export function nodeDetail(node, choose, judging = null) {
       ["evidence", evidence(node)],
       ["source", [method, shared_from && h("span", {}, "the same as ", link(shared_from)),
         reused_from && `node ${reused_from} of the earlier run`,
-        cached_from && `node ${cached_from.node} of the request ${cached_from.request}`, !method && !shared_from && !reused_from && node.documents.length > 0 && "documents"]],
+        cached_from && `an earlier question, ${cached_from}`, !method && !shared_from && !reused_from && node.documents.length > 0 && "documents"]],
       ["error", node.error && h("span", { class: "error" }, node.error)],
       ["cause", node.cause && nameOf(node.cause).replaceAll("-", " ")],
       ["time", ["ok", "unanswered", "failed", "running"].includes(node.status) && `${milliseconds(Math.max(took, 0))}, from ${milliseconds(node.started_ms)} on`],

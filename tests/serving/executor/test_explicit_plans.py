@@ -7,6 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from revelator.answers import explain_silence
 from revelator.errors import PlanError
 from revelator.trace_view import tree
 from tests.serving.executor.world import Toy
@@ -98,7 +99,7 @@ async def test_what_nobody_decides_is_unanswered_with_the_values(toy) -> None:
         ("When was Levey born? + How high is Aya? => max", "one order"),
         ("When was Levey born? + When was Spielberg born? => argmax", "not what it is about"),
         ("Which dams are there? + Who directed UHF? => intersect", "no value is the same in each part"),
-        ("Which dams are there? + How high is Aya? => judge", "the reader makes no answer"),
+        ("Which dams are there? + How high is Aya? => judge", "the reader makes no answer of these"),
         ("(Which dams are there? + Who directed UHF? => union) + Who directed UHF? => equal", "is open"),
     ],
 )
@@ -110,6 +111,21 @@ async def test_the_reason_says_what_an_operation_lacks(toy, plan: str, reason: s
 async def test_an_operation_with_a_part_that_has_no_answer_is_not_done(toy) -> None:
     trace = await toy({"A?": ["1950"]}).executor().run("q", plan="A? + B? => argmin")
     assert trace.answers == [] and "step 2 has no answer" in (trace.nodes[-1].error or "")
+
+
+async def test_the_reason_is_that_of_the_step_which_the_others_waited_for(toy) -> None:
+    trace = await toy(WORLD).executor().run("q", plan="(Which dams are there? + Who heads Zed?) => count")
+    [silent] = [node for node in trace.nodes if node.asked == "Who heads Zed?"]
+    causes = {node.cause for node in trace.nodes if node.cause}
+    assert causes == {silent.cause, "no-answer-before"} and trace.reason == silent.error
+
+
+async def test_a_question_that_answers_make_too_long_says_so(toy) -> None:
+    world = WORLD | {"Which dams are there?": ["x" * 5_000]}
+    plan = f"Which dams are there? * Which rivers {'feed ' * 1_000}{{1*}}?"
+    trace = await toy(world).executor().run("q", plan=plan)
+    assert trace.outcome == "unanswered" and "leaf_characters" in str(trace.reason)
+    assert "leaf_characters" in explain_silence(trace)
 
 
 async def test_an_operation_over_a_fan_out_that_is_not_whole_is_said_to_be_partial(toy) -> None:

@@ -24,6 +24,7 @@ from revelator import row_files
 from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest, Unavailable
 from revelator.trace import Passage
 from serving.retrieval import INDEX, Index, LocalRetriever, build_index, extract_query_terms
+from serving.retrieval.build import add_to_index
 from serving.retrieval.index_folder import PassageStore, encode_passage, write_passages
 from tests.serving.retrieval.stopped import Stopped
 
@@ -374,7 +375,22 @@ async def test_an_index_that_is_copied_over_while_it_is_open_is_refused(tmp_path
     for ask in (retriever.search("lighthouse", 1), retriever.open_passage("0")):
         with pytest.raises(Unavailable, match="written over while it was open"):
             await ask
+    build_index([tmp_path / "served.jsonl"], tmp_path / "served")
+    with pytest.raises(Unavailable, match="written over while it was open"):
+        await retriever.search("lighthouse", 1)  # a new index took its place: what is open is damaged all the same
     retriever.close()
+
+
+def test_a_build_takes_nothing_over_from_an_index_that_has_changed(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c.jsonl", ROWS)
+    build_index([corpus], tmp_path / "out")
+    passages = tmp_path / "out" / "passages.jsonl"
+    whole = passages.read_text()
+    passages.write_text(whole.replace("lighthouse", "lightmouse"))
+    with pytest.raises(ArtifactError, match="has changed since it was built"):
+        add_to_index([corpus], tmp_path / "out")
+    build_index([corpus], tmp_path / "out")
+    assert passages.read_text() == whole
 
 
 async def test_a_file_of_an_index_that_is_written_anew_at_its_size_is_seen_and_one_that_is_replaced_is_not(
