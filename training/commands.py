@@ -81,7 +81,7 @@ def train(
 ) -> None:
     """Train by what the configuration says: `stage: sft` (if none is named), `grpo`, `pretrain` or `reader`.
 
-    CONFIG.yaml is a file, or the name of one that ships: demo, real, cpu, world, logic, select, gpu,
+    CONFIG.yaml is a file, or the name of one that ships: demo, real, cpu, world, logic, select, explicit, gpu,
     qwen3-0.6b, qwen3-1.7b, qwen3-4b, llama-3.2-1b, llama-3.2-3b, smollm3-3b, gemma-3-1b, lfm2-350m: LoRA on an
     instruction set, tracked in MLflow; the adapter of the step with the best mean score of the tasks on dev rows
     becomes a registered version. With --adapter it goes on from an adapter. With `stage: grpo` (grpo) it does so

@@ -25,7 +25,7 @@ def test_each_shipped_configuration_loads_and_its_resolved_form_loads_again(path
 
 
 def test_those_that_the_documents_name_ship() -> None:
-    small = {"demo", "real", "cpu", "world", "logic", "select", "gpu", "grpo", "pretrain", "reader"}
+    small = {"demo", "real", "cpu", "world", "logic", "select", "explicit", "gpu", "grpo", "pretrain", "reader"}
     assert {p.stem for p in SHIPPED} == small | {path.stem for path in HUB_BASES}
     for path in HUB_BASES:
         assert f"`{path.stem}`" in (Path(__file__).parents[2] / "docs" / "training.md").read_text()
