@@ -40,7 +40,7 @@ def end_plan(plan: Expression, ending: str) -> Expression:
         return spell_by_numbers(plan)
     operation, _, of = name.partition("_")
     assert operation in OPERATIONS, name
-    if operation == "judge":
+    if of == "last":
         plan = _drop_last(plan)
     elif of == "count":
         plan = _count_last(plan)

@@ -21,6 +21,7 @@ QUESTION_KINDS = {"compare": 0.36, "both": 0.14, "sides": 0.06, "single": 0.12, 
 ROUTES = {"both": "compound", "sides": "compound", "single": "single"}  # the others are complex
 LISTED = ("compare", "both", "sides", "single")  # what has a list of wordings
 DEEPER = 0.25  # of the nested questions have a name that is itself a phrase for an answer
+LESSER = 0.5  # of the comparisons ask for the lesser of two
 DEV = 0.04  # of the words that are asked about; their questions are of split dev
 
 
@@ -38,11 +39,11 @@ class Asker:
         [kind] = self._random.choices(list(QUESTION_KINDS), list(QUESTION_KINDS.values()))
         match kind:
             case "followed":
-                question, expression, word = self._draw_followed()
+                question, expression, word, ending = *self._draw_followed(), ""
             case "nested":
-                question, expression, word = self._draw_nested()
+                question, expression, word, ending = *self._draw_nested(), ""
             case _:
-                question, expression, word = self._draw_listed(kind)
+                question, expression, word, ending = self._draw_listed(kind)
         items = expression.items if isinstance(expression, ListOf) else ()
         parts = tuple(item.text for item in items if isinstance(item, Atomic))
         if len(set(parts)) < len(parts):
@@ -57,14 +58,19 @@ class Asker:
             route=route,
             expression=render(expression),
             parts=parts if route == "compound" else (),
+            ending=ending,
             teacher="everyday",
         )
 
-    def _draw_listed(self, kind: str) -> tuple[str, Expression, str]:
-        """A wording that asks the same of several things, or two sides of one."""
+    def _draw_listed(self, kind: str) -> tuple[str, Expression, str, str]:
+        """A wording that asks the same of several things, or two sides of one, and what is done with the answers."""
         entry = self._random.choice(read_words()[kind])
         words = choose_forms(self._random.choice(self._words[entry["words"]]), self._random)
-        way = self._random.choice(entry.get("ways", [entry["ask"]]))
+        way, _, ending = self._random.choice(entry.get("ways", [entry["ask"]])).partition(" => ")
+        end = "argmax"
+        if "less" in words and self._random.random() < LESSER:
+            words["more"], end = words["less"], "argmin"
+        ending = ending.format(end=end, top=words.get("top", "argmax"))
         said, full = self._namer.draw_names("{k}" in way)
         word = words.get("v") or words.get("n") or words.get("adj") or words["did"]
         if kind == "sides":
@@ -78,7 +84,7 @@ class Asker:
             asked = [entry["ask"].format(x=name, **words) for name in full[: 3 if "{c}" in way else 2]]
         question = capitalise(way.format(**said, **words))
         leaves = tuple(Atomic(capitalise(text)) for text in asked)
-        return question, leaves[0] if len(leaves) == 1 else ListOf(leaves), word
+        return question, leaves[0] if len(leaves) == 1 else ListOf(leaves), word, ending
 
     def _draw_followed(self) -> tuple[str, Expression, str]:
         """Two questions in one, of which the second says "he" or "it" for the first's answer."""

@@ -241,7 +241,7 @@ def _annotate_strategy(row: dict[str, Any]) -> AnnotatedQuestion:
         expression=planned.expression,
         answers=("yes" if row["answer"] else "no",),
         entities=planned.entities,
-        ending="judge",
+        ending="judge_last",
     )
 
 
