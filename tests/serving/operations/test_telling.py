@@ -81,7 +81,7 @@ async def test_one_trace_goes_from_the_client_through_the_executor_to_each_leaf_
     begun = len(traced.receiver.spans)
     async with AsyncClient(traced.running.grpc, 60, tls=traced.tls) as client:
         for _ in range(QUESTIONS):
-            answer = await client.ask(QUESTION, plan=PLAN)
+            answer = await client.ask(QUESTION, plan=PLAN, fresh=True)
     leaves = [node for node in answer.trace.nodes if node.kind == "atomic"]
 
     def arrived(found: list[Span]) -> bool:
@@ -111,7 +111,7 @@ def test_without_an_endpoint_a_span_is_one_object_that_does_nothing_and_nothing_
 def test_each_question_and_each_error_is_one_line_with_ids_code_and_times_and_without_its_words(traced: Operated):
     with Client(traced.running.grpc, 60, tls=traced.tls) as client:
         with caller() as trace:
-            answer = client.ask(QUESTION, plan=PLAN)
+            answer = client.ask(QUESTION, plan=PLAN, fresh=True)
         with pytest.raises(InvalidRequest):
             client.ask(QUESTION, strategy="sideways")
     log = traced.home / "logs" / "events.jsonl"
