@@ -17,7 +17,7 @@ from revelator.cli import revelator
 from revelator.client import Answer, Client
 from revelator.trace import Node, Usage
 from serving.commands.serve import serve
-from serving.deploy.deploy import deploy
+from serving.deploy.deploy import deploy, release_embedded_base
 from serving.home.config import ServingConfig, read_remembered, write_serving
 from serving.home.configure import configure
 from serving.retrieval import build_index
@@ -27,6 +27,13 @@ from tests.serving.toy_model import write_adapter
 
 QUESTION = "Where is Sarnath?"
 Serve = Callable[..., tuple[Client, str]]
+
+
+@pytest.fixture
+def own_home(tmp_path: Path) -> Path:
+    """One of each test's own: the folder of the other tests is served meanwhile."""
+    release_embedded_base(tmp_path / "served")
+    return tmp_path / "served"
 
 
 @pytest.fixture
@@ -58,8 +65,10 @@ def is_cached(client: Client) -> bool:
     return "cached_from" in ask(client)[1].detail
 
 
-def test_the_second_question_costs_no_call_and_names_the_first(start: Serve, home: Path, remembering: ServingConfig):
-    client, http = start(home, remembering)
+def test_the_second_question_costs_no_call_and_names_the_first(
+    start: Serve, own_home: Path, remembering: ServingConfig
+):
+    client, http = start(own_home, remembering)
     first, _ = ask(client)
     second, leaf = ask(client)
     assert first.answers == second.answers == ("Orland",) and second.outcome == "answered"
@@ -71,21 +80,21 @@ def test_the_second_question_costs_no_call_and_names_the_first(start: Serve, hom
     assert 'revelator_leaves_total{model="executor",source="cached",status="ok"}' in metrics
 
 
-def test_a_question_may_ask_for_fresh_answers(start: Serve, home: Path, remembering: ServingConfig):
-    client, _ = start(home, remembering)
+def test_a_question_may_ask_for_fresh_answers(start: Serve, own_home: Path, remembering: ServingConfig):
+    client, _ = start(own_home, remembering)
     ask(client)
     answer, leaf = ask(client, fresh=True)
     assert "cached_from" not in leaf.detail and answer.trace.usage != Usage()
     assert is_cached(client)
 
 
-def test_a_service_that_is_told_not_to_answers_nothing_from_memory(start: Serve, home: Path, config: ServingConfig):
-    client, _ = start(home, config)
+def test_a_service_that_is_told_not_to_answers_nothing_from_memory(start: Serve, own_home: Path, config: ServingConfig):
+    client, _ = start(own_home, config)
     assert not config.answer_cache and ServingConfig().answer_cache
     assert [is_cached(client) for _ in range(2)] == [False, False]
 
 
-def test_the_choice_is_an_option_of_serve_that_is_remembered(home: Path, index: Path, tmp_path: Path):
+def test_the_choice_is_an_option_of_serve_that_is_remembered(index: Path, tmp_path: Path):
     shown = CliRunner().invoke(serve, ["--help"]).output
     assert "--no-answer-cache" in shown
     config = configure(tmp_path, index=index, remember=True, answer_cache=False)
@@ -96,31 +105,31 @@ def test_the_choice_is_an_option_of_serve_that_is_remembered(home: Path, index: 
 
 
 def test_an_index_that_was_added_to_answers_with_what_it_says_now(
-    start: Serve, home: Path, remembering: ServingConfig, endpoint: Endpoint, tmp_path: Path
+    start: Serve, own_home: Path, remembering: ServingConfig, endpoint: Endpoint, tmp_path: Path
 ):
     documents, index = tmp_path / "documents", tmp_path / "index"
     documents.mkdir()
     (documents / "towns.md").write_text("# Sarnath\n\nSarnath is a town in Orland.\n")
     build_index([documents], index)
     config = remembering.model_copy(update={"index": index})
-    client, _ = start(home, config)
+    client, _ = start(own_home, config)
     assert [is_cached(client) for _ in range(2)] == [False, True]
     (documents / "towns.md").write_text("# Sarnath\n\nSarnath is a town in Vesk since 1990.\n")
     added = CliRunner().invoke(revelator, ["index", "add", str(index), str(documents)])
     assert added.exit_code == 0, added.output
     endpoint.knowledge[QUESTION] = ["Vesk"]
-    answer, leaf = ask(start(home, config)[0])
+    answer, leaf = ask(start(own_home, config)[0])
     assert answer.answers == ("Vesk",) and "cached_from" not in leaf.detail
 
 
 def test_another_list_of_sources_is_asked_anew(
-    start: Serve, home: Path, remembering: ServingConfig, endpoint: Endpoint, index: Path, tmp_path: Path
+    start: Serve, own_home: Path, remembering: ServingConfig, endpoint: Endpoint, index: Path, tmp_path: Path
 ):
-    client, _ = start(home, remembering)
+    client, _ = start(own_home, remembering)
     assert [is_cached(client) for _ in range(2)] == [False, True]
     sources = tmp_path / "sources.yaml"
     sources.write_text(f"sources:\n- {{kind: text, name: towns, index: {index}}}\n- {{kind: text, name: served}}\n")
-    client, _ = start(home, remembering.model_copy(update={"sources": sources}))
+    client, _ = start(own_home, remembering.model_copy(update={"sources": sources}))
     assert [is_cached(client) for _ in range(2)] == [False, True]
 
 
