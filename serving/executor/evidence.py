@@ -15,8 +15,9 @@ from typing import cast
 from revelator.computing.values import says_value
 from revelator.errors import ServingError
 from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
+from revelator.node_detail import Detail
 from revelator.sentences import split_sentences
-from revelator.trace import Detail, EventKind, Node, Passage, Trace, Usage, join_answers
+from revelator.trace import EventKind, Node, Passage, Trace, Usage, join_answers
 from serving.circuit_breaker import CircuitBreaker
 from serving.executor.model_calls import complete_task, count_retries, record_call
 from serving.knowledge.labels import fold_label

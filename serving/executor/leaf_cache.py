@@ -19,7 +19,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple, cast
 
 from revelator.limits import Limits
-from revelator.trace import Detail, Node
+from revelator.node_detail import Detail
+from revelator.trace import Node
 from serving.executor.evidence import copy_answer
 from serving.executor.judges import JUDGE
 from serving.knowledge.sources import Sources

@@ -8,24 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from revelator import spans
+from revelator.node_detail import STATUS_OF, Cause, Status
 from revelator.plans import Atomic, Dependent, Expression, Operation
 from revelator.plans.art import Art, number_nodes
 from revelator.plans.bnf import spell_operation
 from revelator.plans.graph import write_references
-from revelator.trace import (
-    STATUS_OF,
-    Cause,
-    Event,
-    EventKind,
-    EventSender,
-    Kind,
-    Node,
-    Outcome,
-    Status,
-    Trace,
-    Usage,
-    sort_ids,
-)
+from revelator.trace import Event, EventKind, EventSender, Kind, Node, Outcome, Trace, Usage, sort_ids
 
 FOLLOWING: frozenset[Cause] = frozenset({"no-answer-before", "not-reached"})  # from what became of another node
 NOT_REACHED = "not reached"

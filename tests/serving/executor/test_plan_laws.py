@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revelator.limits import Limits
+from revelator.node_detail import STATUS_OF
 from revelator.plans import (
     Atomic,
     Dependent,
@@ -19,7 +20,7 @@ from revelator.plans import (
     list_placeholders,
     substitute,
 )
-from revelator.trace import STATUS_OF, Node
+from revelator.trace import Node
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 

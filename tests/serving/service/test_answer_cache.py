@@ -65,7 +65,7 @@ def is_cached(client: Client) -> bool:
     return "cached_from" in ask(client)[1].detail
 
 
-def test_the_second_question_costs_no_call_and_names_the_first(
+def test_the_second_question_costs_no_call_and_says_since_when_its_answer_is_known(
     start: Serve, own_home: Path, remembering: ServingConfig
 ):
     client, http = start(own_home, remembering)
