@@ -27,7 +27,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from data_gen.annotate.plan import GoldStep, write_gold_plan
-from data_gen.annotate.wording import list_relation_questions, name_answer, tidy
+from data_gen.annotate.wording import list_relation_questions, tidy
 from data_gen.augment.clauses import UNREADABLE, Clause, read_clause
 from data_gen.augment.substitution import load_names
 from data_gen.config import QuestionSource
@@ -229,10 +229,9 @@ class Composer:
 
     def _speak_of(self, link: Clause, parts: Sequence[_Part]) -> _Part:
         """The phrase for a clause's answer, with the phrases of `parts` in it."""
-        noun, phrase = self._random.choice(link.phrases)
+        _, phrase = self._random.choice(link.phrases)
         said, steps = self._fill(link, parts, phrase)
-        last = GoldStep(steps[-1].text, names=tuple(dict.fromkeys([noun, *name_answer(steps[-1].text)])))
-        return _Part(said, (*steps[:-1], last), self._list_published(link, parts))
+        return _Part(said, steps, self._list_published(link, parts))
 
     def _list_published(self, link: Clause, parts: Sequence[_Part]) -> tuple[str, ...]:
         """The published questions, as clauses have them, behind a clause and the parts that are put into it."""
@@ -270,7 +269,7 @@ def _replace_spans(text: str, values: Mapping[str, str]) -> str:
 
 
 def _shift_references(step: GoldStep, by: int) -> GoldStep:
-    return GoldStep(re.sub(r"#(\d+)", lambda match: f"#{int(match[1]) + by}", step.text), names=step.names)
+    return GoldStep(re.sub(r"#(\d+)", lambda match: f"#{int(match[1]) + by}", step.text))
 
 
 # Joining

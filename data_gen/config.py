@@ -111,7 +111,6 @@ class SetConfig(Strict):
     tasks: dict[str, TaskConfig] = Field(default_factory=dict)
     held_out: FilePath | None = None
     keep_back: Share = 0.0
-    references: Literal["names", "numbers"] = "names"  # how plans in `bnf` speak of their steps
     entity_coverage: Share = 0.5  # part of a question's names that its plan must contain
     augment: AugmentConfig | None = None
 

@@ -69,10 +69,10 @@ def measure_set(folder: Path, split: str) -> dict[str, Any]:
 
 
 def _list_operators(tree: str) -> Iterator[str]:
-    """The operator of each node of a tree that has no children; `direct` where it has none."""
+    """The operator or the operation of each node of a tree that has no children; `direct` where it has none."""
     for at in number_nodes(parse(tree)):
         if not at.children:
-            yield type(at.node.call).__name__ if at.node.call else "direct"
+            yield type(at.node.call).__name__ if at.node.call else at.node.operation or "direct"
 
 
 COMPARED = ("config", "teaching", "grammar_hash", "prompt_hash", "inputs", "dropped", "questions")  # of two manifests

@@ -25,7 +25,7 @@ from data_gen.annotate.endings import end_plan
 from data_gen.annotate.names import find_mention, find_planned_names
 from data_gen.annotate.trees import cut_step_tree
 from data_gen.config import SetConfig
-from data_gen.questions import AnnotatedQuestion, AnnotatedStep
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep, DroppedError
 from revelator import plans
 from revelator.files import sha256_text
 from revelator.plans.language import BNF
@@ -62,11 +62,13 @@ def make_records(
 ) -> Iterator[Row]:
     """All records of a question for `tasks`, under the configuration's bounds.
 
-    `group` is the question that it came from. Raises DroppedError for a plan that is to say how the question ends,
-    and cannot.
+    `group` is the question that it came from. A question whose ending no plan says teaches none.
     """
-    if question.expression and config.references == "numbers":
-        question = question.replace_plan(BNF, end_plan(plans.parse(question.expression), question.ending))
+    if question.expression:
+        try:
+            question = question.replace_plan(BNF, end_plan(plans.parse(question.expression), question.ending))
+        except DroppedError:
+            question = replace(question, expression="")
     letters = plans.to_letters(plans.parse(question.expression)) if question.expression else ""
     names = json.dumps(find_planned_names(question), ensure_ascii=False)
     for task in (TASKS[name] for name in tasks if not question.tasks or name in question.tasks):

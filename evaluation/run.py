@@ -22,7 +22,7 @@ from revelator.errors import ConfigError
 from revelator.options import PATH
 from serving.commands.model_options import judge_options, planner_options, read_judge_options, read_planner_options
 from serving.models.endpoint_revelator import PlannerConfig
-from serving.protocols import MERGE_POLICIES, MergePolicy, PlannerPrompt
+from serving.protocols import PlannerPrompt
 
 if TYPE_CHECKING:
     from evaluation.report.page import Section
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 TAKEN = {  # which runs can take an option
     "generator": "it is for strategies, baselines and bounds without `url`, and for the ranking `bright`",
-    "merge": "it is for strategies and the bound gold-plan, without `url`",
     "judge": "it is for strategies and baselines that judge documents, without `url`",
 }
 TIMEOUT_HELP = "Seconds of one call of an endpoint.  [default: as in CONFIG, else what the deadline leaves]"
@@ -56,7 +55,6 @@ ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the
 @planner_options("An OpenAI-compatible endpoint that plans: in CONFIG's planner's place, or beside base and champion.")
 @click.option("--generator", metavar="URL", help="An OpenAI-compatible endpoint that reads, in every run that reads.")
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model that reads.")
-@click.option("--merge", type=click.Choice(MERGE_POLICIES), help="Who makes one answer of the parts', as of `serve`.")
 @judge_options("Who judges documents, in every run that judges: the adapter, nobody, or a language model.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), help=TIMEOUT_HELP)
 @click.option("--home", type=PATH, default=registry.find_home, help=HOME_HELP)
@@ -79,7 +77,6 @@ def evaluate(
     planner_prompt: PlannerPrompt | None,
     generator: str | None,
     generator_model: str | None,
-    merge: MergePolicy | None,
     judge: str | None,
     judge_model: str | None,
     **overrides: Any,
@@ -99,7 +96,7 @@ def evaluate(
     between them; all are wanted. Where the documents hold no answer, `answer` is empty: it is right to refuse.
     With --planner, a language model plans, too, and so does the embedded base where `auto` is the champion.
 
-    --generator, --merge and --judge set who reads, merges and judges in every run that can take them: baselines and
+    --generator and --judge set who reads and judges in every run that can take them: baselines and
     `auto` are read by the same model. In a comparison --planner takes the place of the planners that CONFIG names; if
     it names none, it plans in every run that plans. An option that no run can take is refused.
 
@@ -128,7 +125,7 @@ def evaluate(
     source = config or questions
     assert source is not None
     endpoint = read_planner_options(planner, planner_model, planner_prompt)
-    models = read_model_options(generator, generator_model, merge, read_judge_options(judge, judge_model))
+    models = read_model_options(generator, generator_model, read_judge_options(judge, judge_model))
     if questions:
         runs = make_plain_and_auto_runs(questions, index, columns, home, endpoint, **overrides)
     elif index or columns:
@@ -200,7 +197,7 @@ def replace_planners(runs: dict[str, RunConfig], endpoint: PlannerConfig, where:
 
 
 def read_model_options(
-    generator: str | None, generator_model: str | None, merge: MergePolicy | None, judge: JudgeSetting | None
+    generator: str | None, generator_model: str | None, judge: JudgeSetting | None
 ) -> dict[str, Any]:
     """The fields of `RunConfig` that the options set. Raises ConfigError for one half of an endpoint."""
     if (generator is None) != (generator_model is None):
@@ -211,7 +208,7 @@ def read_model_options(
     endpoint = None
     if generator:
         endpoint = check_config({"url": generator, "model": generator_model}, GeneratorConfig, "--generator")
-    given = {"generator": endpoint, "merge": merge, "judge": judge}
+    given = {"generator": endpoint, "judge": judge}
     return {name: value for name, value in given.items() if value is not None}
 
 

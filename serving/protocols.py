@@ -15,23 +15,18 @@ DECODINGS: tuple[Decoding, ...] = get_args(Decoding)
 PlannerPrompt = Literal["chat", "trained"]  # a chat with examples, or the prompt that an adapter was trained with
 PLANNER_PROMPTS: tuple[PlannerPrompt, ...] = get_args(PlannerPrompt)
 Structure = Literal["auto", "vllm", "schema", "none"]  # what holds an endpoint's replies to their form
-MergePolicy = Literal["auto", "code", "generator"]
-MERGE_POLICIES: tuple[MergePolicy, ...] = get_args(MergePolicy)
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
     """What a language model may write beyond the reading of passages; the embedded reader writes nothing.
 
-    `merge`: who makes the answer of the answers of parts. `auto`: code where it is sure, else the language model;
-    `code`: code alone, which lists what it cannot merge; `generator`: always the language model. The nodes of a tree
-    reason in their own way (`serving.executor.tree_answers`). `text`: whether it also says the answer in sentences,
-    with citations. `own_knowledge`: whether it answers from what it knows where no document supports an answer; the
-    trace marks that, and the question's answer is never more than a part. `reads_messages`: whether it reads the first
-    message of a conversation, too, so that one that asks for nothing, such as a greeting, is not searched.
+    `text`: whether it also says the answer in sentences, with citations. `own_knowledge`: whether it answers from what
+    it knows where no document supports an answer; the trace marks that, and the question's answer is never more than a
+    part. `reads_messages`: whether it reads the first message of a conversation, too, so that one that asks for
+    nothing, such as a greeting, is not searched.
     """
 
-    merge: MergePolicy = "auto"
     text: bool = False
     own_knowledge: bool = False
     reads_messages: bool = False

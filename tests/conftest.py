@@ -22,7 +22,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from serving.service.addresses import Ports
-from serving.triton.installation import is_installed
 from tests.chat_server import write_reading
 from tests.served_base import served_base, transformers_url, vllm, vllm_url  # noqa: F401  fixtures
 from tests.served_llm import llm_url  # noqa: F401
@@ -230,12 +229,6 @@ class Served:
 MAX_IN_FLIGHT = 4
 
 
-def require_triton() -> None:
-    """Skips a test on a machine without a Triton server: its wheel is for Python 3.11 and 3.12."""
-    if not is_installed():
-        pytest.skip("no Triton server is installed: its wheel is for Python 3.11 and 3.12")
-
-
 @pytest.fixture(scope="session")
 def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served]:
     """One service for the whole session, whose models a Triton server hosts: version 1 of the revelator,
@@ -246,10 +239,9 @@ def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served
     from serving.home.configure import configure
     from tests.service_thread import serve_in_thread
 
-    require_triton()
     registry.connect(registered)
     deploy(registered, registry.resolve(registry.NAME, registry.CHAMPION))
     reader = {"generator": endpoint.url, "generator_model": "m"}
-    config = configure(registered, index=index, **reader, max_in_flight=MAX_IN_FLIGHT, merge="code", answer_cache=False)
+    config = configure(registered, index=index, **reader, max_in_flight=MAX_IN_FLIGHT, text=False, answer_cache=False)
     with serve_in_thread(registered, config, place="local") as (questions, running):
         yield Served(registered, running.grpc, running.http, questions, endpoint, index)

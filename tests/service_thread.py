@@ -15,12 +15,15 @@ from serving.service.addresses import CLOSED, Exposure, read_ports
 from serving.service.models import IN_PROCESS
 from serving.service.questions import Questions
 from serving.service.run import serve_home
+from tests.triton_wheel import require_triton
 
 
 @contextmanager
 def serve_in_thread(
     home: Path, config: ServingConfig, exposure: Exposure = CLOSED, place: str = IN_PROCESS
 ) -> Iterator[tuple[Questions, RunningServer]]:
+    if place == "local":
+        require_triton()
     opened: Future[tuple[Questions, RunningServer]] = Future()
     stopped = asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []

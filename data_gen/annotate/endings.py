@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from data_gen.questions import DroppedError
 from revelator.computing.operations import Case, Operand, operate
 from revelator.computing.values import is_value
-from revelator.plans import Atomic, Dependent, Expression, Operation, bind, spell_by_numbers
+from revelator.plans import Atomic, Dependent, Expression, Operation, bind, list_steps, spell_by_numbers
 from revelator.plans import Sequence as ListOf
+from revelator.plans.bnf import renumber
 from revelator.plans.operations import CHOOSING, OPERATIONS
 from revelator.scores import normalise
 from revelator.trace import join_answers
@@ -40,17 +41,20 @@ def end_plan(plan: Expression, ending: str) -> Expression:
         return spell_by_numbers(plan)
     operation, _, of = name.partition("_")
     assert operation in OPERATIONS, name
-    if of == "last":
-        plan = _drop_last(plan)
-    elif of == "count":
-        plan = _count_last(plan)
-    elif of == "difference":
-        plan = _subtract_pairs(plan)
-    ended = spell_by_numbers(Operation(plan, operation))
+    plan = spell_by_numbers(plan)
+    change = {"last": _drop_last, "count": _count_last, "difference": _subtract_pairs}.get(of)
+    ended = Operation(_move_numbers(plan, change(plan)) if change else plan, operation)
     if operation in CHOOSING and of in ("", "count"):
         [operand] = ended.children
         return Operation(operand, operation, _find_asked_about(ended))
     return ended
+
+
+def _move_numbers(before: Expression, after: Expression) -> Expression:
+    """`after`, which has steps of `before` at other places, with their numbers there."""
+    places = {id(step): number for number, step in enumerate(list_steps(after), start=1)}
+    moved = {number: places.get(id(step), number) for number, step in enumerate(list_steps(before), start=1)}
+    return renumber(after, moved.__getitem__)
 
 
 def _drop_last(plan: Expression) -> Expression:

@@ -1,21 +1,17 @@
 """The annotation teacher: gold decompositions become G[q] expressions in natural words. No model is asked.
 
 A decomposition is a list of steps, some of which refer to earlier ones as `#n`. Its references give the shape of the
-expression (`A * B`, `(A + B) * C`, …), its texts or relations the words, and each reference becomes a placeholder
-whose name says what it stands for. Whether the placeholders reach the steps they stand for is asked of
-`revelator.plans.bind`.
+expression (`A * B`, `(A + B) * C`, …), its texts or relations the words, and each reference becomes the number of its
+step, `{n}`, or `{n*}` where all its values are meant.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from data_gen.annotate import trees
-from data_gen.annotate.inflection import to_plural
 from data_gen.annotate.names import find_mention, fold, introduce, recase
 from data_gen.annotate.wording import WordedStep, ask, name_answer, tidy
 from data_gen.questions import AnnotatedStep, DroppedError
@@ -25,7 +21,6 @@ from revelator.plans.operators import Call, Filter, Relate
 from revelator.trace import join_answers
 
 REFERENCE = re.compile(r"#(\d+)(s?)")  # `#n` is the value of step n, `#ns` all its values
-MAX_NAMINGS = 64  # combinations of placeholder names tried before a decomposition is given up
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,6 @@ class GoldStep:
     relation: str = ""
     answers: tuple[str, ...] = ()  # none where the source tells none
     title: str = ""
-    names: tuple[str, ...] = ()  # for its value, best first; found in its words if none are given
     call: Filter | None = None  # what it keeps of an earlier step; `#n` as in its text
 
     @property
@@ -64,7 +58,7 @@ class GoldPlan:
 def write_gold_plan(question: str, steps: Sequence[GoldStep], seed: str) -> GoldPlan:
     """The expression of a gold decomposition. `seed` (the question's id) decides between equal wordings.
 
-    Raises DroppedError when references point forward or nowhere, or when no naming binds as annotated.
+    Raises DroppedError when references point forward or nowhere, or when no plan holds them.
     """
     for index, step in enumerate(steps):
         if any(not 0 <= earlier < index for earlier in step.references):
@@ -72,20 +66,16 @@ def write_gold_plan(question: str, steps: Sequence[GoldStep], seed: str) -> Gold
     mentioned = [_spell_names(step, question) for step in steps]
     entities = tuple(dict.fromkeys(s.subject for s in mentioned if s.subject and find_mention(s.subject, question)))
     worded = _write_steps(_introduce_subjects(mentioned, question), question, seed)
-    written = find_shape({index: step.references for index, step in enumerate(steps)})
-    orders = (
-        written,
-        _reorder(written, _order_by_mention(worded)),
-    )  # as annotated, or as later steps speak of the parts
-    tries = (
-        (tree, _name_placeholders(tree, steps, worded, namings))
-        for namings in (_try_best_names, _try_other_names)
-        for tree in orders
-    )
-    tree, expression = next(((tree, found) for tree, found in tries if found), (written, None))
-    if expression is None:
-        raise DroppedError("no naming of the placeholders binds as annotated")
+    tree = find_shape({index: step.references for index, step in enumerate(steps)})
     order = list_leaves(tree)
+    numbers = {index: number for number, index in enumerate(order, start=1)}
+
+    def refer(mark: re.Match[str]) -> str:
+        return f"{{{numbers[int(mark[1]) - 1]}{'*' if mark[2] else ''}}}"
+
+    expression = build_expression(tree, (REFERENCE.sub(refer, worded[index].question) for index in order))
+    if faults := plans.check(expression):
+        raise DroppedError(f"the plan does not check ({faults[0].code})")
     known = all(any(step.answers) for step in steps)
     answered = tuple(_answer_step(steps, worded, index) for index in order) if known else ()
     calls = [_build_call(mentioned[i], order) for i in order]
@@ -119,17 +109,16 @@ def _write_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[Wo
     for index, step in enumerate(steps):
         if not step.relation:
             text = tidy(step.text)
-            worded.append(WordedStep(text, step.names or name_answer(text)))
+            worded.append(WordedStep(text, name_answer(text)[0]))
             continue
         own = said.find(fold(step.subject))
         place = start * (len(steps) - 1 - index) / max(len(steps) - 1, 1) if own < 0 else len(said[:own].split())
-        taken = [w.names[0] for w in worded]
+        taken = [earlier.name for earlier in worded]
         subject = re.sub(r"(#\d+) ,", r"\1,", step.subject)
         worded.append(ask(step.relation, subject, join_answers(step.answers), question, place, taken, seed))
     return worded
 
 
-Namings = Callable[[Sequence[WordedStep]], Iterator[Sequence[str]]]
 # A tree of step indices: an index, a list (independent), or a pair (left, right) where right uses left.
 Tree = int | list["Tree"] | tuple["Tree", "Tree"]
 
@@ -165,90 +154,14 @@ def list_leaves(tree: Tree) -> list[int]:
     return [tree] if isinstance(tree, int) else [index for part in tree for index in list_leaves(part)]
 
 
-def _reorder(tree: Tree, mentions: Sequence[int]) -> Tree:
+def build_expression(tree: Tree, texts: Iterator[str]) -> plans.Expression:
+    """The plan of a tree; `texts` are those of its leaves, left to right."""
     if isinstance(tree, int):
-        return tree
-    if isinstance(tree, tuple):
-        return _reorder(tree[0], mentions), _reorder(tree[1], mentions)
-    return sorted(
-        (_reorder(part, mentions) for part in tree), key=lambda part: min(map(mentions.index, list_leaves(part)))
-    )
-
-
-def _name_placeholders(
-    tree: Tree, steps: Sequence[GoldStep], worded: Sequence[WordedStep], namings: Namings
-) -> plans.Expression | None:
-    """The expression under the first naming that binds as annotated."""
-    order = list_leaves(tree)
-    leaf_of = {index: leaf for leaf, index in enumerate(order)}
-    marked = any(match[2] for w in worded for match in REFERENCE.finditer(w.question))
-    for names, many in itertools.product(namings(worded), (True, False)[: 1 + marked]):
-        questions = [w.question if many else REFERENCE.sub(r"#\1", w.question) for w in worded]
-        expression = _build_expression(tree, [_fill_references(question, names) for question in questions])
-        meant = [_map_placeholders(questions[index], names, leaf_of) for index in order]
-        distinct = all(len(set(m.values())) == len(steps[i].references) for m, i in zip(meant, order, strict=True))
-        if not distinct or plans.check(expression):
-            continue
-        if [dict(sources) for sources in plans.bind(expression).sources] == meant:
-            return expression
-    return None
-
-
-def _map_placeholders(question: str, names: Sequence[str], leaf_of: Mapping[int, int]) -> dict[str, int]:
-    """The leaf that each placeholder of a question stands for."""
-    return {_name_placeholder(match, names): leaf_of[int(match[1]) - 1] for match in REFERENCE.finditer(question)}
-
-
-def _name_placeholder(match: re.Match[str], names: Sequence[str]) -> str:
-    name = names[int(match[1]) - 1]
-    return to_plural(name) if match[2] else name
-
-
-def _try_best_names(worded: Sequence[WordedStep]) -> Iterator[Sequence[str]]:
-    """The best name of every step; where names meet, numbered as later steps mention them or as the steps stand."""
-    best = [w.names[0] for w in worded]
-    yield best
-    yield _number_names(best, _order_by_mention(worded))
-    yield _number_names(best, range(len(best)))
-
-
-def _try_other_names(worded: Sequence[WordedStep]) -> Iterator[Sequence[str]]:
-    """Other names: first of the steps whose best names meet, then of all."""
-    best = [w.names[0] for w in worded]
-    meeting = [w.names if best.count(name) > 1 else w.names[:1] for w, name in zip(worded, best, strict=True)]
-    for options in (meeting, [w.names for w in worded]):
-        for choice in islice(itertools.product(*options), MAX_NAMINGS):
-            yield choice
-            yield _number_names(choice, range(len(choice)))
-
-
-def _number_names(choice: Sequence[str], order: Sequence[int]) -> list[str]:
-    seen: dict[str, int] = {}
-    numbered = list(choice)
-    for index in order:
-        name = choice[index]
-        seen[name] = seen.get(name, 0) + 1
-        numbered[index] = name if seen[name] == 1 else f"{name}_{seen[name]}"
-    return numbered
-
-
-def _order_by_mention(worded: Sequence[WordedStep]) -> list[int]:
-    """The steps in the order in which others first mention them, then the rest."""
-    mentioned = [int(match[1]) - 1 for w in worded for match in REFERENCE.finditer(w.question)]
-    return list(dict.fromkeys([*mentioned, *range(len(worded))]))
-
-
-def _build_expression(tree: Tree, texts: Sequence[str]) -> plans.Expression:
-    if isinstance(tree, int):
-        return plans.Atomic(texts[tree])
+        return plans.Atomic(next(texts))
     if isinstance(tree, tuple):
         left, right = tree
-        return plans.Dependent(_build_expression(left, texts), _build_expression(right, texts))
-    return plans.Sequence(tuple(_build_expression(part, texts) for part in tree))
-
-
-def _fill_references(question: str, names: Sequence[str]) -> str:
-    return REFERENCE.sub(lambda match: "{" + _name_placeholder(match, names) + "}", question)
+        return plans.Dependent(build_expression(left, texts), build_expression(right, texts))
+    return plans.Sequence(tuple(build_expression(part, texts) for part in tree))
 
 
 def _build_call(step: GoldStep, order: Sequence[int]) -> Call | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from data_gen.annotate.inflection import is_plural, to_plural, to_singular
 from data_gen.annotate.plan import REFERENCE, GoldStep
-from data_gen.annotate.wording import STOP_WORDS, WORDS, name_answer, tidy
+from data_gen.annotate.wording import WORDS, name_answer, tidy
 from data_gen.questions import DroppedError
 from revelator.plans.operators import Filter
 
@@ -204,9 +204,8 @@ def _make_gold_step(one: StepWords, place: dict[int, int]) -> GoldStep:
     def move(text: str) -> str:
         return REFERENCE.sub(lambda match: f"#{place[int(match[1])]}{match[2]}", text)
 
-    names = tuple(dict.fromkeys([one.noun, _modify_noun(one.phrase, one.filters, one.noun)]))
     call = one.call and Filter(tuple(map(move, one.call.entities)), move(one.call.condition))
-    return GoldStep(move(one.question), names=names, call=call)
+    return GoldStep(move(one.question), call=call)
 
 
 # ---- noun phrases and questions of the short English in which QDMR writes its steps
@@ -216,14 +215,6 @@ def _find_head(phrase: str) -> str:
     """The noun that a phrase is about: "field goals of Kasay" → goals."""
     words = _find_head_words(phrase)
     return words[-1].casefold() if words else "answer"
-
-
-def _modify_noun(phrase: str, filters: Sequence[str], noun: str) -> str:
-    """The noun with a word that tells it apart: "white residents of #1" → white_resident, "that is red" → red_cube."""
-    words = _find_head_words(phrase)[-2:-1]
-    for text in filters:
-        words += [word for word in re.findall(r"[^\W\d_]+", text) if word not in STOP_WORDS][-1:]
-    return f"{words[0].casefold()}_{noun}" if words and words[0].isalpha() else noun
 
 
 def _find_head_words(phrase: str) -> list[str]:

@@ -1,9 +1,8 @@
 """Gold trees of atomic operators (AtomR, section 3.2), made by rule from a gold plan and what its source tells of it.
 
 A tree is flat: the leaves of the plan are the children of the question, in their order, so that `[i]` is the answer of
-leaf i. What a comparison, a count or an intersection asks of these answers is one more child, `[DR]`. Under a flat
-tree every answer can be named by a decoder (`revelator.plans.json_decoding`), and a short one costs a small model
-least.
+leaf i. What is done with these answers is one more child, `[DR]`, with its operation. Under a flat tree every answer
+can be named by a decoder (`revelator.plans.json_decoding`), and a short one costs a small model least.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from revelator.plans import Sequence as ListOf
 from revelator.plans import substitute as fill
 from revelator.plans.art import Art, check, depth, escape, number_nodes, parse, references, render, substitute
 from revelator.plans.json_decoding import DEEPEST
+from revelator.plans.operations import CHOOSING
 from revelator.plans.operators import Call, Relate, Search
 
 NAME = re.compile(
@@ -25,15 +25,6 @@ NAME = re.compile(
 UNWRITABLE = re.compile(r"[\[\]\x00-\x1f\x7f-\x9f\u2028\u2029]")  # what the decoder's grammar bars from texts
 NAMEABLE = re.compile(r"\[[1-9]\]")
 ENDS = STOP_WORDS | {"many", "much", "'s", "", "also"}  # words at the ends of a text that say nothing of a relation
-SAME = re.compile(r"\b(?:same|shared?|both|alike|common)\b")
-SAME_THING = re.compile(r"\b(?:same|share (?:a|an|the)) ([a-z]+)")
-LEADING = "is|was|are|were|came|come|died|lived|born|has|have|had|released|published|founded|established|started|opened"
-EXTREME = (
-    "first|earlier|earliest|before|later|latest|last|older|oldest|younger|youngest|(?:more |most )?recent(?:ly)?|longer"
-    "|longest|shorter|shortest|more|most|fewer|fewest|less|least|larger|largest|smaller|smallest|higher|highest|lower"
-    "|lowest|taller|tallest|bigger|biggest|newer|newest"
-)
-SAID = re.compile(rf"\b((?:(?:{LEADING})\b(?: [a-z]+){{0,3}}? )?(?:{EXTREME}))\b")
 
 
 def build_nodes(expression: Expression, calls: Sequence[Call | None]) -> list[Art]:
@@ -102,39 +93,39 @@ def _trim(text: str) -> str:
 # ---- what is drawn from earlier answers
 
 
-def compare_answers(question: str, expression: Expression, children: Sequence[Art]) -> Art | None:
-    """The `[DR]` node of a comparison of named things: the answers of each branch beside the name that it begins with.
-    None where the question's words do not say what is compared."""
-    answers: dict[str, list[int]] = {}
-    end = 0
-    for branch in expression.items if isinstance(expression, ListOf) else ():
-        first, end = children[end].call, end + len(list_leaves(branch))
-        answers.setdefault(first.head if isinstance(first, Relate) else "", []).append(end)
-    small = question
-    for name in answers:
-        small = small.replace(name, " ")
-    if len(answers) != 2 or "" in answers:
+def compare_answers(ending: str, expression: Expression, children: Sequence[Art]) -> Art | None:
+    """The `[DR]` node of a comparison that ends so (`data_gen.questions.ENDINGS`): the answers of each branch beside
+    what they are about. None for an ending that no single node says."""
+    name, _, of = ending.partition("_")
+    if not isinstance(expression, ListOf) or of not in ("", "source"):
         return None
-    if SAME.search(small) and all(len(found) == 1 for found in answers.values()):
-        return ask_same(small, *(found[0] for found in answers.values()))
-    said = SAID.search(small)
-    return ask_which(said[1], {name: join_marks(found) for name, found in answers.items()}) if said else None
+    first, about = 0, dict[str, int]()
+    for branch in expression.items:
+        end = first + len(list_leaves(branch))
+        heads = [child.call.head for child in (children[first], children[end - 1]) if isinstance(child.call, Relate)]
+        about[heads[0 if of else -1] if heads else ""] = first = end
+    if len(about) != len(expression.items) or "" in about:
+        return None
+    if name == "equal":
+        return ask_same(*about.values())
+    return ask_which(name, {thing: f"[{number}]" for thing, number in about.items()}) if name in CHOOSING else None
 
 
-def ask_same(question: str, one: int, other: int) -> Art:
-    thing = SAME_THING.search(question)
-    return Art(f"Are [{one}] and [{other}] the same{' ' + thing[1] if thing else ''}?")
+def ask_same(*numbers: int) -> Art:
+    return Art(f"Are these the same: {join_marks(numbers)}?", operation="equal")
 
 
-def ask_which(said: str, answers: dict[str, str]) -> Art:
+def ask_which(operation: str, answers: dict[str, str]) -> Art:
     """`answers`: what is known of each thing that is compared, by its name."""
-    shown = [f"{name} ({known})" for name, known in answers.items()]
-    was = "was " if said.startswith("born") else "is " if " " not in said else ""
-    return Art(f"Which {was}{said}, {', '.join(shown[:-1])} or {shown[-1]}?")
+    *before, last = (f"{name} ({known})" for name, known in answers.items())
+    return Art(
+        f"Which has the {'least' if operation == 'argmin' else 'greatest'} value, {', '.join(before)} or {last}?",
+        operation=operation,
+    )
 
 
 def ask_how_many(number: int) -> Art:
-    return Art(f"How many are in [{number}]?")
+    return Art(f"How many are in [{number}]?", operation="count")
 
 
 def join_marks(numbers: Sequence[int]) -> str:
@@ -147,7 +138,8 @@ def join_marks(numbers: Sequence[int]) -> str:
 def rewrite_tree(art: Art, rewrite: Callable[[str], str]) -> Art:
     """The tree with every text rewritten."""
     call = art.call and art.call.rewrite(rewrite)
-    return Art(rewrite(art.question), call, tuple(rewrite_tree(child, rewrite) for child in art.children))
+    below = tuple(rewrite_tree(child, rewrite) for child in art.children)
+    return Art(rewrite(art.question), call, below, art.operation)
 
 
 def cut_step_tree(text: str, index: int, answers: Sequence[str], question: str) -> str:

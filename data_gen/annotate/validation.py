@@ -14,6 +14,7 @@ from revelator import plans
 from revelator.errors import ExpressionError
 from revelator.fingerprints import normalise
 from revelator.plans import art, logic
+from revelator.plans.bnf import blank_placeholders
 from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
 from revelator.trace import join_answers
 
@@ -64,7 +65,8 @@ def _check_text(kind: str, text: str, language: PlanLanguage) -> str | None:
 def check_replay(question: AnnotatedQuestion) -> str | None:
     """Filling each leaf with the answers of the leaves it is bound to gives the steps, and the last one the answer.
 
-    A plan that fans out has more steps than leaves; then each step must at least come after what it is filled with.
+    A plan that fans out has more steps than leaves; then each step must at least come after what it is filled with. One
+    that needs a step in two branches has fewer.
     A plan of a source that tells no answers of its steps has none, and is not replayed.
     """
     if question.route != "complex" or not question.expression or not question.steps:
@@ -79,7 +81,7 @@ def check_replay(question: AnnotatedQuestion) -> str | None:
             known = {name: join_answers(steps[source].answers) for name, source in wired.items()}
             if plans.substitute(leaf.text, known) != step.question:
                 return "steps do not replay the plan"
-    elif len(steps) < len(leaves):
+    elif len(steps) < len({blank_placeholders(leaf.text) for leaf in leaves}):
         return "fewer steps than leaves"
     if not all(step.answers and all(map(str.strip, step.answers)) for step in steps):
         return "a step has no answer"

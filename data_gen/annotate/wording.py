@@ -2,7 +2,7 @@
 
 A short form such as `UHF >> distributed by` becomes a question a person would ask. Of the ways to ask for a relation
 (`wordings.yaml`) the one that shares most words with the whole question is taken: a plan that keeps the question's own
-words can be learnt by copying. Every step also gets names for its answer, best first, to be used as placeholders.
+words can be learnt by copying.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ HEAD_END = re.compile(
 
 @dataclass(frozen=True)
 class WordedStep:
-    """A question about `{x}` and names for its answer, best first."""
+    """A question about `{x}`, and what its answer is called."""
 
     question: str
-    names: tuple[str, ...]
+    name: str
 
 
 def ask(
@@ -58,14 +58,14 @@ def ask(
 ) -> WordedStep:
     """The question for (subject, relation, answer) in the words of the whole `question`.
 
-    `place` is where in the question (in words) this step is likely to be spoken of, `taken` are the names that earlier
-    steps have; `seed` decides between equally good wordings. A relation without wordings gets "What is the {relation}
-    of …?".
+    `place` is where in the question (in words) this step is likely to be spoken of, `taken` is what the answers of
+    earlier steps are called; `seed` decides between equally good wordings. A relation without wordings gets "What is
+    the {relation} of …?".
     """
     ways = _load_wordings().get(relation)
     if ways is None:
         head = re.findall(r"[a-z]+", relation.casefold())
-        return WordedStep(f"What is the {relation} of {subject}?", (head[-1] if head else "answer",))
+        return WordedStep(f"What is the {relation} of {subject}?", head[-1] if head else "answer")
     said = split_words(question)
     kin = {_stem(word) for word in said}
     kinds = DIVISIONS & set(split_words(answer))
@@ -78,7 +78,7 @@ def ask(
         return score + 0.6 * exhausted + 0.3 * unsaid + 0.9 * wrong, far, sha256_text(f"{seed}|{way[1]}")
 
     name, template = min(ways, key=rank)
-    return WordedStep(template.replace("{x}", subject), tuple(dict.fromkeys([name, *name_answer(template)])))
+    return WordedStep(template.replace("{x}", subject), name)
 
 
 def _distance(template: str, said: Sequence[str], place: float) -> tuple[float, float]:

@@ -60,7 +60,7 @@ class PassageWriter:
 
     def draw(self, identity: str) -> Iterator[ReadingRow]:
         """The rows of one passage; none where two of its values came out alike. A question whose answer the passage
-        says twice is left out."""
+        says twice, or that says it itself, is left out."""
         roll = self._random.random()
         if roll < AS_TABLE:
             yield from self._draw_table(identity)
@@ -129,7 +129,7 @@ class PassageWriter:
                     asked, value = f"Which {kind}{text.removeprefix(fact.thing)}?", fact.thing
             if self._random.random() < UNSAID:
                 yield ReadingRow(f"{identity}-{number}", self._ask_unsaid(fact, passage, absent), passage, title)
-            elif len(found := find_whole(value, passage)) == 1:
+            elif value not in asked and len(found := find_whole(value, passage)) == 1:
                 yield ReadingRow(f"{identity}-{number}", asked, passage, title, (Answer(value, found[0]),))
 
     def _draw_keys(self, count: int) -> tuple[str, list[str]]:

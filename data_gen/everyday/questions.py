@@ -87,14 +87,14 @@ class Asker:
         return question, leaves[0] if len(leaves) == 1 else ListOf(leaves), word, ending
 
     def _draw_followed(self) -> tuple[str, Expression, str]:
-        """Two questions in one, of which the second says "he" or "it" for the first's answer."""
+        """Two questions in one, of which the second says "he" or "it" for the first's answer. Both are answered."""
         first, noun, thing, _ = self._draw_link()
         asked, spoken = self._random.choice(read_words()["asked"][thing])
         pronouns = self._random.choice(read_words()["pronouns"][thing])
         said = spoken.format(**{key: value.format(noun=noun) for key, value in pronouns.items()})
         joint = self._random.choice(read_words()["joints"])
         second = capitalise(said) if joint == "? " else said
-        plan = Dependent(Atomic(first), Atomic(asked.format(x=f"{{{noun}}}")))
+        plan = ListOf((Atomic(first), Dependent(Atomic(first), Atomic(asked.format(x="{2}")))))
         return f"{first.removesuffix('?')}{joint}{second}?", plan, noun
 
     def _draw_nested(self) -> tuple[str, Expression, str]:
@@ -103,11 +103,11 @@ class Asker:
         steps = [first]
         if self._random.random() < DEEPER:
             link, outer, thing, outer_phrase = self._draw_link(blank=True)
-            steps.append(link.format(a=f"{{{noun}}}"))
+            steps.append(link.format(a="{1}"))
             noun, phrase = outer, outer_phrase.format(a=phrase)
         asked, _ = self._random.choice(read_words()["asked"][thing])
         plan: Expression = Atomic(steps[0])
-        for step in (*steps[1:], asked.format(x=f"{{{noun}}}")):
+        for step in (*steps[1:], asked.format(x=f"{{{len(steps)}}}")):
             plan = Dependent(plan, Atomic(step))
         return capitalise(asked.format(x=phrase)), plan, noun
 

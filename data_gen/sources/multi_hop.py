@@ -94,6 +94,7 @@ def _annotate_two_wiki(row: dict[str, Any]) -> AnnotatedQuestion:
     )
     identity = f"2wiki:{row.get('_id') or row['id']}"
     planned = write_gold_plan(question, _order_steps(row, question, supporting), identity)
+    ending = _choose_ending(row, planned) if row["type"] in COMPARISONS else ""
     return AnnotatedQuestion(
         id=identity,
         source="2wiki",
@@ -106,8 +107,8 @@ def _annotate_two_wiki(row: dict[str, Any]) -> AnnotatedQuestion:
         answers=(row["answer"],),
         passages=_read_context(row, supporting),
         entities=planned.entities,
-        ending=_choose_ending(row, planned) if row["type"] in COMPARISONS else "",
-        tree=_render_tree(row["type"], question, planned),
+        ending=ending,
+        tree=_render_tree(ending, question, planned),
     )
 
 
@@ -119,11 +120,11 @@ def _read_context(row: dict[str, Any], supporting: Collection[str]) -> tuple[Ann
     )
 
 
-def _render_tree(kind: str, question: str, planned: GoldPlan) -> str:
-    """A comparison ends in a node that names what is compared; none where its words are not understood."""
-    if kind not in COMPARISONS:
+def _render_tree(ending: str, question: str, planned: GoldPlan) -> str:
+    """A comparison ends in a node that names what is compared; none where no single node says it."""
+    if not ending:
         return render_tree(question, planned.nodes)
-    judged = compare_answers(question, parse(planned.expression), planned.nodes)
+    judged = compare_answers(ending, parse(planned.expression), planned.nodes)
     return render_tree(question, [*planned.nodes, judged]) if judged else ""
 
 

@@ -238,8 +238,11 @@ def _render_tree(question: str, draft: Draft, made: Plan) -> str:
         Art(f"Which {name.entity.noun} is called {name.entity.name}?", Search(name.entity.name, name.entity.noun))
         for name in described.values()
     ]
-    numbers = {id(term): number for number, term in enumerate([*described.values(), *made.terms], start=1)}
-    leaves = [_ask_leaf(term, numbers) for term in made.terms]
+    numbers = {id(name): number for number, name in enumerate(described.values(), start=1)}
+    leaves = list[Art]()
+    for number, term in enumerate(made.terms, start=len(searches) + 1):
+        leaves.append(_ask_leaf(term, numbers))
+        numbers[id(term)] = number  # the last one of a term that is asked twice
     if draft.ending.startswith("either"):
         return trees.render_tree(question, [*searches, *_ask_either(draft, leaves, len(searches) + 1)])
     if len(leaves) == 1 and not searches and draft.ending != "count":
@@ -288,18 +291,18 @@ def _add_judgement(draft: Draft, children: list[Art], numbers: dict[int, int]) -
     if ending == "count":
         return [*children, trees.ask_how_many(ends[0])]
     if ending == "equal":
-        return [*children, trees.ask_same(draft.question, *ends)]
+        return [*children, trees.ask_same(*ends)]
     if ending == "difference":
-        return [*children, Art(f"How far apart are [{ends[0]}] and [{ends[1]}]?")]
+        return [*children, Art(f"How far apart are [{ends[0]}] and [{ends[1]}]?", operation=ending)]
     if ending == "intersect":
-        return [*children, Art(f"What do [{ends[0]}] and [{ends[1]}] have in common?")]
+        return [*children, Art(f"What do [{ends[0]}] and [{ends[1]}] have in common?", operation=ending)]
     if ending.startswith("arg") and len(ends) == 1:
         return [*children, Art(f"Which of {_show_term(draft.roots[0].args[0], numbers)} {said}: [{ends[0]}]?")]
     if ending.startswith("arg"):
         source = ending.endswith("_source")
         things = [find_names(root)[0] if source else root.args[0] for root in draft.roots]
         shown = {_call_thing(thing, numbers): f"[{end}]" for thing, end in zip(things, ends, strict=True)}
-        return [*children, trees.ask_which(said, shown)]
+        return [*children, trees.ask_which(ending.partition("_")[0], shown)]
     return children
 
 

@@ -11,10 +11,11 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass, replace
 from itertools import product
 
+from data_gen.annotate.plan import Tree, build_expression, list_leaves
 from data_gen.questions import AnnotatedStep
 from data_gen.world.documents import View, possess
 from data_gen.world.graph import ARTICLE, Entity, Relation, Value, Wording
-from revelator.plans import Atomic, Dependent, Expression, Sequence, bind, list_leaves, substitute
+from revelator.plans import Expression
 
 SLOT = re.compile(r"\{(x's|y's|x|y)\}")
 WORD = re.compile(r"[a-z]{4,}")
@@ -100,21 +101,18 @@ def ends_open(phrase: str) -> bool:
 # ---- plan
 
 
-def _build(terms: list[AskedTerm], done: set[int], names: dict[int, str], found: dict[int, AskedTerm]) -> Expression:
-    """The plan that computes `terms`, those `done` being known; `found` receives which term each leaf (by id) asks."""
+def _shape(terms: list[AskedTerm], done: set[int], places: dict[int, int]) -> Tree:
+    """The tree that computes `terms`, those `done` being known; its leaves are the places of terms."""
     terms = [t for t in terms if not any(t is not o and id(t) in _list_below(o) for o in terms)]
     if len(terms) == 1:
-        leaf = Atomic(_write_leaf(terms[0], names))
-        found[id(leaf)] = terms[0]
         needed = [t for t in terms[0].inputs if id(t) not in done]
-        return Dependent(_build(needed, done, names, found), leaf) if needed else leaf
+        leaf = places[id(terms[0])]
+        return (_shape(needed, done, places), leaf) if needed else leaf
     shared = [t for t in list_inputs(terms[0]) if id(t) not in done and all(id(t) in _list_below(o) for o in terms[1:])]
     if shared:
         top = max(shared, key=lambda t: len(_list_below(t)))
-        return Dependent(
-            _build([top], done, names, found), _build(terms, done | _list_below(top) | {id(top)}, names, found)
-        )
-    return Sequence(tuple(_build([t], done, names, found) for t in terms))
+        return _shape([top], done, places), _shape(terms, done | _list_below(top) | {id(top)}, places)
+    return [_shape([t], done, places) for t in terms]
 
 
 def list_inputs(term: AskedTerm) -> list[AskedTerm]:
@@ -126,14 +124,23 @@ def _list_below(term: AskedTerm) -> set[int]:
     return {id(t) for t in list_inputs(term)}
 
 
-def _write_leaf(term: AskedTerm, names: dict[int, str]) -> str:
-    return fill(term.wording.question, [_write_slot(arg, names) for arg in term.args])
+def _write_leaf(term: AskedTerm, numbers: dict[int, int]) -> str:
+    return fill(term.wording.question, [_write_slot(arg, numbers) for arg in term.args])
 
 
-def _write_slot(arg: Term, names: dict[int, str]) -> str:
+def _ask_about(term: AskedTerm, entities: Items[Entity]) -> str:
+    """The question about these entities, those that the question names as it names them."""
+    shown = [
+        arg.text if isinstance(arg, NamedTerm) else f"{'the ' if arg.type in ARTICLE else ''}{entity.title}"
+        for arg, entity in zip(term.args, entities, strict=True)
+    ]
+    return fill(term.wording.question, shown)
+
+
+def _write_slot(arg: Term, numbers: dict[int, int]) -> str:
     if isinstance(arg, NamedTerm):
         return arg.text
-    return f"the {{{names[id(arg)]}}}" if arg.type in ARTICLE else f"{{{names[id(arg)]}}}"
+    return f"{'the ' if arg.type in ARTICLE else ''}{{{numbers[id(arg)]}}}"
 
 
 @dataclass(frozen=True)
@@ -147,51 +154,27 @@ class Plan:
     types: tuple[tuple[str, ...], ...]
 
 
-def build_plan(view: View, roots: Items[AskedTerm]) -> Plan | None:
-    """The plan of `roots`, its placeholders named so that each binds to the leaf that is meant; None if none does."""
+def build_plan(view: View, roots: Items[AskedTerm]) -> Plan:
+    """The plan of `roots`. What two branches need is asked in both; each takes its own."""
     everything = list({id(t): t for root in roots for t in (*reversed(list_inputs(root)), root)}.values())
-    for attempt in range(3):
-        names = _name_terms(everything, attempt)
-        found: dict[int, AskedTerm] = {}
-        tree = _build(list(roots), set(), names, found)
-        order = list_leaves(tree)
-        terms = tuple(found[id(leaf)] for leaf in order)
-        if _binds(tree, terms, names):
-            steps = _list_steps(view, order, terms, names)
-            return Plan(tree, terms, tuple(steps), tuple(steps.values()))
-    return None
+    tree = _shape(list(roots), set(), {id(term): place for place, term in enumerate(everything)})
+    terms = tuple(everything[place] for place in list_leaves(tree))
+    numbers: dict[int, int] = {}  # of the leaves so far, the last for a term that stands twice
+    texts = list[str]()
+    for number, term in enumerate(terms, start=1):
+        texts.append(_write_leaf(term, numbers))
+        numbers[id(term)] = number
+    steps = _list_steps(view, terms)
+    return Plan(build_expression(tree, iter(texts)), terms, tuple(steps), tuple(steps.values()))
 
 
-MARKS = (("first", "second"), ("one", "other"), ("former", "latter"))
-
-
-def _name_terms(everything: list[AskedTerm], attempt: int) -> dict[int, str]:
-    """A placeholder name for each term; two that feed one leaf never share theirs."""
-    names = {id(t): (t.relation.name, t.relation.id, t.type)[attempt] for t in everything}
-    for one, other in (term.inputs for term in everything if len(term.inputs) == 2):
-        if names[id(one)] == names[id(other)]:
-            names[id(one)], names[id(other)] = (f"{mark} {names[id(one)]}" for mark in MARKS[attempt])
-    return names
-
-
-def _binds(tree: Expression, terms: tuple[AskedTerm, ...], names: dict[int, str]) -> bool:
-    index = {id(term): i for i, term in enumerate(terms)}
-    wanted = [{names[id(arg)]: index[id(arg)] for arg in term.inputs} for term in terms]
-    return [dict(source) for source in bind(tree).sources] == wanted
-
-
-def _list_steps(
-    view: View, order: Items[Atomic], terms: tuple[AskedTerm, ...], names: dict[int, str]
-) -> dict[AnnotatedStep, tuple[str, ...]]:
+def _list_steps(view: View, terms: tuple[AskedTerm, ...]) -> dict[AnnotatedStep, tuple[str, ...]]:
     steps: dict[AnnotatedStep, tuple[str, ...]] = {}
-    for leaf, term in zip(order, terms, strict=True):
+    for term in terms:
         for combination in product(*(list_entities(arg) for arg in term.args)):
             entities = [view.graph.entities[i] for i in combination]
-            values = {
-                names[id(a)]: e.title for a, e in zip(term.args, entities, strict=True) if isinstance(a, AskedTerm)
-            }
             tails = view.list_tails(combination[0], term.relation.id, *combination[1:])
             answers = tuple(view.graph.text(tail) for tail in tails)
             types = entities[0].type, *(term.relation.tail if term.relation.inverse else ())
-            steps[AnnotatedStep(substitute(leaf.text, values), answers, entities[0].title)] = types
+            steps[AnnotatedStep(_ask_about(term, entities), answers, entities[0].title)] = types
     return steps

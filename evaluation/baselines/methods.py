@@ -24,7 +24,7 @@ from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
 from serving.knowledge.sources import Sources
-from serving.protocols import GenerateRequest, Writing
+from serving.protocols import GenerateRequest
 
 FOLLOW_UP_PASSAGES = 3  # Self-Ask, of one follow-up question
 FOLLOW_UP = re.compile(r"follow[- ]?up\s*:\s*(.+)", re.IGNORECASE)
@@ -123,10 +123,10 @@ async def run_adaptive_rag(run: QuestionRun) -> None:
             await run_ircot(run)
 
 
-HANRAG_ROUTES = {
+HANRAG_ROUTES: dict[str, Callable[[QuestionRun], Awaitable[None]]] = {
     "straightforward": routes.answer_direct,
     "single": routes.answer_single,
-    "compound": routes.answer_compound,
+    "compound": partial(routes.answer_compound, operation="judge"),
 }
 
 
@@ -139,7 +139,6 @@ async def run_hanrag(run: QuestionRun) -> None:
     language model; the loop does not ask for its end before the first step, and ends at our limit of steps; documents
     that do not name what is asked about are not read.
     """
-    run.writing = Writing(merge="generator")
     run.limits = replace(run.limits, relevance_floor=run.limits.relevance_threshold)
     run.route = await routes.choose_route(run)
     await HANRAG_ROUTES.get(run.route, routes.answer_by_loop)(run)

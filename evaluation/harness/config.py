@@ -19,7 +19,7 @@ from revelator.limits import Strategy
 from serving.executor.judges import JudgeSetting
 from serving.knowledge.selection import Select
 from serving.models.endpoint_revelator import PlannerConfig
-from serving.protocols import Decoding, MergePolicy
+from serving.protocols import Decoding
 from serving.retrieval.logical_search import Operators
 
 Count = Annotated[int, Field(ge=1)]
@@ -185,8 +185,8 @@ class RunConfig(Strict):
     `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
     `closed` searches by words, `closed-dense` by meaning, `closed-hybrid` by both.
     `decoding: free` writes plans without a grammar. `limits` are those of `revelator.limits.Limits`; `kept` is how many
-    documents a leaf reads (QCompiler, figure 3). `merge` and `own_knowledge` say what the language model `generator`
-    writes beyond the reading of passages.
+    documents a leaf reads (QCompiler, figure 3). `own_knowledge`: the language model `generator` answers from what it
+    knows where no passage does.
     """
 
     benchmark: BenchmarkConfig
@@ -199,7 +199,6 @@ class RunConfig(Strict):
     decoding: Decoding = "beams"
     threads: Count | None = None
     generator: GeneratorConfig | None = None
-    merge: MergePolicy = "auto"
     own_knowledge: bool = False
     planner: PlannerConfig | None = None
     judge: JudgeSetting = "embedded"

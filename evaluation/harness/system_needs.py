@@ -35,7 +35,7 @@ def needs_index(config: RunConfig) -> bool:
 
 
 def takes_option(config: RunConfig, name: str) -> bool:
-    """Whether a run of this configuration uses its `generator`, `merge`, `judge` or `planner`."""
+    """Whether a run of this configuration uses its `generator`, `judge` or `planner`."""
     system = config.system
     if config.url or system.predictions:
         return False
@@ -44,8 +44,6 @@ def takes_option(config: RunConfig, name: str) -> bool:
         return ranks.get(name, False)
     if name == "generator":
         return True
-    if name == "merge":
-        return bool(system.strategy) or system.name == "gold-plan"
     if name == "judge":
         return system.name in JUDGED and config.ablation.relevance is None
     return needs_revelator(config) and system.name != "gold-plan"
@@ -74,9 +72,8 @@ def check_system(config: RunConfig) -> None:
         raise ConfigError(
             "no sources are named", where=f"ablation.{switches[0]}", hint="name their file: sources: sources.yaml"
         )
-    if config.generator is None and (config.merge == "generator" or config.own_knowledge):
-        field = "own_knowledge" if config.own_knowledge else "merge"
-        raise ConfigError("the embedded reader writes no answers", where=field, hint="name a `generator`")
+    if config.generator is None and config.own_knowledge:
+        raise ConfigError("the embedded reader writes no answers", where="own_knowledge", hint="name a `generator`")
     if config.ablation.relevance is False and isinstance(config.judge, JudgeConfig):
         hint = "leave out one of the two"
         raise ConfigError(f"{config.judge} judges, and nobody is to", where="ablation.relevance", hint=hint)

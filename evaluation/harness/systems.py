@@ -193,5 +193,5 @@ def _open_executor(config: RunConfig, services: Services, stack: AsyncExitStack,
         if config.ablation.sources is not None:
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)
-    writing = Writing(config.merge, own_knowledge=config.own_knowledge)  # no text: it changes no answer
+    writing = Writing(own_knowledge=config.own_knowledge)  # no text: it changes no answer
     return Executor(revelator, sources, generator, limits, judge=judge, writing=writing)

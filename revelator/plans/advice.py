@@ -1,7 +1,7 @@
 """What a plan that can be run leaves open: it says less than it could, and what it means is found in another way.
 
-Advice refuses nothing. `which-result`: a name stands for one of several results, and which one is found by the words of
-the questions (`binding`); numbers say it. `one-question`: an operation that takes two values is done with one question,
+Advice refuses nothing. `which-result`: a name stands for one of several results, which are taken in their order
+(`binding`); numbers say which. `one-question`: an operation that takes two values is done with one question,
 and works only if that has two answers.
 """
 
@@ -51,14 +51,16 @@ def _find_open_names(
         if type(node) is not Dependent or (count := _count_results(node.left)) < 2:
             continue
         for leaf in list_starts(node.right):
-            sources, locate = bound[places[id(leaf)]].sources, make_placer(leaf)
+            step, locate = bound[places[id(leaf)]], make_placer(leaf)
             found: dict[str, Span] = {}
             for name, start, end in find_placeholders(leaf.text):
-                if name in sources and not read_reference(name):
+                if name in step.sources and not read_reference(name):
                     found.setdefault(name, (start, end))
             for name, (start, end) in found.items():
-                number = spell_number(name, leaf, sources)
-                message = f"{{{name}}} may be any of {count} results, and is taken for that of step {sources[name] + 1}"
+                number = spell_number(name, step)
+                message = (
+                    f"{{{name}}} may be any of {count} results, and is taken for that of step {step.sources[name] + 1}"
+                )
                 yield Diagnostic("which-result", message, *locate(start, end), f"write {number} for it")
 
 

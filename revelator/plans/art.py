@@ -1,8 +1,9 @@
 """The language art: the atomic reasoning tree as a value, its JSON form, and its check (AtomR, section 3.2).
 
 A node is a question and the way to its answer: one of three operators (`Search`, `Relate`, `Filter`), `children`, or
-neither, which is `[DR]`, answered directly from the earlier answers that its question names. Nodes are numbered
-breadth-first, the root is 0. `[i]` in a text stands for the answers of node i, `[[i]]` for the text `[i]`.
+neither, which is `[DR]`, answered from the earlier answers that its question names: by the operation that it says, else
+by the reader. Nodes are numbered breadth-first, the root is 0. `[i]` in a text stands for the answers of node i,
+`[[i]]` for the text `[i]`.
 
 `parse` reads the JSON form, `render` writes it; `art.schema.json` describes it (JSON Schema 2020-12), and the decoder's
 grammar is derived from that. Faults point into the text: line, column, caret, and the place as a path such as
@@ -28,6 +29,7 @@ from revelator.plans import trees
 from revelator.plans.bnf import replace_marks
 from revelator.plans.faults import Diagnostic, fault, sort_faults
 from revelator.plans.grammar import read_grammar_file
+from revelator.plans.operations import COMPUTED
 from revelator.plans.operators import CALLS, STRICT, Call, Filter, Relate, Search, Text, spell_call
 
 Path = tuple[str | int, ...]  # of a value inside the JSON form
@@ -40,16 +42,19 @@ REFERENCE = re.compile(r"(?<!\[)(\[{1,2})(\d{1,4})(\]{1,2})(?!\])")
 @dataclass(frozen=True, slots=True)
 class Art:
     """A node and what stands below it; a whole tree is its root, and `source` the text that it was parsed from. Raises
-    ValueError for both a call and children."""
+    ValueError for two of a call, children and an operation."""
 
     question: str
     call: Call | None = None
     children: tuple[Art, ...] = ()
+    operation: str = ""
     source: str = field(default="", init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.call is not None and self.children:
-            raise ValueError("a node has an operator or children, not both")
+        if sum(map(bool, (self.call, self.children, self.operation))) > 1:
+            raise ValueError("a node has one of an operator, children and an operation")
+        if self.operation and self.operation not in COMPUTED:
+            raise ValueError(f"there is no operation {self.operation!r}; there are {', '.join(COMPUTED)}")
 
     @property
     def is_direct(self) -> bool:
@@ -127,7 +132,7 @@ def substitute(text: str, answers: Mapping[int, Sequence[str]]) -> str:
 
 FORM = (
     'a node is {"question": …} with one of search {name, descriptor}, relate {head, to, inverse}, '
-    "filter {entities, condition}, direct (true) or children"
+    "filter {entities, condition}, operation, direct (true) or children"
 )
 CODES = {"missing": "missing", "unexpected_keyword_argument": "unknown", "value_error": "way"}
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -144,16 +149,17 @@ class _Form:
     search: Search | None = None
     relate: Relate | None = None
     filter: Filter | None = None
+    operation: str = ""
     direct: Literal[True] | None = None
     children: Annotated[tuple[_Node, ...], FailFast(), Field(min_length=1)] = ()
 
     def to_art(self) -> Art:
         """Raises ValueError unless there is one way to answer."""
-        ways = [way for way in (*CALLS, "direct", "children") if getattr(self, way)]
+        ways = [way for way in (*CALLS, "operation", "direct", "children") if getattr(self, way)]
         if len(ways) != 1:
             raise ValueError(f"{len(ways)} ways to answer, where one is needed: {', '.join(ways) or 'none'}")
         below: Any = self.children  # trees by now, by `_Node`
-        return Art(self.question, self.search or self.relate or self.filter, below)
+        return Art(self.question, self.search or self.relate or self.filter, below, self.operation)
 
 
 _Node = Annotated[_Form, FewKeys, AfterValidator(_Form.to_art)]
@@ -222,6 +228,8 @@ def to_json(art: Art) -> dict[str, Any]:
     """Plain values in the form of `schema()`."""
     if art.call:
         way: Any = {_name_way(art.call): _CALL.dump_python(art.call, mode="json", exclude_defaults=True)}
+    elif art.operation:
+        way = {"operation": art.operation}
     else:
         way = {"children": [to_json(child) for child in art.children]} if art.children else {"direct": True}
     return {"question": art.question, **way}
@@ -288,8 +296,9 @@ def _find_faults(at: Numbered, nodes: tuple[Numbered, ...]) -> Iterator[tuple[st
                 message = f"node {at.number} names [{number}], {reason}"
                 hint = "name a node that is answered earlier: one to the left of it, or below such a one"
                 yield "reference", message, _find_path(at, name), hint
-    if at.node.is_direct and at.parent is not None and not references(at.node.question):
-        message = f"node {at.number} is answered directly but names no earlier answer"
+    has_own_way = at.node.is_direct and (at.parent is not None or at.node.operation)
+    if has_own_way and not references(at.node.question):
+        message = f"node {at.number} is answered from earlier answers but names none"
         hint = "write [i] for the answers that it is drawn from, or give it an operator"
         yield "direct", message, _find_path(at, ("question",)), hint
 
@@ -325,7 +334,7 @@ def make_structure_key(art: Art) -> str:
     def digest(number: int) -> str:
         node, below = nodes[number].node, nodes[number].children
         asked, called = references(node.question), references(" ".join(node.call.texts if node.call else ()))
-        way = type(node.call).__name__ if node.call else "direct" if node.is_direct else "children"
+        way = type(node.call).__name__ if node.call else node.operation or ("children" if below else "direct")
         parts = [sorted(map(digest, named)) for named in (asked, called, below)]
         return hashlib.sha256(f"{way} {parts}".encode()).hexdigest()
 
@@ -337,7 +346,8 @@ def draw_tree(art: Art) -> str:
     nodes = number_nodes(art)
 
     def label(at: Numbered) -> str:
-        mark = f"  {spell_call(at.node.call)}" if at.node.call else "  [DR]" if at.node.is_direct else ""
-        return f"{at.number} {at.node.question}{mark}"
+        said = f"=> {at.node.operation}" if at.node.operation else "[DR]" if at.node.is_direct else ""
+        said = spell_call(at.node.call) if at.node.call else said
+        return f"{at.number} {at.node.question}  {said}".rstrip()
 
     return trees.draw(nodes[0], label, lambda at: [nodes[number] for number in at.children])

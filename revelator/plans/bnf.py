@@ -184,6 +184,21 @@ def replace_placeholders(text: str, find: Callable[[str], str]) -> str:
     return _PLACEHOLDER.sub(lambda match: find(match[1]), text)
 
 
+def renumber(expression: Expression, number: Callable[[int], int]) -> Expression:
+    """The same plan with another number for each step that it names."""
+
+    def spell(name: str) -> str:
+        found = read_reference(name)
+        return f"{{{number(found.number)}{'*' * found.is_all}}}" if found else f"{{{name}}}"
+
+    if type(expression) is Atomic:
+        return Atomic(replace_placeholders(expression.text, spell))
+    changed = expression.with_children([renumber(child, number) for child in expression.children])
+    if type(changed) is Operation:
+        return Operation(changed.operand, changed.name, tuple(map(number, changed.references)))
+    return changed
+
+
 def substitute(text: str, values: Mapping[str, str]) -> str:
     """Replaces each `{name}` that has a value by it, and `{{name}}` by a literal `{name}`.
 

@@ -37,7 +37,6 @@ from revelator.plans.bnf import (
     render,
 )
 from revelator.plans.faults import Diagnostic, Span, sort_faults
-from revelator.plans.gathering import wants_all
 from revelator.plans.graph import GraphStep
 from revelator.plans.lexer import reads_as_itself
 from revelator.plans.operations import COMPARING, ORDERING, SEVERAL, VERDICTS
@@ -212,17 +211,13 @@ def is_fanned_out(operation: int, steps: Sequence[Step], bound: Sequence[GraphSt
     inside: Sequence[int] = (end,)
     if isinstance(steps[end], Operation):
         inside = bound[end].inside
-    elif any(_takes_each(steps[end], name) and first <= step for name, step in bound[end].sources.items()):
+    elif any(not bound[end].takes_all(name) and first <= step for name, step in bound[end].sources.items()):
         return True
     return any(
-        _takes_each(steps[each], name) and first <= step < inside[0]
+        not bound[each].takes_all(name) and first <= step < inside[0]
         for each in inside
         for name, step in bound[each].sources.items()
     )
-
-
-def _takes_each(step: Step, name: str) -> bool:
-    return isinstance(step, Atomic) and not wants_all(step.text, name)
 
 
 def make_placer(leaf: Atomic) -> Callable[[int, int], Span]:

@@ -61,7 +61,7 @@ def draw_tree(expression: Expression) -> str:
     """Draws an indented tree, one node a line. A step shows its number and its text, a leaf also what its names stand
     for."""
     places = {id(step): place for place, step in enumerate(list_steps(expression))}
-    all_sources = bind(expression).sources
+    steps = bind(expression).steps
 
     def label(node: Expression) -> str:
         if type(node) is Operation:
@@ -69,8 +69,8 @@ def draw_tree(expression: Expression) -> str:
         if type(node) is not Atomic:
             return LABELS[type(node)]
         index = places[id(node)]
-        named = [name for name in all_sources[index] if not read_reference(name)]
-        origin = ", ".join(f"{{{name}}} is {spell_number(name, node, all_sources[index])}" for name in named)
+        named = [name for name in steps[index].sources if not read_reference(name)]
+        origin = ", ".join(f"{{{name}}} is {spell_number(name, steps[index])}" for name in named)
         return f"{index + 1}  {render(node)}" + (f"   [{origin}]" if origin else "")
 
     return trees.draw(expression, label, stages)

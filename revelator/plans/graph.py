@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from revelator.plans import bnf
 from revelator.plans.art import REFERENCE, Art, Numbered, number_nodes
-from revelator.plans.operators import Call
+from revelator.plans.operators import Call, Filter
 
 _BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+)\)")
 
@@ -24,10 +24,10 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class GraphStep(NamedTuple):
-    """One step. `sources`: the index of the producer of each reference in its texts. `is_drawn`: its question is
-    answered from the answers of other steps. `inside`: these, or the steps of an operation's operand. `parts`: those of
-    them that no other one uses, or that the operand ends in. `labels`: what a comparison calls the answers of its
-    parts."""
+    """One step. `sources`: the index of the producer of each reference in its texts. `is_drawn`: it is answered from
+    its children. `inside`: these, or the steps of the operand of an operation. `parts`: those of them that no other one
+    uses, or that the operand ends in, and `branches` the steps that lead to each. `labels`: what a comparison calls
+    the answers of its parts."""
 
     text: str
     sources: Mapping[str, int] = NOTHING
@@ -35,8 +35,25 @@ class GraphStep(NamedTuple):
     operation: bnf.Operation | None = None
     inside: Sequence[int] = ()
     parts: Sequence[int] = ()
+    branches: Sequence[Sequence[int]] = ()
     labels: Mapping[int, str] = NOTHING
     is_drawn: bool = False
+
+    def takes_all(self, name: str) -> bool:
+        """Whether its question is asked once with all values of a reference, `{2*}` or what a `Filter` keeps from, and
+        not once for each."""
+        if isinstance(self.call, Filter) and any(
+            name in bnf.list_placeholders(entity) for entity in self.call.entities
+        ):
+            return True
+        reference = bnf.read_reference(name)
+        return reference is not None and reference.is_all
+
+    @property
+    def taken_whole(self) -> frozenset[int]:
+        """The producers of which each reference takes all values."""
+        each = {producer for name, producer in self.sources.items() if not self.takes_all(name)}
+        return frozenset(self.sources.values()) - each
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -46,12 +63,10 @@ class GraphStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The steps of a plan, and the `results` that are its answer. `is_explicit`: the plan names steps by number or
-    spells an operation, so that nothing of it is guessed from words."""
+    """The steps of a plan, and the `results` that are its answer."""
 
     steps: tuple[GraphStep, ...]
     results: tuple[int, ...]
-    is_explicit: bool
 
     @property
     def sources(self) -> tuple[Mapping[str, int], ...]:
@@ -67,7 +82,7 @@ def read_tree(tree: Art) -> Graph:
     for at in reversed(nodes[1:]):
         used[at.parent or 0] |= {*used[at.number], *needs[at.number]}
     steps = [_read_node(at, needs[at.number], used[at.number]) for at in (*nodes[1:], nodes[0])]
-    return Graph(tuple(steps), (len(steps) - 1,), is_explicit=True)
+    return Graph(tuple(steps), (len(steps) - 1,))
 
 
 def _read_node(at: Numbered, needs: Sequence[int], used: set[int]) -> GraphStep:
@@ -75,15 +90,20 @@ def _read_node(at: Numbered, needs: Sequence[int], used: set[int]) -> GraphStep:
     text, sources = write_references(at.node.question), {f"{number}*": number - 1 for number in needs}
     if at.node.call:
         return GraphStep(text, sources, at.node.call.rewrite(write_references))
+    if not at.children and not needs:
+        return GraphStep(text)  # the whole tree: the question is asked as it stands
     beside = {} if at.children else _find_names_beside(at.node.question)
     over = at.children or [number for number in needs if number in beside] or needs
+    parts = [number - 1 for number in over if number not in used]
     return GraphStep(
         text,
         sources,
+        operation=None if at.children else bnf.Operation(bnf.Atomic(text), at.node.operation or "judge"),
         inside=[number - 1 for number in over],
-        parts=[number - 1 for number in over if number not in used],
+        parts=parts,
+        branches=[[part] for part in parts],
         labels={number - 1: write_references(name) for number, name in beside.items()},
-        is_drawn=True,
+        is_drawn=bool(at.children),
     )
 
 

@@ -78,6 +78,7 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+DRAWN = ("operation", "direct")  # the ways that are answered from earlier answers
 CHILD_KINDS = 10  # the tenth child of the root and those after it are of one kind, and may name [1] to [9]
 DEEPEST = 4  # nodes from the root to a leaf, as the paper's trees have
 REFERRED = re.compile(r'"#/\$defs/(\w+)"')
@@ -92,7 +93,8 @@ def make_art_grammar() -> Grammar:
     plans:
 
         0   the root: no `[i]` in its texts
-        k   the k-th child of the root and what stands below it: `[i]` for i from 1 to k - 1; `direct` must name one
+        k   the k-th child of the root and what stands below it: `[i]` for i from 1 to k - 1; `direct` and `operation`
+            must name one
 
     Brackets stand nowhere else, texts are on one line, and a tree is at most `DEEPEST` nodes deep. An answer further
     down cannot be named; a flat tree, in which what is needed again is a child of the root, can name all of them.
@@ -109,8 +111,9 @@ def _make_definitions(kind: int, level: int) -> dict[str, Any]:
     written = schema()["$defs"]
     written["text"] = {"type": "string", "x-text": f"TEXT_{kind}"}
     if kind:
-        written["direct"]["properties"]["question"] = {"type": "string", "x-text": f"NAMING_{kind}"}
-    barred = [*["direct"] * (kind == 1), *["parent"] * (level == DEEPEST)]
+        for name in DRAWN:
+            written[name]["properties"]["question"] = {"type": "string", "x-text": f"NAMING_{kind}"}
+    barred = [*(DRAWN if kind == 1 else ["operation"] if kind == 0 else []), *["parent"] * (level == DEEPEST)]
     ways = written["node"]["anyOf"]
     written["node"]["anyOf"] = [way for way in ways if way["$ref"].rpartition("/")[2] not in barred]
     named = REFERRED.sub(rf'"#/$defs/\1_{kind}_{level}"', json.dumps(written))

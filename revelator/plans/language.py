@@ -51,7 +51,6 @@ class PlanLanguage:
     letters: Callable[[Any], str | None] = lambda plan: None  # the shape as people spell it, where they do
     adapt_to_question: Callable[[Any, str], Any] = lambda plan, question: plan  # what is run of a plan of the model's
     json_schema: Callable[[], dict[str, Any]] | None = None  # of a language that is JSON
-    counts_in_merge: bool = False  # a plan says nothing of what its question counts by: the merge compares with it
 
     @property
     def definition_hash(self) -> str:
@@ -161,7 +160,6 @@ BNF = PlanLanguage(
     advise=advice.advise,
     letters=drawing.to_letters,
     adapt_to_question=_keep_words,
-    counts_in_merge=True,
 )
 LOGIC = PlanLanguage(
     name="logic",

@@ -22,6 +22,7 @@ OPERATIONS = {
     "except": "the values of the first part that no other part has",
     "judge": "what the reader makes of the question and the answers of the parts",
 }
+COMPUTED = tuple(name for name in OPERATIONS if name != "judge")  # those that code does
 CHOOSING = ("argmin", "argmax")  # those that may name the steps whose value is the answer
 VERDICTS = ("equal",)  # those whose answer is yes or no
 ORDERING = ("sum", "mean", "difference", "min", "max", *CHOOSING)  # those that yes and no are no values for

@@ -19,7 +19,7 @@ from revelator.errors import ConfigError
 from revelator.limits import LONGEST_MS, Limits
 from revelator.options import HOME, PATH
 from serving.commands.model_options import judge_options, planner_options, read_judge_options, read_planner_options
-from serving.protocols import DECODINGS, MERGE_POLICIES, PlannerPrompt
+from serving.protocols import DECODINGS, PlannerPrompt
 
 if TYPE_CHECKING:
     from serving.home.config import ServingConfig
@@ -55,10 +55,10 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True
 @click.option("--generator", metavar="embedded|URL", help="Who reads passages (default: as remembered, else embedded).")
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model; its key is read from OPENAI_API_KEY.")
 @click.option(
-    "--merge",
-    type=click.Choice(MERGE_POLICIES),
-    help="Who makes one answer of the parts': code where it is sure, else the language model (auto), code alone, or"
-    " always the language model. Unless it is code alone, the answer is also written as text that cites what was read.",
+    "--text/--no-text",
+    default=None,
+    help="Let the language model also write the answer in sentences that cite what was read (default: as remembered,"
+    " else written).",
 )
 @click.option(
     "--own-knowledge/--no-own-knowledge",

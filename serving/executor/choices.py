@@ -1,7 +1,7 @@
 """Which values a leaf is asked with: one or all of a producer's, and which belong together.
 
-A leaf is asked once for each combination of its producers' values, except where its wording takes the whole list
-("which of {films}", "between {x}"). Values that come from the same ancestor stay together: a film is paired with its
+A leaf is asked once for each combination of its producers' values, but for those that it takes whole (`{2*}`). Values
+that come from the same ancestor stay together: a film is paired with its
 own director, never with another film's.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from revelator.plans import substitute
 from revelator.plans.bnf import blank_placeholders
-from revelator.plans.gathering import wants_all
+from revelator.plans.graph import GraphStep
 from revelator.plans.names import names_several
 from revelator.trace import Node, join_answers
 from serving.knowledge.labels import fold_label
@@ -101,25 +101,23 @@ def explain_no_value(node: Node) -> str:
 
 
 def choose_values(
-    text: str,
-    sources: Mapping[str, int],
+    step: GraphStep,
     outcomes: Mapping[int, Sequence[EndedCall]],
     list_nodes: Mapping[int, str],
     limit: int,
 ) -> tuple[list[Choice], bool]:
-    """At most `limit` choices for a leaf with this text, in the order of the whole product, and whether there may be
-    more. `sources`: producer of each placeholder; `outcomes`: what each producer gave; `list_nodes`: the node id that
-    stands for all values of a producer.
+    """At most `limit` choices for a leaf, in the order of the whole product, and whether there may be more. `outcomes`:
+    what each producer gave; `list_nodes`: the node id that stands for all values of a producer.
 
     The search ends after `MOST_TRIES`, however many combinations there are.
     """
-    names: dict[int, list[str]] = {producer: [] for producer in sorted(set(sources.values()))}
-    for name, producer in sources.items():
+    names: dict[int, list[str]] = {producer: [] for producer in sorted(set(step.sources.values()))}
+    for name, producer in step.sources.items():
         names[producer].append(name)
     calls = {p: [(one, values) for one in outcomes[p] if (values := one.values)] for p in names}
     if not all(calls.values()):
         return [], False
-    lists = {producer for producer in names if all(wants_all(text, name) for name in names[producer])}
+    lists = step.taken_whole
     whole = {producer: _make_list_choice(names[producer], calls[producer], list_nodes[producer]) for producer in lists}
     order = list(names)
     found: list[Choice] = []

@@ -13,10 +13,11 @@ from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage, find_languag
 from revelator.tasks import Step
 from revelator.trace import Event, Trace
 from serving.executor import routes, trees
+from serving.executor.conversation import read_in_conversation
 from serving.executor.evidence import Models, find_reusable_nodes
 from serving.executor.judges import RevelatorJudge
 from serving.executor.leaf_cache import LeafCache
-from serving.executor.merging import merge_at_deadline, write_text
+from serving.executor.merging import write_text
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
 from serving.knowledge.sources import Sources
@@ -130,11 +131,7 @@ class Executor:
                 )
                 async with self._turn():
                     has_conversation = bool(history) or (history is not None and self.writing.reads_messages)
-                    if (
-                        plan is not None
-                        or not has_conversation
-                        or await routes.read_in_conversation(run, history or ())
-                    ):
+                    if plan is not None or not has_conversation or await read_in_conversation(run, history or ()):
                         await _take_route(run, strategy)
                         if self.writing.text:
                             await write_text(run)
@@ -200,7 +197,8 @@ async def _answer_at_deadline(run: QuestionRun | None, deadline_ms: float, limit
             f"{limit_ms:g}: `serve --limit deadline_ms=N` raises it) or ask a simpler question",
         )
     run.recorder.trace.deadline_exceeded = True
-    await merge_at_deadline(run)
+    if run.plan is not None:
+        run.answer(run.plan.list_answers())
     return run
 
 

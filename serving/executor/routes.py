@@ -17,18 +17,15 @@ from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavai
 from revelator.limits import Limits
 from revelator.plans import (
     Atomic,
-    Dependent,
     Diagnostic,
     Expression,
+    Operation,
     check,
     list_leaves,
     logic,
-    render,
 )
 from revelator.plans import Sequence as ListOf
-from revelator.plans.bnf import blank_placeholders
 from revelator.plans.language import BNF, LANGUAGES, LOGIC
-from revelator.plans.names import find_name_words, find_words
 from revelator.tasks import (
     TASKS,
     TRANSLATE_BNF,
@@ -39,102 +36,15 @@ from revelator.tasks import (
     Task,
 )
 from revelator.trace import Node, PlanSource
-from serving.executor.merging import judge_steps, merge_plan, merge_steps
+from serving.executor.labels import find_labels
+from serving.executor.merging import judge_steps, merge_steps
 from serving.executor.run import QuestionRun
 from serving.executor.scheduler import PlanRun
-from serving.merge.wording import find_labels
 from serving.protocols import GenerateRequest
 
 log = logging.getLogger(__name__)
 
-TURNS, TURN_CHARACTERS = 10, 500  # of a conversation: what a language model reads to see what a question refers to
-UNCLEAR = (
-    "the question can only be understood from what was said before, and it is not clear how ({reason}): "
-    'ask the whole question, with its names ("Where was Ana Berg born?", not "Where was she born?")'
-)
-ASKS_NOTHING = "the message asks for no information: nothing was searched"
 TEMPERATURES = (0.0, 0.5, 0.8, 1.0)  # the first valid plan is taken (QCompiler, section 3.3)
-
-
-async def read_in_conversation(run: QuestionRun, history: Sequence[Step]) -> bool:
-    """Makes the question one that can be understood without the conversation; returns whether there is one to answer.
-
-    A language model writes it, or says that the message asks for nothing; a first message is then asked as it stands.
-    Where there is none, or it cannot, the planner reads the question together with an earlier one, and the step that it
-    adds is asked. Otherwise a question that names something, or that the planner adds as it stands, is asked so, and
-    any other is unanswered.
-    """
-    steps = tuple(
-        Step(step.question[:TURN_CHARACTERS], tuple(answer[:TURN_CHARACTERS] for answer in step.answers))
-        for step in history[-TURNS:]
-    )
-    node = run.open("refine")
-    with run.recorder.record(node):
-        reading = await run.models.generate(node, GenerateRequest("rewrite", run.question, steps=steps))
-        if reading.asks_nothing:
-            run.recorder.trace.reason = ASKS_NOTHING
-            node.detail["asks_nothing"] = True
-            node.end_well()
-            return False
-        written = " ".join(node.answers[0].split()) if len(node.answers) == 1 else ""
-        asked = run.question
-        if not steps:
-            written = asked
-        elif 0 < len(written) <= run.limits.question_characters:
-            run.question = written
-        else:
-            reason = node.error or "the language model gave no question"
-            added = await _read_with_earlier_question(run, node, steps)
-            if len(added) == 2 and _ask_the_same(*added):
-                written = render(added[0])
-                if isinstance(added[0], Atomic):
-                    run.question = added[0].text
-                else:
-                    run.expression = added[0]
-            elif find_name_words(asked) or Atomic(asked) in added:
-                written = asked
-            else:
-                run.recorder.trace.reason = UNCLEAR.format(reason=reason)
-                node.answers = []
-                node.end_without_answer("unclear", reason)
-                return False
-        node.answers = [written]
-        node.end_well()
-        if run.question != asked or run.expression:
-            node.detail["rewritten"] = written
-    return True
-
-
-async def _read_with_earlier_question(run: QuestionRun, node: Node, steps: Sequence[Step]) -> list[Expression]:
-    """What the planner adds to the plan of the last question that names something when the new question follows it, in
-    one way of joining them and in another: one step, with those that it takes values of; nothing of a way in which it
-    adds no step, or several."""
-    earlier = next((step.question for step in reversed(steps) if find_name_words(step.question)), steps[-1].question)
-    asked = run.question
-    begins_with_name = find_name_words(asked)[:1] == find_words(asked)[:1]
-    clause = asked if begins_with_name else asked[:1].lower() + asked[1:]
-    texts = (earlier, f"{earlier} {asked}", f"{earlier.rstrip('? ')}, {clause}")
-    outputs = await run.models.complete(node, TRANSLATE_BNF.name, [QuestionInput(text) for text in texts])
-    try:
-        alone, *joined = (TRANSLATE_BNF.parse(output) for output in outputs)
-        for plan in joined:
-            require_valid(plan, run.limits)
-    except (ExpressionError, PlanError):
-        return []
-    return [_keep_last_step(plan) for plan in joined if len(list_leaves(plan)) == len(list_leaves(alone)) + 1]
-
-
-def _keep_last_step(plan: Expression) -> Expression:
-    """The last leaf, behind those that it may take values of."""
-    if isinstance(plan, ListOf):
-        return _keep_last_step(plan.items[-1])
-    return Dependent(plan.left, _keep_last_step(plan.right)) if isinstance(plan, Dependent) else plan
-
-
-def _ask_the_same(plan: Expression, other: Expression) -> bool:
-    """Whether the last leaves of two plans are the same but for what their placeholders are called."""
-    ours, theirs = (blank_placeholders(list_leaves(each)[-1].text) for each in (plan, other))
-    return ours == theirs
 
 
 async def choose_route(run: QuestionRun, plan_threshold: float = 0.0) -> str:
@@ -186,12 +96,13 @@ async def answer_single(run: QuestionRun) -> None:
     run.answer(node.answers)
 
 
-async def answer_compound(run: QuestionRun) -> None:
+async def answer_compound(run: QuestionRun, operation: str = "") -> None:
+    """Asks each part; the answer is that of each, or what an operation makes of them."""
     node = run.open("decompose")
     with run.recorder.record(node):
         [output] = await run.models.complete(node, "decompose", [QuestionInput(run.question)])
         try:
-            expression = _join_parts(TASKS["decompose"].parse(output))
+            expression = _join_parts(TASKS["decompose"].parse(output), operation)
             require_valid(expression, run.limits)
             node.answers = [leaf.text for leaf in list_leaves(expression)]
         except (TaskOutputError, PlanError) as error:
@@ -275,7 +186,7 @@ async def run_plan(run: QuestionRun, plan: Any, source: PlanSource) -> None:
     if error := run.plan.find_outage():
         raise error
     run.last_nodes = (run.plan.root.id,)
-    await merge_plan(run, run.plan)
+    run.answer(run.plan.list_answers())
 
 
 async def _answer_step(run: QuestionRun, question: str, query: str | None = None) -> Node:
@@ -347,9 +258,10 @@ def find_last_fault(run: QuestionRun) -> str:
     return str(run.recorder.trace.diagnostics[-1]["message"])
 
 
-def _join_parts(questions: Sequence[str]) -> Expression:
+def _join_parts(questions: Sequence[str], operation: str) -> Expression:
     parts = tuple(Atomic(question) for question in questions)
-    return parts[0] if len(parts) == 1 else ListOf(parts)
+    joined = parts[0] if len(parts) == 1 else ListOf(parts)
+    return Operation(joined, operation) if operation else joined
 
 
 def require_valid(expression: Expression, limits: Limits) -> None:

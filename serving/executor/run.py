@@ -17,10 +17,9 @@ from serving.executor.leaf_cache import LeafCache, make_key
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun, Work
 from serving.executor.source_answers import answer_from_sources
-from serving.executor.tree_answers import KnownAnswer, answer_from_answers, run_operator
+from serving.executor.tree_answers import answer_from_children, run_operator
 from serving.knowledge.operators import Query, build_direct_query
 from serving.knowledge.sources import Sources
-from serving.merge.wording import says_neither
 from serving.protocols import Writing
 
 
@@ -66,8 +65,6 @@ class QuestionRun:
         else:
             key = make_key(node, query, self.sources, self.limits, self.writing.own_knowledge)
             await self.cache.answer(node, key, lambda: self._find_answer(node, query))
-        if not is_drawn and says_neither(asked, node.answers):
-            node.detail["unsupported"] = "the question asks for yes or no, and what was read says neither"
 
     async def _find_answer(self, node: Node, query: str | None) -> None:
         """Asks the sources, and then, where the deployment allows it, what the language model knows. A logical `query`,
@@ -76,15 +73,15 @@ class QuestionRun:
         await answer_from_sources(self.models, self.sources, node, self.limits, self.recorder.report, query)
         await self._ask_own_knowledge(node)
 
-    async def _run_or_fall_back(self, node: Node, work: Query | Sequence[KnownAnswer]) -> None:
-        """Runs an operator, or answers from the answers of other steps. Where that gives no answer, retrieval with the
+    async def _run_or_fall_back(self, node: Node, work: Query | Sequence[Node]) -> None:
+        """Runs an operator, or answers from what the children answered. Where that gives no answer, retrieval with the
         question itself does, as a node below; an operator that is a leaf has no question but its arguments."""
         failure: Exception | None = None
         try:
             if isinstance(work, Query):
                 await run_operator(self.models, self.sources, node, work, self.limits)
             else:
-                await answer_from_answers(self.models, node, work)
+                answer_from_children(node, work)
         except Exception as error:
             failure, node.answers = error, []
             node.end_without_answer("fault", f"{type(error).__name__}: {error}")

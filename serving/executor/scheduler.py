@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,6 @@ from revelator.limits import NODE_CHARACTERS, Limits
 from revelator.plans import bind, substitute
 from revelator.plans.art import Art
 from revelator.plans.bnf import measure_substituted
-from revelator.plans.gathering import wants_all
 from revelator.plans.graph import GraphStep, read_tree
 from revelator.plans.operations import VERDICTS
 from revelator.plans.operators import read_call, spell_call
@@ -31,22 +30,14 @@ from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, Pick, choose_values, explain_no_value
 from serving.executor.evidence import copy_answer
 from serving.executor.recording import Recorder
-from serving.executor.tree_answers import KnownAnswer, answer_from_none, collect_ids
+from serving.executor.source_answers import write_answer
+from serving.executor.tree_answers import collect_ids
 from serving.knowledge.operators import Query, build_query
 from serving.latency import offload
-from serving.merge.compute import compute_within, is_operation
-from serving.merge.parts import (
-    Member,
-    MergedAnswer,
-    Part,
-    find_branches,
-    find_chains_before,
-    measure_parts,
-)
 
 log = logging.getLogger(__name__)
 
-Work = Query | Sequence[KnownAnswer] | None  # an operator, answers to answer from, or a question to search for
+Work = Query | Sequence[Node] | None  # an operator, children to answer from, or a question to search for
 AnswerNode = Callable[[Node, Work], Awaitable[None]]  # answers `node.asked` and fills the node
 JudgeNode = Callable[[Node, Sequence[Step]], Awaitable[None]]  # fills the node from what these steps answered
 NameParts = Callable[[Sequence[Sequence[str]]], Sequence[str]]  # what the question calls each part, by its questions
@@ -92,7 +83,7 @@ class PlanRun:
         self._cut_leaves: set[int] = set()  # leaves that were not asked about every answer before them
         self._first: dict[str, tuple[Node, asyncio.Event]] = {}  # by what is asked: who was first, and has it ended
         self.root, self._nodes = recorder.open_plan(plan, self._after)
-        for number, node in enumerate(self._nodes, start=1) if self.graph.is_explicit else ():
+        for number, node in enumerate(self._nodes, start=1):
             node.detail["step"] = number  # by which the plan speaks of it
 
     async def run(self) -> None:
@@ -113,16 +104,10 @@ class PlanRun:
         """Whether a leaf was asked about every answer that there was, and each call gave an answer."""
         return leaf not in self._cut_leaves and all(one and one.answers for one in _list_calls(self._tasks[leaf]))
 
-    def make_parts(self) -> list[Part]:
-        """The parts whose answers make up the result: one of a chain, several of a list."""
-        return [self.make_part(chain) for chain in find_branches(self.plan)]
-
-    def make_part(self, chain: Sequence[int], questions: Sequence[str] | None = None) -> Part:
-        """The part of a chain: its questions, as planned where none are given, and a member for each call of its
-        last."""
-        members = tuple(Member(one.choice.lineage, one.answers) for one in self.list_answered_calls(chain[-1]))
-        texts = questions or [self.steps[step].text for step in chain]
-        return Part(tuple(texts), members, whole=all(map(self.is_whole, chain)))
+    def list_answers(self) -> list[str]:
+        """The answers of the plan: of its last stage, of a list of each part, each once."""
+        ended = [one for step in self.graph.results for one in self.list_answered_calls(step)]
+        return list(dict.fromkeys(answer for one in ended for answer in one.answers))
 
     def find_outage(self) -> Unavailable | None:
         """The error to raise if every call met a service that is down."""
@@ -140,11 +125,8 @@ class PlanRun:
         if not sources:
             return await self._ask(leaf, node, NOTHING_CHOSEN)
         producers = sorted(set(sources.values()))
-        if self._may_compute(leaf):
-            for before in self._find_leaves_before(leaf):
-                await _await_calls(self._tasks[before])
         width = self._limits.fan_out
-        if len(producers) == 1 and not any(wants_all(self.steps[leaf].text, name) for name in sources):
+        if len(producers) == 1 and not any(map(self.steps[leaf].takes_all, sources)):
             return await self._follow(leaf, node, producers[0], await self._tasks[producers[0]], width)
         outcomes = {producer: await _await_calls(self._tasks[producer]) for producer in producers}
         return await self._fan_out(leaf, node, outcomes, width)
@@ -169,10 +151,10 @@ class PlanRun:
     ) -> EndedCall | Fan:
         list_nodes = {producer: self._nodes[producer].id for producer in outcomes}
         step, ended = self.steps[leaf], [one for calls in outcomes.values() for one in calls]
-        choices, is_cut = choose_values(step.text, step.sources, outcomes, list_nodes, width)
+        choices, is_cut = choose_values(step, outcomes, list_nodes, width)
         if all("none" in one.node.detail for one in ended):
             with self._recorder.record(node):
-                answer_from_none(node)
+                write_answer(node, (), "last step", decided=True)
             return EndedCall(node, NOTHING_CHOSEN)
         without = [one.node for one in ended if one.answers and not one.values]
         if not choices and without:
@@ -194,61 +176,9 @@ class PlanRun:
             self._recorder.leave_out(node, "too-long", said)
             return EndedCall(node, NOTHING_CHOSEN)
         if len(choices) == 1:
-            return await self._compute(leaf, node, choices[0]) or await self._ask(leaf, node, choices[0])
+            return await self._ask(leaf, node, choices[0])
         pairs = zip(self._recorder.open_members(node, len(choices)), choices, strict=True)
         return Fan(tuple(self._group.create_task(self._ask(leaf, member, choice)) for member, choice in pairs))
-
-    def _find_chains(self, leaf: int) -> list[list[int]]:
-        """The chains before a leaf that contain one of its producers."""
-        producers = set(self.steps[leaf].sources.values())
-        return [chain for chain in find_chains_before(self.plan, leaf) if not producers.isdisjoint(chain)]
-
-    def _find_leaves_before(self, leaf: int) -> list[int]:
-        """The leaves of the chains that produce the values of an operation."""
-        return sorted({before for chain in self._find_chains(leaf) for before in chain})
-
-    async def _compute(self, leaf: int, node: Node, choice: Choice) -> EndedCall | None:
-        """Answers by code where the leaf is an operation over earlier answers and code is sure; else returns None."""
-        if not self._may_compute(leaf):
-            return None
-        asked = substitute(self.steps[leaf].text, choice.values)
-        try:
-            computed = await self._try_operation(leaf, choice, asked)
-        except Exception:  # values come from documents: what no operation is ready for is asked as any leaf is
-            log.exception("operation of node %s", node.id)
-            computed = None
-        node.detail["method"] = computed.method if computed else "generator"
-        if computed is None:
-            return None
-        node.asked, node.inputs, node.answers = asked, dict(choice.inputs), list(computed.answers)
-        if computed.is_verdict:
-            node.detail["verdict"] = True
-        before = [self._nodes[earlier].id for earlier in self._find_leaves_before(leaf)]
-        self._recorder.set_predecessors(node, before)
-        with self._recorder.record(node):
-            return EndedCall(node, choice)
-
-    def _may_compute(self, leaf: int) -> bool:
-        """Whether a leaf asks in words for an operation over earlier answers; a plan that spells its own does not."""
-        return not self.graph.is_explicit and is_operation(self.steps[leaf].text, len(self.steps[leaf].sources) > 1)
-
-    async def _try_operation(self, leaf: int, choice: Choice, asked: str) -> MergedAnswer | None:
-        text = self.steps[leaf].text
-        values = {
-            name: self._gather_values(producer)
-            if wants_all(text, name)
-            else Part((self._find_question(producer),), (Member({}, (choice.values[name],)),))
-            for name, producer in self.steps[leaf].sources.items()
-        }
-        ends = [self.make_part(chain, [self._find_question(i) for i in chain]) for chain in self._find_chains(leaf)]
-        size = len(text) + len(asked) + measure_parts([*values.values(), *ends])
-        return await offload(size, partial(compute_within, text, asked, values, ends))
-
-    def _gather_values(self, producer: int) -> Part:
-        """The part that a whole list of values stands for."""
-        behind = {leaf for chain in find_chains_before(self.plan, producer) for leaf in chain}
-        part = self.make_part([producer], [self._find_question(producer)])
-        return replace(part, whole=part.whole and all(map(self.is_whole, behind)))
 
     def _find_question(self, leaf: int) -> str:
         """The question that a leaf was asked, or its planned text where it was asked for several values."""
@@ -260,14 +190,13 @@ class PlanRun:
         step = self.steps[leaf]
         node.asked = substitute(step.text, choice.values)
         if step.is_drawn:
-            labels = {place: substitute(label, choice.values) for place, label in step.labels.items()}
-            return [KnownAnswer(self._nodes[i], labels.get(i, ""), i in step.parts) for i in step.inside]
+            return [self._nodes[part] for part in step.parts]
         if step.call is None:
             return None
         calls = {producer: self.list_answered_calls(producer) for producer in step.sources.values()}
         values = {
             name: tuple(dict.fromkeys(value for one in calls[producer] for value in one.values))
-            if wants_all(step.text, name)
+            if step.takes_all(name)
             else (choice.values[name],)
             for name, producer in step.sources.items()
         }
@@ -334,22 +263,22 @@ class PlanRun:
         assert step.operation
         operation, parts = step.operation, step.parts
         calls = {i: [one for one in self.list_answered_calls(i) if one.choice.agrees(group)] for i in step.inside}
-        missing = [part for part in parts if not calls[part]]
+        missing = [part for part in parts if not calls[part] and not self._is_known_empty(part)]
         call = EndedCall(node, group)
         if missing and (operation.name != "judge" or len(missing) == len(parts)):
             said = f"nothing to work on: step {missing[0] + 1} has no answer"
             self._recorder.leave_out(node, "no-answer-before", said)
             return call
-        chains = find_branches(operation.operand, step.inside[0])
-        questions = [[self._find_question(place) for place in chain] for chain in chains]
         operands = [
             Operand(part, tuple(self._make_case(one, group) for one in calls[part]), label)
-            for part, label in zip(parts, self._name_parts(questions), strict=True)
+            for part, label in zip(parts, self._write_labels(step, node), strict=True)
         ]
         with self._recorder.record(node):
             size = sum(len(answer) for operand in operands for answer in operand.answers)
             done = await offload(size, partial(operate, operation, operands))
             if done is not None:
+                if operation.name == "count" and (counted := self._find_count(parts)):
+                    done = (counted,)
                 node.answers, node.detail["method"] = list(done), operation.name
                 if operation.name in VERDICTS:
                     node.detail["verdict"] = True
@@ -360,11 +289,31 @@ class PlanRun:
                 await self._judge(node, known)
             if done == ():
                 node.detail["none"] = True
-            elif not node.answers:
+            elif not node.answers and node.cause is None:
                 node.end_without_answer("undecided", explain(operation, operands))
-            elif not all(map(self.is_whole, step.inside)):
+            elif not all(self.is_whole(place) or self._is_known_empty(place) for place in step.inside):
                 node.detail["unsupported"] = "a step before it has no answer, or was not asked about every value"
         return call
+
+    def _is_known_empty(self, place: int) -> bool:
+        """Whether a step is known to have no values, which is an answer."""
+        return all(one and "none" in one.node.detail for one in _list_calls(self._tasks[place]))
+
+    def _find_count(self, parts: Sequence[int]) -> str | None:
+        """How many values a single part has where a source knows it, and gave only the first."""
+        calls = [one for part in parts for one in self.list_answered_calls(part)]
+        count = calls[0].node.detail.get("count") if len(calls) == 1 else None
+        return None if count is None else str(count)
+
+    def _write_labels(self, step: GraphStep, node: Node) -> Sequence[str]:
+        """What the question calls each part of an operation. A tree's node has a question of its own, which says it."""
+        if not step.sources:
+            return self._name_parts([[self._find_question(place) for place in chain] for chain in step.branches])
+        outcomes = {place: self.list_answered_calls(place) for place in set(step.sources.values())}
+        choices, _ = choose_values(step, outcomes, {place: self._nodes[place].id for place in outcomes}, 1)
+        chosen = choices[0] if choices else NOTHING_CHOSEN
+        node.asked, node.inputs = substitute(step.text, chosen.values), dict(chosen.inputs)
+        return [substitute(step.labels.get(part, ""), chosen.values) for part in step.parts]
 
     def _make_case(self, call: EndedCall, group: Choice) -> Case:
         taken = {place: pick.value for place, pick in call.choice.picked.items() if place not in group.picked}

@@ -25,7 +25,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from revelator.computing.values import parse_quantity
 from revelator.errors import ExpressionError, RevelatorError, Unavailable
 from revelator.limits import Limits
 from revelator.plans import logic
@@ -35,9 +34,8 @@ from revelator.trace import Node, Passage, Usage
 from serving.executor.evidence import Models, Report, is_relevant, judge_documents, read_documents
 from serving.executor.model_calls import count_retries, record_call
 from serving.knowledge.labels import fold_label
-from serving.knowledge.operators import Query, SourceResult, asks_graph, build_direct_query, build_leaf_query
+from serving.knowledge.operators import Query, SourceResult, build_direct_query, build_leaf_query
 from serving.knowledge.sources import CombinedResult, Sources
-from serving.merge.wording import asks_count
 
 SURE = 0.5  # P of an answer that the reader holds against a graph's list
 
@@ -78,9 +76,6 @@ async def answer_from_sources(
                 raise
             node.detail["unread"] = str(error)
     if listed:
-        if asks_count(asked):
-            listed = replace(listed, answers=_count(listed))
-            node.answers = [answer for answer in node.answers if parse_quantity(answer) is not None]
         weigh_list(node, listed, result)
     elif node.status == "unanswered" and (lost := [one.source for one in result.reports if one.error]):
         node.error = f"{node.error}; without {', '.join(lost)}, which failed or came too late"
@@ -115,7 +110,7 @@ async def search_sources(sources: Sources, node: Node, query: Query, k: int) -> 
 
 async def _write_operator(models: Models, sources: Sources, node: Node, asked: str) -> Call | None:
     """The model's operator for a leaf, where there is a graph to put it to; None where it writes none."""
-    if not asks_graph(asked) or all(source.kind != "graph" for source in sources.all):
+    if all(source.kind != "graph" for source in sources.all):
         return None
     written = await _translate(models, node, TRANSLATE_ART, asked)
     return written.call if written else None
@@ -195,13 +190,6 @@ def _is_relevant(node: Node, result: CombinedResult, limits: Limits) -> bool:
     """Whether there is a graph's list, with triples that were not judged irrelevant."""
     triples = [passage for passage in node.documents if passage.id in result.triples]
     return bool(result.answers and triples) and all(is_relevant(p, limits.relevance_floor) for p in triples)
-
-
-def _count(listed: SourceResult) -> tuple[str, ...]:
-    """How many things are on a list; a list that is one number says it itself."""
-    if len(listed.answers) == 1 and parse_quantity(listed.answers[0]) is not None:
-        return listed.answers
-    return (str(listed.count or len(listed.answers)),)
 
 
 def _share_an_answer(read: Sequence[str], listed: Sequence[str]) -> bool:

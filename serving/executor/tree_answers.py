@@ -1,19 +1,17 @@
-"""How an operator is answered from the sources, and a question from the answers of other steps (AtomR, section 3.3).
+"""How an operator is answered from the sources, and a node from its children (AtomR, section 3.3).
 
 Each ends with a sentence and a clean list, and makes at most one generator call: an operator for which a graph alone
-has something makes none, nor does a question over other answers of which code is sure.
+has something makes none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from revelator.errors import RevelatorError
 from revelator.limits import Limits
 from revelator.plans.operators import Filter, spell_call
-from revelator.tasks import Step
 from revelator.trace import Node, Passage
 from serving.executor.evidence import Models
 from serving.executor.source_answers import drop_copies, weigh_list, write_answer, write_reports
@@ -22,9 +20,6 @@ from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import PASSAGES, Ids, Query, compute_overlap
 from serving.knowledge.sources import CombinedResult, Sources, take_turns
 from serving.latency import offload
-from serving.merge.compute import compute
-from serving.merge.parts import Member, Part, measure_parts
-from serving.merge.wording import asks_count, needs_judgement
 from serving.protocols import GenerateRequest
 
 PASSAGES_READ = 12  # at most so many reach the generator, but one for each entity that is judged
@@ -91,54 +86,16 @@ def collect_ids(nodes: Iterable[Node]) -> Ids:
     return merged
 
 
-@dataclass(frozen=True, slots=True)
-class KnownAnswer:
-    """An answered step; `label` is what a comparison calls its answer, and `is_last` says that no other step of the set
-    used it."""
-
-    node: Node
-    label: str
-    is_last: bool
-
-    @property
-    def step(self) -> Step:
-        return Step(f"{self.node.asked or ''} {self.label}".strip(), tuple(self.node.answers))
-
-
-async def answer_from_answers(models: Models, node: Node, known: Sequence[KnownAnswer]) -> None:
-    """Answers a question from the answers of other steps: child and sibling answer reasoning.
-
-    An operation that code is sure of (count, compare, intersect, …); else the generator where several answers are to
-    be judged or the question asks for more than they say; else the last answers, one after the other.
-    """
-    question = node.asked or node.question
-    last = [one for one in known if one.is_last]
-    if last and all("none" in one.node.detail for one in last):
-        answer_from_none(node)
-        return
-    if not last or not all(one.node.answers for one in last):
-        node.end_without_answer("no-answer-before", "no answer to draw it from")
-        return
-    parts = [Part((one.step.question,), (Member({}, one.step.answers),)) for one in last]
-    if merged := await offload(len(question) + measure_parts(parts), partial(compute, question, parts)):
-        count = last[0].node.detail.get("count") if len(last) == 1 and merged.method == "count" else None
-        write_answer(node, merged.answers if count is None else (str(count),), merged.method)
-        if merged.is_verdict:
-            node.detail["verdict"] = True
-    elif needs_judgement(question) and len(parts) > 1:
-        steps = tuple(one.step for one in known if one.node.answers)
-        await models.generate(node, GenerateRequest("merge", question, steps=steps))
-    else:
-        write_answer(node, tuple(dict.fromkeys(a for part in parts for a in part.answers)), "last step")
-    _write_ids(node, collect_ids(one.node for one in known))
-
-
-def answer_from_none(node: Node) -> None:
-    """Answers from sets that are known to be empty: a count is 0, any other answer is empty too."""
-    if asks_count(node.asked or node.question):
-        write_answer(node, ("0",), "count")
-    else:
+def answer_from_children(node: Node, last: Sequence[Node]) -> None:
+    """Answers a node from its children, `last` being those that no other one uses: with their answers, one after the
+    other. Of children that are known to have none there are none."""
+    if last and all("none" in one.detail for one in last):
         write_answer(node, (), "last step", decided=True)
+    elif last and all(one.answers for one in last):
+        write_answer(node, tuple(dict.fromkeys(answer for one in last for answer in one.answers)), "last step")
+    else:
+        node.end_without_answer("no-answer-before", "no answer to draw it from")
+    _write_ids(node, collect_ids(last))
 
 
 def _select_passages(node: Node, query: Query, result: CombinedResult, overlap: float) -> list[Passage]:

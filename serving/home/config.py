@@ -15,7 +15,7 @@ from revelator.errors import ConfigError, InvalidRequest
 from revelator.limits import LONGEST_MS, Limits
 from serving.executor.judges import JudgeSetting
 from serving.models.endpoint_revelator import PlannerConfig
-from serving.protocols import Decoding, MergePolicy, Writing
+from serving.protocols import Decoding, Writing
 from serving.retrieval.logical_search import LogicalSettings
 
 SERVING_FILE = "serving.json"
@@ -36,7 +36,7 @@ class ServingConfig(Strict):
     generator_model: str = ""  # the endpoint's model
     planner: PlannerConfig | None = None  # an endpoint that plans in place of the release
     judge: JudgeSetting = EMBEDDED  # who judges documents: the release, nobody, or an endpoint
-    merge: MergePolicy = "auto"  # who makes the answer of the answers of parts
+    text: bool = True  # whether the language model also writes the answer in sentences that cite what was read
     own_knowledge: bool = False  # whether the language model answers what no document does
     timeout: Annotated[float, Field(gt=0, le=LONGEST_MS / 1000)] | None = None  # seconds of one call of an endpoint
     sources: Path | None = None  # file that names the knowledge sources; without one the index alone is searched
@@ -87,8 +87,8 @@ class ServingConfig(Strict):
     @property
     def writing(self) -> Writing:
         """What the language model writes. The embedded reader writes nothing."""
-        has_text = self.reads_at_endpoint and self.merge != "code"
-        return Writing(self.merge, has_text, self.own_knowledge, reads_messages=self.reads_at_endpoint)
+        has_text = self.reads_at_endpoint and self.text
+        return Writing(has_text, self.own_knowledge, reads_messages=self.reads_at_endpoint)
 
 
 def read_serving(home: Path) -> ServingConfig:

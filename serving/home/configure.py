@@ -35,7 +35,7 @@ def configure(home: Path, *, remember: bool = False, **given: Any) -> ServingCon
     if "sources" in changes:
         changes["sources"] = None if changes["sources"] == NO_SOURCES else changes["sources"].resolve()
     config = ServingConfig(**{**dict(remembered), **changes})
-    asked = {"--merge generator": changes.get("merge") == "generator", "--own-knowledge": changes.get("own_knowledge")}
+    asked = {"--text": changes.get("text"), "--own-knowledge": changes.get("own_knowledge")}
     if not config.reads_at_endpoint and (wrong := [option for option, is_asked in asked.items() if is_asked]):
         hint = "give a language model with --generator URL"
         raise ConfigError("the embedded reader writes no answers", where=wrong[0], hint=hint)

@@ -17,7 +17,6 @@ from revelator.plans.names import WORD, find_name_words
 from revelator.plans.operators import Call, Relate, Search, fill
 from revelator.trace import Passage
 from serving.knowledge.labels import fold_label
-from serving.merge.wording import asks_count, needs_judgement
 from serving.retrieval import ASKING_WORDS, STOP_WORDS, extract_terms
 
 SourceKind = Literal["text", "graph", "web"]
@@ -128,22 +127,15 @@ def build_leaf_query(template: str, asked: str, written: Call | None = None) -> 
     """The query of a leaf: the question for sources that search by words; for a graph the relation that the model has
     `written`, and in its place, where a graph has none of that name, the one that the question's own words name.
 
-    The entity must stand in the question. A leaf that names nothing, that only asks who or what it is, or that judges
-    or compares is no question for a graph.
+    The entity must stand in the question. A leaf that names nothing, or that only asks who or what it is, is no
+    question for a graph.
     """
-    if not asks_graph(asked):
-        return build_direct_query(asked, template)
     head = _find_value(template, asked) or _find_name(asked)
     calls = [call for call in (written, derive_call(asked, head) if head else None) if isinstance(call, Relate)]
     calls = [call for call in calls if f" {fold_label(call.head)} " in f" {fold_label(asked)} "]
     if not calls:
         return build_direct_query(asked, template)
     return Query(asked, template, (asked,), calls[0], (calls[0].head,), alternatives=tuple(calls[1:]))
-
-
-def asks_graph(asked: str) -> bool:
-    """Whether what a question asks for may stand in a graph; what it judges or compares does not."""
-    return asks_count(asked) or not needs_judgement(asked)
 
 
 def _find_value(template: str, asked: str) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 from revelator.plans.names import find_name_words, keeps_foreign_words
 from revelator.tasks import TASKS, Task
-from serving.merge.wording import OF_SEVERAL
 from serving.models.engine import MAX_NEW_TOKENS, Engine, GeneratedText, never_cancelled
 from serving.protocols import Completion, Decoding
 
@@ -92,15 +91,7 @@ def _parse_plan(task: Task, text: str) -> Any:
 def _loses_words(task: Task, question: str, plan: Any) -> bool:
     """Whether a plan lacks a word of the question that ASCII cannot write: a small model mixes up such names."""
     assert task.language is not None
-    kept = keeps_foreign_words(task.language.leaf_text(plan), question)
-    return not kept and not _counts_by_words(task, question)
-
-
-def _counts_by_words(task: Task, question: str) -> bool:
-    """Whether words of the question stand in no leaf of its plan, because the executor compares with them: of 393
-    questions of a world that count, each gold plan leaves a name out."""
-    assert task.language is not None
-    return task.language.counts_in_merge and bool(OF_SEVERAL.search(question))
+    return not keeps_foreign_words(task.language.leaf_text(plan), question)
 
 
 def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
@@ -108,11 +99,11 @@ def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
     that keep most of the question's names. None where no text checks and has every word that ASCII cannot write.
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it.
-    Such a text is rarely its only likely one. Where a question counts, a text that keeps more names is a worse one.
+    Such a text is rarely its only likely one.
     """
     language = task.language
     assert language is not None
-    names = set() if _counts_by_words(task, question) else set(find_name_words(question))
+    names = set(find_name_words(question))
     plans = {place: _parse_plan(task, text) for place, text in enumerate(texts)}
     worth = {
         place: len(names.intersection(language.words(plan)))

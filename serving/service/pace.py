@@ -81,7 +81,7 @@ async def measure_pace(config: ServingConfig) -> Pace:
         except (Unavailable, DeadlineExceeded) as error:
             silence = str(error)
     writing = config.writing
-    return Pace(plan, judgement, reading, writing.text + (writing.merge == "generator"), silence)
+    return Pace(plan, judgement, reading, writing.text, silence)
 
 
 async def _time_plan(planner: PlannerConfig, seconds: float) -> float:

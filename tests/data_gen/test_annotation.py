@@ -97,7 +97,7 @@ def test_the_wording_nearest_to_the_question_is_taken() -> None:
 
 def test_a_relation_without_wordings_is_asked_for_plainly() -> None:
     worded = ask("call sign", "KX", "a", "What is KX's call sign?", 0, [], "s")
-    assert (worded.question, worded.names) == ("What is the call sign of KX?", ("sign",))
+    assert (worded.question, worded.name) == ("What is the call sign of KX?", "sign")
 
 
 def test_every_wording_asks_a_question_about_its_subject() -> None:

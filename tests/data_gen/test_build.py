@@ -459,7 +459,7 @@ def test_the_published_files_give_valid_plans_for_nearly_every_question(tmp_path
     assert lost <= 0.03 * 60 * len(sources)
     assert not manifest["refused_rows"]
     shapes = {shape for counts in manifest["counts"]["shape"].values() for shape in counts}
-    assert {"A", "A * B", "A + B", "A * B + C * D", "(A + B) * C"} <= shapes
+    assert {"A", "A * B", "A + B => equal", "A * B + C * D => argmin", "(A + B) * C"} <= shapes
 
 
 def test_the_row_that_the_documents_show_is_kept(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -143,15 +144,12 @@ def test_comparisons_as_people_ask_them_say_what_is_done_with_the_answers() -> N
     assert {question.ending for question in lesser} == {"argmin"}
 
 
-def test_a_set_with_numbers_says_the_endings_and_drops_what_no_plan_says(tmp_path: Path, write, two_wiki_rows) -> None:
+def test_a_set_says_the_endings_and_has_no_plan_where_none_says_its_own(tmp_path: Path, write, two_wiki_rows) -> None:
     tie = {**two_wiki_rows[1], "_id": "t", "question": "Which is older, Orn Fell or Lake Sedge?", "answer": "Orn Fell"}
     path = write("w.jsonl", [*two_wiki_rows, tie])
     source = {"format": "2wiki", "path": str(path), "sub_questions": 0, "tasks": ["translate_bnf"]}
-    kept = {}
-    for references in ("names", "numbers"):
-        config = SetConfig.model_validate({"name": "t", "sources": [source], "references": references})
-        kept[references] = build(config, tmp_path / references)
-    assert kept["names"]["dropped"] == {}
-    assert kept["numbers"]["dropped"] == {f"no plan says its ending: {UNSAID['unknown']}": 1}
-    assert {"A * B + C * D", "A + B"} <= set(kept["names"]["counts"]["shape"]["train"])
-    assert any("=> argmin" in shape for shape in kept["numbers"]["counts"]["shape"]["train"])
+    manifest = build(SetConfig.model_validate({"name": "t", "sources": [source]}), tmp_path / "set")
+    shapes = Counter[str]()
+    for counts in manifest["counts"]["shape"].values():
+        shapes.update(counts)
+    assert sum(shapes.values()) == len(two_wiki_rows) and any("=> argmin" in shape for shape in shapes)

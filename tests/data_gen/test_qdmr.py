@@ -25,18 +25,18 @@ def expression(decomposition: str, question: str = "Which?") -> str:
         (
             "filter",
             "return towns that have a mill ;return #1 that are on the river Orn",
-            "What are the towns that have a mill? * Which of {towns} are on the river Orn?",
+            "What are the towns that have a mill? * Which of {1*} are on the river Orn?",
         ),
         ("project", "return poland ;return cities of #1", "What are the cities of poland?"),
         (
             "project",
             "return towns in orn ;return who leads #1",
-            "What are the towns in orn? * Who leads {town}?",
+            "What are the towns in orn? * Who leads {1}?",
         ),
         (
             "discard",
             "return towns in orn ;return towns in marn ;return #1 besides #2",
-            "(What are the towns in orn? + What are the towns in marn?) * Which of {towns} are not among {towns_2}?",
+            "(What are the towns in orn? + What are the towns in marn?) * Which of {1*} are not among {2*}?",
         ),
     ],
 )

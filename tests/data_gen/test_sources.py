@@ -22,9 +22,8 @@ def questions(outcomes) -> dict[str, AnnotatedQuestion]:
 
 def test_a_short_form_becomes_a_question_in_the_words_of_the_whole_one(musique: Path) -> None:
     question = questions(read_musique(musique))["musique:2hop__1_2"]
-    assert question.expression == "Who distributed the film Tin Comet? * Who founded {distributor}?" or (
-        question.expression == "Which company distributed the film Tin Comet? * Who founded {company}?"
-    )
+    asked = "Who distributed the film Tin Comet?", "Which company distributed the film Tin Comet?"
+    assert question.expression in [f"{first} * Who founded {{1}}?" for first in asked]
     assert question.route == "complex"
     assert question.answers == ("Ada Quill", "A. Quill")
     assert question.steps[1] == AnnotatedStep("Who founded Harrow Pictures?", ("Ada Quill",), "Harrow Pictures")
@@ -44,12 +43,12 @@ def test_references_to_two_steps_make_a_group_and_free_words_are_kept(musique: P
     [
         (
             "2wiki:bc1",
-            "Who is the director of Salt Road? * When was {director} born? + "
-            "Who is the director of The Blue Kiln (1934 Film)? * When was {director} born?",
+            "Who is the director of Salt Road? * When was {1} born? + "
+            "Who is the director of The Blue Kiln (1934 Film)? * When was {3} born?",
         ),
         ("2wiki:c1", "Which country is Orn Fell located in? + Which country is Lake Sedge located in?"),
-        ("2wiki:i1", "Who is Odo Of Marn's father? * Who is {father}'s father?"),
-        ("2wiki:p1", "Who is the performer of the song Ember Lane (Ria Sol Song)? * Where was {performer} born?"),
+        ("2wiki:i1", "Who is Odo Of Marn's father? * Who is {1}'s father?"),
+        ("2wiki:p1", "Who is the performer of the song Ember Lane (Ria Sol Song)? * Where was {1} born?"),
     ],
 )
 def test_evidences_become_plans_in_the_order_and_spelling_of_the_question(

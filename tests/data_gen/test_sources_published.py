@@ -6,7 +6,6 @@ import csv
 import functools
 import http.server
 import json
-import re
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,6 @@ from hypothesis import strategies as st
 from data_gen.build import build
 from data_gen.config import Format, SetConfig
 from data_gen.questions import AnnotatedQuestion
-from data_gen.records import make_records
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import ReadResult, RefusedRow, SkippedRow
 from revelator.errors import DataError
@@ -165,7 +163,7 @@ def test_break_gives_the_plans_of_its_filters_without_steps(write) -> None:
     single = {**ROWS["break"], "question_id": "GEO_dev_2", "decomposition": "return orn ;return towns of #1"}
     picture = {**ROWS["break"], "question_id": "NLVR2_dev_1"}
     plan, *left = READERS["break"](write("b.jsonl", [ROWS["break"], single, picture]))
-    assert plan.expression == "What are the towns of orn? * Which of {towns} have a mill by the river?"
+    assert plan.expression == "What are the towns of orn? * Which of {1*} have a mill by the river?"
     assert (plan.route, plan.steps, plan.id) == ("complex", (), "break:GEO_dev_1")
     assert left == [
         SkippedRow("GEO_dev_2", "no step keeps some of a list"),
@@ -183,15 +181,6 @@ def test_qdmr_gives_plans_that_number_their_steps_and_end_in_operations(write) -
         SkippedRow("SPIDER_dev_2", "a plan of one step, which says the question again"),
         SkippedRow("SPIDER_dev_3", "a decomposition whose operators are not one a step"),
     ]
-
-
-def test_a_set_may_number_the_steps_of_all_plans(tmp_path: Path, write) -> None:
-    source = {"format": "musique", "path": str(write("m.jsonl", MUSIQUE[:1]))}
-    for references, mark in (("names", r"\{[a-z_]+\}"), ("numbers", r"\{1\}")):
-        config = SetConfig.model_validate({"name": "m", "sources": [source], "references": references})
-        plans = [row for row in make_records(one("musique", Path(source["path"])), config, "g") if row.shape]
-        written = [row.completion for row in plans if row.task == "translate_bnf"]
-        assert written and all(re.search(mark, text) for text in written)
 
 
 def test_what_gives_no_plan_is_counted_by_reason_and_listed_in_the_card(tmp_path: Path) -> None:
@@ -222,8 +211,8 @@ def test_break_is_read_from_its_published_csv(tmp_path: Path) -> None:
 
 def test_strategyqa_gives_the_written_decomposition_as_a_plan(write) -> None:
     question = one("strategyqa", write("s.json", [ROWS["strategyqa"]]))
-    parts = "(When was the Battle of Marn? + When did Orn Fell rise?)"
-    assert question.expression == f"{parts} * Is {{date}} after {{date_2}}?"
+    parts = "(When did Orn Fell rise? + When was the Battle of Marn?)"
+    assert question.expression == f"{parts} * Is {{2}} after {{1}}?"
     assert (question.route, question.answers, question.steps) == ("complex", ("yes",), ())
     [refused] = READERS["strategyqa"](write("t.json", [{**ROWS["strategyqa"], "answer": "yes"}]))
     assert refused.reason == "field 'answer' must be true or false, found 'yes'"

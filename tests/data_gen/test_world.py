@@ -434,7 +434,7 @@ def test_compound_questions_come_alone_in_splits_of_any_size_that_share_no_entit
 @pytest.fixture(scope="module")
 def divided(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Path]:
     folder = tmp_path_factory.mktemp("divided")
-    generate(SIZE, 12, folder / "world", routes=["complex"])
+    generate(SIZE, 14, folder / "world", routes=["complex"])
     blend(folder / "world", folder / "blend")
     return World(folder / "world"), folder / "blend"
 

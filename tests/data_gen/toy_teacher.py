@@ -21,7 +21,7 @@ def question(number: int) -> str:
 
 
 def plan(number: int) -> str:
-    return f"Who distributed Tin Comet {number}? * Who founded {{distributor}}?"
+    return f"Who distributed Tin Comet {number}? * Who founded {{1}}?"
 
 
 def asked(body: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -304,11 +304,10 @@ def test_options_set_the_models_of_each_run_that_can_take_them(tmp_path: Path, i
     }
     path = config(tmp_path, index, runs=listed)
     judge = JudgeConfig(url="http://127.0.0.1:9/v1", model="j")
-    given = read_model_options("http://127.0.0.1:9/v1", "r", "code", judge)
+    given = read_model_options("http://127.0.0.1:9/v1", "r", judge)
     planner = PlannerConfig(url="http://127.0.0.1:9/v1", model="p")
     runs = set_models(read_runs(path, planner), given, "run.yaml")
     assert {name for name, run in runs.items() if run.generator} == {*listed} - {"served"}
-    assert {name for name, run in runs.items() if run.merge == "code"} == {"planned", "unjudged", "planned-best"}
     assert {name for name, run in runs.items() if run.judge == judge} == {"planned", "planned-best"}
     assert {name for name, run in runs.items() if run.planner} == {"planned", "unjudged"}
 

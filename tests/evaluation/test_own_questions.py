@@ -170,7 +170,7 @@ def test_one_language_model_reads_for_plain_retrieval_and_for_plans(
     call = ["--questions", str(write(tmp_path, "csv")), "--index", str(index), "--home", str(tmp_path / "home")]
     with running() as judging:
         judging.replies = [says('{"numbers": [1]}')]
-        models = ["--generator", endpoint.url, "--generator-model", "m", "--merge", "code"]
+        models = ["--generator", endpoint.url, "--generator-model", "m"]
         models += ["--judge", judging.url, "--judge-model", "j", "--out", str(out)]
         said = json.loads(CliRunner().invoke(evaluate, [*call, *models, "--json"], catch_exceptions=False).stdout)
     plain, auto = (read_run(out / name) for name in ("plain", "auto"))
@@ -189,9 +189,7 @@ def test_one_language_model_reads_for_plain_retrieval_and_for_plans(
         (["--generator-model", "m"], "an endpoint needs an address and a model"),
         (["--judge", "http://127.0.0.1:9/v1"], "an endpoint needs the name of a model"),
         (["--judge", "none", "--run", "plain"], "no run can take --judge"),
-        (["--merge", "code", "--run", "plain"], "no run can take --merge"),
         (["--judge", "none", "--url", "127.0.0.1:1"], "no run can take --judge"),
-        (["--merge", "generator"], "the embedded reader writes no answers"),
     ],
 )
 def test_options_that_no_run_can_take_are_refused(tmp_path: Path, index: Path, options: list[str], said: str) -> None:

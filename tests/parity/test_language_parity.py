@@ -13,7 +13,6 @@ from evaluation.metrics.plans import summarise_plan
 from revelator.errors import ExpressionError
 from revelator.limits import count_stages
 from revelator.plans import check, list_leaves, list_placeholders, make_letters_key, parse, substitute
-from revelator.plans.binding import STOP, SUFFIX, _stems
 from revelator.plans.bnf import blank_placeholders
 
 PIECES = [*"+*×(){}", '"', "{x}", "{{x}}", "{a b}", "C++", "(1997 film)", "who", "born", '"a + b"']
@@ -34,12 +33,6 @@ def test_placeholders_are_the_names_that_substitution_replaces(text: str) -> Non
     wiped = substitute(text, Seen())
     assert list_placeholders(text) == tuple(dict.fromkeys(replaced))
     assert re.findall(r"\w+", blank_placeholders(text)) == re.findall(r"\w+", wiped)
-
-
-@given(st.lists(st.from_regex(r"[a-zé]{1,9}(ies|ing|ers?|ors?|ions?|ed|es|s|e|y)?", fullmatch=True), max_size=9))
-def test_stems_word_by_word_are_those_of_the_joined_text(words: list[str]) -> None:
-    joined = re.sub(SUFFIX.pattern.replace("$", "(?= |$)"), "", " ".join(w for w in words if w not in STOP))
-    assert _stems(words) == frozenset(joined.split())
 
 
 @settings(max_examples=300)

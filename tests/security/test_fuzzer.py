@@ -91,7 +91,7 @@ def with_its_models(registered: Path, index: Path, endpoint: Endpoint, tmp_path_
     home: Path = tmp_path_factory.mktemp("attacked")
     registry.connect(registered)
     deploy(home, registry.resolve(registry.NAME, 1))
-    options = ["--index", index, "--generator", endpoint.url, "--generator-model", "m", "--merge", "code"]
+    options = ["--index", index, "--generator", endpoint.url, "--generator-model", "m", "--no-text"]
     with started("serve", "--home", home, *options, "--max-in-flight", MAX_IN_FLIGHT) as process:
         running = find_running_server(home)
         assert running is not None and running.pid == process.pid

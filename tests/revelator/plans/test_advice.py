@@ -15,7 +15,7 @@ from revelator.plans.bnf import Expression, find_placeholders
 from revelator.plans.language import BNF
 
 TWO = "(Who directed Jaws? + Who directed Alien?) * Where was {director} born?"
-NUMBERED = "(Who directed Jaws? + Who directed Alien?) * Where was {2} born?"
+NUMBERED = "(Who directed Jaws? + Who directed Alien?) * Where was {1} born?"
 
 
 def find_producers(plan: Expression) -> list[list[int | None]]:
@@ -30,8 +30,8 @@ def find_producers(plan: Expression) -> list[list[int | None]]:
 def test_a_name_over_several_results_is_pointed_at_with_the_numbers_that_say_which():
     [found] = advise(parse(TWO))
     assert found.code == "which-result" and TWO[found.start : found.end] == "{director}"
-    assert "2 results" in found.message and "step 2" in found.message
-    assert "{2}" in found.hint and NUMBERED in found.hint
+    assert "2 results" in found.message and "step 1" in found.message
+    assert "{1}" in found.hint and NUMBERED in found.hint
     assert check(parse(TWO)) == () and advise(parse(NUMBERED)) == ()
 
 

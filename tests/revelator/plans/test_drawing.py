@@ -39,14 +39,14 @@ def test_the_tree_shows_order_numbers_and_what_names_stand_for():
         "│  └─ 2  B",
         "└─ 3  C {x}   [{x} is {1}]",
     ]
-    assert draw_tree(parse("(A + B => union) * Which of {films} is 1? => count")).splitlines() == [
+    assert draw_tree(parse("(A + B => union) * Which of {films} is 1 of {3*}? => count")).splitlines() == [
         "5  => count",
         "└─ *  in order",
         "   ├─ 3  => union",
         "   │  └─ +  in parallel",
         "   │     ├─ 1  A",
         "   │     └─ 2  B",
-        "   └─ 4  Which of {films} is 1?   [{films} is {3*}]",
+        "   └─ 4  Which of {films} is 1 of {3*}?   [{films} is {3}]",
     ]
 
 

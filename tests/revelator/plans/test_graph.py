@@ -22,7 +22,7 @@ def test_each_node_is_the_step_of_its_number_and_the_root_is_the_last() -> None:
         "What did {1*} direct?",
         "What is left?",
     ]
-    assert graph.results == (4,) and graph.is_explicit
+    assert graph.results == (4,)
     assert graph.steps[2].call == Filter(("{2*}", "UHF"), "not by {1*}")
     assert dict(graph.steps[2].sources) == {"2*": 1, "1*": 0}
 

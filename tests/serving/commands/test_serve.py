@@ -31,6 +31,7 @@ from serving.retrieval import build_index
 from serving.service.pace import Pace, measure_pace
 from tests.chat_server import Reply, Server, cuts, fails, running, says, write_reading
 from tests.planner_server import ASKED, PLAN, Planner, read_chat
+from tests.triton_wheel import require_triton
 
 GUIDE = """# The Lomvi
 
@@ -66,7 +67,7 @@ def serve_locally(home: Path, arguments: Sequence[str]) -> Iterator[str]:
 @pytest.mark.parametrize("place", ["none", "local"])
 def test_documents_alone_are_enough_to_be_asked(tmp_path: Path, place: str) -> None:
     if place == "local":
-        pytest.importorskip("pytriton", reason="no Triton server is installed: `pip install 'revelator[server]'`")
+        require_triton()
     (tmp_path / "guide.md").write_text(GUIDE)
     build_index([tmp_path / "guide.md"], tmp_path / "ix")
     home = tmp_path / "new"
@@ -316,7 +317,7 @@ def test_a_served_question_says_whether_the_timeout_of_a_call_or_its_deadline_en
     home = tmp_path / "home"
     with running() as server:
         server.replies = [says(write_reading())]  # while the start times its calls
-        options = ("--generator", server.url, "--generator-model", "r", "--merge", "code", "--judge", "none")
+        options = ("--generator", server.url, "--generator-model", "r", "--no-text", "--judge", "none")
         command = ("serve", "--home", str(home), "--index", str(index), *options, "--timeout", "2")
         with serve_locally(home, command) as url, Client(url) as client:
             server.replies = [lambda handler: (server.release.wait(60), cuts(handler))[1]]

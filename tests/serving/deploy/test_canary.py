@@ -65,7 +65,7 @@ def test_a_canary_is_told_to_the_registry_and_another_deploy_ends_it(registered,
     plan = CanaryPlan(tmp_path, second, 0.5, RULES)
     with pytest.raises(ConfigError, match="needs a running server"):
         plan.begin()
-    config = configure(tmp_path, index=index, generator=endpoint.url, generator_model="m", merge="code")
+    config = configure(tmp_path, index=index, generator=endpoint.url, generator_model="m", text=False)
     with serve_in_thread(tmp_path, config) as (_, running):
         with pytest.raises(ConfigError, match="takes all traffic already"):
             CanaryPlan(tmp_path, first, 0.5, RULES).begin()

@@ -28,6 +28,7 @@ from revelator.errors import ArtifactError
 from serving.models.triton import TritonModels
 from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer
+from tests.triton_wheel import require_triton
 
 CONFIG = """
 name: "probe" backend: "python" max_batch_size: 0
@@ -130,6 +131,7 @@ class Probe:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
+    require_triton()
     home = tmp_path_factory.mktemp("probe")
     (home / "model_repo" / "probe").mkdir(parents=True)
     (home / "model_repo" / "probe" / "config.pbtxt").write_text(CONFIG)

@@ -38,22 +38,14 @@ async def test_a_dependent_leaf_is_asked_after_and_with_the_value_before_it(toy)
     assert trace.nodes[2].inputs == {"writer": "2"} and trace.nodes[2].question == "When was {writer} born?"
 
 
-@pytest.mark.parametrize(
-    ("question", "answers"),
-    [
-        ("Who wrote A, and when was she born?", ["Ann", "1950"]),
-        ("Who wrote A? And when was she born?", ["Ann", "1950"]),
-        ("When was the person who wrote A born?", ["1950"]),
-        ("Who wrote A to win the prize, and when was she born?", ["1950"]),
-        ("Who wrote A?", ["1950"]),
-    ],
-)
-async def test_a_chain_answers_with_its_first_value_too_if_the_question_begins_with_its_first_step(
-    toy, question, answers
-):
+async def test_a_plan_answers_with_its_last_stage_and_a_list_with_each_of_its_parts(toy):
     world = toy({"Who wrote A?": ["Ann"], "When was Ann born?": ["1950"]})
-    trace = await world.executor().run(question, plan="Who wrote A? * When was {writer} born?")
-    assert trace.answers == answers
+    for plan, answers in (
+        ("Who wrote A? * When was {1} born?", ["1950"]),
+        ("Who wrote A? + Who wrote A? * When was {2} born?", ["Ann", "1950"]),
+    ):
+        assert (await world.executor().run("Who wrote A, and when was she born?", plan=plan)).answers == answers
+    assert world.asked == ["Who wrote A?", "When was Ann born?"] * 2
 
 
 async def test_a_stage_starts_while_an_unrelated_leaf_of_the_list_still_runs(toy):
@@ -66,9 +58,7 @@ async def test_a_stage_starts_while_an_unrelated_leaf_of_the_list_still_runs(toy
         }
     )
     world.gate("Which river is in C?")
-    plan = (
-        "(Who wrote A? * Which town is {writer} from? + Which river is in C?) * Does the {river} flow through {town}?"
-    )
+    plan = "(Who wrote A? * Which town is {writer} from? + Which river is in C?) * Does the {3} flow through {2}?"
     run = asyncio.create_task(world.executor().run("q", plan=plan))
     await world.running("Which river is in C?", "Which town is Ann from?")
     world.release("Which river is in C?")
@@ -121,7 +111,7 @@ async def test_values_of_one_ancestor_stay_together(toy):
 
 async def test_independent_values_are_asked_in_every_combination(toy):
     world = toy({"Which films are by X?": ["A", "B"], "Which actors are from Y?": ["p", "q"]})
-    plan = "(Which films are by X? + Which actors are from Y?) * Did {actor} play in {film}?"
+    plan = "(Which films are by X? + Which actors are from Y?) * Did {2} play in {1}?"
     await world.executor().run("q", plan=plan)
     assert sorted(world.asked[2:]) == [f"Did {a} play in {f}?" for a in "pq" for f in "AB"]
 
@@ -129,15 +119,12 @@ async def test_independent_values_are_asked_in_every_combination(toy):
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        ("Which of {films} is a comedy?", ["Which of A, B and C is a comedy?"]),
-        ("What do {films} have in common?", ["What do A, B and C have in common?"]),
-        ("How many people saw {films}?", ["How many people saw A, B and C?"]),
-        ("How many people saw {film}?", [f"How many people saw {f}?" for f in "ABC"]),
-        ("Who wrote {films}?", [f"Who wrote {f}?" for f in "ABC"]),
-        ("Who is the director of {film}?", [f"Who is the director of {f}?" for f in "ABC"]),
+        ("Which of {1*} is a comedy?", ["Which of A, B and C is a comedy?"]),
+        ("Which of {1} is a comedy?", [f"Which of {f} is a comedy?" for f in "ABC"]),
+        ("How many people saw {films}?", [f"How many people saw {f}?" for f in "ABC"]),
     ],
 )
-async def test_the_wording_of_a_leaf_says_whether_it_takes_one_value_or_all(toy, text, asked):
+async def test_a_number_says_whether_a_leaf_takes_one_value_or_all_and_a_name_takes_one(toy, text, asked):
     world = toy({"Which films did X direct?": ["A", "B", "C"]})
     await world.executor().run("q", plan=f"Which films did X direct? * {text}")
     assert world.asked[1:] == asked
@@ -145,7 +132,7 @@ async def test_the_wording_of_a_leaf_says_whether_it_takes_one_value_or_all(toy,
 
 async def test_a_leaf_takes_the_whole_list_of_one_placeholder_and_each_value_of_another(toy):
     world = toy({"Which films are by X?": ["A", "B"], "Which actors are from Y?": ["p", "q"]})
-    plan = "(Which films are by X? + Which actors are from Y?) * Which of {films} shows {actor}?"
+    plan = "(Which films are by X? + Which actors are from Y?) * Which of {1*} shows {2}?"
     await world.executor().run("q", plan=plan)
     assert world.asked[2:] == [f"Which of A and B shows {a}?" for a in "pq"]
 
@@ -267,7 +254,7 @@ async def test_a_question_is_not_asked_about_a_verdict_or_about_its_own_words(to
 
 async def test_a_name_of_the_question_is_a_value_where_the_question_offers_several(toy):
     known = {"Which films are by X?": ["A", "B"], "Which of A and B is a comedy?": ["B"], "Who wrote B?": ["Bo"]}
-    plan = "Which films are by X? * Which of {films} is a comedy? * Who wrote {comedy}?"
+    plan = "Which films are by X? * Which of {1*} is a comedy? * Who wrote {2}?"
     assert (await toy(known).executor().run("q", plan=plan)).answers == ["Bo"]
 
     class Library(Toy):

@@ -186,12 +186,9 @@ async def test_a_reader_that_is_down_leaves_the_list_of_a_graph(ask: Ask) -> Non
     assert (trace.answers, trace.nodes[0].detail["unread"]) == (["Ada Quill"], "reader restarting")
 
 
-@pytest.mark.parametrize(("read", "answers"), [([], ["2"]), (["Port Velm"], ["2"]), (["3"], ["3"])])
-async def test_how_many_are_on_the_list_of_a_graph_is_counted(ask: Ask, read: list[str], answers: list[str]) -> None:
-    """And no reading contradicts it that is no number."""
-    plan = f"{WHO} * How many films did {{director}} direct?"
-    world = Toy({"How many films did Ada Quill direct?": read})
-    assert (await ask(world, "How many films are there?", plan=plan)).answers == answers
+async def test_what_is_on_the_list_of_a_graph_is_counted_by_the_plan(ask: Ask) -> None:
+    plan = f"{WHO} * Which films did {{1}} direct? => count"
+    assert (await ask(Toy(), "How many films are there?", plan=plan)).answers == ["2"]
 
 
 async def test_an_earlier_answer_of_a_graph_is_reused(ask: Ask) -> None:
@@ -273,8 +270,7 @@ def test_a_graph_that_another_program_writes_to_is_refused_in_one_line(tmp_path:
         ("How many films did {x} direct?", "How many films did Bo direct?", Relate("Bo", "many films direct"), ("Bo",)),
         ("Who sang Up the Long Hill?",) * 2 + (Relate("Up the Long Hill", "sang"), ("Up the Long Hill",)),
         ("Who is {x}?", "Who is Ada Quill?", None, ()),
-        ("Is {x} a comedy?", "Is Tin Comet a comedy?", None, ()),
-        ("Is Tin Comet older than Up?", "Is Tin Comet older than Up?", None, ()),
+        ("Is {x} a comedy?", "Is Tin Comet a comedy?", Relate("Tin Comet", "comedy"), ("Tin Comet",)),
         ("Who rules?", "Who rules?", None, ()),
     ],
 )

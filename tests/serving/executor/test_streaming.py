@@ -98,7 +98,7 @@ async def test_events_arrive_while_the_question_runs(toy):
         ("auto", ["route", "atomic"]),
         ("single", ["atomic"]),
         ("iterate", ["refine", "atomic", "end", "merge"]),
-        ("compile", ["translate", "atomic", "merge"]),
+        ("compile", ["translate", "atomic"]),
     ],
 )
 async def test_every_strategy_tells_its_boxes(toy, strategy, kinds):

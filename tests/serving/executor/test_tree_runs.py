@@ -130,7 +130,7 @@ async def test_that_the_first_graph_knows_of_none_is_not_overruled_by_words(film
         children=(
             Art("Which is old?", which),
             Art("Who directed [1]?", Relate("[1]", "directed by")),
-            Art("How many are [2]?"),
+            Art("How many are [2]?", operation="count"),
         ),
     )
     trace = await run_tree_alone(tree, sources, generator)
@@ -189,7 +189,11 @@ async def test_films_of_one_name_are_counted_apart_and_a_cut_list_whole(
     (tmp_path / "g.nt").write_text("\n".join([f'<urn:k> {label} "Drama" .', *films]).replace(" . <", " .\n<"))
     build_graph([tmp_path / "g.nt"], tmp_path / "graph")
     sources = Sources([GraphSource(GraphStore(tmp_path / "graph"))])
-    tree = Art("How many dramas?", children=(Art("Which are dramas?", Relate("Drama", "kind", True)),))
+    listed, counted = (
+        Art("Which are dramas?", Relate("Drama", "kind", True)),
+        Art("How many are [1]?", operation="count"),
+    )
+    tree = Art("How many dramas?", children=(listed, counted))
     for rows, outcome in ((10, "answered"), (3, "partial")):
         monkeypatch.setattr("serving.knowledge.graph.ROWS", rows)
         trace = await run_tree_alone(tree, sources, ToyGenerator())
@@ -219,10 +223,11 @@ async def test_siblings_that_need_nothing_of_one_another_run_side_by_side() -> N
     assert text.asked == ["a", "b", "Ann"]
 
 
-async def test_a_direct_node_reasons_over_the_siblings_that_it_names() -> None:
+async def test_an_operation_is_done_with_the_siblings_that_its_node_names() -> None:
     text = ToySource(says={"*": ["p"]})
     generator = ToyGenerator({"Which albums?": ["Pies", "Magia", "Peligro"]})
-    tree = Art("How many albums?", children=(Art("Which albums?", Search("albums")), Art("How many are in [1]?")))
+    counted = Art("How many are in [1]?", operation="count")
+    tree = Art("How many albums?", children=(Art("Which albums?", Search("albums")), counted))
     trace = await run_tree_alone(tree, Sources([text]), generator)
     assert trace.answers == ["3"]
     assert trace.nodes[2].detail["method"] == "count"
@@ -390,7 +395,7 @@ async def test_what_a_plan_asks_about_nothing_is_nothing_or_0(films: Path) -> No
     sources = Sources([GraphSource(GraphStore(films))])
     old = 'Filter(["Tin Comet", "Paper Moons"], "before 1950")'
     executor = Executor(NoModel(), sources, ToyGenerator(), judge=Unjudged())
-    counted = await executor.run("?", plan=f"{old} * How many are in {{1*}}?")
+    counted = await executor.run("?", plan=f"{old} => count")
     named = await executor.run("?", plan=f"{old} * Who directed {{1*}}?")
     await sources.close()
     assert (counted.answers, counted.outcome) == (["0"], "answered")

@@ -119,7 +119,7 @@ async def test_a_count_of_what_was_taken_over_is_that_of_the_things(tmp_path: Pa
     (tmp_path / "kb.nt").write_text("\n".join([*lines, f'<g:x> {label} "Bo" .']) + "\n")
     build_graph([tmp_path / "kb.nt"], tmp_path / "graph")
     sources, generator = Sources([GraphSource(GraphStore(tmp_path / "graph"))]), ToyGenerator()
-    made = tree(Art("What did Bo make?", Relate("Bo", "made by", True)), Art("How many are in [1]?"))
+    made = tree(Art("What did Bo make?", Relate("Bo", "made by", True)), Art("How many are in [1]?", operation="count"))
     first = await ask(made, sources, generator)
     again = await ask(made, sources, generator, reuse=first)
     await sources.close()

@@ -107,7 +107,7 @@ async def test_without_a_tree_of_its_own_the_models_plan_is_run_and_the_trace_sa
 async def test_what_a_node_compares_is_known_by_the_name_beside_it(films: Path) -> None:
     chains = [Art(f"Who is in {film}?", Search(film)) for film in ("Tin Comet", "Paper Moons")]
     years = [Art(f"When did [{number}] come out?", Relate(f"[{number}]", "release year")) for number in (1, 2)]
-    last = Art("Which came out later, Ada ([3]) or Bo ([4])?")
+    last = Art("Which came out later, Ada ([3]) or Bo ([4])?", operation="argmax")
     trace = await over(films, run_of("Which is later?", trees=[render(Art("q?", children=(*chains, *years, last)))]))
     assert trace.answers == ["Bo"] and trace.usage.generator_calls == 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,9 +13,9 @@ from revelator.limits import Limits
 from revelator.plans.art import Art, render
 from revelator.plans.operators import Search
 from revelator.trace import Passage, replay
+from serving.executor.conversation import ASKS_NOTHING
 from serving.executor.executor import Executor
 from serving.executor.merging import CITATION, drop_unknown_citations
-from serving.executor.routes import ASKS_NOTHING
 from serving.knowledge.sources import Sources
 from serving.protocols import Reading, Writing
 
@@ -149,32 +148,6 @@ async def test_who_cannot_read_a_first_message_is_not_asked_to(toy):
     world = toy({"Who wrote A?": ["Ann"]}, {"route": "single"})
     trace = await open_executor(world).run("Who wrote A?", history=())
     assert trace.answers == ["Ann"] and [request.mode for request in world.requests] == ["read"]
-
-
-DATES = {"When was A made?": ["1950"], "When was B made?": ["1960"]}
-OLDER = "Which was made earlier, A or B?"
-
-
-@pytest.mark.parametrize(
-    ("policy", "answers", "method"),
-    [
-        ("auto", ["A"], "comparison: earlier"),
-        ("code", ["A"], "comparison: earlier"),
-        ("generator", ["the first"], "generator"),
-    ],
-)
-async def test_code_merges_where_it_is_sure_unless_the_language_model_always_does(toy, policy, answers, method):
-    world = toy({**DATES, f"merge: {OLDER}": ["the first"]})
-    trace = await open_executor(world, merge=policy).run(OLDER, plan="When was A made? + When was B made?")
-    assert trace.answers == answers and trace.nodes[-1].detail["method"] == method
-
-
-@pytest.mark.parametrize(("policy", "answers"), [("auto", ["yes"]), ("code", ["a story", "a tale"])])
-async def test_what_code_is_not_sure_of_is_judged_or_listed(toy, policy, answers):
-    question = "Is the plot of A stranger than that of B?"
-    world = toy({"What is A about?": ["a story"], "What is B about?": ["a tale"], f"merge: {question}": ["yes"]})
-    trace = await open_executor(world, merge=policy).run(question, plan="What is A about? + What is B about?")
-    assert trace.answers == answers
 
 
 async def test_own_knowledge_answers_what_no_document_does_and_is_marked(toy):

@@ -19,6 +19,7 @@ from revelator.channels import Tls
 from serving.deploy.deploy import deploy
 from serving.home.running import RunningServer, find_running_server
 from tests.serving.operations.receiver import Receiver, receiving
+from tests.triton_wheel import require_triton
 
 START_SECONDS = 240.0
 
@@ -62,6 +63,7 @@ def authority(tmp_path_factory) -> tuple[Tls, Tls, Tls]:
 @pytest.fixture(scope="session")
 def operated(registered, index, authority, receiver, tmp_path_factory) -> Iterator[Operated]:
     """A running `revelator serve`, for all tests of operations."""
+    require_triton()
     own, tls, stranger = authority
     home = tmp_path_factory.mktemp("operated")
     registry.connect(registered)

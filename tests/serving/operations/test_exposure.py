@@ -60,7 +60,7 @@ def test_it_listens_on_loopback_and_so_does_the_triton_server_behind_it(operated
 
 
 def test_both_ports_listen_at_the_address_that_is_named(authority, index: Path, endpoint: Endpoint, tmp_path: Path):
-    reader = {"generator": endpoint.url, "generator_model": "m", "merge": "code", "judge": "none"}
+    reader = {"generator": endpoint.url, "generator_model": "m", "text": False, "judge": "none"}
     planner = PlannerConfig(url=endpoint.url, model="m")  # no model is loaded
     config = configure(tmp_path, index=index, planner=planner, **reader)
     with serve_in_thread(tmp_path, config, Exposure("0.0.0.0", authority[0], mutual=True)) as (_, running):

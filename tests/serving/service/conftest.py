@@ -82,7 +82,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def config(home: Path, index: Path, endpoint: Endpoint) -> ServingConfig:
     """The endpoint reads and merges nothing, nobody judges, and nothing is answered from memory, so that a test can
     count what it was asked."""
-    reader = {"generator": endpoint.url, "generator_model": "m", "merge": "code", "judge": "none"}
+    reader = {"generator": endpoint.url, "generator_model": "m", "text": False, "judge": "none"}
     return configure(home, index=index, max_in_flight=MAX_IN_FLIGHT, answer_cache=False, **reader)
 
 

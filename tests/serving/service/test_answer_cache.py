@@ -143,7 +143,7 @@ def test_a_deploy_of_another_version_answers_nothing_that_the_one_before_had_jud
         write_manifest(adapter, base_name=str(base), base_digest=digest_base(base), data_digest=f"{seed}", run_id="")
         registry.register_adapter(adapter)
     deploy(tmp_path, registry.resolve(registry.NAME, 1))
-    reader = {"generator": endpoint.url, "generator_model": "m", "merge": "code"}
+    reader = {"generator": endpoint.url, "generator_model": "m", "text": False}
     client, _ = start(tmp_path, configure(tmp_path, index=index, **reader))
 
     def ask_twice() -> list[tuple[bool, str]]:

@@ -35,7 +35,7 @@ from serving.models.releases import read_release
 from serving.service import control
 from serving.service.access import read_control_token
 from serving.service.addresses import Exposure
-from tests.conftest import Endpoint, require_triton
+from tests.conftest import Endpoint
 from tests.serving.deploy import kill_deploys
 from tests.serving.deploy.test_deploy import asked_all_the_time
 from tests.serving.service.conftest import WAIT, Service, serve_in_thread
@@ -76,11 +76,9 @@ def deploying(
 ) -> Iterator[Service]:
     """A service of version 1, whose release judges: in its own process, and on a Triton server."""
     place = getattr(request, "param", "none")
-    if place == "local":
-        require_triton()
     registry.connect(versions_home)
     deploy(versions_home, find(1))
-    reader = {"generator": endpoint.url, "generator_model": "m", "merge": "code"}
+    reader = {"generator": endpoint.url, "generator_model": "m", "text": False}
     config = configure(versions_home, index=index, **reader)
     with serve_in_thread(versions_home, config, place=place) as (questions, running):
         yield Service(versions_home, running, questions, endpoint)
@@ -221,7 +219,7 @@ def test_a_service_that_starts_with_a_canary_has_it_ready(versions_home, index, 
     registry.connect(versions_home)
     for version in (1, 2):
         deploy(tmp_path, find(version))
-    reader = {"generator": endpoint.url, "generator_model": "m", "merge": "code"}
+    reader = {"generator": endpoint.url, "generator_model": "m", "text": False}
     config = configure(tmp_path, index=index, **reader)
     with serve_in_thread(tmp_path, config):
         CanaryPlan(tmp_path, find(1), 0.5, PATIENT).begin()
@@ -281,7 +279,7 @@ def test_a_service_with_mutual_tls_changes_versions_by_the_environment_s_certifi
 ):
     registry.connect(versions_home)
     deploy(tmp_path, find(1))
-    reader = {"generator": endpoint.url, "generator_model": "m", "merge": "code"}
+    reader = {"generator": endpoint.url, "generator_model": "m", "text": False}
     config = configure(tmp_path, index=index, **reader)
     with serve_in_thread(tmp_path, config, Exposure(tls=authority, mutual=True)) as (_, running):
         with pytest.raises(Unavailable):

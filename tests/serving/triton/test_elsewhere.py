@@ -27,6 +27,7 @@ from serving.home.versions import REVELATOR, repository_folder
 from serving.triton.installation import find_installation
 from tests.service_thread import serve_in_thread
 from tests.serving.conftest import WAIT, wait_until
+from tests.triton_wheel import require_triton
 
 QUESTION, ANSWER = "When was Sarnath founded?", ("1388",)
 pytestmark = pytest.mark.timeout(600)  # loads of models; how busy the machine is must not decide
@@ -52,6 +53,7 @@ def config(home: Path, index: Path) -> ServingConfig:
 @contextmanager
 def running_triton(home: Path, url: str) -> Iterator[None]:
     """A server over the models of a home folder, as its operator starts it."""
+    require_triton()
     installation = find_installation(home / "triton")
     command = [installation.binary, f"--model-repository={repository_folder(home)}"]
     command += [f"--backend-directory={installation.backends}", f"--grpc-port={url.split(':')[1]}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from revelator.errors import ConfigError
 from serving.triton import installation
 from serving.triton.installation import find_installation
+from tests.triton_wheel import MISSING
 
 
+@pytest.mark.skipif(not find_spec("pytriton"), reason=MISSING)
 def test_the_wheel_s_server_is_run_then_that_on_the_path_and_without_one_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,9 +26,10 @@ from serving.home.versions import ADAPTER, version_folder
 from serving.service.addresses import Ports, read_ports
 from serving.triton.server import SHARED_MEMORY, read_error_lines
 from tests.serving.conftest import SLOW, WAIT, wait_until
+from tests.triton_wheel import needs_triton
 
 REVELATOR = str(Path(sys.executable).parent / "revelator")
-pytestmark = pytest.mark.timeout(600)  # starts of processes; how busy the machine is must not decide
+pytestmark = [needs_triton, pytest.mark.timeout(600)]  # starts of processes; how busy the machine is must not decide
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_told_to_stop_it_answers_what_it_has_begun_and_triton_ends_after_that(ho
     held = "What is shown last in Lantern Row?"
     endpoint.gate(held, "Tessaly")
     endpoint.knowledge["Where is Tessaly?"] = ["Lantern Row"]
-    reader = ("--generator", endpoint.url, "--generator-model", "m", "--merge", "code")
+    reader = ("--generator", endpoint.url, "--generator-model", "m", "--no-text")
     with serving(home, index, *reader) as process:
         url = await_running(home, process).grpc
         children = below(process)

@@ -23,16 +23,16 @@ def chosen(home, **settings) -> Writing:
 def test_what_was_chosen_and_remembered_holds_until_something_else_is(index, tmp_path):
     url = {"index": index, "generator": "http://127.0.0.1:9/v1", "generator_model": "m"}
     assert chosen(tmp_path, index=index) == Writing()
-    assert chosen(tmp_path, **url) == Writing("auto", text=True, reads_messages=True)
-    write_serving(tmp_path, configure(tmp_path, **url, merge="generator", own_knowledge=True, remember=True))
-    assert chosen(tmp_path, index=index) == Writing("generator", text=True, own_knowledge=True, reads_messages=True)
-    assert chosen(tmp_path, index=index, merge="code", own_knowledge=False) == Writing("code", reads_messages=True)
+    assert chosen(tmp_path, **url) == Writing(text=True, reads_messages=True)
+    write_serving(tmp_path, configure(tmp_path, **url, text=True, own_knowledge=True, remember=True))
+    assert chosen(tmp_path, index=index) == Writing(text=True, own_knowledge=True, reads_messages=True)
+    assert chosen(tmp_path, index=index, text=False, own_knowledge=False) == Writing(reads_messages=True)
     write_serving(tmp_path, configure(tmp_path, generator="embedded", remember=True))
-    assert chosen(tmp_path, index=index) == Writing("generator", text=False, own_knowledge=True)
-    assert chosen(tmp_path, **url) == Writing("generator", text=True, own_knowledge=True, reads_messages=True)
+    assert chosen(tmp_path, index=index) == Writing(own_knowledge=True)
+    assert chosen(tmp_path, **url) == Writing(text=True, own_knowledge=True, reads_messages=True)
 
 
-@pytest.mark.parametrize(("wrong", "option"), [({"merge": "generator"}, "--merge"), ({"own_knowledge": True}, "--own")])
+@pytest.mark.parametrize(("wrong", "option"), [({"text": True}, "--text"), ({"own_knowledge": True}, "--own")])
 def test_the_embedded_reader_writes_nothing_and_nobody_may_wait_for_it(index, tmp_path, wrong, option):
     with pytest.raises(ConfigError, match="writes no answers") as refused:
         configure(tmp_path, index=index, generator="embedded", **wrong)
