@@ -12,7 +12,8 @@ from revelator.tasks.chat_prompts import load_chat_prompt
 from tests.chat_server import Handler, Server, fails, says
 
 ASKED = "Where was the director of Lantern Row born?"
-PLAN = "Who directed Lantern Row? * Where was {director} born?"
+PLAN = "Who directed Lantern Row? * Where was {1} born?"
+STEPS = '[{"ask": "Who directed Lantern Row?"}, {"ask": "Where was {1} born?"}]'
 TREE = {
     "question": ASKED,
     "children": [
@@ -52,6 +53,7 @@ class Planner:
         trained = "prompt" in body
         task, values = read_prompt(body["prompt"]) if trained else read_chat(body["messages"])
         output = self.outputs.get(task.name) or say_relevance(values)
+        output = STEPS if output == PLAN and not trained else output
         text = self.write(body, output)
         tokens = self.spell_tokens(task, output, text, trained) if self.logprobs and "logprobs" in body else None
         if not trained:

@@ -8,7 +8,7 @@ step, `{n}`, or `{n*}` where all its values are meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from data_gen.annotate import trees
@@ -18,6 +18,7 @@ from data_gen.questions import AnnotatedStep, DroppedError
 from revelator import plans
 from revelator.plans.art import Art
 from revelator.plans.operators import Call, Filter, Relate
+from revelator.plans.steps import Tree, find_shape
 from revelator.trace import join_answers
 
 REFERENCE = re.compile(r"#(\d+)(s?)")  # `#n` is the value of step n, `#ns` all its values
@@ -119,36 +120,6 @@ def _write_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[Wo
     return worded
 
 
-# A tree of step indices: an index, a list (independent), or a pair (left, right) where right uses left.
-Tree = int | list["Tree"] | tuple["Tree", "Tree"]
-
-
-def find_shape(references: Mapping[int, Sequence[int]]) -> Tree:
-    """The shape that references draw: parts without a common step are independent, a last step depends on the rest."""
-    parts = _split_components(references)
-    if len(parts) > 1:
-        return [find_shape(part) for part in parts]
-    if len(references) == 1:
-        return next(iter(references))
-    used = {index for sources in references.values() for index in sources}
-    last = [index for index in references if index not in used]
-    rest = {
-        index: [r for r in sources if r in references] for index, sources in references.items() if index not in last
-    }
-    return find_shape(rest), (last[0] if len(last) == 1 else list(last))
-
-
-def _split_components(references: Mapping[int, Sequence[int]]) -> list[dict[int, Sequence[int]]]:
-    group = {index: {index} for index in references}
-    for index, sources in references.items():
-        for source in sources:
-            if group[index] is not group[source]:
-                merged = group[index] | group[source]
-                group.update(dict.fromkeys(merged, merged))
-    distinct = {min(members): members for members in group.values()}
-    return [{i: references[i] for i in sorted(distinct[first])} for first in sorted(distinct)]
-
-
 def list_leaves(tree: Tree) -> list[int]:
     """Step indices as the leaves stand, left to right."""
     return [tree] if isinstance(tree, int) else [index for part in tree for index in list_leaves(part)]
@@ -162,6 +133,11 @@ def build_expression(tree: Tree, texts: Iterator[str]) -> plans.Expression:
         left, right = tree
         return plans.Dependent(build_expression(left, texts), build_expression(right, texts))
     return plans.Sequence(tuple(build_expression(part, texts) for part in tree))
+
+
+def mark_numbers(text: str) -> str:
+    """A text with `{n}` for `#n` and `{n*}` for `#ns`."""
+    return REFERENCE.sub(lambda mark: f"{{{mark[1]}{'*' if mark[2] else ''}}}", text)
 
 
 def _build_call(step: GoldStep, order: Sequence[int]) -> Call | None:

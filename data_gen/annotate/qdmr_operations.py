@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from data_gen.annotate.explicit import OperationStep, PlanStep
-from data_gen.annotate.plan import REFERENCE
+from data_gen.annotate.plan import REFERENCE, mark_numbers
 from data_gen.annotate.qdmr import REFERRED, StepWords, Writer, split_steps
 from data_gen.questions import DroppedError
+from revelator.plans.steps import OperationStep, PlanStep
 
 R = REFERRED.pattern
 _GREATEST = (
@@ -69,7 +69,10 @@ def read_plan_steps(decomposition: str, operators: Sequence[str]) -> list[PlanSt
         chosen = tuple(place[k] for k in one.chosen if k in place)
         return OperationStep(one.name, tuple(place[k] for k in one.needs), chosen, place.get(one.each or 0))
 
-    return [move_operation(computed[k]) if k in computed else PlanStep(move(writer.words[k].question)) for k in kept]
+    return [
+        move_operation(computed[k]) if k in computed else PlanStep(mark_numbers(move(writer.words[k].question)))
+        for k in kept
+    ]
 
 
 def read_operation(text: str, operator: str, is_last: bool) -> OperationStep | None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from data_gen.annotate import qdmr
 from data_gen.annotate.endings import Branch, choose_ending
-from data_gen.annotate.explicit import write_explicit_plan
 from data_gen.annotate.names import find_mention
 from data_gen.annotate.plan import GoldPlan, GoldStep, write_gold_plan
 from data_gen.annotate.qdmr_operations import read_plan_steps
@@ -19,8 +18,9 @@ from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, DroppedError
 from data_gen.sources import fields
 from data_gen.sources.rows import ReadResult, read_annotated
 from revelator.errors import DataError
-from revelator.plans import Atomic, list_leaves, parse, render
+from revelator.plans import Atomic, check, list_leaves, parse, render
 from revelator.plans.operators import Relate
+from revelator.plans.steps import UnspelledError, write_plan
 from revelator.tasks import TRANSLATE_BNF
 
 
@@ -258,7 +258,12 @@ def read_qdmr(path: Path | str) -> Iterator[ReadResult]:
 def _annotate_qdmr(row: dict[str, Any]) -> AnnotatedQuestion:
     question = _read_break_question(row, "qdmr")
     operators = fields.read_nested(row, "operators")
-    plan = write_explicit_plan(read_plan_steps(fields.read_text(row, "decomposition"), operators))
+    try:
+        plan = write_plan(read_plan_steps(fields.read_text(row, "decomposition"), operators))
+    except UnspelledError as error:
+        raise DroppedError(str(error)) from None
+    if faults := check(plan):
+        raise DroppedError(f"the plan does not check ({faults[0].code})")
     if isinstance(plan, Atomic):
         raise DroppedError("a plan of one step, which says the question again")
     return replace(question, expression=render(plan), tasks=("route", TRANSLATE_BNF.name))

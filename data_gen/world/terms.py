@@ -11,11 +11,12 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass, replace
 from itertools import product
 
-from data_gen.annotate.plan import Tree, build_expression, list_leaves
+from data_gen.annotate.plan import build_expression, list_leaves
 from data_gen.questions import AnnotatedStep
 from data_gen.world.documents import View, possess
 from data_gen.world.graph import ARTICLE, Entity, Relation, Value, Wording
 from revelator.plans import Expression
+from revelator.plans.steps import Tree
 
 SLOT = re.compile(r"\{(x's|y's|x|y)\}")
 WORD = re.compile(r"[a-z]{4,}")

@@ -7,17 +7,16 @@ strategy of the executor, scored by a measure, and kept in a field of the annota
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from revelator.errors import ExpressionError
-from revelator.plans import advice, art, bnf, checking, drawing, logic, operators
+from revelator.plans import advice, art, bnf, checking, drawing, logic, operators, steps
 from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
 from revelator.plans.faults import Diagnostic
 from revelator.plans.grammar import Grammar, read_grammar_file
-from revelator.plans.json_decoding import make_art_grammar
+from revelator.plans.json_decoding import make_art_grammar, make_json_grammar
 from revelator.plans.names import find_words
 
 LanguageName = Literal["bnf", "logic", "art"]
@@ -50,7 +49,8 @@ class PlanLanguage:
     advise: Callable[[Any], tuple[Diagnostic, ...]] = lambda plan: ()  # what a plan that can be run leaves open
     letters: Callable[[Any], str | None] = lambda plan: None  # the shape as people spell it, where they do
     adapt_to_question: Callable[[Any, str], Any] = lambda plan, question: plan  # what is run of a plan of the model's
-    json_schema: Callable[[], dict[str, Any]] | None = None  # of a language that is JSON
+    json_schema: Callable[[], dict[str, Any]] | None = None  # of the JSON in which a model in a chat writes it, if any
+    chat_grammar: Callable[[], Grammar] | None = None  # what such a model is held to, where that is not `grammar`
 
     @property
     def definition_hash(self) -> str:
@@ -143,7 +143,7 @@ BNF = PlanLanguage(
     name="bnf",
     strategy="compile",
     file="bnf.lark",
-    parse=bnf.parse,
+    parse=lambda text: steps.read_steps(text) or bnf.parse(text),
     render=bnf.render,
     check=checking.check,
     shape=drawing.make_letters_key,
@@ -159,6 +159,8 @@ BNF = PlanLanguage(
     ),
     advise=advice.advise,
     letters=drawing.to_letters,
+    json_schema=steps.schema,
+    chat_grammar=lambda: make_json_grammar(steps.schema()),
     adapt_to_question=_keep_words,
 )
 LOGIC = PlanLanguage(
@@ -193,7 +195,7 @@ ART = PlanLanguage(
     beam_token_limit=448,
     spell=art.render,
     adapt_to_question=_ask_about,
-    json_schema=lambda: json.loads(read_grammar_file("art.schema.json")),
+    json_schema=art.schema,
 )
 
 LANGUAGES: dict[str, PlanLanguage] = {language.name: language for language in (BNF, LOGIC, ART)}

@@ -22,9 +22,11 @@ from pydantic import Field
 
 from revelator.config import Strict
 from revelator.endpoints import Address
-from revelator.errors import DeadlineExceeded, InvalidRequest, ServingError, Unavailable
+from revelator.errors import DeadlineExceeded, ExpressionError, InvalidRequest, ServingError, Unavailable
 from revelator.language_model import Endpoint, RefusedError, Reply
 from revelator.plans.json_decoding import make_json_grammar
+from revelator.plans.language import BNF
+from revelator.plans.steps import read_steps
 from revelator.reply_forms import JsonForm, Way
 from revelator.tasks import TASKS, QuestionInput, Task
 from revelator.tasks.chat_prompts import build_chat, read_examples, read_last_line
@@ -77,7 +79,7 @@ class EndpointRevelator:
         self._calls = asyncio.Semaphore(CALLS)
         self._is_vllm: bool | None = None
         lead = " " if config.prompt == "trained" else ""  # a completion of the training set begins with a space
-        self._vllm_structures = {name: make_vllm_structure(task, lead) for name, task in TASKS.items()}
+        self._vllm_structures = {name: make_vllm_structure(task, config.prompt, lead) for name, task in TASKS.items()}
         if config.prompt == "chat":
             read_examples()  # 50 ms, which the event loop would stand still
 
@@ -111,7 +113,7 @@ class EndpointRevelator:
             shares = read_probabilities(said, task.labels, reply.tokens)
             return Completion(max(shares, key=shares.__getitem__), shares, *used)
         if reply.finish != "length":
-            return Completion(text, {}, *used)
+            return Completion(_spell_plan(text) if task.language is BNF else text, {}, *used)
         if task.language:
             return Completion(task.write_fallback(prompt), {}, *used, degraded=True)
         return Completion("", {}, *used)
@@ -170,12 +172,13 @@ class EndpointRevelator:
         await self._endpoint.close()
 
 
-def make_vllm_structure(task: Task, lead: str) -> dict[str, Any]:
+def make_vllm_structure(task: Task, prompt: PlannerPrompt, lead: str) -> dict[str, Any]:
     """vLLM's own constraint, in a form that its default backend, xgrammar, takes; `lead` stands before the output."""
     if task.labels:
         return {"choice": [f"{lead}{label}" for label in task.labels]}
     if task.language:
-        written = task.language.grammar().ebnf
+        chat_grammar = task.language.chat_grammar if prompt == "chat" else None
+        written = (chat_grammar or task.language.grammar)().ebnf
     elif task.json_schema:
         written = make_json_grammar(task.json_schema()).ebnf
     else:
@@ -217,6 +220,15 @@ def read_output(reply: str) -> str:
         if isinstance(value, dict | list):
             return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
     return last
+
+
+def _spell_plan(text: str) -> str:
+    """A list of steps as the plan that it is; another text as it stands, and so a list that is none."""
+    try:
+        plan = read_steps(text)
+    except ExpressionError:
+        return text
+    return BNF.render(plan) if plan else text
 
 
 def read_label(text: str, labels: Sequence[str]) -> str | None:

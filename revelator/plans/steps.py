@@ -1,0 +1,276 @@
+"""A plan as a list of numbered steps: so people decompose questions (Break, MuSiQue), and so a language model that was
+not trained for plans writes them best.
+
+A step is asked, `{n}` in it being a value of step n and `{n*}` all of them, or it is an operation on the answers of
+others. Which steps need which gives the plan its form. A plan is a tree, and a list may use a step twice: what two
+parts of an operation share is then written into both, and the executor asks what has the same words once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from revelator.plans.bnf import (
+    Atomic,
+    Dependent,
+    Expression,
+    Operation,
+    find_placeholders,
+    read_reference,
+    replace_placeholders,
+)
+from revelator.plans.bnf import Sequence as ListOf
+from revelator.plans.faults import fault
+from revelator.plans.operations import OPERATIONS
+
+MOST_STEPS = 16  # of a plan, those that are written twice included
+
+
+class UnspelledError(ValueError):
+    """No plan says what a list of steps does; the message is the reason."""
+
+
+# A tree of step indices: an index, a list (independent), or a pair (left, right) where right uses left.
+Tree = int | list["Tree"] | tuple["Tree", "Tree"]
+
+
+def find_shape(references: Mapping[int, Sequence[int]]) -> Tree:
+    """The shape that references draw: parts without a common step are independent, a last step depends on the rest."""
+    parts = _split_components(references)
+    if len(parts) > 1:
+        return [find_shape(part) for part in parts]
+    if len(references) == 1:
+        return next(iter(references))
+    used = {index for sources in references.values() for index in sources}
+    last = [index for index in references if index not in used]
+    rest = {
+        index: [r for r in sources if r in references] for index, sources in references.items() if index not in last
+    }
+    return find_shape(rest), (last[0] if len(last) == 1 else list(last))
+
+
+def _split_components(references: Mapping[int, Sequence[int]]) -> list[dict[int, Sequence[int]]]:
+    group = {index: {index} for index in references}
+    for index, sources in references.items():
+        for source in sources:
+            if group[index] is not group[source]:
+                merged = group[index] | group[source]
+                group.update(dict.fromkeys(merged, merged))
+    distinct = {min(members): members for members in group.values()}
+    return [{i: references[i] for i in sorted(distinct[first])} for first in sorted(distinct)]
+
+
+@dataclass(frozen=True)
+class PlanStep:
+    """A step that is asked."""
+
+    text: str
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        """Indices, from 0, of the steps that it refers to, in order of first use."""
+        found = (read_reference(name) for name, _, _ in find_placeholders(self.text))
+        return tuple(dict.fromkeys(reference.number - 1 for reference in found if reference))
+
+
+@dataclass(frozen=True)
+class OperationStep:
+    """A step that is computed from the steps `needs`, by index. `chosen`: those whose value is the answer; `each`: the
+    step for each value of which it is computed."""
+
+    name: str
+    needs: tuple[int, ...]
+    chosen: tuple[int, ...] = ()
+    each: int | None = None
+
+
+Steps = Sequence[PlanStep | OperationStep]
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    step: int
+
+
+@dataclass(frozen=True)
+class _Chain:
+    left: _Tree
+    right: _Tree
+
+
+@dataclass(frozen=True)
+class _List:
+    items: tuple[_Tree, ...]
+
+
+@dataclass(frozen=True)
+class _Computed:
+    operand: _Tree
+    step: int
+
+
+_Tree = _Leaf | _Chain | _List | _Computed
+
+
+def write_plan(steps: Steps) -> Expression:
+    """The plan that answers with those steps that no other one uses. Raises UnspelledError where there is none."""
+    for index, step in enumerate(steps):
+        if any(not 0 <= need < index for need in step.needs):
+            raise UnspelledError(f"step {index + 1} refers to a later step or to none")
+    used = {need for step in steps for need in step.needs}
+    ends = [index for index in range(len(steps)) if index not in used]
+    if len(steps) > MOST_STEPS:  # each may double the plan
+        raise UnspelledError("a plan of too many steps")
+    if any(isinstance(step, OperationStep) for step in steps):
+        tree = _join([_build(steps, end) for end in ends])
+    else:
+        tree = _convert(find_shape({index: step.needs for index, step in enumerate(steps)}))
+    if sum(1 for _ in _walk(tree)) > MOST_STEPS:
+        raise UnspelledError("a plan of too many steps")
+    plan, _ = _spell(steps, tree, [], count(1))
+    return plan
+
+
+def _build(steps: Steps, last: int) -> _Tree:
+    """The tree of a step with everything that it needs."""
+    step = steps[last]
+    if isinstance(step, OperationStep):
+        parts = [_build(steps, need) for need in step.needs]
+        if step.each is not None:
+            return _compute_for_each(parts[0], step.each, last)
+        return _Computed(_join(parts), last)
+    needed = _find_needed(steps, last)
+    if not any(isinstance(steps[k], OperationStep) for k in needed):
+        return _convert(find_shape({k: steps[k].needs for k in sorted(needed | {last})}))
+    nearest = [k for k in step.needs if not any(k in _find_needed(steps, other) for other in step.needs)]
+    return _Chain(_join([_build(steps, k) for k in nearest]), _Leaf(last))
+
+
+def _find_needed(steps: Steps, last: int) -> set[int]:
+    """The steps that a step needs, and those that these need."""
+    step = steps[last]
+    each = {step.each} if isinstance(step, OperationStep) and step.each is not None else set()
+    direct = {*step.needs, *each}
+    return direct.union(*(_find_needed(steps, k) for k in direct))
+
+
+def _compute_for_each(tree: _Tree, each: int, step: int) -> _Tree:
+    """The operation on what stands to the right of step `each`."""
+    if isinstance(tree, _Chain):
+        if _find_last(tree.left) == each:
+            return _Chain(tree.left, _Computed(tree.right, step))
+        if isinstance(tree.left, _Chain) and _find_last(tree.left.left) == each:
+            return _Chain(tree.left.left, _Computed(_Chain(tree.left.right, tree.right), step))
+    raise UnspelledError("a value for each of something that it does not come from")
+
+
+def _find_last(tree: _Tree) -> int | None:
+    while isinstance(tree, _Chain):
+        tree = tree.right
+    return None if isinstance(tree, _List) else tree.step
+
+
+def _join(parts: Sequence[_Tree]) -> _Tree:
+    if len(parts) == 1:
+        return parts[0]
+    return _List(tuple(item for part in parts for item in (part.items if isinstance(part, _List) else (part,))))
+
+
+def _convert(shape: Tree) -> _Tree:
+    if isinstance(shape, int):
+        return _Leaf(shape)
+    if isinstance(shape, tuple):
+        return _Chain(_convert(shape[0]), _convert(shape[1]))
+    return _join([_convert(part) for part in shape])
+
+
+def _walk(tree: _Tree) -> Iterator[int]:
+    match tree:
+        case _Leaf(step):
+            yield step
+        case _Chain(left, right):
+            yield from _walk(left)
+            yield from _walk(right)
+        case _List(items):
+            for item in items:
+                yield from _walk(item)
+        case _Computed(operand, step):
+            yield from _walk(operand)
+            yield step
+
+
+def _spell(
+    steps: Steps, tree: _Tree, before: Sequence[Mapping[int, int]], numbers: Iterator[int]
+) -> tuple[Expression, dict[int, int]]:
+    """The plan, and the number of each step in it; `before` are the numbers of the left operands, nearest first."""
+    if isinstance(tree, _Leaf):
+        step = steps[tree.step]
+        assert isinstance(step, PlanStep)
+        text = replace_placeholders(step.text, lambda name: _refer(name, before))
+        return Atomic(text), {tree.step: next(numbers)}
+    if isinstance(tree, _Chain):
+        left, known = _spell(steps, tree.left, before, numbers)
+        right, more = _spell(steps, tree.right, [known, *before], numbers)
+        return Dependent(left, right), known | more
+    if isinstance(tree, _List):
+        spelled = [_spell(steps, item, before, numbers) for item in tree.items]
+        return ListOf(tuple(plan for plan, _ in spelled)), {k: n for _, known in spelled for k, n in known.items()}
+    operation = steps[tree.step]
+    assert isinstance(operation, OperationStep)
+    operand, known = _spell(steps, tree.operand, before, numbers)
+    chosen = tuple(known[k] for k in operation.chosen if k in known)
+    return Operation(operand, operation.name, chosen), known | {tree.step: next(numbers)}
+
+
+def _refer(name: str, before: Sequence[Mapping[int, int]]) -> str:
+    reference = read_reference(name)
+    if reference is None:
+        return f"{{{name}}}"
+    number = next((known[reference.number - 1] for known in before if reference.number - 1 in known), None)
+    if number is None:
+        raise UnspelledError("a step that stands in no left operand")
+    return f"{{{number}{'*' * reference.is_all}}}"
+
+
+# JSON
+
+ASK, OPERATION, OF = "ask", "operation", "of"
+FORM = f'a list of steps: {{"{ASK}": QUESTION}}, or {{"{OPERATION}": NAME, "{OF}": [NUMBERS OF STEPS]}}'
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of the list."""
+    number = {"type": "array", "minItems": 1, "items": {"type": "integer"}}
+    fields = ({ASK: {"type": "string"}}, {OPERATION: {"enum": list(OPERATIONS)}, OF: number})
+    steps = [{"type": "object", "additionalProperties": False, "required": [*own], "properties": own} for own in fields]
+    return {"type": "array", "minItems": 1, "items": {"anyOf": steps}}
+
+
+def read_steps(text: str) -> Expression | None:
+    """The plan of a text that is a JSON list of steps; None for any other text. Raises ExpressionError."""
+    if not text.startswith("["):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not value or not all(isinstance(step, dict) for step in value):
+        return None
+    try:
+        return write_plan([_read_step(step) for step in value])
+    except UnspelledError as error:
+        raise fault(text, "steps", str(error), 0, len(text), FORM) from error
+
+
+def _read_step(step: Mapping[str, Any]) -> PlanStep | OperationStep:
+    match step:
+        case {"ask": str(asked)} if asked.strip() and len(step) == 1:
+            return PlanStep(" ".join(asked.split()))
+        case {"operation": str(name), "of": [*of]} if name in OPERATIONS and len(step) == 2 and of:
+            if all(type(number) is int for number in of):
+                return OperationStep(name, tuple(number - 1 for number in of))
+    raise UnspelledError(f"this is no step: {json.dumps(step, ensure_ascii=False)[:100]}")
