@@ -80,7 +80,7 @@ def test_a_closed_index_holds_each_passage_of_all_questions_once(tmp_path: Path,
 
 def test_the_bounds_are_told_what_is_gold(tmp_path: Path) -> None:
     [planned] = run(tmp_path, MUSIQUE, bound="gold-plan")
-    assert planned.plan == planned.gold_plan == "Who directed Lantern Row? * Where was {director} born?"
+    assert planned.plan == planned.gold_plan == "Who directed Lantern Row? * Where was {1} born?"
     [read] = run(tmp_path, MUSIQUE, bound="gold-passages")
     assert {p["title"] for p in read.trace["nodes"][0]["documents"]} == {"Lantern Row", "Ines Calloway"}
     assert read.cost.retrievals == 0 and read.cost.generator_calls == 1

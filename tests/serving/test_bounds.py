@@ -28,6 +28,7 @@ from revelator.plans import Diagnostic, list_placeholders, parse, substitute
 from revelator.plans.art import Art
 from revelator.plans.art import parse as parse_tree
 from revelator.plans.bnf import measure_substituted
+from revelator.plans.graph import GraphStep
 from revelator.plans.operators import Filter, Relate
 from revelator.tasks import Step
 from revelator.trace import Node, Passage, Trace
@@ -63,13 +64,16 @@ def ended(producer: int, answers: int, picked: dict[int, tuple[str, int]], call:
 # --- products of answers ---
 
 
+def make_step(names: dict[str, int]) -> GraphStep:
+    return GraphStep(" ".join(f"{{{name}}}" for name in names), names)
+
+
 @pytest.mark.parametrize("producers", [4, 8, 32])
 def test_a_producer_without_answers_ends_a_product_of_any_size_at_once(producers: int) -> None:
     names = {f"n{i}": i for i in range(producers)}
     outcomes = {i: [ended(i, 0 if i == producers - 1 else 100, {})] for i in range(producers)}
-    text = " ".join(f"{{{name}}}" for name in names)
     began = time.thread_time()
-    assert choose_values(text, names, outcomes, {}, 8) == ([], False)
+    assert choose_values(make_step(names), outcomes, {}, 8) == ([], False)
     assert time.thread_time() - began < 1  # 100 ** 3 steps took two seconds, 100 ** 7 no one has waited for
 
 
@@ -77,7 +81,7 @@ def test_values_that_never_belong_together_are_no_choice_and_the_search_ends() -
     names = {f"n{i}": i for i in range(6)}
     outcomes = {i: [ended(i, 30, {99: ("5" if i == 5 else "0", 0)})] for i in range(6)}
     began = time.thread_time()
-    assert choose_values(" ".join(f"{{{name}}}" for name in names), names, outcomes, {}, 8) == ([], True)
+    assert choose_values(make_step(names), outcomes, {}, 8) == ([], True)
     assert time.thread_time() - began < 1
 
 
@@ -90,7 +94,7 @@ def test_a_search_that_finds_nothing_in_its_steps_is_given_up_and_says_so() -> N
     }
     names = {f"n{i}": i for i in range(6)}
     began = time.thread_time()
-    assert choose_values(" ".join(f"{{{name}}}" for name in names), names, outcomes, {}, 8) == ([], True)
+    assert choose_values(make_step(names), outcomes, {}, 8) == ([], True)
     assert time.thread_time() - began < 1
 
 
@@ -128,10 +132,9 @@ def test_choices_are_those_of_the_whole_product_that_agree_in_its_order(outcomes
         if all(len({picked[leaf] for picked, _ in whole if leaf in picked}) < 2 for leaf in (*outcomes, 9))
     ]
     names = {f"n{i}": i for i in outcomes}
-    text = " ".join(f"{{{name}}}" for name in names)
-    found, is_cut = choose_values(text, names, outcomes, {}, 1_000)
+    found, is_cut = choose_values(make_step(names), outcomes, {}, 1_000)
     assert [tuple(choice.values[name] for name in names) for choice in found] == expected and not is_cut
-    first, is_cut = choose_values(text, names, outcomes, {}, 1)
+    first, is_cut = choose_values(make_step(names), outcomes, {}, 1)
     assert len(first) == min(1, len(expected)) and is_cut == (len(expected) > 1)
 
 

@@ -77,4 +77,4 @@ def test_what_a_node_of_megabytes_found_is_not_copied_to_every_leaf_that_asks_th
     documents = [Passage(str(n), "t", "x" * 380_000) for n in range(10)]
     node = Node("1", "atomic", FAST, asked=FAST, answers=["x"], documents=documents)
     trace = client.ask("?", plan=" + ".join([FAST] * 32), reuse=Trace("?", "auto", nodes=[node])).trace
-    assert trace.answers == ["Orland"] * 32 and len(trace.dump_json()) < 1_000_000
+    assert trace.answers == ["Orland"] and len(trace.dump_json()) < 1_000_000

@@ -84,7 +84,7 @@ def test_a_language_model_plans_in_place_of_ours(server: Server, tmp_path: Path)
 
 
 def test_a_plan_of_a_language_model_that_does_not_check_is_shown_with_its_fault(server: Server, tmp_path: Path) -> None:
-    Planner(server, translate_bnf="Where was {director} born?")
+    Planner(server, translate_bnf='[{"ask": "Where was {director} born?"}]')
     [row] = make(f"{ASKED}\n", tmp_path, "--planner", server.url, "--planner-model", "m", code=1)
     assert (row["plan"], row["valid"]) == ("Where was {director} born?", False)
     assert "director" in row["diagnostics"][0]["message"]

@@ -360,7 +360,9 @@ async def test_a_question_is_planned_judged_and_answered(server: Server, index: 
 async def test_a_plan_that_does_not_check_is_asked_for_at_higher_temperatures(server: Server, index: Path) -> None:
     model = Planner(server, translate_bnf='[{"ask": "Where was {2} born?"}]')
     trace = await make_executor(server, index).run(ASKED, strategy="compile")
-    asked = [request["temperature"] for request in server.requests if "list of steps" in request["messages"][0]["content"]]
+    asked = [
+        request["temperature"] for request in server.requests if "list of steps" in request["messages"][0]["content"]
+    ]
     assert asked == [0.0, 0.5, 0.8, 1.0]
     assert trace.degraded and "went through the loop" in str(trace.reason)
     assert trace.answers == ["Ines Calloway"]  # of the one step that this model knows
