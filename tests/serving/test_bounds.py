@@ -32,7 +32,7 @@ from revelator.plans.graph import GraphStep
 from revelator.plans.operators import Filter, Relate
 from revelator.tasks import Step
 from revelator.trace import Node, Passage, Trace
-from serving.executor.choices import Choice, EndedCall, choose_values
+from serving.executor.choices import Choice, EndedCall, Pick, choose_values
 from serving.executor.trees import run_tree
 from serving.knowledge.sources import Sources
 from serving.latency import write_json
@@ -56,7 +56,11 @@ JSON = st.recursive(
 )
 
 
-def ended(producer: int, answers: int, picked: dict[int, tuple[str, int]], call: int = 0) -> EndedCall:
+def make_pick(producer: int, call: int, number: int) -> Pick:
+    return Pick(f"{producer}.{call}", number, f"{producer}-{call}-{number}")
+
+
+def ended(producer: int, answers: int, picked: dict[int, Pick], call: int = 0) -> EndedCall:
     said = [f"{producer}-{call}-{n}" for n in range(answers)]
     return EndedCall(Node(f"{producer}.{call}", "atomic", "?", answers=said), Choice(picked=picked))
 
@@ -79,7 +83,7 @@ def test_a_producer_without_answers_ends_a_product_of_any_size_at_once(producers
 
 def test_values_that_never_belong_together_are_no_choice_and_the_search_ends() -> None:
     names = {f"n{i}": i for i in range(6)}
-    outcomes = {i: [ended(i, 30, {99: ("5" if i == 5 else "0", 0)})] for i in range(6)}
+    outcomes = {i: [ended(i, 30, {99: make_pick(99, int(i == 5), 0)})] for i in range(6)}
     began = time.thread_time()
     assert choose_values(make_step(names), outcomes, {}, 8) == ([], True)
     assert time.thread_time() - began < 1
@@ -89,7 +93,10 @@ def test_a_search_that_finds_nothing_in_its_steps_is_given_up_and_says_so() -> N
     """Every call belongs with one of each other producer, and no six of them together."""
     pairs = {0: ["aa", "bb"], 5: ["ab", "ba"]}
     outcomes = {
-        i: [ended(i, 30, {90 + n: (root, 0) for n, root in enumerate(call)}, at) for at, call in enumerate(calls)]
+        i: [
+            ended(i, 30, {90 + n: Pick(root, 0, "") for n, root in enumerate(call)}, at)
+            for at, call in enumerate(calls)
+        ]
         for i, calls in ({i: pairs.get(i, [""]) for i in range(6)}).items()
     }
     names = {f"n{i}": i for i in range(6)}
@@ -108,7 +115,7 @@ def outcomes_of_plans(draw: st.DrawFn) -> dict[int, list[EndedCall]]:
             ended(
                 producer,
                 draw(st.integers(0, 2)),
-                {leaf: (f"{leaf}.{draw(st.integers(0, 1))}", draw(st.integers(0, 1))) for leaf in behind},
+                {leaf: make_pick(leaf, draw(st.integers(0, 1)), draw(st.integers(0, 1))) for leaf in behind},
                 call,
             )
             for call in range(draw(st.integers(0, 2)))
@@ -120,7 +127,7 @@ def outcomes_of_plans(draw: st.DrawFn) -> dict[int, list[EndedCall]]:
 def test_choices_are_those_of_the_whole_product_that_agree_in_its_order(outcomes: dict[int, list[EndedCall]]) -> None:
     each = [
         [
-            ({**one.choice.picked, i: (one.node.id, number)}, answer)
+            ({**one.choice.picked, i: Pick(one.node.id, number, answer)}, answer)
             for one in ended
             for number, answer in enumerate(one.answers)
         ]
