@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
@@ -39,21 +38,6 @@ def find_name_words(question: str) -> list[str]:
         ):
             found[_bare(match[0])] = None
     return list(found)
-
-
-def names_several(question: str, titles: Iterable[str]) -> bool:
-    """Whether a question names two or more documents of these titles, and so may ask for one of them: "Which is longer,
-    the Ouse or the Tay?". What a title says in parentheses does not count."""
-    asked, count = f" {_fold(question)} ", 0
-    for name in sorted({_fold(title.partition(" (")[0]) for title in titles} - {""}, key=len, reverse=True):
-        if f" {name} " in asked:
-            asked, count = asked.replace(f" {name} ", "  "), count + 1
-    return count > 1
-
-
-def _fold(text: str) -> str:
-    letters = unicodedata.normalize("NFKD", text.casefold())
-    return " ".join(WORD.findall("".join(c for c in letters if not unicodedata.combining(c))))
 
 
 def _bare(word: str) -> str:

@@ -9,15 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
-from revelator.plans import substitute
-from revelator.plans.bnf import blank_placeholders
 from revelator.plans.graph import GraphStep
-from revelator.plans.names import names_several
 from revelator.trace import Node, join_answers
-from serving.knowledge.labels import fold_label
 
 MOST_TRIES = 1_000  # of the search for a leaf's choices: a few milliseconds
 
@@ -70,34 +65,17 @@ class EndedCall:
     def answers(self) -> tuple[str, ...]:
         return tuple(self.node.answers) if self.node.status == "ok" else ()
 
-    @cached_property
+    @property
     def values(self) -> tuple[str, ...]:
-        """The answers that another leaf is asked with. Of several values, or a list, a question may select one."""
-        template, chosen = self.node.question, self.choice.values
-        is_one = len(chosen) == 1 and bool(self.choice.picked)
-        return list_values(self.node, substitute(template, chosen) if is_one else blank_placeholders(template))
-
-
-def list_values(node: Node, own: str) -> tuple[str, ...]:
-    """The answers of a node that another question may be asked with. A verdict is none, nor is what was read and only
-    repeats words of `own`, the node's own question, unless that offers documents to choose from: both would be asked
-    about as if they were what was asked for."""
-    if node.status != "ok" or "verdict" in node.detail:
-        return ()
-    is_read = node.detail.get("method", "generator") == "generator"
-    if not is_read or names_several(own, [passage.title for passage in node.documents]):
-        return tuple(node.answers)
-    asked = f" {fold_label(own)} "
-    # what is longer than the question repeats more than its words; to fold all of it would take time
-    return tuple(answer for answer in node.answers if len(answer) > len(own) or f" {fold_label(answer)} " not in asked)
+        """The answers that another leaf is asked with. A verdict is none: it would be asked about as if it were what
+        was asked for."""
+        return () if "verdict" in self.node.detail else self.answers
 
 
 def explain_no_value(node: Node) -> str:
     """Why a question cannot be asked with what a node answers."""
     answer, asked = join_answers(node.answers), node.asked or node.question
-    if "verdict" in node.detail:
-        return f"“{answer}” is a verdict on “{asked}”, and nothing to ask about"
-    return f"“{answer}” only repeats words of its own question, “{asked}”"
+    return f"“{answer}” is a verdict on “{asked}”, and nothing to ask about"
 
 
 def choose_values(

@@ -232,9 +232,7 @@ class PlanRun:
                 self.errors.append(error)
             finally:
                 ended.set()
-        call = EndedCall(node, choice)
-        _ = call.values  # found out here, once: those who wait for many calls would do it for all of them at once
-        return call
+        return EndedCall(node, choice)
 
     async def _run_operation(self, step: GraphStep, place: int, node: Node) -> EndedCall | Fan:
         """Works once for each value that the steps of its operand were asked with from outside of it."""

@@ -231,39 +231,16 @@ def test_depth_is_the_number_of_stages_of_the_longest_chain(plan, stages):
     assert count_stages(parse(plan)) == stages
 
 
-@pytest.mark.parametrize(
-    ("first", "answer", "is_verdict", "says"),
-    [
-        ("Does A stand?", "no", True, "“no” is a verdict on “Does A stand?”"),
-        ("Who is the head of the lab?", "Head of the lab", False, "“Head of the lab” only repeats words"),
-        ("Who leads Tern?", "Tern", False, "“Tern” only repeats words"),
-    ],
-)
-async def test_a_question_is_not_asked_about_a_verdict_or_about_its_own_words(toy, first, answer, is_verdict, says):
+async def test_a_question_is_not_asked_about_a_verdict(toy):
     class Reader(Toy):
         async def answer(self, request):
-            return replace(await super().answer(request), is_verdict=is_verdict)
+            return replace(await super().answer(request), is_verdict=True)
 
+    first, answer = "Does A stand?", "no"
     world = Reader({first: [answer], f"Where did {answer} study?": ["Ayr"]})
     trace = await world.executor().run("q", plan=f"{first} * Where did {{x}} study? * Who lives in {{town}}?")
     assert world.asked == [first]
-    assert (trace.outcome, trace.answers) == ("unanswered", []) and says in trace.reason
+    assert (trace.outcome, trace.answers) == ("unanswered", [])
+    assert "“no” is a verdict on “Does A stand?”" in trace.reason
     assert [node.status for node in trace.nodes if node.kind == "atomic"] == ["ok", "unanswered", "skipped"]
     assert (await world.executor().run("q", plan=first, strategy="compound")).answers == [answer]
-
-
-async def test_a_name_of_the_question_is_a_value_where_the_question_offers_several(toy):
-    known = {"Which films are by X?": ["A", "B"], "Which of A and B is a comedy?": ["B"], "Who wrote B?": ["Bo"]}
-    plan = "Which films are by X? * Which of {1*} is a comedy? * Who wrote {2}?"
-    assert (await toy(known).executor().run("q", plan=plan)).answers == ["Bo"]
-
-    class Library(Toy):
-        async def search(self, query, k):
-            found = await super().search(query, 2)
-            return [
-                replace(passage, title=title) for passage, title in zip(found, ("Ouse", "Tay (river)"), strict=True)
-            ]
-
-    known = {"Is the Ouse or the Tay longer?": ["Tay"], "Where does Tay rise?": ["Ben Lui"]}
-    plan = "Is the Ouse or the Tay longer? * Where does {river} rise?"
-    assert (await Library(known).executor().run("q", plan=plan)).answers == ["Ben Lui"]
