@@ -57,7 +57,7 @@ def write(world: Path, out: Path, asked: int, later: int) -> None:
     rows = [
         {
             "question": f"{subject} > {first} > {second}",
-            "plan": f"{STEPS[first].format(subject)} * {STEPS[second].format(f'{{{first}}}')}",
+            "plan": f"{STEPS[first].format(subject)} * {STEPS[second].format('{1}')}",
         }
         for subject, (first, second) in paths.items()
     ]

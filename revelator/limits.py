@@ -33,7 +33,7 @@ class Limits:
     steps: int = 6  # rounds of the refine loop
     documents: int = 10  # retrieved for a leaf (HANRAG, section 4)
     kept: int = 3  # of them, read by the generator
-    plan_threshold: float = 0.7  # P(compound or complex) below which a complex question is asked as one step
+    plan_threshold: float = 0.5  # P(compound or complex) below which a complex question is asked as one step
     relevance_threshold: float = 0.5  # P(relevant) of the documents that are read where there are any
     relevance_floor: float = 0.01  # below it a document is never read
     answer_floor: float = 0.33  # P(right) below which what is read is no answer; its cost and gain: docs/results.md

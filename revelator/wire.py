@@ -92,6 +92,9 @@ def write_options(options: Options) -> str:
     if reuse := options.get("reuse"):
         wanted["reuse"] = reuse.to_json()
     if history := options.get("history"):
+        if wrong := next((step for step in history if not isinstance(step, Step)), None):
+            hint = "from revelator.tasks import Step; history=[Step(QUESTION, (ANSWER, …)), …]"
+            raise InvalidRequest(f"an entry of history is a {type(wrong).__name__}, and no Step", hint=hint)
         wanted["history"] = [asdict(step) for step in history]
     return json.dumps(wanted, ensure_ascii=False)
 

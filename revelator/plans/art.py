@@ -29,7 +29,7 @@ from revelator.plans import trees
 from revelator.plans.bnf import replace_marks
 from revelator.plans.faults import Diagnostic, fault, sort_faults
 from revelator.plans.grammar import read_grammar_file
-from revelator.plans.operations import COMPUTED
+from revelator.plans.operations import COMPARING, COMPUTED, SEVERAL
 from revelator.plans.operators import CALLS, STRICT, Call, Filter, Relate, Search, Text, spell_call
 
 Path = tuple[str | int, ...]  # of a value inside the JSON form
@@ -296,6 +296,9 @@ def _find_faults(at: Numbered, nodes: tuple[Numbered, ...]) -> Iterator[tuple[st
                 message = f"node {at.number} names [{number}], {reason}"
                 hint = "name a node that is answered earlier: one to the left of it, or below such a one"
                 yield "reference", message, _find_path(at, name), hint
+    if at.node.operation in (*SEVERAL, *COMPARING) and len(references(at.node.question)) < 2:
+        message = f"node {at.number} is to be done with several answers, and names {len(references(at.node.question))}"
+        yield "one-part", message, _find_path(at, ("operation",)), "name the answers of two nodes or more"
     has_own_way = at.node.is_direct and (at.parent is not None or at.node.operation)
     if has_own_way and not references(at.node.question):
         message = f"node {at.number} is answered from earlier answers but names none"

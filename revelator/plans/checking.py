@@ -13,7 +13,7 @@ operation has values that it can be done on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -146,26 +146,27 @@ def _find_step_faults(expression: Expression) -> Iterator[Diagnostic]:
         if isinstance(step, Operation):
             yield from _find_operation_faults(step, place, steps, bound)
         else:
-            yield from _find_reference_faults(step, place, len(steps), bound[place].sources)
+            yield from _find_reference_faults(step, place, len(steps), bound[place])
 
 
-def _find_reference_faults(leaf: Atomic, place: int, count: int, sources: Mapping[str, int]) -> Iterator[Diagnostic]:
+def _find_reference_faults(leaf: Atomic, place: int, count: int, step: GraphStep) -> Iterator[Diagnostic]:
     locate_part = make_placer(leaf)
     taken: dict[int, bool] = {}
     for name, start, end in find_placeholders(leaf.text):
-        if not (reference := read_reference(name)):
+        reference, span = read_reference(name), locate_part(start, end)
+        if reference is None and name not in step.sources:
             continue
-        number, span = reference.number, locate_part(start, end)
+        number = reference.number if reference else step.sources[name] + 1
         if not 1 <= number <= count:
             hint = f"steps are numbered from 1 as they stand in the plan; there are {count}"
             yield Diagnostic("no-such-step", f"there is no step {number}", *span, hint)
         elif number > place:
             message = f"step {number} is not answered before this one, which is step {place + 1}"
             yield Diagnostic("later-step", message, *span, "name a step that stands further left, in front of a *")
-        elif name not in sources:
+        elif name not in step.sources:
             hint = "join the two with * in place of +, or write the value itself"
             yield Diagnostic("parallel-step", f"step {number} is asked beside this one, not before it", *span, hint)
-        elif taken.setdefault(number, reference.is_all) != reference.is_all:
+        elif taken.setdefault(number, step.takes_all(name)) != step.takes_all(name):
             hint = f"write {{{number}}} to ask for each value, or {{{number}*}} to ask for all at once"
             yield Diagnostic("each-and-all", f"one question takes each value of step {number} and all", *span, hint)
 

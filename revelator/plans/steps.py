@@ -9,6 +9,7 @@ parts of an operation share is then written into both, and the executor asks wha
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -239,6 +240,7 @@ def _refer(name: str, before: Sequence[Mapping[int, int]]) -> str:
 # JSON
 
 ASK, OPERATION, OF = "ask", "operation", "of"
+_BEGINS = re.compile(r'\s*+(?:\[\s*+)*+\{\s*+"')
 FORM = f'a list of steps: {{"{ASK}": QUESTION}}, or {{"{OPERATION}": NAME, "{OF}": [NUMBERS OF STEPS]}}'
 
 
@@ -251,22 +253,31 @@ def schema() -> dict[str, Any]:
 
 
 def read_steps(text: str) -> Expression | None:
-    """The plan of a text that is a JSON list of steps; None for any other text. Raises ExpressionError."""
-    if not text.startswith("["):
+    """The plan of a text that is a JSON list of steps, or was to be one; None for any other text. Raises
+    ExpressionError."""
+    if not _BEGINS.match(text):
         return None
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not value or not all(isinstance(step, dict) for step in value):
-        return None
+        value = json.loads(text, object_pairs_hook=_read_object)
+    except json.JSONDecodeError as error:
+        raise fault(text, "steps", f"not JSON: {error.msg}", error.pos, error.pos + 1, FORM) from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; lists within lists
+        raise fault(text, "steps", f"no list of steps: {error}", 0, len(text), FORM) from error
     try:
+        if not isinstance(value, list):
+            raise UnspelledError("a list is wanted, also of one step")
         return write_plan([_read_step(step) for step in value])
     except UnspelledError as error:
         raise fault(text, "steps", str(error), 0, len(text), FORM) from error
 
 
-def _read_step(step: Mapping[str, Any]) -> PlanStep | OperationStep:
+def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(value := dict(pairs)) < len(pairs):
+        raise ValueError("a field stands twice in one step")
+    return value
+
+
+def _read_step(step: Any) -> PlanStep | OperationStep:
     match step:
         case {"ask": str(asked)} if asked.strip() and len(step) == 1:
             return PlanStep(" ".join(asked.split()))

@@ -137,7 +137,7 @@ def _point_at_faults(plan: str, error: RevelatorError) -> RevelatorError:
 def _read_trace(path: Path) -> Trace:
     try:
         return Trace.from_json(json.loads(path.read_bytes()))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError("this is no JSON", where=str(path), hint="`revelator ask --json` writes a trace") from error
     except DataError as error:
         raise DataError(error.message, where=str(path), hint=error.hint) from error

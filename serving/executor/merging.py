@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from revelator.tasks import Step
 from revelator.trace import Node, list_evidence, merge_evidence
 from serving.executor.run import QuestionRun
+from serving.knowledge.sources import take_turns
 from serving.protocols import GenerateRequest
 
 log = logging.getLogger(__name__)
@@ -33,11 +34,28 @@ async def merge_steps(run: QuestionRun) -> None:
         run.answer(node.answers)
 
 
-async def judge_steps(run: QuestionRun, node: Node, steps: Sequence[Step]) -> None:
-    """What the reader makes of the question and of what these steps answered; nothing where it fails. The question is
-    that of the node, where it has one of its own."""
-    if not await _answer_by_reader(run, node, tuple(steps)):
-        node.answers = []
+async def judge_answers(run: QuestionRun, node: Node, answered: Sequence[Node]) -> None:
+    """What the reader makes of the question and of what these nodes answered; where it makes nothing, as the embedded
+    one, what it reads in the passages that they were answered from, the best of each first. The question is that of
+    the node, where it has one of its own."""
+    steps = tuple(Step(one.asked or one.question, tuple(one.answers)) for one in answered)
+    if await _answer_by_reader(run, node, steps) or node.cause:
+        return
+    kept = [[passage for passage in one.documents if passage.id in one.detail.get("kept", ())] for one in answered]
+    passages = tuple({passage.id: passage for passage in take_turns(kept)}.values())[: run.limits.documents]
+    if not passages:
+        return
+    node.documents = list(passages)
+    request = GenerateRequest("read", node.asked or run.question, passages=passages)
+    try:
+        await run.models.generate(node, request, run.limits.answer_floor)
+    except Exception as error:
+        log.warning("reading failed: %s: %s", type(error).__name__, error)
+        node.end_without_answer("fault", f"{type(error).__name__}: {error}")
+    if node.answers:
+        node.detail["method"] = "read from the passages of the parts"
+    else:
+        node.documents, node.sentence = [], ""
 
 
 async def _answer_by_reader(run: QuestionRun, node: Node, steps: tuple[Step, ...]) -> bool:

@@ -116,16 +116,21 @@ class Recorder:
         node.ended_ms = max([inner.ended_ms for inner in ran], default=node.started_ms)
         giving = held[-1:] if node.kind == "dependent" else held
         node.answers = list(dict.fromkeys([answer for inner in giving for answer in inner.answers]))
-        faulty = [inner.id for inner in held if inner.status != "ok"]
+        faulty = [inner for inner in held if inner.status != "ok"]
         if faulty:
-            node.detail["without_answer"] = faulty
+            node.detail["without_answer"] = [inner.id for inner in faulty]
         if node.answers:
             node.end_well()
+        elif not faulty:  # it is known that there are none
+            node.end_well()
+            node.detail["none"] = True
         else:
             causes = [inner.cause for inner in (*ran, *held) if inner.cause]
             failed = [cause for cause in causes if STATUS_OF.get(cause) == "failed"]
             [cause, *_] = failed or causes or ["not-said"]
-            node.end_without_answer(cause, f"no answer from {', '.join(faulty)}" if ran else NOT_REACHED)
+            node.end_without_answer(
+                cause, f"no answer from {', '.join(map(_name_node, faulty))}" if ran else NOT_REACHED
+            )
         self.report_end(node)
 
     @contextmanager
@@ -197,6 +202,11 @@ class Recorder:
         for id in list(behind):
             path(id)
         return max(longest.values(), default=0.0)
+
+
+def _name_node(node: Node) -> str:
+    """A step by its number in the plan, a frame by its node."""
+    return f"step {node.detail['step']}" if "step" in node.detail else f"node {node.id}"
 
 
 def _judge_outcome(trace: Trace) -> Outcome:

@@ -37,7 +37,7 @@ from revelator.tasks import (
 )
 from revelator.trace import Node, PlanSource
 from serving.executor.labels import find_labels
-from serving.executor.merging import judge_steps, merge_steps
+from serving.executor.merging import judge_answers, merge_steps
 from serving.executor.run import QuestionRun
 from serving.executor.scheduler import PlanRun
 from serving.protocols import GenerateRequest
@@ -179,7 +179,7 @@ async def run_plan(run: QuestionRun, plan: Any, source: PlanSource) -> None:
         run.recorder,
         run.limits,
         run.last_nodes,
-        judge=partial(judge_steps, run),
+        judge=partial(judge_answers, run),
         name_parts=partial(find_labels, run.question),
     )
     await run.plan.run()

@@ -25,7 +25,6 @@ from revelator.plans.bnf import measure_substituted
 from revelator.plans.graph import GraphStep, read_tree
 from revelator.plans.operations import VERDICTS
 from revelator.plans.operators import read_call, spell_call
-from revelator.tasks import Step
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, Pick, choose_values, explain_no_value
 from serving.executor.evidence import copy_answer
@@ -39,7 +38,7 @@ log = logging.getLogger(__name__)
 
 Work = Query | Sequence[Node] | None  # an operator, children to answer from, or a question to search for
 AnswerNode = Callable[[Node, Work], Awaitable[None]]  # answers `node.asked` and fills the node
-JudgeNode = Callable[[Node, Sequence[Step]], Awaitable[None]]  # fills the node from what these steps answered
+JudgeNode = Callable[[Node, Sequence[Node]], Awaitable[None]]  # fills the node from what these answered
 NameParts = Callable[[Sequence[Sequence[str]]], Sequence[str]]  # what the question calls each part, by its questions
 
 
@@ -281,13 +280,10 @@ class PlanRun:
                 if operation.name in VERDICTS:
                     node.detail["verdict"] = True
             elif self._judge:
-                known = [
-                    Step(one.node.asked or one.node.question, one.answers) for i in step.inside for one in calls[i]
-                ]
-                await self._judge(node, known)
+                await self._judge(node, [one.node for i in step.inside for one in calls[i]])
             if done == ():
                 node.detail["none"] = True
-            elif not node.answers and node.cause is None:
+            elif not node.answers and node.cause != "fault":
                 node.end_without_answer("undecided", explain(operation, operands))
             elif not all(self.is_whole(place) or self._is_known_empty(place) for place in step.inside):
                 node.detail["unsupported"] = "a step before it has no answer, or was not asked about every value"

@@ -46,6 +46,7 @@ def test_what_each_rule_set_says(text, scoped, paper):
         ("A * (B {1} + C {2})", "parallel-step", "{2}"),
         ("A + B {1*}", "parallel-step", "{1*}"),
         ("A * Is {1} in {1*}?", "each-and-all", "{1*}"),
+        ("A * Is {x} in {1*}?", "each-and-all", "{1*}"),
         ("A + (B => argmax {3})", "no-such-step", None),
         ("A + (B => argmax {1})", "operation-reference", "(B => argmax {1})"),
         ("A => except", "one-part", "A => except"),

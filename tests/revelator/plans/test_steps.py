@@ -61,7 +61,18 @@ def test_a_list_that_no_plan_says_is_refused_with_the_form(steps: list[dict], sa
     assert "operation" in (refused.value.hint or "")
 
 
-@pytest.mark.parametrize("text", ["[Who] made it?", "[1, 2]", "[]", '["a"]', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    ['[{"ask": "a?"},]', '[{"ask": "a?"}', '{"ask": "a?"}', '[[{"ask": "a?"}]]', '[{"ask": "a", "ask": "b"}]',
+     '[{"ask": "a"}, {"operation": "count", "of": [' + "9" * 5_000 + "]}]", "[" * 100_000 + '{"'],
+)  # fmt: skip
+def test_a_broken_list_is_no_question(text: str) -> None:
+    with pytest.raises(ExpressionError) as refused:
+        BNF.parse(text)
+    assert refused.value.code == "steps"
+
+
+@pytest.mark.parametrize("text", ["[Who] made it?", "[1, 2]", "[]", '["a"]', "[" * 100_000, "{director} who?"])
 def test_another_text_that_begins_with_a_bracket_is_a_question(text: str) -> None:
     assert render(BNF.parse(text)) == text
 

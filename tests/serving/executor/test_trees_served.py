@@ -31,7 +31,9 @@ TREE = Art(
 async def test_the_trace_of_a_tree_equals_its_events_replayed(known: dict[str, list[str]]) -> None:
     text = ToySource(says={"*": ["a, b, x and y"]})
     executor = Executor(NoModel(), Sources([text]), ToyGenerator(known))
-    tree = Art("q?", children=(Art("a?", Search("a")), Art("b [1]?", Relate("[1]", "b")), Art("Is [2] so?")))
+    tree = Art(
+        "q?", children=(Art("a?", Search("a")), Art("b [1]?", Relate("[1]", "b")), Art("Is [2] so?", operation="union"))
+    )
     events = [e async for e in executor.stream("q?", plan=render(tree), strategy="atomic")]
     trace = replay(events)
     assert trace.plan_language == "art" and trace.plan == render(tree)
