@@ -70,11 +70,6 @@ def start(service: str, tracer: Tracer | None = None) -> None:
         _tracer = provider.get_tracer("revelator")
 
 
-def are_on() -> bool:
-    """Whether this process sends spans."""
-    return _tracer is not None
-
-
 def may_hold_texts(environment: Mapping[str, str] = os.environ) -> bool:
     return environment.get(QUESTIONS_VARIABLE, "") not in ("", "0")
 

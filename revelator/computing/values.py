@@ -65,12 +65,6 @@ class Date:
         year, month = (self.year, self.month + 1) if self.month and self.month < 12 else (self.year + 1, 1)
         return first, _count_days(year, month, 1) - 1
 
-    def is_before(self, other: Date) -> bool | None:
-        """Whether this date is earlier; None when the parts that both give are equal."""
-        if self.days[1] < other.days[0]:
-            return True
-        return False if other.days[1] < self.days[0] else None
-
 
 def _count_days(year: int, month: int, number: int) -> int:
     """Days from the year 1. The calendar repeats itself after 400 years, which are 146,097 days."""

@@ -30,25 +30,18 @@ class Choice:
     """The values that one call of a leaf is asked with, and where they come from.
 
     `inputs` gives the id of the node behind each placeholder. `picked` says for each step on the way which value was
-    taken: choices belong together when they agree on every step that both name. `lineage` is every value taken on the
-    way, by placeholder, the first first.
+    taken: choices belong together when they agree on every step that both name.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
     picked: Mapping[int, Pick] = field(default_factory=dict)
-    lineage: Mapping[str, str] = field(default_factory=dict)
 
     def agrees(self, other: Choice) -> bool:
         return all(self.picked[step] == other.picked[step] for step in self.picked.keys() & other.picked.keys())
 
     def combine(self, other: Choice) -> Choice:
-        return Choice(
-            {**self.values, **other.values},
-            {**self.inputs, **other.inputs},
-            {**self.picked, **other.picked},
-            {**self.lineage, **other.lineage},
-        )
+        return Choice({**self.values, **other.values}, {**self.inputs, **other.inputs}, {**self.picked, **other.picked})
 
 
 NOTHING_CHOSEN = Choice()
@@ -129,18 +122,16 @@ def choose_values(
 
 def _make_choice(names: Sequence[str], one: EndedCall, answer: str, number: int, producer: int) -> Choice:
     """The choice of the call's `answer`, its `number`-th."""
-    values = dict.fromkeys(names, answer)
     return Choice(
-        values,
+        dict.fromkeys(names, answer),
         dict.fromkeys(names, one.node.id),
         {**one.choice.picked, producer: Pick(one.node.id, number, answer)},
-        {**one.choice.lineage, **values},
     )
 
 
 def _make_list_choice(names: Sequence[str], ended: Sequence[tuple[EndedCall, Sequence[str]]], list_node: str) -> Choice:
     text = join_with_and(list(dict.fromkeys(value for _, values in ended for value in values)))
-    return Choice(dict.fromkeys(names, text), dict.fromkeys(names, list_node), {}, dict.fromkeys(names, text))
+    return Choice(dict.fromkeys(names, text), dict.fromkeys(names, list_node))
 
 
 def join_with_and(values: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from revelator.computing.operations import find_extremes
 from revelator.computing.values import (
     UNITS,
     Date,
@@ -67,7 +68,7 @@ def test_every_date_reads_back_from_its_forms(day):
 @given(st.dates(), st.dates(), st.integers(0, 20_000))
 def test_dates_order_as_the_calendar_does_in_any_age(a, b, earlier):
     first, second = (Date(day.year - earlier, day.month, day.day) for day in (a, b))
-    assert first.is_before(second) == (None if a == b else a < b)
+    assert (first.days < second.days) == (a < b) and (first.days == second.days) == (a == b)
 
 
 @given(st.dates(), st.dates())
@@ -76,11 +77,13 @@ def test_the_days_between_dates_are_those_of_the_calendar(a, b):
     assert second.days[0] - first.days[0] == (b - a).days
 
 
-def test_dates_that_cannot_be_told_apart_are_not_ordered():
-    assert Date(1957).is_before(Date(1957, 5)) is None
-    assert Date(1957, 5).is_before(Date(1957, 5, 31)) is None
-    assert Date(1957, 4).is_before(Date(1957, 5, 1)) is True
-    assert Date(1957, 12).is_before(Date(1957, 11, 30)) is False
+@pytest.mark.parametrize(
+    ("one", "other", "least"),
+    [("1957", "May 1957", []), ("May 1957", "31 May 1957", []), ("April 1957", "1 May 1957", [0]),
+     ("December 1957", "30 November 1957", [1])],
+)  # fmt: skip
+def test_dates_that_cannot_be_told_apart_are_not_ordered(one, other, least):
+    assert find_extremes([one, other], greatest=False) == least
 
 
 @pytest.mark.parametrize(
