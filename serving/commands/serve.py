@@ -6,10 +6,10 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 from rich.console import Console
@@ -33,6 +33,7 @@ MAX_IN_FLIGHT = (
     "Questions in flight (default: as remembered, else 64); a question over the limit, or one that would miss its"
     " deadline, is refused."
 )
+T = TypeVar("T")
 TIMEOUT = (
     "Of one call of an endpoint that plans, judges or reads; a question has at least as long. 0: a call may take"
     " what is left of its question's deadline (default: as remembered, else 0)."
@@ -266,10 +267,20 @@ def _serve(
 
     try:
         with suppress(asyncio.CancelledError):  # told to stop before it was ready
-            asyncio.run(run_until_stopped(home, chosen, config, exposure, hosts, triton, report))
+            _run(lambda: run_until_stopped(home, chosen, config, exposure, hosts, triton, report))
     finally:
         status.stop()
     click.echo("stopped")
+
+
+def _run(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """`asyncio.run`; a signal to stop waits until there is an event loop, which it would leave half made."""
+    stopping = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
+    with asyncio.Runner() as runner:
+        runner.get_loop()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
+        return runner.run(make())
 
 
 def _prepare(home: Path, config: ServingConfig) -> tuple[ServingConfig, Pace]:
@@ -279,7 +290,7 @@ def _prepare(home: Path, config: ServingConfig) -> tuple[ServingConfig, Pace]:
     from serving.service.pace import measure_pace
 
     with Console(stderr=True).status("time a call at each endpoint"):
-        pace = asyncio.run(measure_pace(config))
+        pace = _run(lambda: measure_pace(config))
     if config.needs_release and read_release(home) is None:
         release_embedded_base(home)
         does = "judges" if config.planner else "plans"
