@@ -36,6 +36,7 @@ from serving.service import control
 from serving.service.access import read_control_token
 from serving.service.addresses import Exposure
 from tests.conftest import Endpoint
+from tests.serving.conftest import SLOW
 from tests.serving.deploy import kill_deploys
 from tests.serving.deploy.test_deploy import asked_all_the_time
 from tests.serving.service.conftest import WAIT, Service, serve_in_thread
@@ -79,7 +80,8 @@ def deploying(
     registry.connect(versions_home)
     deploy(versions_home, find(1))
     reader = {"generator": endpoint.url, "generator_model": "m", "text": False}
-    config = configure(versions_home, index=index, **reader)
+    patient = {"deadline_ms": 1000 * SLOW}  # of a question that is held while a busy machine loads a version
+    config = configure(versions_home, index=index, **reader, limits=patient)
     with serve_in_thread(versions_home, config, place=place) as (questions, running):
         yield Service(versions_home, running, questions, endpoint)
 
@@ -141,8 +143,8 @@ def test_a_version_that_does_not_load_or_answers_no_sense_is_refused_and_the_liv
 @on_triton_too
 def test_a_question_under_way_keeps_its_version_which_is_closed_after_it(service, client, triton):
     [held] = service.hold("keeping", 1)
-    with ThreadPoolExecutor(2) as threads:
-        pending = threads.submit(ask_for_version, client, held)
+    with ThreadPoolExecutor(2) as threads, Client(service.url, timeout=SLOW) as patient:
+        pending = threads.submit(ask_for_version, patient, held)
         service.await_start(held)
         deploying = threads.submit(deploy, service.home, find(2))
         while ask_for_version(client) != "2":
