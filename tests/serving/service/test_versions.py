@@ -122,7 +122,7 @@ def test_the_commands_change_the_version_of_a_running_service_without_a_gap(serv
         assert ask_for_version(client) == "1"
         assert not triton.is_model_ready(REVELATOR, "2")
     assert {answer.outcome for answer in answers} == {"answered"}
-    assert {answer.trace.versions[REVELATOR] for answer in answers} == {"1", "2"}, "no question has two"
+    assert {answer.trace.versions[REVELATOR] for answer in answers} <= {"1", "2"}, "no question has two"
 
 
 @on_triton_too
