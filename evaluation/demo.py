@@ -25,6 +25,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 import data_gen
+from data_gen.annotate.endings import is_said
 from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.formats import FORMATS, PLAN_KINDS, BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers
@@ -185,9 +186,10 @@ def show_command(console: Console, command: str) -> None:
 
 
 def choose_one_of_each_kind(questions: Iterable[BenchmarkQuestion]) -> dict[str, AnnotatedQuestion]:
-    """Chooses the first question of each kind in the test split, in the order of sha256(id). Raises DataError for a
-    missing kind."""
-    ordered = sorted((q for q in questions if q.gold.split == "test"), key=lambda q: sha256_text(q.id))
+    """Chooses the first question of each kind in the test split, in the order of sha256(id), that a plan can answer
+    whole. Raises DataError for a missing kind."""
+    fitting = (q for q in questions if q.gold.split == "test" and is_said(q.gold.ending))
+    ordered = sorted(fitting, key=lambda q: sha256_text(q.id))
     first = {question.kind: question.gold for question in reversed(ordered)}
     if missing := [kind for kind in PLAN_KINDS if kind not in first]:
         raise DataError(f"no {missing[0]} question in the test split", hint="make a larger world: --size")

@@ -31,11 +31,16 @@ UNSAID = {
 }
 
 
+def is_said(ending: str) -> bool:
+    """Whether a plan can say this ending."""
+    return ending.partition(" ")[0] not in UNSAID
+
+
 def end_plan(plan: Expression, ending: str) -> Expression:
     """The plan by numbers, with the operation of an ending (`data_gen.questions.ENDINGS`, or ""). Raises DroppedError
     for one that no operation says."""
     name = ending.partition(" ")[0]
-    if name in UNSAID:
+    if not is_said(ending):
         raise DroppedError(f"no plan says its ending: {UNSAID[name]}")
     if not name or name in PLAN_ALONE:
         return spell_by_numbers(plan)
