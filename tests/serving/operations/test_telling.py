@@ -101,7 +101,7 @@ async def test_one_trace_goes_from_the_client_through_the_executor_to_each_leaf_
 
 
 def test_without_an_endpoint_a_span_is_one_object_that_does_nothing_and_nothing_is_imported():
-    assert spans.open_span("a") is spans.open_span("b") and spans.make_headers() == {} and not spans.are_on()
+    assert spans.open_span("a") is spans.open_span("b") and spans.make_headers() == {}
     code = (
         "import sys, revelator.client as c; c.Client('127.0.0.1:1').close(); sys.exit('opentelemetry' in sys.modules)"
     )
