@@ -174,4 +174,4 @@ def _subtract(one: Branch, other: Branch) -> tuple[str, ...]:
 def _operate(name: str, compared: Compared) -> tuple[str, ...] | None:
     """What an operation makes of the values of branches."""
     operands = [Operand(step, (Case(values, {}),), called) for step, (called, values) in enumerate(compared)]
-    return operate(Operation(Atomic(""), name), operands)
+    return operate(name, operands)

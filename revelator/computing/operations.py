@@ -22,7 +22,6 @@ from revelator.computing.values import (
     write_number,
     write_quantity,
 )
-from revelator.plans import Operation
 from revelator.plans.operations import CHOOSING
 from revelator.trace import join_answers
 
@@ -51,19 +50,19 @@ class Operand:
         return tuple(answer for case in self.cases for answer in case.answers)
 
 
-def operate(operation: Operation, operands: Sequence[Operand]) -> tuple[str, ...] | None:
+def operate(name: str, operands: Sequence[Operand], chosen: Sequence[int] = ()) -> tuple[str, ...] | None:
     """The answers of an operation, () where nothing is left; None where its values have no common type or do not decide
-    it."""
-    if operation.name == "judge":
+    it. `chosen`: the numbers of the steps of which `argmin` and `argmax` answer with a value."""
+    if name == "judge":
         return None
-    answers = _WORK[operation.name](operation, operands)
+    answers = _choose_part(name, operands, chosen) if name in CHOOSING else _WORK[name](name, operands)
     return None if answers is None else tuple(dict.fromkeys(answers))
 
 
-def explain(operation: Operation, operands: Sequence[Operand]) -> str:
+def explain(name: str, operands: Sequence[Operand]) -> str:
     """Why an operation has no answer."""
     answers = [answer for operand in operands for answer in operand.answers]
-    said, name = join_answers(answers)[:SHOWN], operation.name
+    said = join_answers(answers)[:SHOWN]
     if name in ("sum", "mean") or (name == "difference" and len(answers) == 2):
         return f"{name} takes numbers or quantities of one kind, and these are not: {said}"
     if name == "difference":
@@ -83,20 +82,20 @@ def explain(operation: Operation, operands: Sequence[Operand]) -> str:
     return f"the reader makes no answer of these, and the embedded one never does: {said}"
 
 
-def _count(operation: Operation, operands: Sequence[Operand]) -> Sequence[str]:
+def _count(name: str, operands: Sequence[Operand]) -> Sequence[str]:
     return [str(len({normalise_country(answer) for operand in operands for answer in operand.answers}))]
 
 
-def _add_up(operation: Operation, operands: Sequence[Operand]) -> Sequence[str] | None:
+def _add_up(name: str, operands: Sequence[Operand]) -> Sequence[str] | None:
     values = [answer for operand in operands for answer in operand.answers]
     amounts = _read_amounts(values)
     if not amounts:
         return None
     total = sum(amounts[1:], amounts[0])
-    return [write_quantity(total / len(amounts) if operation.name == "mean" else total, values[0])]
+    return [write_quantity(total / len(amounts) if name == "mean" else total, values[0])]
 
 
-def _subtract(operation: Operation, operands: Sequence[Operand]) -> Sequence[str] | None:
+def _subtract(name: str, operands: Sequence[Operand]) -> Sequence[str] | None:
     values = [answer for operand in operands for answer in operand.answers]
     if len(values) != 2:
         return None
@@ -107,33 +106,33 @@ def _subtract(operation: Operation, operands: Sequence[Operand]) -> Sequence[str
     return [write_quantity(abs(amounts[0] - amounts[1]), values[0])] if amounts else None
 
 
-def _choose_value(operation: Operation, operands: Sequence[Operand]) -> Sequence[str] | None:
+def _choose_value(name: str, operands: Sequence[Operand]) -> Sequence[str] | None:
     values = [answer for operand in operands for answer in operand.answers]
-    best = find_extremes(values, greatest=operation.name == "max")
+    best = find_extremes(values, greatest=name == "max")
     return [values[best[0]]] if best else None
 
 
-def _choose_part(operation: Operation, operands: Sequence[Operand]) -> Sequence[str] | None:
+def _choose_part(name: str, operands: Sequence[Operand], chosen: Sequence[int]) -> Sequence[str] | None:
     cases = [(operand, case) for operand in operands for case in operand.cases]
     if any(len(case.answers) != 1 for _, case in cases):
         return None
-    best = find_extremes([case.answers[0] for _, case in cases], greatest=operation.name == "argmax")
-    told = [_tell(operation, *cases[place], several=len(operands) > 1) for place in best or ()]
+    best = find_extremes([case.answers[0] for _, case in cases], greatest=name == "argmax")
+    told = [_tell(*cases[place], chosen, several=len(operands) > 1) for place in best or ()]
     return [text for text in told if text] if told and all(told) else None
 
 
-def _tell(operation: Operation, operand: Operand, case: Case, several: bool) -> str | None:
-    """What a case is about: its value of the last of the steps that the operation names, else the name of its part in
+def _tell(operand: Operand, case: Case, chosen: Sequence[int], several: bool) -> str | None:
+    """What a case is about: its value of the last of the steps that are chosen, else the name of its part in
     the question, else what its last step was asked with."""
     known = {**case.taken, operand.step: case.answers[0]}
-    if named := [number - 1 for number in operation.references if number - 1 in known]:
+    if named := [number - 1 for number in chosen if number - 1 in known]:
         return known[max(named)]
     if several and operand.label:
         return operand.label
     return case.taken[max(case.taken)] if case.taken else None
 
 
-def _judge_equal(operation: Operation, operands: Sequence[Operand]) -> Sequence[str] | None:
+def _judge_equal(name: str, operands: Sequence[Operand]) -> Sequence[str] | None:
     """Of a single part its cases are compared."""
     sets = [operand.answers for operand in operands]
     if len(sets) == 1:
@@ -157,11 +156,11 @@ def _are_same(ones: Sequence[str], others: Sequence[str]) -> bool | None:
     return False if all(each is False for row in alike for each in row) else None
 
 
-def _unite(operation: Operation, operands: Sequence[Operand]) -> Sequence[str]:
+def _unite(name: str, operands: Sequence[Operand]) -> Sequence[str]:
     return _keep(operands, lambda key, sets: True)
 
 
-def _intersect(operation: Operation, operands: Sequence[Operand]) -> Sequence[str] | None:
+def _intersect(name: str, operands: Sequence[Operand]) -> Sequence[str] | None:
     """Of a single part its cases are intersected. That lists share nothing is never said: they may only write the same
     names differently."""
     if len(operands) == 1:
@@ -169,7 +168,7 @@ def _intersect(operation: Operation, operands: Sequence[Operand]) -> Sequence[st
     return _keep(operands, lambda key, sets: all(key in one for one in sets)) or None
 
 
-def _leave_out(operation: Operation, operands: Sequence[Operand]) -> Sequence[str]:
+def _leave_out(name: str, operands: Sequence[Operand]) -> Sequence[str]:
     return _keep(operands, lambda key, sets: key in sets[0] and not any(key in one for one in sets[1:]))
 
 
@@ -183,15 +182,13 @@ def _keep(operands: Sequence[Operand], wanted: Callable[[str, Sequence[set[str]]
     return [answer for key, answer in found.items() if wanted(key, sets)]
 
 
-_WORK: dict[str, Callable[[Operation, Sequence[Operand]], Sequence[str] | None]] = {
+_WORK: dict[str, Callable[[str, Sequence[Operand]], Sequence[str] | None]] = {
     "count": _count,
     "sum": _add_up,
     "mean": _add_up,
     "difference": _subtract,
     "min": _choose_value,
     "max": _choose_value,
-    "argmin": _choose_part,
-    "argmax": _choose_part,
     "equal": _judge_equal,
     "union": _unite,
     "intersect": _intersect,

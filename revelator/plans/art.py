@@ -29,7 +29,7 @@ from revelator.plans import trees
 from revelator.plans.bnf import replace_marks
 from revelator.plans.faults import Diagnostic, fault, sort_faults
 from revelator.plans.grammar import read_grammar_file
-from revelator.plans.operations import COMPARING, COMPUTED, SEVERAL
+from revelator.plans.operations import COMPUTED
 from revelator.plans.operators import CALLS, STRICT, Call, Filter, Relate, Search, Text, spell_call
 
 Path = tuple[str | int, ...]  # of a value inside the JSON form
@@ -296,11 +296,8 @@ def _find_faults(at: Numbered, nodes: tuple[Numbered, ...]) -> Iterator[tuple[st
                 message = f"node {at.number} names [{number}], {reason}"
                 hint = "name a node that is answered earlier: one to the left of it, or below such a one"
                 yield "reference", message, _find_path(at, name), hint
-    if at.node.operation in (*SEVERAL, *COMPARING) and len(references(at.node.question)) < 2:
-        message = f"node {at.number} is to be done with several answers, and names {len(references(at.node.question))}"
-        yield "one-part", message, _find_path(at, ("operation",)), "name the answers of two nodes or more"
-    has_own_way = at.node.is_direct and (at.parent is not None or at.node.operation)
-    if has_own_way and not references(at.node.question):
+    is_drawn = at.node.is_direct and (at.parent is not None or at.node.operation)
+    if is_drawn and not references(at.node.question):
         message = f"node {at.number} is answered from earlier answers but names none"
         hint = "write [i] for the answers that it is drawn from, or give it an operator"
         yield "direct", message, _find_path(at, ("question",)), hint
@@ -349,8 +346,7 @@ def draw_tree(art: Art) -> str:
     nodes = number_nodes(art)
 
     def label(at: Numbered) -> str:
-        said = f"=> {at.node.operation}" if at.node.operation else "[DR]" if at.node.is_direct else ""
-        said = spell_call(at.node.call) if at.node.call else said
-        return f"{at.number} {at.node.question}  {said}".rstrip()
+        way = f"=> {at.node.operation}" if at.node.operation else "[DR]" if at.node.is_direct else ""
+        return f"{at.number} {at.node.question}  {spell_call(at.node.call) if at.node.call else way}".rstrip()
 
     return trees.draw(nodes[0], label, lambda at: [nodes[number] for number in at.children])

@@ -89,7 +89,8 @@ class _Binder:
             inside = self._visit(node.operand, scope, bound)
             step = GraphStep(
                 f"=> {spell_operation(node)}",
-                operation=node,
+                operation=node.name,
+                chosen=node.references,
                 inside=inside.steps,
                 parts=tuple(inside.last),
                 branches=find_branches(node.operand, start),

@@ -25,14 +25,15 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 class GraphStep(NamedTuple):
     """One step. `sources`: the index of the producer of each reference in its texts. `is_drawn`: it is answered from
-    its children. `inside`: these, or the steps of the operand of an operation. `parts`: those of them that no other one
-    uses, or that the operand ends in, and `branches` the steps that lead to each. `labels`: what a comparison calls
-    the answers of its parts."""
+    its children. `inside`: these, or the steps of the operand of an `operation`, which answers with a value of the
+    steps that are `chosen`. `parts`: those of them that no other one uses, or that the operand ends in, and `branches`
+    the steps that lead to each. `labels`: what a comparison calls the answers of its parts."""
 
     text: str
     sources: Mapping[str, int] = NOTHING
     call: Call | None = None
-    operation: bnf.Operation | None = None
+    operation: str = ""
+    chosen: Sequence[int] = ()
     inside: Sequence[int] = ()
     parts: Sequence[int] = ()
     branches: Sequence[Sequence[int]] = ()
@@ -98,7 +99,7 @@ def _read_node(at: Numbered, needs: Sequence[int], used: set[int]) -> GraphStep:
     return GraphStep(
         text,
         sources,
-        operation=None if at.children else bnf.Operation(bnf.Atomic(text), at.node.operation or "judge"),
+        operation="" if at.children else at.node.operation or "judge",
         inside=[number - 1 for number in over],
         parts=parts,
         branches=[[part] for part in parts],

@@ -257,12 +257,11 @@ class PlanRun:
         return largest or [NOTHING_CHOSEN]
 
     async def _operate(self, step: GraphStep, node: Node, group: Choice) -> EndedCall:
-        assert step.operation
         operation, parts = step.operation, step.parts
         calls = {i: [one for one in self.list_answered_calls(i) if one.choice.agrees(group)] for i in step.inside}
         missing = [part for part in parts if not calls[part] and not self._is_known_empty(part)]
         call = EndedCall(node, group)
-        if missing and (operation.name != "judge" or len(missing) == len(parts)):
+        if missing and (operation != "judge" or len(missing) == len(parts)):
             said = f"nothing to work on: step {missing[0] + 1} has no answer"
             self._recorder.leave_out(node, "no-answer-before", said)
             return call
@@ -272,12 +271,12 @@ class PlanRun:
         ]
         with self._recorder.record(node):
             size = sum(len(answer) for operand in operands for answer in operand.answers)
-            done = await offload(size, partial(operate, operation, operands))
+            done = await offload(size, partial(operate, operation, operands, step.chosen))
             if done is not None:
-                if operation.name == "count" and (counted := self._find_count(parts)):
+                if operation == "count" and (counted := self._find_count(parts)):
                     done = (counted,)
-                node.answers, node.detail["method"] = list(done), operation.name
-                if operation.name in VERDICTS:
+                node.answers, node.detail["method"] = list(done), operation
+                if operation in VERDICTS:
                     node.detail["verdict"] = True
             elif self._judge:
                 await self._judge(node, [one.node for i in step.inside for one in calls[i]])

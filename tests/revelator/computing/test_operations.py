@@ -11,7 +11,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from revelator.computing.operations import Case, Operand, are_alike, find_extremes, operate
-from revelator.plans import Atomic, Operation
 from revelator.plans.operations import OPERATIONS
 
 NUMBERS = st.lists(st.integers(1, 10_000), min_size=1, max_size=6)
@@ -25,7 +24,7 @@ def do(name: str, parts: Sequence[Sequence[str]], labels: Sequence[str] = ()) ->
     """Each part has one case."""
     named = [*labels, *[""] * (len(parts) - len(labels))]
     operands = [Operand(step, (Case(tuple(part), {}),), named[step]) for step, part in enumerate(parts)]
-    return operate(Operation(Atomic("q"), name), operands)
+    return operate(name, operands)
 
 
 def in_tonnes(numbers: Sequence[int]) -> list[list[str]]:

@@ -17,7 +17,8 @@ A, B = Art("Who is it?", Search("Ada")), Art("Which films did [1] direct?", Rela
 C, D = Art("Which of [2] came out?", Filter(("[2]", "UHF"), "out [1]")), Art("How many are in [3]?")
 
 
-PIECES = ['{"question": "', "a", "[1]", "[2]", '", "direct": true}', '", "search": {"name": "', '"}}', ", ", "]}"]
+ENDS = ['", "direct": true}', '", "operation": "equal"}', '", "search": {"name": "', '"}}', ", ", "]}"]
+PIECES = ['{"question": "', "a", "[1]", "[2]", *ENDS]
 FIRST = '{"question": "a", "children": [{"question": "a", "search": {"name": "a"}}, '
 LAST = ['{"question": "', "a", '", "search": {"name": "', "a", '"}}', *["]}"] * 3]  # those that fit end any walk
 
@@ -107,4 +108,5 @@ def test_every_complete_text_of_random_walks_checks(start: LLMatcher) -> None:
                 text += piece
         trees.append(parse(text))
         assert check(trees[-1]) == (), text
+    assert sum(any(at.node.operation for at in number_nodes(tree)) for tree in trees) > 50
     assert sum(any(node.needs for node in number_nodes(tree)) for tree in trees) > 50
