@@ -26,6 +26,7 @@ from serving.triton.server import TritonServer
 
 LOCAL, SCHEME = "local", "grpc://"
 LOOK_SECONDS = 1.0  # between looks at the server, its processes and its models
+CONNECT_SECONDS = 0.1
 RETRY_SECONDS = 10.0  # after a model or the server did not come back
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,8 @@ class TritonHost:
         if self.server:
             self.server.start()
             await asyncio.to_thread(self.server.wait_until_live)
+            while self.server.is_running and not await self._models.is_live():  # noqa: ASYNC110
+                await asyncio.sleep(CONNECT_SECONDS)  # after an outage the channel pauses before it connects again
         elif not await self._models.is_live():
             hint = "start it with --model-control-mode=explicit over model_repo/ of this home folder"
             raise Unavailable("no Triton server answers", where=self._models.url, hint=hint)

@@ -5,6 +5,7 @@ Each question ends with an answer or a typed error, and later ones are answered 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -16,15 +17,18 @@ import pytest
 import tritonclient.grpc as grpc_client
 
 from revelator import registry
-from revelator.channels import make_channel_arguments
+from revelator.channels import LONGEST_PAUSE_MS, make_channel_arguments
 from revelator.client import Client
 from revelator.errors import Overloaded, Unavailable
 from serving.deploy.deploy import deploy
+from serving.home.config import ServingConfig
 from serving.home.configure import configure
-from serving.models.releases import REVELATOR
-from serving.models.triton import GENERATOR
+from serving.models.endpoint_revelator import PlannerConfig
+from serving.models.releases import REVELATOR, Traffic
+from serving.models.triton import GENERATOR, TritonModels
 from serving.service.questions import Questions
 from serving.triton.host import TritonHost
+from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer
 from tests.service_thread import serve_in_thread
 from tests.serving.conftest import FAST, SLOW, WAIT, wait_until
@@ -123,6 +127,22 @@ def test_the_service_is_not_ready_while_triton_is_started_anew(hosted: Hosted):
         wait_until(lambda: not service.is_server_ready())
         assert service.is_server_live()
         wait_until(service.is_server_ready)
+
+
+async def test_a_server_that_is_back_is_used_although_the_channel_still_pauses_after_failed_attempts(tmp_path: Path):
+    config = ServingConfig(planner=PlannerConfig(url="http://127.0.0.1:9/v1", model="none"), judge="none")
+    server = TritonServer(find_installation(tmp_path / "triton"), tmp_path / "model_repo", tmp_path / "triton.log")
+    models = TritonModels(server.url, server.tls)
+    host = TritonHost(tmp_path, config, Traffic(tmp_path), models, server)
+    end = time.monotonic() + 1.5 * LONGEST_PAUSE_MS / 1000
+    while time.monotonic() < end:  # each failed attempt makes the pause longer
+        assert not await models.is_live()
+    try:
+        await host.start()
+        assert await host.is_ready()
+    finally:
+        await models.close()
+        server.stop()
 
 
 def test_a_model_that_somebody_unloads_is_loaded_again(hosted: Hosted):
