@@ -32,6 +32,7 @@ from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer
 from tests.service_thread import serve_in_thread
 from tests.serving.conftest import FAST, SLOW, WAIT, wait_until
+from tests.triton_wheel import needs_triton
 
 QUESTION, ANSWER = "When was Sarnath founded?", ("1388",)
 TRITON = "tritonserver"
@@ -129,6 +130,7 @@ def test_the_service_is_not_ready_while_triton_is_started_anew(hosted: Hosted):
         wait_until(service.is_server_ready)
 
 
+@needs_triton
 async def test_a_server_that_is_back_is_used_although_the_channel_still_pauses_after_failed_attempts(tmp_path: Path):
     config = ServingConfig(planner=PlannerConfig(url="http://127.0.0.1:9/v1", model="none"), judge="none")
     server = TritonServer(find_installation(tmp_path / "triton"), tmp_path / "model_repo", tmp_path / "triton.log")
