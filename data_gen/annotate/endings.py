@@ -15,17 +15,14 @@ from revelator.computing.values import is_value
 from revelator.plans import Atomic, Dependent, Expression, Operation, bind, list_steps, spell_by_numbers
 from revelator.plans import Sequence as ListOf
 from revelator.plans.bnf import renumber
-from revelator.plans.operations import CHOOSING, OPERATIONS
+from revelator.plans.operations import EXTREMES, OPERATIONS, Condition
 from revelator.scores import normalise
 from revelator.trace import join_answers
 
 PLAN_ALONE = ("none", "list", "both")  # what the plan answers is the answer
 EQUAL, UNKNOWN = "equal", "unknown"
+SIGNS = {"is": "=", "after": ">"}  # of endings with an argument: `count_is red`, `which_after 1980`
 UNSAID = {
-    "count_is": "a count under a condition",
-    "count_after": "a count under a condition",
-    "which_is": "those that meet a condition",
-    "which_after": "those that meet a condition",
     "either": "a condition on two lists together",
     UNKNOWN: "its answers leave the operation open",
 }
@@ -39,20 +36,29 @@ def is_said(ending: str) -> bool:
 def end_plan(plan: Expression, ending: str) -> Expression:
     """The plan by numbers, with the operation of an ending (`data_gen.questions.ENDINGS`, or ""). Raises DroppedError
     for one that no operation says."""
-    name = ending.partition(" ")[0]
+    name, _, argument = ending.partition(" ")
     if not is_said(ending):
         raise DroppedError(f"no plan says its ending: {UNSAID[name]}")
     if not name or name in PLAN_ALONE:
         return spell_by_numbers(plan)
     operation, _, of = name.partition("_")
-    assert operation in OPERATIONS, name
     plan = spell_by_numbers(plan)
+    if of in SIGNS:
+        return _end_with_condition(plan, Condition(SIGNS[of], argument), operation)
+    assert operation in OPERATIONS, name
     change = {"last": _drop_last, "count": _count_last, "difference": _subtract_pairs}.get(of)
     ended = Operation(_move_numbers(plan, change(plan)) if change else plan, operation)
-    if operation in CHOOSING and of in ("", "count"):
+    if operation in EXTREMES and of in ("", "count"):
         [operand] = ended.children
         return Operation(operand, operation, _find_asked_about(ended))
     return ended
+
+
+def _end_with_condition(plan: Expression, condition: Condition, operation: str) -> Expression:
+    """What the last leaf of a plan was asked about, where its answer meets a condition, or how many these are."""
+    about = _find_asked_about(Operation(plan, "where", (), condition))
+    ended = Operation(plan, "where", about, condition)
+    return Operation(ended, operation) if operation == "count" else ended
 
 
 def _move_numbers(before: Expression, after: Expression) -> Expression:
@@ -140,7 +146,7 @@ def choose_ending(branches: Sequence[Branch], gold: str) -> str:
 def _try_endings(branches: Sequence[Branch]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each ending that names one of what is compared, with its answers."""
     for of, compared in _list_compared(branches).items():
-        for operation in CHOOSING:
+        for operation in EXTREMES:
             yield f"{operation}{of}", _operate(operation, compared) or ()
 
 

@@ -2,7 +2,7 @@
 
 Break names the operator of each step. The words behind an operator are those of its annotators' guidelines, a small
 closed vocabulary. What no plan can say is given up with its reason: to sort, to divide, and to keep those of a list
-whose value passes another value, unless that ends the question, which the reader then judges.
+whose value passes that of another step, unless that ends the question, which the reader then judges.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import replace
 from data_gen.annotate.plan import REFERENCE, mark_numbers
 from data_gen.annotate.qdmr import REFERRED, StepWords, Writer, split_steps
 from data_gen.questions import DroppedError
+from revelator.plans.operations import Condition
 from revelator.plans.steps import OperationStep, PlanStep
 
 R = REFERRED.pattern
@@ -29,6 +30,11 @@ ENDS = dict.fromkeys(_GREATEST.split(), "max") | dict.fromkeys(_LEAST.split(), "
 AGGREGATES = {"number": "count", "sum": "sum", "total": "sum", "average": "mean", "mean": "mean", **ENDS}
 _AGGREGATE = re.compile(rf"(?:the )?(\w+)(?: number)?(?: of)?(?: the)? {R}(?: for each (?:of )?(?:the )?{R})?", re.I)
 _SUPERLATIVE = re.compile(rf"{R} where {R} (?:is|are|was) (?:the )?(\w+)", re.I)
+_CONDITION = re.compile(
+    rf"{R} where (?:one of )?{R}(?: is| are| was| were| has| have)? "
+    r"(?:(at least|at most|equal to|\w+ than|above|over|after|below|under|before|not) )?(.+)",
+    re.I,
+)
 _COMPARISON = re.compile(
     rf"which (?:of {R}, {R} )?(?:is|are|was|were) (?:the )?(\w+)(?: (?:of|between|among) [#\d ,andor]+)?", re.I
 )
@@ -36,8 +42,10 @@ _LIST = re.compile(rf"{R}(?:\s*(?:,|and|or)+\s*{R})+", re.I)
 _SHARED = re.compile(rf"(?:.* )?(?:in |of )?both (?:of )?{R} and {R}|{R} that (?:is|are) (?:also )?(?:in )?{R}", re.I)
 _APART = re.compile(rf"(?:the )?(difference|sum) (?:of|between) {R} (?:and|,) {R}", re.I)
 _SAME = re.compile(rf"(?:if|is|are) (?:the )?{R} (?:is|are)? ?(?:the )?(?:same as|equal to) {R}", re.I)
+SIGNS = {"at least": ">=", "at most": "<=", "equal to": "=", "": "=", "not": "!=", "max": ">", "min": "<"}
+SIGNS |= dict.fromkeys(("above", "over", "after"), ">") | dict.fromkeys(("below", "under", "before"), "<")
 JUDGED = ("boolean", "comparative", "comparison")  # what the reader decides where it ends a question
-UNSAID = {"sort": "a list in order", "comparative": "those whose value passes another"}
+UNSAID = {"sort": "a list in order", "comparative": "those whose value passes that of another step"}
 
 
 def read_plan_steps(decomposition: str, operators: Sequence[str]) -> list[PlanStep | OperationStep]:
@@ -67,7 +75,8 @@ def read_plan_steps(decomposition: str, operators: Sequence[str]) -> list[PlanSt
 
     def move_operation(one: OperationStep) -> OperationStep:
         chosen = tuple(place[k] for k in one.chosen if k in place)
-        return OperationStep(one.name, tuple(place[k] for k in one.needs), chosen, place.get(one.each or 0))
+        needs = tuple(place[k] for k in one.needs)
+        return OperationStep(one.name, needs, chosen, place.get(one.each or 0), one.condition)
 
     return [
         move_operation(computed[k]) if k in computed else PlanStep(mark_numbers(move(writer.words[k].question)))
@@ -83,9 +92,11 @@ def read_operation(text: str, operator: str, is_last: bool) -> OperationStep | N
         case "aggregate" | "group":
             if (found := _AGGREGATE.fullmatch(text)) and (name := AGGREGATES.get(found[1].lower())):
                 return OperationStep(name, (int(found[2]),), each=int(found[3]) if found[3] else None)
-        case "superlative":
+        case "superlative" | "comparative":
             if (found := _SUPERLATIVE.fullmatch(text)) and (end := ENDS.get(found[3].lower())):
                 return OperationStep(f"arg{end}", (int(found[2]),), (int(found[1]),))
+            if (found := _CONDITION.fullmatch(text)) and (condition := _read_condition(found[3] or "", found[4])):
+                return OperationStep("where", (int(found[2]),), (int(found[1]),), condition=condition)
         case "comparison":
             if (found := _COMPARISON.fullmatch(text)) and (end := ENDS.get(found[3].lower())) and len(referred) > 1:
                 return OperationStep(f"arg{end}", referred)
@@ -107,3 +118,10 @@ def read_operation(text: str, operator: str, is_last: bool) -> OperationStep | N
     if is_last and operator in JUDGED and referred:
         return OperationStep("judge", referred)
     return None
+
+
+def _read_condition(than: str, value: str) -> Condition | None:
+    """The condition of "at least", "two"; None for one that compares with another step, or in no known way."""
+    sign = SIGNS.get(ENDS.get(than.lower().removesuffix(" than"), than.lower()))
+    value = re.sub(r"^(?:the|an?) ", "", value)
+    return None if sign is None or REFERRED.search(value) or value.startswith("same") else Condition(sign, value)

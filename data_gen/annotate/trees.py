@@ -16,7 +16,7 @@ from revelator.plans import Sequence as ListOf
 from revelator.plans import substitute as fill
 from revelator.plans.art import Art, check, depth, escape, number_nodes, parse, references, render, substitute
 from revelator.plans.json_decoding import DEEPEST
-from revelator.plans.operations import CHOOSING
+from revelator.plans.operations import EXTREMES
 from revelator.plans.operators import Call, Relate, Search
 
 NAME = re.compile(
@@ -108,7 +108,7 @@ def compare_answers(ending: str, expression: Expression, children: Sequence[Art]
         return None
     if name == "equal":
         return ask_same(*about.values())
-    return ask_which(name, {thing: f"[{number}]" for thing, number in about.items()}) if name in CHOOSING else None
+    return ask_which(name, {thing: f"[{number}]" for thing, number in about.items()}) if name in EXTREMES else None
 
 
 def ask_same(*numbers: int) -> Art:

@@ -180,7 +180,7 @@ def _digest_leaves(plan: Expression, names: Sequence[str]) -> list[str]:
     for step, bound in zip(list_steps(plan), bind(plan).steps, strict=True):
         if isinstance(step, Operation):
             named = sorted(digests[number - 1] for number in step.references)
-            said, used = f"{step.name} {named}", tuple(bound.parts)
+            said, used = f"{step.name} {named} {step.condition}", tuple(bound.parts)
         else:
             said = str(sorted(name for name in names if find_mention(name, step.text)))
             used = tuple(bound.sources.values())

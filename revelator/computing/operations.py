@@ -1,28 +1,16 @@
 """Operations over the answers of a plan's parts, done by code where their values have a common type.
 
-What each one gives is told in `revelator.plans.operations`. Values are dates, times of day, numbers, quantities and
-names (`revelator.computing.values`); names are compared without case, accents and articles, countries under all their
-names.
+What each one gives is told in `revelator.plans.operations`, how values compare in `revelator.computing.comparisons`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pint import Quantity
-
-from revelator.computing.values import (
-    normalise_country,
-    parse_clock,
-    parse_date,
-    parse_quantity,
-    write_number,
-    write_quantity,
-)
-from revelator.plans.operations import CHOOSING
+from revelator.computing.comparisons import are_alike, find_extremes, meets, read_amounts
+from revelator.computing.values import normalise_country, parse_date, write_number, write_quantity
+from revelator.plans.operations import CONDITIONAL, EXTREMES, Condition
 from revelator.trace import join_answers
 
 MOST_COMPARED = 10_000  # pairs of values: 0.2 s
@@ -50,12 +38,19 @@ class Operand:
         return tuple(answer for case in self.cases for answer in case.answers)
 
 
-def operate(name: str, operands: Sequence[Operand], chosen: Sequence[int] = ()) -> tuple[str, ...] | None:
+def operate(
+    name: str, operands: Sequence[Operand], chosen: Sequence[int] = (), condition: Condition | None = None
+) -> tuple[str, ...] | None:
     """The answers of an operation, () where nothing is left; None where its values have no common type or do not decide
-    it. `chosen`: the numbers of the steps of which `argmin` and `argmax` answer with a value."""
-    if name == "judge":
-        return None
-    answers = _choose_part(name, operands, chosen) if name in CHOOSING else _WORK[name](name, operands)
+    it. `chosen`: the numbers of the steps of which `argmin`, `argmax` and `where` answer with a value; `condition`:
+    that of `where`."""
+    answers: Sequence[str] | None = None
+    if condition:
+        answers = _keep_parts(condition, operands, chosen)
+    elif name in EXTREMES:
+        answers = _choose_part(name, operands, chosen)
+    elif name != "judge":
+        answers = _WORK[name](name, operands)
     return None if answers is None else tuple(dict.fromkeys(answers))
 
 
@@ -69,11 +64,13 @@ def explain(name: str, operands: Sequence[Operand]) -> str:
         return (
             f"difference takes two values, and there {'is one' if len(answers) == 1 else f'are {len(answers)}'}: {said}"
         )
-    if name in CHOOSING and find_extremes(answers, greatest=name == "argmax"):
+    if name in CONDITIONAL:
+        return f"whether the condition holds is open for some of these, or what they are about: {said}"
+    if name in EXTREMES and find_extremes(answers, greatest=name == "argmax"):
         return (
             f"{name} has its value, but not what it is about: name steps, => {name} {{1}}, or the parts in the question"
         )
-    if name in ("min", "max", *CHOOSING):
+    if name in ("min", "max", *EXTREMES):
         return f"{name} takes values with one order, and these have none: {said}"
     if name == "intersect":
         return f"no value is the same in each part: {said}"
@@ -88,7 +85,7 @@ def _count(name: str, operands: Sequence[Operand]) -> Sequence[str]:
 
 def _add_up(name: str, operands: Sequence[Operand]) -> Sequence[str] | None:
     values = [answer for operand in operands for answer in operand.answers]
-    amounts = _read_amounts(values)
+    amounts = read_amounts(values)
     if not amounts:
         return None
     total = sum(amounts[1:], amounts[0])
@@ -102,7 +99,7 @@ def _subtract(name: str, operands: Sequence[Operand]) -> Sequence[str] | None:
     one, other = map(parse_date, values)
     if one and other:
         return [write_number(abs(one.year - other.year))]
-    amounts = _read_amounts(values)
+    amounts = read_amounts(values)
     return [write_quantity(abs(amounts[0] - amounts[1]), values[0])] if amounts else None
 
 
@@ -119,6 +116,20 @@ def _choose_part(name: str, operands: Sequence[Operand], chosen: Sequence[int]) 
     best = find_extremes([case.answers[0] for _, case in cases], greatest=name == "argmax")
     told = [_tell(*cases[place], chosen, several=len(operands) > 1) for place in best or ()]
     return [text for text in told if text] if told and all(told) else None
+
+
+def _keep_parts(condition: Condition, operands: Sequence[Operand], chosen: Sequence[int]) -> Sequence[str] | None:
+    """What the cases are about one of whose values meets the condition. Of a step that is asked once these values."""
+    several, found = len(operands) > 1, list[str]()
+    for operand, case in [(one, case) for one in operands for case in one.cases]:
+        met = {answer: meets(answer, condition) for answer in case.answers}
+        holding = [answer for answer, holds in met.items() if holds]
+        is_listed = not (case.taken or chosen or (several and operand.label))
+        if None in met.values() and (is_listed or not holding):
+            return None
+        if holding and (told := holding if is_listed else [_tell(operand, case, chosen, several) or ""]):
+            found += told
+    return None if "" in found else found
 
 
 def _tell(operand: Operand, case: Case, chosen: Sequence[int], several: bool) -> str | None:
@@ -194,56 +205,3 @@ _WORK: dict[str, Callable[[str, Sequence[Operand]], Sequence[str] | None]] = {
     "intersect": _intersect,
     "except": _leave_out,
 }
-
-
-def _read_amounts(values: Sequence[str]) -> list[Quantity] | None:
-    """The values as quantities of one dimension, or None."""
-    amounts = [amount for value in values if (amount := parse_quantity(value)) is not None]
-    if not values or len(amounts) < len(values) or len({amount.dimensionality for amount in amounts}) > 1:
-        return None
-    return amounts
-
-
-def find_extremes(values: Sequence[str], *, greatest: bool) -> list[int]:
-    """Indices of the least or the greatest of dates, times of day or quantities, several where they tie; [] where the
-    values have no common type, or a date that gives its year alone leaves open which one is first."""
-    keys: list[Any] | None = _read_all(values, parse_date)
-    if keys:
-        spans = [key.days if not greatest else (-key.days[1], -key.days[0]) for key in keys]
-        first = min(spans)
-        ties = [place for place, span in enumerate(spans) if span == first]
-        clear = all(span[0] > first[1] for span in spans if span != first)
-        return ties if clear else []
-    keys = _read_all(values, parse_clock)
-    if keys is None:
-        amounts = _read_amounts(values)
-        keys = [amount.to_base_units().magnitude for amount in amounts] if amounts else []
-    best = (max if greatest else min)(keys, default=None)
-    return [place for place, key in enumerate(keys) if key == best]
-
-
-def _read_all(values: Sequence[str], read: Callable[[str], Any]) -> list[Any] | None:
-    found = [read(value) for value in values]
-    return None if None in found or not found else found
-
-
-def are_alike(one: str, other: str) -> bool | None:
-    """Whether two answers are one value; None where that cannot be known: "Ayr" and "Ayr, Scotland", 1957 and May 1957.
-
-    >>> [are_alike("U.S.", "American"), are_alike("5 km", "5,000 m"), are_alike("Ayr", "Ayr, Scotland")]
-    [True, True, None]
-    """
-    key, against = normalise_country(one), normalise_country(other)
-    if key == against:
-        return True
-    dates = _read_all([one, other], parse_date)
-    if dates:
-        if dates[0] == dates[1]:
-            return True
-        (first, last), (first_too, last_too) = dates[0].days, dates[1].days
-        return False if last < first_too or last_too < first else None
-    amounts = _read_amounts([one, other])
-    if amounts:
-        return math.isclose(amounts[0].magnitude, amounts[1].to(amounts[0].units).magnitude)
-    words, others = set(key.split()), set(against.split())
-    return None if words <= others or others <= words else False

@@ -91,6 +91,7 @@ class _Binder:
                 f"=> {spell_operation(node)}",
                 operation=node.name,
                 chosen=node.references,
+                condition=node.condition,
                 inside=inside.steps,
                 parts=tuple(inside.last),
                 branches=find_branches(node.operand, start),

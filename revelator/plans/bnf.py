@@ -22,8 +22,8 @@ from lark import Token, Transformer, UnexpectedToken
 from revelator.errors import ExpressionError
 from revelator.plans.faults import fault
 from revelator.plans.grammar import BREAKS, locate, make_parser, write_string
-from revelator.plans.lexer import reads_as_itself, split_plan_text
-from revelator.plans.operations import CHOOSING, OPERATIONS
+from revelator.plans.lexer import PLAIN, reads_as_itself, split_plan_text
+from revelator.plans.operations import CHOOSING, CONDITIONAL, OPERATIONS, Condition
 from revelator.plans.trees import Node, walk, walk_up
 
 MAX_CHARACTERS = 1_000_000
@@ -45,9 +45,9 @@ class _Question(Node):
                 return Dependent(*children)
             case Sequence():
                 return Sequence(tuple(children))
-            case Operation(_, name, references):
+            case Operation(_, name, references, condition):
                 [operand] = children
-                return Operation(operand, name, references)
+                return Operation(operand, name, references, condition)
         return self  # type: ignore[return-value]
 
     @property
@@ -101,17 +101,20 @@ class Sequence(_Question):
 @dataclass(frozen=True, slots=True, repr=False)
 class Operation(_Question):
     """`operand => name`: the answers of a part become one. `references` are the numbers of the steps whose value is the
-    answer, of an operation that may name them."""
+    answer, of an operation that may name them; `condition` is that of `where`."""
 
     operand: Expression
     name: str
     references: tuple[int, ...] = ()
+    condition: Condition | None = None
 
     def __post_init__(self) -> None:
         if self.name not in OPERATIONS:
             raise ValueError(f"there is no operation {self.name!r}")
         if self.references and self.name not in CHOOSING:
             raise ValueError(f"{self.name} names no steps")
+        if (self.condition is None) == (self.name in CONDITIONAL):
+            raise ValueError(f"{self.name} has {'a' if self.name in CONDITIONAL else 'no'} condition")
         Node.__post_init__(self)
 
     @property
@@ -195,7 +198,7 @@ def renumber(expression: Expression, number: Callable[[int], int]) -> Expression
         return Atomic(replace_placeholders(expression.text, spell))
     changed = expression.with_children([renumber(child, number) for child in expression.children])
     if type(changed) is Operation:
-        return Operation(changed.operand, changed.name, tuple(map(number, changed.references)))
+        return Operation(changed.operand, changed.name, tuple(map(number, changed.references)), changed.condition)
     return changed
 
 
@@ -278,9 +281,11 @@ class _Builder(Transformer):
     def start(self, parts: list) -> Expression:
         if isinstance(parts[-1], Token):  # of an operation
             end = next(place for place, part in enumerate(parts) if isinstance(part, Token) and part.type == "ARROW")
-            operation, *named = (token for token in parts[end + 1 :] if token.type != "SPACE")
+            operation, *more = (token for token in parts[end + 1 :] if token.type != "SPACE")
+            named = tuple(int(token[1:-1]) for token in more if token.type == "REFERENCE")
+            condition = Condition(more[-2].value, more[-1].value) if operation.type == "FILTER" else None
             span = parts[0].span[0], locate(parts[-1])[1]
-            return Operation(self.start(parts[:end]), operation.value, tuple(int(n[1:-1]) for n in named), span=span)
+            return Operation(self.start(parts[:end]), operation.value, named, condition, span=span)
         if len(parts) == 1:
             return parts[0]
         items = [item for node in parts[::2] for item in (node.items if type(node) is Sequence else (node,))]
@@ -291,7 +296,7 @@ def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionE
     """An operand is missing before `token`."""
     index = len(found) if token.type == "$END" else next(i for i, t in enumerate(found) if t is token)
     before = found[index - 1] if index else token
-    if before.type in ("OPERATION", "CHOICE", "REFERENCE"):
+    if before.type in ("OPERATION", "CHOICE", "REFERENCE", "VALUE"):
         hint = "put what it is done with in parentheses, together with it: (a + b => union) * c"
         return fault(text, "operation-inside", "an operation ends its part of the plan", *locate(token), hint)
     if before.type == "OPEN" and token.type == "CLOSE":
@@ -318,8 +323,16 @@ def render(expression: Expression) -> str:
 
 
 def spell_operation(operation: Operation) -> str:
-    """Its name, and the steps that it names: `argmin {1} {3}`."""
-    return " ".join([operation.name, *(f"{{{number}}}" for number in operation.references)])
+    """Its name, the steps that it names, and its condition: `argmin {1} {3}`, `where {1} > 1980`."""
+    named = (f"{{{number}}}" for number in operation.references)
+    return " ".join([operation.name, *named, *_spell_condition(operation.condition)])
+
+
+def _spell_condition(condition: Condition | None) -> list[str]:
+    if condition is None:
+        return []
+    is_plain = PLAIN.fullmatch(condition.value) and not BREAKS.search(condition.value)
+    return [condition.sign, condition.value if is_plain else write_string(condition.value)]
 
 
 def _render_operand(operand: Expression, grouped: Any) -> str:

@@ -30,6 +30,7 @@ from revelator.plans.bnf import (
     find_spaced_references,
     is_explicit,
     list_leaves,
+    list_placeholders,
     list_steps,
     parse,
     quote,
@@ -181,6 +182,10 @@ def _find_operation_faults(
         message = f"step {outside[0]} is not one of those that {operation.name} is done with"
         hint = f"name steps {inside[0] + 1} to {place}"
         yield Diagnostic("operation-reference", message, *operation.span, hint)
+    if operation.condition and list_placeholders(operation.condition.value):
+        message = "a condition compares with a value that stands in the plan"
+        hint = "write the value itself; => judge compares answers with one another"
+        yield Diagnostic("condition-reference", message, *operation.span, hint)
     if operation.name in SEVERAL and len(parts) < 2:
         message, hint = f"{operation.name} needs two parts or more", "join them with + in front of the =>"
         yield Diagnostic("one-part", message, *operation.span, hint)

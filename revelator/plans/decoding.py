@@ -27,10 +27,17 @@ from lark import Lark
 from lark.lexer import Pattern, PatternRE
 
 from revelator.plans.grammar import CONTROLS, Grammar, character_class, read_grammar_file
-from revelator.plans.operations import CHOOSING, OPERATIONS
+from revelator.plans.operations import CHOOSING, CONDITIONAL, EXTREMES, OPERATIONS, SIGNS
 
 TEXTS = ("WORD", "QUOTATION", "TAIL", "QUOTED")  # terminals that hold what a person wrote
-WHOLE = ("OPERATION", "CHOICE", "REFERENCE")  # terminals that are spelled apart, and hold no text
+WHOLE = (
+    "OPERATION",
+    "CHOICE",
+    "FILTER",
+    "REFERENCE",
+    "COMPARED",
+    "VALUE",
+)  # terminals that are spelled apart, and hold no text
 CANONICAL = {"TIMES": " * "}  # of several spellings the one that `render` writes
 QUOTE = r'"\""'
 ESCAPE = r'"\\" /["\\]/'  # a quote or a backslash in a text between quotes
@@ -50,10 +57,13 @@ def _list_texts() -> Iterator[tuple[str, str]]:
     rest = rf"/[^{space}(){{}}{CONTROLS}]/"
     inside = rf'/[^"\\{{}}{CONTROLS}]/'
     escaped = rf'({inside} | "\\" /["\\bfnrt]/)'
+    plain = rf'/[^{space}(){{}}"+*×=⇒→><!{CONTROLS}]/'
     number = "/[1-9]/ /[0-9]/?"
     yield "OPERATION", " | ".join(json.dumps(name) for name in OPERATIONS if name not in CHOOSING)
-    yield "CHOICE", " | ".join(map(json.dumps, CHOOSING))
+    for terminal, names in (("CHOICE", EXTREMES), ("FILTER", CONDITIONAL), ("COMPARED", SIGNS)):
+        yield terminal, " | ".join(map(json.dumps, names))
     yield "REFERENCE", f'"{{" {number} "}}"'
+    yield "VALUE", f'{plain}+ (" " {plain}+)*'
     yield "NAME", rf'"{{" ({number} "*"? | /[{begin}]/ (/[{word} .\x27\-]/{{0,62}} /[{word}]/)?) "}}"'
     for kind in ("NONE", "ANY", "SOME"):
         yield f"TAIL_{kind}", _write_kinds(rest, rest)[kind]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from itertools import count
 from typing import Any
 
@@ -113,7 +114,8 @@ def _node_to_json(node: Expression, places: Iterator[tuple[int, Mapping[str, int
     parts = [_node_to_json(child, places) for child in node.children]
     if type(node) is Operation:
         index, _ = next(places)
-        named = {"name": node.name, "references": list(node.references)}
+        condition = node.condition and asdict(node.condition)
+        named = {"name": node.name, "references": list(node.references), "condition": condition}
         return {"kind": "operation", "span": span, "step": index + 1, **named, "operand": parts[0]}
     if type(node) is Dependent:
         return {"kind": "dependent", "span": span, "left": parts[0], "right": parts[1]}

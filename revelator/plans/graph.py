@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from revelator.plans import bnf
 from revelator.plans.art import REFERENCE, Art, Numbered, number_nodes
+from revelator.plans.operations import Condition
 from revelator.plans.operators import Call, Filter
 
 _BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+)\)")
@@ -25,15 +26,17 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 class GraphStep(NamedTuple):
     """One step. `sources`: the index of the producer of each reference in its texts. `is_drawn`: it is answered from
-    its children. `inside`: these, or the steps of the operand of an `operation`, which answers with a value of the
-    steps that are `chosen`. `parts`: those of them that no other one uses, or that the operand ends in, and `branches`
-    the steps that lead to each. `labels`: what a comparison calls the answers of its parts."""
+    its children. `inside`: these, or the steps of the operand of an `operation`, which has a `condition`, or none, and
+    answers with a value of the steps that are `chosen`. `parts`: those of them that no other one uses, or that the
+    operand ends in, and `branches` the steps that lead to each. `labels`: what a comparison calls the answers of its
+    parts."""
 
     text: str
     sources: Mapping[str, int] = NOTHING
     call: Call | None = None
     operation: str = ""
     chosen: Sequence[int] = ()
+    condition: Condition | None = None
     inside: Sequence[int] = ()
     parts: Sequence[int] = ()
     branches: Sequence[Sequence[int]] = ()

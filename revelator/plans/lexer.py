@@ -14,7 +14,7 @@ from lark import Token
 from revelator.errors import ExpressionError
 from revelator.plans.faults import fault
 from revelator.plans.grammar import read_string
-from revelator.plans.operations import CHOOSING, OPERATIONS
+from revelator.plans.operations import CHOOSING, CONDITIONAL, OPERATIONS, SIGNS
 from revelator.plans.trees import MAX_DEPTH
 
 # A parenthesis; an operator between spaces, parentheses or ends; at the start of a word a quotation, or (group 1) one
@@ -32,8 +32,11 @@ SPACES = re.compile(r"\s*")
 OPERATORS = {"+": "PLUS", "*": "TIMES", "×": "TIMES", "=>": "ARROW"}
 OPERATOR = re.compile(r"(?:[+*×]|=>)(?=[\s)]|\Z)")
 ARROWS = ("⇒", "→", ">")
+_NAMED = r"(?:\s+\{\d+\})*"
 FOREIGN_ARROW = re.compile(  # where => would end a part of the plan
-    rf"(?P<arrow>⇒|→|->|＝>|(?<=[^\s)])=>|=>(?!\s))\s*(?P<operation>{'|'.join(OPERATIONS)})(?:\s+\{{\d+\}})*\s*(?=\)|\Z)"
+    r"(?P<arrow>⇒|→|->|＝>|(?<=[^\s)])=>|=>(?!\s))\s*"
+    rf"(?P<operation>(?:{'|'.join(name for name in OPERATIONS if name not in CONDITIONAL)}){_NAMED}"
+    rf"|(?:{'|'.join(CONDITIONAL)}){_NAMED}\s+(?:{'|'.join(SIGNS)})\s[^()+*×]{{0,100}}+)\s*(?=\)|\Z)"
 )
 REFERENCE = re.compile(r"\{[1-9]\d*\}", re.ASCII)
 
@@ -160,30 +163,54 @@ class _Reader:
         start = self.operand + len(raw) - len(raw.lstrip())
         stop = self.operand + len(raw)
         if self.found and self.found[-1].type == "ARROW":
-            self._read_operation(start, words)
+            self._read_operation(start, stop, words)
         elif words[0][0] == '"' and MARK.match(self.text, start).end() == stop:  # type: ignore[union-attr]
             value = read_string(self.text, start, stop, "a quoted text")
             self.found.append(Token("QUOTED", value, start_pos=start, end_pos=stop))
         else:
             self.found.append(Token("WORD", " ".join(words), start_pos=start, end_pos=stop))
 
-    def _read_operation(self, start: int, words: list[str]) -> None:
-        """The name of an operation and its references."""
+    def _read_operation(self, start: int, stop: int, words: list[str]) -> None:
+        """The name of an operation, its references and its condition."""
+        is_conditional = words[0] in CONDITIONAL
         for place, word in enumerate(words):
             start = self.text.index(word, start)
             end = start + len(word)
+            if place and is_conditional and not REFERENCE.fullmatch(word):
+                break
             if place == 0 and word not in OPERATIONS:
                 hint = f"one of {', '.join(OPERATIONS)}; quote a => that is text"
                 raise fault(self.text, "unknown-operation", f"there is no operation {word[:40]!r}", start, end, hint)
             if place and not (REFERENCE.fullmatch(word) and words[0] in CHOOSING):
-                hint = f"{' and '.join(CHOOSING)} alone name steps, by number: => argmin {{1}} {{3}}"
+                hint = f"{', '.join(CHOOSING)} alone name steps, by number: => argmin {{1}} {{3}}"
                 message = f"nothing else may stand behind {words[0]}"
                 raise fault(self.text, "operation-reference", message, start, end, hint)
             if place:
                 self.found.append(Token("SPACE", " ", start_pos=start - 1, end_pos=start))
-            kind = "REFERENCE" if place else "CHOICE" if word in CHOOSING else "OPERATION"
-            self.found.append(Token(kind, word, start_pos=start, end_pos=end))
+            named = "FILTER" if is_conditional else "CHOICE" if word in CHOOSING else "OPERATION"
+            self.found.append(Token("REFERENCE" if place else named, word, start_pos=start, end_pos=end))
             start = end
+        if is_conditional:
+            self._read_condition(start, stop)
+
+    def _read_condition(self, start: int, stop: int) -> None:
+        """The sign and the value behind `where` and its references."""
+        sign, *words = self.text[start:stop].split() or [""]
+        value = " ".join(words)
+        start = self._after_spaces(start)
+        end = min(start + len(sign), stop)
+        first = self._after_spaces(end)
+        if value[:1] == '"' and MARK.match(self.text, first).end() == stop:  # type: ignore[union-attr]
+            value = read_string(self.text, first, stop, "the value of a condition")
+        if sign not in SIGNS or not value.strip():
+            hint = f"write => where > 1980; a sign is one of {', '.join(SIGNS)}"
+            raise fault(self.text, "no-condition", "where needs a sign and a value", min(start, stop - 1), stop, hint)
+        self.found += [
+            Token("SPACE", " ", start_pos=start - 1, end_pos=start),
+            Token("COMPARED", sign, start_pos=start, end_pos=end),
+            Token("SPACE", " ", start_pos=end, end_pos=first),
+            Token("VALUE", value, start_pos=first, end_pos=stop),
+        ]
 
     def _refuse_operator(self, operator: str, start: int) -> None:
         """In a parenthesis that is text, the operator in `(+)` and `(x +)` is text, but ` + ` reads as one."""

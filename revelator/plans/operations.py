@@ -7,6 +7,8 @@ cannot be done on is left to `judge`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 OPERATIONS = {
     "count": "how many different values there are",
     "sum": "all numbers together",
@@ -16,16 +18,41 @@ OPERATIONS = {
     "max": "the greatest value, or the latest",
     "argmin": "what the part with the least value is about, or its value of one of the steps that are named",
     "argmax": "what the part with the greatest value is about, or its value of one of the steps that are named",
+    "where": "what each part is about, or its value of one of the steps that are named, whose value meets a condition",
     "equal": "yes where every part has the same values, no where none is the same",
     "union": "the values of all parts, each once",
     "intersect": "the values that every part has",
     "except": "the values of the first part that no other part has",
     "judge": "what the reader makes of the question and the answers of the parts",
 }
-COMPUTED = tuple(name for name in OPERATIONS if name != "judge")  # those that code does
-CHOOSING = ("argmin", "argmax")  # those that may name the steps whose value is the answer
+CONDITIONAL = ("where",)  # those with a condition: `=> where > 1980`
+COMPUTED = tuple(name for name in OPERATIONS if name not in ("judge", *CONDITIONAL))  # from the answers alone, by code
+EXTREMES = ("argmin", "argmax")
+CHOOSING = (*EXTREMES, *CONDITIONAL)  # those that may name the steps whose value is the answer
 VERDICTS = ("equal",)  # those whose answer is yes or no
-ORDERING = ("sum", "mean", "difference", "min", "max", *CHOOSING)  # those that yes and no are no values for
+ORDERING = ("sum", "mean", "difference", "min", "max", *EXTREMES)  # those that yes and no are no values for
 SEVERAL = ("except",)  # those that need two parts
 COMPARING = ("equal",)  # those that need two parts, or one that is asked several times
 PAIRED = ("difference",)  # those that take two values
+SIGNS = {
+    "=": "is it",
+    "!=": "is not it",
+    "<": "is less, or earlier",
+    "<=": "is it, less, or earlier",
+    ">": "is greater, or later",
+    ">=": "is it, greater, or later",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a value must be to what `value` says: a date, a quantity or a name. The constructor raises ValueError."""
+
+    sign: str
+    value: str
+
+    def __post_init__(self) -> None:
+        if self.sign not in SIGNS:
+            raise ValueError(f"there is no sign {self.sign!r}; there are {', '.join(SIGNS)}")
+        if not self.value.strip():
+            raise ValueError("a condition has a value")

@@ -26,7 +26,7 @@ from revelator.plans.bnf import (
 )
 from revelator.plans.bnf import Sequence as ListOf
 from revelator.plans.faults import fault
-from revelator.plans.operations import OPERATIONS
+from revelator.plans.operations import CONDITIONAL, OPERATIONS, SIGNS, Condition
 
 MOST_STEPS = 16  # of a plan, those that are written twice included
 
@@ -81,12 +81,13 @@ class PlanStep:
 @dataclass(frozen=True)
 class OperationStep:
     """A step that is computed from the steps `needs`, by index. `chosen`: those whose value is the answer; `each`: the
-    step for each value of which it is computed."""
+    step for each value of which it is computed; `condition`: that of `where`."""
 
     name: str
     needs: tuple[int, ...]
     chosen: tuple[int, ...] = ()
     each: int | None = None
+    condition: Condition | None = None
 
 
 Steps = Sequence[PlanStep | OperationStep]
@@ -224,7 +225,8 @@ def _spell(
     assert isinstance(operation, OperationStep)
     operand, known = _spell(steps, tree.operand, before, numbers)
     chosen = tuple(known[k] for k in operation.chosen if k in known)
-    return Operation(operand, operation.name, chosen), known | {tree.step: next(numbers)}
+    ended = Operation(operand, operation.name, chosen, operation.condition)
+    return ended, known | {tree.step: next(numbers)}
 
 
 def _refer(name: str, before: Sequence[Mapping[int, int]]) -> str:
@@ -239,15 +241,20 @@ def _refer(name: str, before: Sequence[Mapping[int, int]]) -> str:
 
 # JSON
 
-ASK, OPERATION, OF = "ask", "operation", "of"
+ASK, OPERATION, OF, SIGN, VALUE = "ask", "operation", "of", "sign", "value"
 _BEGINS = re.compile(r'\s*+(?:\[\s*+)*+\{\s*+"')
-FORM = f'a list of steps: {{"{ASK}": QUESTION}}, or {{"{OPERATION}": NAME, "{OF}": [NUMBERS OF STEPS]}}'
+FORM = (
+    f'a list of steps: {{"{ASK}": QUESTION}}, or {{"{OPERATION}": NAME, "{OF}": [NUMBERS OF STEPS]}}; where has '
+    f'"{SIGN}" and "{VALUE}", too'
+)
 
 
 def schema() -> dict[str, Any]:
     """The JSON schema of the list."""
-    number = {"type": "array", "minItems": 1, "items": {"type": "integer"}}
-    fields = ({ASK: {"type": "string"}}, {OPERATION: {"enum": list(OPERATIONS)}, OF: number})
+    text, number = {"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "integer"}}
+    named = [name for name in OPERATIONS if name not in CONDITIONAL]
+    compared = {OPERATION: {"enum": list(CONDITIONAL)}, OF: number, SIGN: {"enum": list(SIGNS)}, VALUE: text}
+    fields = ({ASK: text}, {OPERATION: {"enum": named}, OF: number}, compared)
     steps = [{"type": "object", "additionalProperties": False, "required": [*own], "properties": own} for own in fields]
     return {"type": "array", "minItems": 1, "items": {"anyOf": steps}}
 
@@ -281,7 +288,21 @@ def _read_step(step: Any) -> PlanStep | OperationStep:
     match step:
         case {"ask": str(asked)} if asked.strip() and len(step) == 1:
             return PlanStep(" ".join(asked.split()))
-        case {"operation": str(name), "of": [*of]} if name in OPERATIONS and len(step) == 2 and of:
+        case {"operation": str(name), "of": [*of], **more} if name in OPERATIONS and of and _has_its_fields(name, more):
             if all(type(number) is int for number in of):
-                return OperationStep(name, tuple(number - 1 for number in of))
+                return OperationStep(name, tuple(number - 1 for number in of), condition=_read_condition(more))
     raise UnspelledError(f"this is no step: {json.dumps(step, ensure_ascii=False)[:100]}")
+
+
+def _has_its_fields(name: str, more: Mapping[Any, Any]) -> bool:
+    """Whether an operation has a condition if it takes one, and nothing else."""
+    return more.keys() == ({SIGN, VALUE} if name in CONDITIONAL else set())
+
+
+def _read_condition(more: Mapping[Any, Any]) -> Condition | None:
+    if not more:
+        return None
+    sign, value = more[SIGN], more[VALUE]
+    if sign not in SIGNS or not isinstance(value, str | int | float) or not str(value).strip():
+        raise UnspelledError(f"this is no condition: {json.dumps(more, ensure_ascii=False)[:100]}")
+    return Condition(sign, " ".join(str(value).split()))

@@ -271,7 +271,7 @@ class PlanRun:
         ]
         with self._recorder.record(node):
             size = sum(len(answer) for operand in operands for answer in operand.answers)
-            done = await offload(size, partial(operate, operation, operands, step.chosen))
+            done = await offload(size, partial(operate, operation, operands, step.chosen, step.condition))
             if done is not None:
                 if operation == "count" and (counted := self._find_count(parts)):
                     done = (counted,)

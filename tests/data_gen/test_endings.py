@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.operations import is_right
-from data_gen.annotate.endings import UNSAID, Branch, choose_ending, end_plan
+from data_gen.annotate.endings import SIGNS, UNSAID, Branch, choose_ending, end_plan
 from data_gen.build import build
 from data_gen.config import SetConfig
 from data_gen.everyday.questions import Asker
@@ -92,10 +92,21 @@ def test_every_ending_is_said_by_operations_or_given_up_with_its_reason(ending: 
         with pytest.raises(DroppedError, match=re.escape(UNSAID[ending])):
             end_plan(plan, ending)
         return
-    ended = end_plan(plan, ending)
+    name, _, of = ending.partition("_")
+    ended = end_plan(plan, f"{ending} 1980" if of in SIGNS else ending)
     said = re.findall(r"=> (\w+)", render(ended))
     assert check(ended) == () and set(said) <= set(OPERATIONS)
-    assert set(said) == set(ending.removesuffix("_source").removesuffix("_last").split("_")) - {"none", "list", "both"}
+    assert set(said) == (
+        {name, "where" if of in SIGNS else of} - {"none", "list", "both", "source", "last", "which", ""}
+    )
+
+
+def test_what_meets_a_condition_is_named_or_counted() -> None:
+    films = parse("Which films? * When did {film} open?")
+    kept = "Which films? * When did {1} open? => where {1} > 12 May 1980"
+    assert render(end_plan(films, "which_after 12 May 1980")) == kept
+    assert render(end_plan(films, "count_after 12 May 1980")) == f"({kept}) => count"
+    assert render(end_plan(films, "which_is red")).endswith("=> where {1} = red")
 
 
 def test_the_value_that_is_asked_for_is_named_by_the_number_of_its_step() -> None:

@@ -64,6 +64,18 @@ TOWNS = "What are the towns of orn?"
             f"({TOWNS} => count) => judge",
         ),
         (
+            "those whose value meets a condition",
+            "return towns of orn ;return age of #1 ;return #1 where #2 is at least three ;return mayors of #3",
+            "select project comparative project",
+            f"({TOWNS} * What is the age of {{1}}? => where {{1}} >= three) * Who are the mayors of {{3}}?",
+        ),
+        (
+            "those with so many",
+            "return towns of orn ;return mills of #1 ;return number of #2 for each #1 ;return #1 where #3 is not 2",
+            "select project group comparative",
+            f"{TOWNS} * (What are the mills of {{1}}? => count) => where {{1}} != 2",
+        ),
+        (
             "a step that both parts need is written into both",
             "return towns of orn ;return mills of #1 ;return inns of #1 ;return number of #2 ;return number of #3"
             " ;return the difference of #4 and #5",
@@ -84,9 +96,10 @@ def test_each_operator_of_qdmr_is_an_operation(
     [
         ("return towns of orn ;return age of #1 ;return #1 sorted by #2", "select project sort", "in order"),
         (
-            "return towns of orn ;return age of #1 ;return #1 where #2 is higher than 3 ;return mayors of #3",
-            "select project comparative project",
-            "passes another",
+            "return towns of orn ;return age of #1 ;return age of ayr ;return #1 where #2 is higher than #3"
+            " ;return mayors of #4",
+            "select project project comparative project",
+            "passes that of another step",
         ),
         ("return towns of orn ;return age of #3", "select project", "later step"),
         (

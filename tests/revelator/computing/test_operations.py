@@ -5,13 +5,15 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from datetime import date
+from operator import eq, ge, gt, le, lt, ne
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from revelator.computing.operations import Case, Operand, are_alike, find_extremes, operate
-from revelator.plans.operations import OPERATIONS
+from revelator.computing.comparisons import are_alike, find_extremes, meets
+from revelator.computing.operations import Case, Operand, operate
+from revelator.plans.operations import CONDITIONAL, OPERATIONS, SIGNS, Condition
 
 NUMBERS = st.lists(st.integers(1, 10_000), min_size=1, max_size=6)
 NAMES = st.lists(
@@ -74,11 +76,56 @@ def test_a_difference_has_no_sign_and_is_in_years_of_dates(one: int, other: int)
 
 
 @given(
-    st.sampled_from([name for name in OPERATIONS if name != "judge"]),
+    st.sampled_from([name for name in OPERATIONS if name not in ("judge", *CONDITIONAL)]),
     st.lists(st.lists(st.text(), max_size=3), max_size=4),
 )
 def test_no_answers_of_documents_break_an_operation(name: str, parts: list[list[str]]) -> None:
     do(name, parts)
+
+
+PYTHON = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+WRITTEN = [(st.integers(1, 99), "{} kg"), (st.integers(1000, 3000), "{}"), (st.integers(1000, 3000), "May {}")]
+
+
+@given(st.sampled_from(list(SIGNS)), st.sampled_from(WRITTEN), st.data())
+def test_where_keeps_what_each_value_that_meets_the_condition_is_about(sign: str, written: tuple, data: st.DataObject):
+    numbers, form = written
+    values, than = data.draw(st.dictionaries(st.text(min_size=1), numbers, max_size=6)), data.draw(numbers)
+    cases = tuple(Case((form.format(value),), {0: name}) for name, value in values.items())
+    condition = Condition(sign, form.format(than))
+    kept = tuple(name for name, value in values.items() if PYTHON[sign](value, than))
+    assert operate("where", [Operand(1, cases)], (1,), condition) == kept
+    listed = Operand(0, (Case(tuple(form.format(value) for value in values.values()), {}),))
+    met = dict.fromkeys(form.format(value) for value in values.values() if PYTHON[sign](value, than))
+    assert operate("where", [listed], (), condition) == tuple(met)
+
+
+@pytest.mark.parametrize(
+    ("value", "sign", "than", "holds"),
+    [
+        ("12 May 1980", "=", "1980", True),
+        ("12 May 1980", ">", "1980", False),
+        ("1980", ">", "12 May 1980", None),
+        ("1980", "=", "12 May 1980", None),
+        ("5 km", ">", "4,000 m", True),
+        ("5 km", ">", "4", True),
+        ("5 km", ">", "4 kg", None),
+        ("three", ">=", "3", True),
+        ("American", "=", "USA", True),
+        ("Ayr", "!=", "Bute", True),
+        ("Ayr", ">", "5", None),
+        ("07:40", "<", "9 am", True),
+    ],
+)
+def test_a_condition_holds_where_all_that_a_value_may_mean_meets_it(
+    value: str, sign: str, than: str, holds: bool | None
+) -> None:
+    assert meets(value, Condition(sign, than)) is holds
+
+
+def test_a_value_that_may_or_may_not_meet_the_condition_leaves_the_whole_open() -> None:
+    cases = tuple(Case((value,), {0: name}) for name, value in [("A", "1981"), ("B", "Ayr")])
+    assert operate("where", [Operand(1, cases)], (), Condition(">", "1980")) is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from revelator.computing.operations import find_extremes
+from revelator.computing.comparisons import find_extremes
 from revelator.computing.values import (
     UNITS,
     Date,

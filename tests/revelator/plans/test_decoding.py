@@ -65,6 +65,8 @@ def accepts(tokenizer: LLTokenizer, grammar: Grammar, text: str) -> bool:
         "(A * B {1}) + C => argmin {1} {3}",
         "(A + B => union) * C {3}",
         "A * (B {1} + C {1} => difference) => mean",
+        "(A * B {1} => where {1} >= 5 million) => count",
+        "A * B {1} => where != São Tomé",
     ],
 )
 def test_what_checks_in_canonical_spelling_can_be_written(bytes_only: LLTokenizer, text: str) -> None:

@@ -46,6 +46,12 @@ def refused(text):
         ("A => argmin {0}", "operation-reference", 12, 15),
         ("A => count {1}", "operation-reference", 11, 14),
         ("f (A => B)", "operator-in-text", 5, 7),
+        ("A => where", "no-condition", 9, 10),
+        ("A => where {1} >", "no-condition", 15, 16),
+        ("A => where 1980", "no-condition", 11, 15),
+        ('A => where = " "', "no-condition", 11, 16),
+        ("A => where > 1980 * B", "operation-inside", 18, 19),
+        ("(A * B {1} → where {1} >= 5 km) + C", "foreign-arrow", 11, 12),
     ],
 )
 def test_each_fault_has_a_code_and_a_place(text, code, start, end):

@@ -29,7 +29,7 @@ from revelator.plans import (
 )
 from revelator.plans.bnf import read_reference
 from revelator.plans.lexer import reads_as_itself
-from revelator.plans.operations import CHOOSING, OPERATIONS
+from revelator.plans.operations import CONDITIONAL, EXTREMES, OPERATIONS, SIGNS, Condition
 
 SYNTAX = [
     "+",
@@ -83,6 +83,7 @@ SURROGATES = ["\ud83d", "\ude00"]
 
 syntax_like = st.lists(st.sampled_from(SYNTAX + SPACES + SURROGATES), max_size=12).map("".join)
 texts = st.one_of(st.text(max_size=24), syntax_like)
+conditions = st.builds(Condition, st.sampled_from(list(SIGNS)), texts.filter(str.strip))
 
 
 def inner_nodes(nodes):
@@ -91,8 +92,9 @@ def inner_nodes(nodes):
     return st.one_of(
         st.builds(Dependent, nodes, nodes),
         st.lists(items, min_size=2, max_size=4).map(lambda i: Sequence(tuple(i))),
-        st.builds(Operation, nodes, st.sampled_from(list(OPERATIONS))),
-        st.builds(Operation, nodes, st.sampled_from(CHOOSING), numbers),
+        st.builds(Operation, nodes, st.sampled_from([name for name in OPERATIONS if name not in CONDITIONAL])),
+        st.builds(Operation, nodes, st.sampled_from(EXTREMES), numbers),
+        st.builds(Operation, nodes, st.sampled_from(CONDITIONAL), numbers, conditions),
     )
 
 

@@ -35,6 +35,15 @@ BIRTHS = [{"ask": "Who made A?"}, {"ask": "When was {1} born?"}, {"ask": "Who ma
             [{"ask": "Which A?"}, {"ask": "Which B?"}, {"operation": "except", "of": [1, 2]}, {"ask": "Who made {3}?"}],
             "(Which A? + Which B? => except) * Who made {3}?",
         ),
+        (
+            [
+                {"ask": "Which A?"},
+                {"ask": "When was {1} made?"},
+                {"operation": "where", "of": [2], "sign": ">", "value": 1980},
+                {"operation": "count", "of": [3]},
+            ],
+            "(Which A? * When was {1} made? => where > 1980) => count",
+        ),
     ],
 )
 def test_a_json_list_of_steps_is_a_plan(steps: list[dict], plan: str) -> None:
@@ -52,6 +61,10 @@ def test_a_json_list_of_steps_is_a_plan(steps: list[dict], plan: str) -> None:
         ([{"ask": "a"}, {"operation": "count", "of": [3]}], "step 2 refers to a later step or to none"),
         ([{"ask": "a"}, {"ask": "b", "of": [1]}], "this is no step"),
         ([{"ask": " "}], "this is no step"),
+        ([{"ask": "a"}, {"operation": "where", "of": [1]}], "this is no step"),
+        ([{"ask": "a"}, {"operation": "count", "of": [1], "sign": ">", "value": "5"}], "this is no step"),
+        ([{"ask": "a"}, {"operation": "where", "of": [1], "sign": "~", "value": "5"}], "this is no condition"),
+        ([{"ask": "a"}, {"operation": "where", "of": [1], "sign": "=", "value": " "}], "this is no condition"),
         ([{"ask": str(n)} for n in range(17)], "too many steps"),
     ],
 )

@@ -63,6 +63,20 @@ async def test_an_operation_is_done_on_the_answers_of_its_parts(toy, plan: str, 
     assert trace.answers == answers and trace.outcome == "answered"
 
 
+@pytest.mark.parametrize(
+    ("plan", "answers"),
+    [
+        (f"{HEIGHTS} => where > 20 m", ["Bel"]),
+        (f"({HEIGHTS} => where > 1 cm) => count", ["3"]),
+        (f"({HEIGHTS} => where < 1 cm) => count", ["0"]),
+        ("Which dams are there? => where != Bel", ["Aya", "Cor"]),
+    ],
+)
+async def test_where_keeps_what_was_asked_about_whose_value_meets_the_condition(toy, plan: str, answers: list[str]):
+    trace = await toy(WORLD).executor().run("q", plan=plan)
+    assert trace.answers == answers and trace.outcome == "answered"
+
+
 @pytest.mark.parametrize("question", ["Wie viele Dämme gibt es?", "有多少个水坝?", "Combien de barrages y a-t-il ?"])
 async def test_a_plan_runs_alike_whatever_the_language_of_its_questions(toy, question: str) -> None:
     world = toy({question: ["阿", "贝"], "X 阿?": ["7 m"], "X 贝?": ["9 m"]})
@@ -99,6 +113,7 @@ async def test_what_nobody_decides_is_unanswered_with_the_values(toy) -> None:
         ("When was Levey born? + How high is Aya? => max", "one order"),
         ("When was Levey born? + When was Spielberg born? => argmax", "not what it is about"),
         ("Which dams are there? + Who directed UHF? => intersect", "no value is the same in each part"),
+        ("Which dams are there? => where > 5", "whether the condition holds is open"),
         ("Which dams are there? + How high is Aya? => judge", "the reader makes no answer of these"),
         ("(Which dams are there? + Who directed UHF? => union) + Who directed UHF? => equal", "is open"),
     ],
@@ -134,7 +149,7 @@ async def test_an_operation_over_a_fan_out_that_is_not_whole_is_said_to_be_parti
     assert trace.answers == ["Bel"] and trace.outcome == "partial"
 
 
-@pytest.mark.parametrize("plan", ["A? * B {3}?", "A? * B {0}?", "A? + B {1}?", "A? => except"])
+@pytest.mark.parametrize("plan", ["A? * B {3}?", "A? * B {0}?", "A? + B {1}?", "A? => except", "A? => where > {1}"])
 async def test_a_plan_with_a_wrong_number_or_operation_is_refused_before_anything_is_asked(toy, plan: str) -> None:
     world = toy(WORLD)
     with pytest.raises(PlanError):
