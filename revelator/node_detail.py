@@ -58,7 +58,6 @@ class Detail(TypedDict, total=False):
     document: str  # the id of the passage that holds the answer
     probability: float  # that the passages give it
     likeliest: list[str]  # answers that were too unlikely to be given
-    namesakes: list[str]  # titles of relevant documents that bear the name of the one that was read
     # what the answer is
     verdict: bool  # yes or no, and nothing to ask about
     none: bool  # it is known that there is none

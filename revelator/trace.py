@@ -271,8 +271,6 @@ class Trace:
                 notes.append(f"read as: {node.detail['rewritten']}")
             for word, near in node.detail.get("respelled", {}).items():
                 notes.append(f"no document says {word}: read as {' or '.join(near)}")
-            if "namesakes" in node.detail and (read := node.find_evidence()):
-                notes.append(f"{read.name} was read; others have the name: {', '.join(node.detail['namesakes'])}")
         return list(dict.fromkeys(notes))
 
     def to_json(self) -> dict[str, Any]:

@@ -169,11 +169,8 @@ def is_relevant(passage: Passage, least: float) -> bool:
 
 async def read_documents(models: Models, node: Node, kept: Sequence[Passage], limits: Limits) -> None:
     """Reads the answer from documents that were judged."""
-    question = node.asked or node.question
-    await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)), limits.answer_floor)
-    relevant = [p for p in node.documents if is_relevant(p, limits.relevance_threshold)]
-    if namesakes := find_namesakes(node.find_evidence(), question, relevant):
-        node.detail["namesakes"] = namesakes
+    request = GenerateRequest("read", node.asked or node.question, passages=tuple(kept))
+    await models.generate(node, request, limits.answer_floor)
 
 
 async def answer_from_own_knowledge(models: Models, node: Node) -> None:
@@ -186,26 +183,6 @@ async def answer_from_own_knowledge(models: Models, node: Node) -> None:
         node.detail.pop("document", None)
     else:
         node.cause, node.error = cause, reason
-
-
-def find_namesakes(chosen: Passage | None, question: str, relevant: Sequence[Passage]) -> list[str]:
-    """Titles of relevant passages that bear the name of the chosen one with another addition, where the question has
-    neither: "Mercury (element)" beside "Mercury (planet)", "Springfield, Ohio" beside "Springfield, Texas"; and other
-    documents of the same title."""
-    if chosen is None:
-        return []
-    asked, (name, addition) = _fold(question), _split_title(chosen.title)
-    others = dict.fromkeys(p.title for p in relevant if _fold(p.title) != _fold(chosen.title))
-    same = [title for title in others if name.strip() and _split_title(title)[0] == name]
-    said = [part for part in (addition, *(_split_title(title)[1] for title in same)) if part.strip() and part in asked]
-    twins = [p.name for p in relevant if p.title == chosen.title and p.file != chosen.file]
-    return [*([] if said else same), *dict.fromkeys(twins if chosen.file else [])]
-
-
-def _split_title(title: str) -> tuple[str, str]:
-    """A title's name and what tells it from others of the name, folded."""
-    name, _, addition = title.replace(" (", ", ", 1).partition(", ")
-    return _fold(name), _fold(addition)
 
 
 def copy_answer(node: Node, other: Node, how: str) -> None:

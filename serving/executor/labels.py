@@ -6,21 +6,17 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from serving.retrieval import ASKING_WORDS
-
 
 def find_labels(question: str, parts: Sequence[Sequence[str]]) -> list[str]:
     """What the question calls each part: the longest span of it that stands in the part's questions and in those of no
-    other part, or "". The asking word that it begins with is no name. Of a part with one question only the last ones of
-    others count: in "Ayr or its twin city" Ayr is named on the way to the other, too.
+    other part, or "". Of a part with one question only the last ones of others count: in "Ayr or its twin city" Ayr is
+    named on the way to the other, too.
 
     >>> find_labels("Which came first, Taxi! or What Now??", [["When did Taxi! come?"], ["When did What Now? come?"]])
     ['Taxi!', 'What Now?']
     """
     words = question.split()
     keys = [_key(word) for word in words]
-    if keys and keys[0].lower() in ASKING_WORDS:
-        keys[0] = ""
     texts = [[f" {' '.join(map(_key, text.split()))} " for text in part] for part in parts]
     labels = []
     for number, own in enumerate(texts):

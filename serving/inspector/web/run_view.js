@@ -150,14 +150,10 @@ function sources({ nodes }, open) {
 
 // How the question was read, where it could have been read otherwise.
 function notes({ nodes }) {
-  const said = nodes.flatMap(({ detail, documents }) => {
-    const read = documents.find(({ id }) => id === detail.document);
-    return [
-      detail.rewritten && `read as: ${detail.rewritten}`,
-      ...Object.entries(detail.respelled ?? {}).map(([word, near]) => `no document says “${word}”: read as “${near.join("” or “")}”`),
-      detail.namesakes && read && `${read.title || read.id} was read; others have the name: ${detail.namesakes.join(", ")}`,
-    ];
-  });
+  const said = nodes.flatMap(({ detail }) => [
+    detail.rewritten && `read as: ${detail.rewritten}`,
+    ...Object.entries(detail.respelled ?? {}).map(([word, near]) => `no document says “${word}”: read as “${near.join("” or “")}”`),
+  ]);
   return [...new Set(said.filter(Boolean))];
 }
 

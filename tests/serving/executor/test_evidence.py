@@ -15,7 +15,7 @@ from revelator.errors import InvalidRequest
 from revelator.limits import Limits
 from revelator.plans import render
 from revelator.trace import Passage
-from serving.executor.evidence import PASSAGE_CHARACTERS, find_namesakes
+from serving.executor.evidence import PASSAGE_CHARACTERS
 from serving.protocols import Completion, Reading
 from tests.serving.executor.test_plan_laws import plans
 from tests.serving.executor.world import Toy
@@ -128,48 +128,6 @@ def test_a_request_may_set_the_floors():
     assert (limits.relevance_floor, limits.answer_floor) == (0.3, 0.0)
     with pytest.raises(InvalidRequest):
         Limits().lower({"answer_floor": "high"})
-
-
-@pytest.mark.parametrize(
-    ("question", "said"),
-    [
-        ("How large is Mercury?", ["Mercury (element)", "Mercury"]),
-        ("How large is Mercury, the planet?", []),
-        ("How large is Mercury the element?", []),
-    ],
-)
-def test_other_things_of_the_name_are_said_where_the_question_does_not_tell_them_apart(
-    question: str, said: list[str]
-) -> None:
-    titles = ("Mercury (planet)", "Mercury (element)", "Mercury", "Venus (planet)", "Mercury (planet)")
-    passages = [Passage(str(number), title, "…") for number, title in enumerate(titles)]
-    assert find_namesakes(passages[0], question, passages) == said
-    assert find_namesakes(None, question, passages) == []
-
-
-def test_another_document_of_the_same_title_is_said_and_another_passage_of_the_document_is_not() -> None:
-    places = ("uk/leave.md#0-90", "uk/leave.md#90-200", "de/leave.md#0-80")
-    passages = [Passage(place, "Leave", "…") for place in places]
-    assert find_namesakes(passages[0], "How long is leave?", passages) == ["Leave in de/leave.md"]
-    rows = [Passage(number, "Leave", "…") for number in "12"]
-    assert find_namesakes(rows[0], "How long is leave?", rows) == []  # rows with one title may be parts of one page
-
-
-async def test_a_trace_says_which_of_two_towns_was_read() -> None:
-    world = Toy()
-    towns = [
-        Passage(state, f"Springfield, {state}", f"Springfield was founded by {state}.") for state in ("Ohio", "Iowa")
-    ]
-
-    async def search(query: str, k: int) -> list[Passage]:
-        return towns
-
-    async def answer(request: object) -> Reading:
-        return Reading("Springfield was founded by Ohio.", ("Ohio",), document="Ohio", probability=0.9)
-
-    world.search, world.answer = search, answer  # type: ignore[method-assign, assignment]
-    trace = await world.executor().run("Who founded Springfield?", strategy="single")
-    assert trace.list_notes() == ["Springfield, Ohio was read; others have the name: Springfield, Iowa"]
 
 
 @dataclass
