@@ -32,9 +32,13 @@ class Writing:
     reads_messages: bool = False
 
 
+PLAN = "plan"
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A revelator's output: `probabilities` by label for a label task (then `text` is the likeliest), else empty.
+    """A revelator's output: `probabilities` by label for a label task (then `text` is the likeliest); of a plan, where
+    it is known, that of `PLAN`: the geometric mean over its tokens.
 
     `degraded`: the model finished no valid plan within its budget; `text` is the question, a plan of one leaf.
     """

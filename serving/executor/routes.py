@@ -114,12 +114,16 @@ async def answer_compound(run: QuestionRun, operation: str = "") -> None:
 
 
 async def answer_by_plan(run: QuestionRun) -> None:
-    """Answers by a plan, the caller's or the model's own; where the model writes none, by the loop."""
+    """Answers by a plan, the caller's or the model's own; where the model writes none, by the loop, and where it is
+    unsure of the one that it writes, as a single question."""
     if run.given_plan is not None:
         await run_plan(run, run.given_plan, "given")
         return
-    expression = await translate(run, TRANSLATE_BNF, lambda plan: require_valid(plan, run.limits))
-    if expression is None:
+    floor = run.limits.plan_floor if run.recorder.trace.strategy == "auto" else 0.0
+    expression = await translate(run, TRANSLATE_BNF, lambda plan: require_valid(plan, run.limits), floor)
+    if expression is None and run.route == "single":
+        await answer_single(run)
+    elif expression is None:
         run.degrade(
             f"no plan that the model wrote could be run ({find_last_fault(run)}): the question went through the loop"
         )
@@ -206,8 +210,10 @@ async def _answer_step(run: QuestionRun, question: str, query: str | None = None
     return node
 
 
-async def translate(run: QuestionRun, task: Task, require: Callable[[Any], None]) -> Any:
-    """Returns the model's first plan that parses and passes `require`, or None; each fault becomes a diagnostic."""
+async def translate(run: QuestionRun, task: Task, require: Callable[[Any], None], floor: float = 0.0) -> Any:
+    """Returns the model's first plan that parses and passes `require`, or None; each fault becomes a diagnostic.
+
+    A plan whose tokens have a probability below `floor` is None as well, and makes the route a single one."""
     node = run.open("translate")
     attempts: list[dict[str, object]] = []
     node.detail |= {"task": task.name, "attempts": attempts}
@@ -226,6 +232,11 @@ async def translate(run: QuestionRun, task: Task, require: Callable[[Any], None]
                 run.recorder.trace.diagnostics += _describe_faults(error, output, temperature)
             else:
                 node.answers = [task.write(plan)]
+                if (likely := node.detail.get("plan_probability", 1.0)) < floor:
+                    said = f"a token of the plan has P = {likely:.2f}; the limit plan_floor is {floor:g}"
+                    node.detail["unsure"] = f"the plan was not run: {said}"
+                    run.route = run.recorder.trace.route = "single"
+                    return None
                 return plan
         node.end_without_answer("fault", f"none of {len(TEMPERATURES)} plans could be run")
     return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from heapq import nlargest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -47,6 +47,13 @@ def add_noise(scores: torch.Tensor, temperature: float) -> torch.Tensor:
 def raise_if_cancelled(cancelled: Callable[[], bool]) -> None:
     if cancelled():
         raise Cancelled("nobody waits for this any more")
+
+
+class Beam(NamedTuple):
+    """A text that a search found: its tokens without the end, and the log probability of these and the end together."""
+
+    text: list[int]
+    score: float
 
 
 class Beams:
@@ -96,9 +103,9 @@ class Beams:
         self._scores = np.array(kept_scores, dtype=np.float32).reshape(-1, self.width)
         return parents
 
-    def list_texts(self) -> list[list[list[int]]]:
-        """For each row its complete texts without the end token, likeliest first, at most `width`."""
-        return [[text for _, text in sorted(own, key=lambda pair: -pair[0])] for own in self._found]
+    def list_found(self) -> list[list[Beam]]:
+        """For each row its complete texts, likeliest first, at most `width`."""
+        return [[Beam(text, score) for score, text in sorted(own, key=lambda pair: -pair[0])] for own in self._found]
 
     def _keep_open(self, row: int, candidates: list[tuple[float, int, int]]) -> list[tuple[float, int, int]]:
         """Stores the candidates that end here, among the best `width`, as complete texts of the row, and returns the

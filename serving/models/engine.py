@@ -11,6 +11,7 @@ its texts are written free, spelled as the prompt spells what they have of it, a
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -27,7 +28,7 @@ from revelator.errors import ArtifactError, InvalidRequest
 from revelator.plans.grammar import Grammar
 from revelator.prefix_lm.model import PrefixLMForCausalLM
 from revelator.prefix_lm.spelling import read_sources, restore_spelling
-from serving.models.decoding import Constraint, Vocabulary, raise_if_cancelled
+from serving.models.decoding import Beam, Constraint, Vocabulary, raise_if_cancelled
 from serving.models.onnx_graph import is_supported
 from serving.models.onnx_model import OnnxModel
 from serving.models.transformers_model import TransformersModel
@@ -42,12 +43,13 @@ Runtime = Literal["auto", "transformers"]
 
 
 class GeneratedText(NamedTuple):
-    """A generated text, its number of tokens (the end token counts), and whether it was to be held to a grammar and its
-    budget cut it off."""
+    """A generated text, its number of tokens (the end token counts), whether it was to be held to a grammar and its
+    budget cut it off, and of one that beams found the geometric mean of its tokens' probabilities."""
 
     text: str
     tokens: int
     degraded: bool = False
+    probability: float | None = None
 
 
 def never_cancelled() -> bool:
@@ -169,10 +171,13 @@ class Engine:
             raise_if_cancelled(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
             found = self.model.search_beams(ids, mask, room, self.tokenizer.eos_token_id, width, cancelled)
-            for index, texts in zip(indices, found, strict=True):
-                end = self.tokenizer.eos_token_id
-                answers[index] = [self._decode([*text, end], prompt=prompts[index]) for text in texts]
+            for index, beams in zip(indices, found, strict=True):
+                answers[index] = [self._decode_beam(beam, prompts[index]) for beam in beams]
         return answers
+
+    def _decode_beam(self, beam: Beam, prompt: str) -> GeneratedText:
+        text = self._decode([*beam.text, self.tokenizer.eos_token_id], prompt=prompt)
+        return text._replace(probability=math.exp(beam.score / text.tokens))
 
     def _shorten(self, row: list[int]) -> list[int]:
         """The row without what stands before its last tokens, if it leaves no room for a label."""

@@ -12,7 +12,7 @@ from typing import Any
 from revelator.plans.names import find_name_words, keeps_foreign_words
 from revelator.tasks import TASKS, Task
 from serving.models.engine import MAX_NEW_TOKENS, Engine, GeneratedText, never_cancelled
-from serving.protocols import Completion, Decoding
+from serving.protocols import PLAN, Completion, Decoding
 
 BEAMS = 4
 
@@ -49,7 +49,9 @@ def complete(
     else:
         written = engine.generate(prompts, temperature, max_new_tokens or MAX_NEW_TOKENS, None, cancelled)
     return [
-        Completion(asked.write_fallback(prompt) if row.degraded else row.text, {}, n, row.tokens, row.degraded)
+        Completion(asked.write_fallback(prompt), {}, n, row.tokens, degraded=True)
+        if row.degraded
+        else Completion(row.text, {PLAN: row.probability} if row.probability else {}, n, row.tokens)
         for prompt, n, row in zip(prompts, lengths, written, strict=True)
     ]
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from serving.models.decoding import Beams, Constraint, add_noise, pick_best_tokens, raise_if_cancelled
+from serving.models.decoding import Beam, Beams, Constraint, add_noise, pick_best_tokens, raise_if_cancelled
 from serving.models.graph import open_session
 from serving.models.onnx_graph import PREFIX, build_graph
 
@@ -83,7 +83,7 @@ class OnnxModel:
         end_id: int,
         width: int,
         cancelled: Callable[[], bool],
-    ) -> list[list[list[int]]]:
+    ) -> list[list[Beam]]:
         """Returns for each row up to `width` continuations that end within `max_new_tokens`, likeliest first (`Beams`).
 
         A row's beams are one sequence: each pass adds a token of every beam to the row's keys and values, and the mask
@@ -111,7 +111,7 @@ class OnnxModel:
             positions, ends = positions.repeat(width, 1), np.arange(tokens.size)
             log_probabilities, best, past = self.run(tokens, positions, hidden, ends, past, beams.candidates_per_row)
             parents = np.array(beams.step(log_probabilities, best))
-        return beams.list_texts()
+        return beams.list_found()
 
     def run(
         self,

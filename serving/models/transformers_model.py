@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
-from serving.models.decoding import Constraint, add_noise, raise_if_cancelled
+from serving.models.decoding import Beam, Constraint, add_noise, raise_if_cancelled
 
 
 class TransformersModel:
@@ -42,7 +42,7 @@ class TransformersModel:
             max_new_tokens=max_new_tokens, do_sample=False, eos_token_id=end_id, pad_token_id=end_id
         )
         process = constraint or (lambda _, scores: add_noise(scores, temperature))
-        return self._generate(ids, mask, settings, cancelled, process)
+        return self._generate(ids, mask, settings, cancelled, process)[:, ids.shape[1] :].tolist()
 
     @torch.inference_mode()
     def search_beams(
@@ -53,9 +53,10 @@ class TransformersModel:
         end_id: int,
         width: int,
         cancelled: Callable[[], bool],
-    ) -> list[list[list[int]]]:
-        """Returns for each row up to `width` continuations that end within `max_new_tokens`, likeliest first. Beams cut
-        by it compete with those that ended, so near the limit there may be fewer than `OnnxModel` finds."""
+    ) -> list[list[Beam]]:
+        """Returns for each row up to `width`, two or more, continuations that end within `max_new_tokens`, likeliest
+        first. Beams cut by it compete with those that ended, so near the limit there may be fewer than `OnnxModel`
+        finds."""
         settings = GenerationConfig(
             max_new_tokens=max_new_tokens,
             num_beams=width,
@@ -63,11 +64,14 @@ class TransformersModel:
             length_penalty=0.0,
             eos_token_id=end_id,
             pad_token_id=end_id,
+            output_scores=True,
+            return_dict_in_generate=True,
         )
-
-        texts = self._generate(ids, mask, settings, cancelled)
-        groups = [texts[i : i + width] for i in range(0, len(texts), width)]
-        return [[text[: text.index(end_id)] for text in group if end_id in text] for group in groups]
+        output = self._generate(ids, mask, settings, cancelled)
+        texts = output.sequences[:, ids.shape[1] :].tolist()
+        found = [*zip(texts, output.sequences_scores.tolist(), strict=True)]
+        groups = [found[i : i + width] for i in range(0, len(found), width)]
+        return [[Beam(text[: text.index(end_id)], score) for text, score in own if end_id in text] for own in groups]
 
     def _generate(
         self,
@@ -76,18 +80,17 @@ class TransformersModel:
         settings: GenerationConfig,
         cancelled: Callable[[], bool],
         process: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
-    ) -> list[list[int]]:
-        """What follows each row of `ids`; `process` may change the scores of its next token."""
+    ) -> Any:
+        """What `generate` makes of the rows of `ids`; `process` may change the scores of the next token of each."""
 
         def is_done(written: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
             raise_if_cancelled(cancelled)
             return torch.zeros(len(written), dtype=torch.bool, device=written.device)
 
-        output = self.model.generate(
+        return self.model.generate(
             input_ids=ids.to(self.model.device),
             attention_mask=mask.to(self.model.device),
             generation_config=settings,
             logits_processor=LogitsProcessorList([process] if process else []),
             stopping_criteria=StoppingCriteriaList([is_done]),
         )
-        return output[:, ids.shape[1] :].tolist()

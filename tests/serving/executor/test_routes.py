@@ -13,7 +13,7 @@ from revelator.plans.art import Art, render
 from revelator.plans.operators import Relate
 from serving.executor.executor import Executor
 from serving.knowledge.sources import Sources
-from serving.protocols import Writing
+from serving.protocols import PLAN, Writing
 
 
 def kinds(trace):
@@ -101,6 +101,21 @@ async def test_a_question_is_planned_if_it_is_likely_enough_that_it_needs_severa
     )
     assert ("P = 0.45; the limit plan_threshold is 0.5" in trace.nodes[0].detail.get("unsure", "")) is not planned
     assert (await world.executor(plan_threshold=0.0).run("Where was the writer of A born?")).route == "complex"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "likely", "planned"), [("auto", 0.9, True), ("auto", 0.7, False), ("compile", 0.7, True)]
+)
+async def test_a_plan_that_the_model_is_unsure_of_is_not_run_unless_one_was_asked_for(toy, strategy, likely, planned):
+    known = {"Who wrote A?": ["p"], "Where was the writer of A born?": ["q"], "Where was p born?": ["r"]}
+    outputs = {"route": "complex", "translate_bnf": "Who wrote A? * Where was {writer} born?"}
+    world = toy(known, outputs, plan={PLAN: likely})
+    trace = await world.executor().run("Where was the writer of A born?", strategy=strategy)
+    assert trace.answers == (["r"] if planned else ["q"]) and trace.outcome == "answered" and not trace.degraded
+    [node] = [node for node in trace.nodes if node.kind == "translate"]
+    assert node.detail.get("plan_probability") == likely
+    assert ("P = 0.70; the limit plan_floor is 0.82" in node.detail.get("unsure", "")) is not planned
+    assert trace.route == (None if strategy == "compile" else "complex" if planned else "single")
 
 
 async def test_a_plan_of_one_step_asks_the_question_in_its_own_words(toy):

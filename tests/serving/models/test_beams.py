@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from revelator.plans.names import find_name_words
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_BNF, TRANSLATE_LOGIC
-from serving.models.decoding import Beams
+from serving.models.decoding import Beam, Beams
 from serving.models.local import choose_plan
 
 VOCABULARY, ROOM, END = 4, 4, 0
@@ -31,7 +31,7 @@ def enumerated(table: torch.Tensor, rows: int) -> list[list[tuple[float, list[in
     return [sorted(own, key=lambda pair: -pair[0]) for own in found]
 
 
-def searched(table: torch.Tensor, rows: int, width: int) -> list[list[list[int]]]:
+def search(table: torch.Tensor, rows: int, width: int) -> list[list[Beam]]:
     beams = Beams(rows, width, END)
     log_probabilities = table.log_softmax(-1).numpy()
     found = log_probabilities[:, 0, END].repeat(width, 0)
@@ -41,16 +41,21 @@ def searched(table: torch.Tensor, rows: int, width: int) -> list[list[list[int]]
         if not beams.alive or place == ROOM:
             break
         found = log_probabilities[np.repeat(beams.alive, width), place, beams.tokens]
-    return beams.list_texts()
+    return beams.list_found()
+
+
+def searched(table: torch.Tensor, rows: int, width: int) -> list[list[list[int]]]:
+    return [[beam.text for beam in own] for own in search(table, rows, width)]
 
 
 @given(st.integers(0, 2**31), st.integers(1, 3))
 def test_a_wide_search_finds_the_likeliest_texts(seed: int, rows: int) -> None:
     table = 3 * torch.randn((rows, ROOM, VOCABULARY, VOCABULARY), generator=torch.Generator().manual_seed(seed))
-    texts = [[text for _, text in own] for own in enumerated(table, rows)]
+    texts = enumerated(table, rows)
     width = len(texts[0])  # as wide as there are texts: nothing is left out
-    found = searched(table, rows, width)
-    assert [own[:5] for own in found] == [own[:5] for own in texts]
+    for found, own in zip(search(table, rows, width), texts, strict=True):
+        assert [beam.text for beam in found[:5]] == [text for _, text in own[:5]]
+        assert [beam.score for beam in found[:5]] == pytest.approx([score for score, _ in own[:5]], abs=1e-4)
 
 
 def plainly_searched(table: torch.Tensor, row: int, width: int) -> list[list[int]]:
@@ -79,7 +84,7 @@ def test_rows_do_not_touch_one_another_and_ending_early_loses_nothing(seed: int,
 def test_a_search_ends_once_no_beam_can_win() -> None:
     beams = Beams(1, 1, END)
     beams.step(np.array([[-0.1, -9.0, -9.0, -9.0]]), np.array([[END, 1, 2, 3]]))
-    assert beams.alive == [] and beams.list_texts() == [[[]]]
+    assert beams.alive == [] and [beam.text for [beam] in beams.list_found()] == [[]]
 
 
 def test_a_beam_of_one_is_the_greedy_text() -> None:

@@ -25,7 +25,7 @@ from revelator.folders import MANIFEST
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.wire import read_error
 from serving.home.versions import ADAPTER, CONTENTS_FILE
-from serving.models.engine import Engine
+from serving.models.engine import Engine, GeneratedText
 from serving.models.local import LocalRevelator, complete
 from serving.models.onnx_model import OnnxModel
 from serving.triton.repository import DECODING, find_templates
@@ -114,8 +114,8 @@ def test_sampling_follows_the_seed_of_torch(engine: Engine) -> None:
 def test_generation_ends_at_the_end_token_which_counts_and_is_not_text(engine: Engine) -> None:
     end = engine.tokenizer.eos_token_id
     words = engine.tokenizer(" Who is it?")["input_ids"]
-    assert engine._decode([*words, end, *words]) == ("Who is it?", len(words) + 1, False)
-    assert engine._decode(words) == ("Who is it?", len(words), False)
+    assert engine._decode([*words, end, *words]) == GeneratedText("Who is it?", len(words) + 1)
+    assert engine._decode(words) == GeneratedText("Who is it?", len(words))
 
 
 def test_a_batch_without_prompts_is_an_empty_answer(engine: Engine) -> None:

@@ -40,9 +40,9 @@ def test_both_runtimes_judge_write_and_search_alike(base: Path) -> None:
     ids = ours.tokenizer(PROMPTS[0])["input_ids"]
     batch = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)
     end = theirs.model.write(*batch, 8, 102, 0.0, None, lambda: False)[0][3]
-    assert ours.model.search_beams(*batch, 8, end, 3, lambda: False) == theirs.model.search_beams(
-        *batch, 8, end, 3, lambda: False
-    )
+    [found], [expected] = (e.model.search_beams(*batch, 8, end, 3, lambda: False) for e in (ours, theirs))
+    assert [beam.text for beam in found] == [beam.text for beam in expected]
+    assert [beam.score for beam in found] == pytest.approx([beam.score for beam in expected], abs=0.01)
 
 
 @pytest.mark.parametrize("wanted", [1, 8, 40_000])
@@ -86,7 +86,8 @@ def test_the_likeliest_text_is_no_less_likely_than_the_greedy_one(engine: Engine
         log_probabilities = model(input_ids=row).logits[0].log_softmax(-1)
         return sum(log_probabilities[len(ids) - 1 + place, token].item() for place, token in enumerate(text))
 
-    scores = [likelihood([*text, greedy[3]]) for text in found]
+    scores = [likelihood([*beam.text, greedy[3]]) for beam in found]
+    assert scores == pytest.approx([beam.score for beam in found], abs=0.01)
     assert scores == sorted(scores, reverse=True) and scores[0] >= likelihood(greedy[:4]) - 1e-4
 
 
