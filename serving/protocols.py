@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 from revelator.tasks import Step
 from revelator.trace import Node, Passage
 
-Decoding = Literal["beams", "grammar", "free"]  # how plans are written: docs/plans.md
+Decoding = Literal["beams", "likeliest", "grammar", "free"]  # how plans are written: docs/plans.md
 DECODINGS: tuple[Decoding, ...] = get_args(Decoding)
 PlannerPrompt = Literal["chat", "trained"]  # a chat with examples, or the prompt that an adapter was trained with
 PLANNER_PROMPTS: tuple[PlannerPrompt, ...] = get_args(PlannerPrompt)

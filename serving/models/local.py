@@ -32,6 +32,7 @@ def complete(
 
     * `beams`: of the four likeliest texts that check, the one that keeps most of the question's names (`choose_plan`);
       where none checks, and at a temperature, as with `grammar`;
+    * `likeliest`: the same, whatever names it keeps;
     * `grammar`: token by token, held to the grammar of the plan's language;
     * `free`: token by token, held to nothing.
 
@@ -69,10 +70,11 @@ def _write_plans(
     assert task.language is not None
     budget = max_new_tokens or task.language.token_limit
     plans: dict[int, GeneratedText] = {}
-    if decoding == "beams" and temperature == 0:
+    if decoding in ("beams", "likeliest") and temperature == 0:
         room = min(budget, task.language.beam_token_limit)
         for place, rows in enumerate(engine.search_beams(prompts, BEAMS, room, cancelled)):
-            best = choose_plan(task, task.read_question(prompts[place]), [row.text for row in rows])
+            question, texts = task.read_question(prompts[place]), [row.text for row in rows]
+            best = choose_plan(task, question, texts, by_names=decoding == "beams")
             if best is not None:
                 plans[place] = rows[best]
     places = [place for place in range(len(prompts)) if place not in plans]
@@ -96,16 +98,17 @@ def _loses_words(task: Task, question: str, plan: Any) -> bool:
     return not keeps_foreign_words(task.language.leaf_text(plan), question)
 
 
-def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
+def choose_plan(task: Task, question: str, texts: Sequence[str], by_names: bool = True) -> int | None:
     """The place in `texts`, likeliest first, of the plan to take: of those that parse and check, the likeliest of those
     that keep most of the question's names. None where no text checks and has every word that ASCII cannot write.
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it.
-    Such a text is rarely its only likely one.
+    Such a text is rarely its only likely one. On 722 unseen questions all names are right in .979 of the plans, and
+    without this (`by_names`) in .949; the arguments in .837 and .824 (docs/results.md).
     """
     language = task.language
     assert language is not None
-    names = set(find_name_words(question))
+    names = set(find_name_words(question)) if by_names else set()
     plans = {place: _parse_plan(task, text) for place, text in enumerate(texts)}
     worth = {
         place: len(names.intersection(language.words(plan)))

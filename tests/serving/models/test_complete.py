@@ -95,3 +95,8 @@ def test_a_short_prompt_has_its_room_beside_one_that_fills_the_model() -> None:
     assert beside.text == alone.text
     alone, beside = (engine.search_beams(prompts, 2, 40)[0] for prompts in (PROMPTS[:1], [PROMPTS[0], long]))
     assert [row.text for row in beside] == [row.text for row in alone] and len(alone) == 2
+
+
+def test_the_likeliest_sound_beam_is_taken_whatever_names_it_keeps() -> None:
+    [done] = complete(Scripted(), "translate_bnf", PROMPTS[:1], decoding="likeliest")  # type: ignore[arg-type]
+    assert done.text == "Who directed Comet?"
