@@ -194,4 +194,5 @@ def _open_executor(config: RunConfig, services: Services, stack: AsyncExitStack,
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)
     writing = Writing(own_knowledge=config.own_knowledge)  # no text: it changes no answer
-    return Executor(revelator, sources, generator, limits, judge=judge, writing=writing)
+    by_plan = bool(config.planner and config.planner.routes_by_plan)
+    return Executor(revelator, sources, generator, limits, judge=judge, writing=writing, routes_by_plan=by_plan)

@@ -52,8 +52,9 @@ class Executor:
 
     Of earlier questions it remembers whether a service is down, and with a `cache` what leaves were answered. Every
     other leaf and every operator of a tree asks the `sources`. The `judge` judges documents; where none is given, the
-    revelator does. `writing` says what a language model writes. `on_finish` is called with each finished trace. `turn`
-    is entered around the work on a question; the wait for it is part of the question's time.
+    revelator does. `routes_by_plan`: a plan of the revelator is its route, too, and it is asked for no other. `writing`
+    says what a language model writes. `on_finish` is called with each finished trace. `turn` is entered around the work
+    on a question; the wait for it is part of the question's time.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Executor:
         on_finish: Callable[[Trace], object] = lambda trace: None,
         turn: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
         cache: LeafCache | None = None,
+        routes_by_plan: bool = False,
     ) -> None:
         self.models = Models(revelator, generator, judge or RevelatorJudge(revelator))
         self.sources = sources
@@ -76,6 +78,7 @@ class Executor:
         self._on_finish = on_finish
         self._turn = turn
         self._cache = cache
+        self._routes_by_plan = routes_by_plan
 
     async def run(
         self,
@@ -132,7 +135,7 @@ class Executor:
                 async with self._turn():
                     has_conversation = bool(history) or (history is not None and self.writing.reads_messages)
                     if plan is not None or not has_conversation or await read_in_conversation(run, history or ()):
-                        await _take_route(run, strategy)
+                        await _take_route(run, strategy, self._routes_by_plan)
                         if self.writing.text:
                             await write_text(run)
         except TimeoutError:
@@ -177,11 +180,14 @@ async def _read_plan(text: str, language: PlanLanguage, limits: Limits) -> Any:
     return await offload(len(text), read)
 
 
-async def _take_route(run: QuestionRun, strategy: str) -> None:
+async def _take_route(run: QuestionRun, strategy: str, by_plan: bool) -> None:
     if run.expression is not None:
         await routes.run_plan(run, run.expression, "model")
     elif run.given_plan is not None:
         await ROUTES[find_language(strategy).strategy](run)
+    elif strategy == "auto" and by_plan:
+        await routes.answer_by_plan(run)
+        run.recorder.trace.route = run.route
     else:
         is_auto = strategy == "auto"
         run.route = await routes.choose_route(run, run.limits.plan_threshold) if is_auto else strategy

@@ -51,6 +51,11 @@ class PlannerConfig(Strict):
     prompt: PlannerPrompt = "chat"  # a chat with examples, or the prompt that an adapter was trained with
     structure: Structure = "auto"  # what holds replies to their form; auto: vllm on vLLM, else a JSON schema
 
+    @property
+    def routes_by_plan(self) -> bool:
+        """Whether its plan says the route: a model that was not trained for it tells routes badly (docs/results.md)."""
+        return self.prompt == "chat"
+
     def __str__(self) -> str:
         return f"{self.model} at {self.url}, {self.prompt} prompt"
 

@@ -124,6 +124,7 @@ async def open_questions(home: Path, config: ServingConfig, place: str = IN_PROC
             on_finish=questions.record,
             turn=questions.admission.turn,
             cache=LeafCache() if config.answer_cache else None,
+            routes_by_plan=bool(config.planner and config.planner.routes_by_plan),
         )
         with latency.use_tuned_collector():
             yield questions

@@ -104,6 +104,22 @@ async def test_a_question_is_planned_if_it_is_likely_enough_that_it_needs_severa
 
 
 @pytest.mark.parametrize(
+    ("plan", "route"),
+    [
+        ("Who wrote A?", "single"),
+        ("Who wrote A? + Who wrote B?", "compound"),
+        ("Who wrote A? * When was {1} born?", "complex"),
+        ("Who wrote A? + Who wrote B? => union", "complex"),
+        ("A ) B", "complex"),
+    ],
+)
+async def test_where_the_plan_is_the_route_nobody_is_asked_for_another(toy, plan: str, route: str) -> None:
+    world = toy({"Who wrote A?": ["p"]}, {"translate_bnf": plan, "refine": "Who wrote A?", "end": "yes"})
+    trace = await world.executor(routes_by_plan=True).run("Who wrote A?")
+    assert trace.route == route and not [call for call in world.calls if call[0] == "route"]
+
+
+@pytest.mark.parametrize(
     ("strategy", "likely", "planned"), [("auto", 0.9, True), ("auto", 0.7, False), ("compile", 0.7, True)]
 )
 async def test_a_plan_that_the_model_is_unsure_of_is_not_run_unless_one_was_asked_for(toy, strategy, likely, planned):

@@ -35,8 +35,8 @@ class Toy:
     started: dict[str, asyncio.Event] = field(default_factory=dict)
     live: int = 0
 
-    def executor(self, **limits: float) -> Executor:
-        return Executor(self, Sources.of_index(self), self, Limits(**limits))  # type: ignore[arg-type]
+    def executor(self, routes_by_plan: bool = False, **limits: float) -> Executor:
+        return Executor(self, Sources.of_index(self), self, Limits(**limits), routes_by_plan=routes_by_plan)  # type: ignore[arg-type]
 
     def gate(self, *questions: str) -> None:
         self.gates |= {question: asyncio.Event() for question in questions}
