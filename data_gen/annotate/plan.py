@@ -18,7 +18,7 @@ from data_gen.questions import AnnotatedStep, DroppedError
 from revelator import plans
 from revelator.plans.art import Art
 from revelator.plans.operators import Call, Filter, Relate
-from revelator.plans.steps import Tree, find_shape
+from revelator.plans.steps import Computed, Tree, find_shape
 from revelator.trace import join_answers
 
 REFERENCE = re.compile(r"#(\d+)(s?)")  # `#n` is the value of step n, `#ns` all its values
@@ -121,17 +121,21 @@ def _write_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[Wo
 
 
 def list_leaves(tree: Tree) -> list[int]:
-    """Step indices as the leaves stand, left to right."""
-    return [tree] if isinstance(tree, int) else [index for part in tree for index in list_leaves(part)]
+    """Step indices as the leaves of a tree without operations stand, left to right."""
+    if isinstance(tree, int):
+        return [tree]
+    assert not isinstance(tree, Computed)
+    return [index for part in tree for index in list_leaves(part)]
 
 
 def build_expression(tree: Tree, texts: Iterator[str]) -> plans.Expression:
-    """The plan of a tree; `texts` are those of its leaves, left to right."""
+    """The plan of a tree without operations; `texts` are those of its leaves, left to right."""
     if isinstance(tree, int):
         return plans.Atomic(next(texts))
     if isinstance(tree, tuple):
         left, right = tree
         return plans.Dependent(build_expression(left, texts), build_expression(right, texts))
+    assert not isinstance(tree, Computed)
     return plans.Sequence(tuple(build_expression(part, texts) for part in tree))
 
 

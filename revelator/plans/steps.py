@@ -35,8 +35,16 @@ class UnspelledError(ValueError):
     """No plan says what a list of steps does; the message is the reason."""
 
 
-# A tree of step indices: an index, a list (independent), or a pair (left, right) where right uses left.
-Tree = int | list["Tree"] | tuple["Tree", "Tree"]
+@dataclass(frozen=True)
+class Computed:
+    """The operation that step `step` is, over what stands in its operand."""
+
+    operand: Tree
+    step: int
+
+
+# A tree of step indices: an index, a list (independent), a pair (left, right) where right uses left, or an operation.
+Tree = int | list["Tree"] | tuple["Tree", "Tree"] | Computed
 
 
 def find_shape(references: Mapping[int, Sequence[int]]) -> Tree:
@@ -93,31 +101,6 @@ class OperationStep:
 Steps = Sequence[PlanStep | OperationStep]
 
 
-@dataclass(frozen=True)
-class _Leaf:
-    step: int
-
-
-@dataclass(frozen=True)
-class _Chain:
-    left: _Tree
-    right: _Tree
-
-
-@dataclass(frozen=True)
-class _List:
-    items: tuple[_Tree, ...]
-
-
-@dataclass(frozen=True)
-class _Computed:
-    operand: _Tree
-    step: int
-
-
-_Tree = _Leaf | _Chain | _List | _Computed
-
-
 def write_plan(steps: Steps) -> Expression:
     """The plan that answers with those steps that no other one uses. Raises UnspelledError where there is none."""
     for index, step in enumerate(steps):
@@ -130,26 +113,26 @@ def write_plan(steps: Steps) -> Expression:
     if any(isinstance(step, OperationStep) for step in steps):
         tree = _join([_build(steps, end) for end in ends])
     else:
-        tree = _convert(find_shape({index: step.needs for index, step in enumerate(steps)}))
-    if sum(1 for _ in _walk(tree)) > MOST_STEPS:
+        tree = find_shape({index: step.needs for index, step in enumerate(steps)})
+    if _count_steps(tree) > MOST_STEPS:
         raise UnspelledError("a plan of too many steps")
     plan, _ = _spell(steps, tree, [], count(1))
     return plan
 
 
-def _build(steps: Steps, last: int) -> _Tree:
+def _build(steps: Steps, last: int) -> Tree:
     """The tree of a step with everything that it needs."""
     step = steps[last]
     if isinstance(step, OperationStep):
         parts = [_build(steps, need) for need in step.needs]
         if step.each is not None:
             return _compute_for_each(parts[0], step.each, last)
-        return _Computed(_join(parts), last)
+        return Computed(_join(parts), last)
     needed = _find_needed(steps, last)
     if not any(isinstance(steps[k], OperationStep) for k in needed):
-        return _convert(find_shape({k: steps[k].needs for k in sorted(needed | {last})}))
+        return find_shape({k: steps[k].needs for k in sorted(needed | {last})})
     nearest = [k for k in step.needs if not any(k in _find_needed(steps, other) for other in step.needs)]
-    return _Chain(_join([_build(steps, k) for k in nearest]), _Leaf(last))
+    return _join([_build(steps, k) for k in nearest]), last
 
 
 def _find_needed(steps: Steps, last: int) -> set[int]:
@@ -160,66 +143,52 @@ def _find_needed(steps: Steps, last: int) -> set[int]:
     return direct.union(*(_find_needed(steps, k) for k in direct))
 
 
-def _compute_for_each(tree: _Tree, each: int, step: int) -> _Tree:
+def _compute_for_each(tree: Tree, each: int, step: int) -> Tree:
     """The operation on what stands to the right of step `each`."""
-    if isinstance(tree, _Chain):
-        if _find_last(tree.left) == each:
-            return _Chain(tree.left, _Computed(tree.right, step))
-        if isinstance(tree.left, _Chain) and _find_last(tree.left.left) == each:
-            return _Chain(tree.left.left, _Computed(_Chain(tree.left.right, tree.right), step))
+    if isinstance(tree, tuple):
+        left, right = tree
+        if _find_last(left) == each:
+            return left, Computed(right, step)
+        if isinstance(left, tuple) and _find_last(left[0]) == each:
+            return left[0], Computed((left[1], right), step)
     raise UnspelledError("a value for each of something that it does not come from")
 
 
-def _find_last(tree: _Tree) -> int | None:
-    while isinstance(tree, _Chain):
-        tree = tree.right
-    return None if isinstance(tree, _List) else tree.step
+def _find_last(tree: Tree) -> int | None:
+    while isinstance(tree, tuple):
+        tree = tree[1]
+    if isinstance(tree, Computed):
+        return tree.step
+    return tree if isinstance(tree, int) else None
 
 
-def _join(parts: Sequence[_Tree]) -> _Tree:
+def _join(parts: Sequence[Tree]) -> Tree:
     if len(parts) == 1:
         return parts[0]
-    return _List(tuple(item for part in parts for item in (part.items if isinstance(part, _List) else (part,))))
+    return [item for part in parts for item in (part if isinstance(part, list) else [part])]
 
 
-def _convert(shape: Tree) -> _Tree:
-    if isinstance(shape, int):
-        return _Leaf(shape)
-    if isinstance(shape, tuple):
-        return _Chain(_convert(shape[0]), _convert(shape[1]))
-    return _join([_convert(part) for part in shape])
-
-
-def _walk(tree: _Tree) -> Iterator[int]:
-    match tree:
-        case _Leaf(step):
-            yield step
-        case _Chain(left, right):
-            yield from _walk(left)
-            yield from _walk(right)
-        case _List(items):
-            for item in items:
-                yield from _walk(item)
-        case _Computed(operand, step):
-            yield from _walk(operand)
-            yield step
+def _count_steps(tree: Tree) -> int:
+    if isinstance(tree, int):
+        return 1
+    return 1 + _count_steps(tree.operand) if isinstance(tree, Computed) else sum(map(_count_steps, tree))
 
 
 def _spell(
-    steps: Steps, tree: _Tree, before: Sequence[Mapping[int, int]], numbers: Iterator[int]
+    steps: Steps, tree: Tree, before: Sequence[Mapping[int, int]], numbers: Iterator[int]
 ) -> tuple[Expression, dict[int, int]]:
     """The plan, and the number of each step in it; `before` are the numbers of the left operands, nearest first."""
-    if isinstance(tree, _Leaf):
-        step = steps[tree.step]
+    if isinstance(tree, int):
+        step = steps[tree]
         assert isinstance(step, PlanStep)
         text = replace_placeholders(step.text, lambda name: _refer(name, before))
-        return Atomic(text), {tree.step: next(numbers)}
-    if isinstance(tree, _Chain):
-        left, known = _spell(steps, tree.left, before, numbers)
-        right, more = _spell(steps, tree.right, [known, *before], numbers)
+        return Atomic(text), {tree: next(numbers)}
+    if isinstance(tree, tuple):
+        left, known = _spell(steps, tree[0], before, numbers)
+        right, more = _spell(steps, tree[1], [known, *before], numbers)
         return Dependent(left, right), known | more
-    if isinstance(tree, _List):
-        spelled = [_spell(steps, item, before, numbers) for item in tree.items]
+    if isinstance(tree, list):
+        spelled = [_spell(steps, item, before, numbers) for item in tree]
         return ListOf(tuple(plan for plan, _ in spelled)), {k: n for _, known in spelled for k, n in known.items()}
     operation = steps[tree.step]
     assert isinstance(operation, OperationStep)
