@@ -229,7 +229,7 @@ class Composer:
 
     def _speak_of(self, link: Clause, parts: Sequence[_Part]) -> _Part:
         """The phrase for a clause's answer, with the phrases of `parts` in it."""
-        _, phrase = self._random.choice(link.phrases)
+        phrase = self._random.choice(link.phrases)
         said, steps = self._fill(link, parts, phrase)
         return _Part(said, steps, self._list_published(link, parts))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from data_gen.annotate import trees
 from data_gen.annotate.names import find_mention, fold, introduce, recase
-from data_gen.annotate.wording import WordedStep, ask, name_answer, tidy
+from data_gen.annotate.wording import ask, tidy
 from data_gen.questions import AnnotatedStep, DroppedError
 from revelator import plans
 from revelator.plans.art import Art
@@ -74,7 +74,7 @@ def write_gold_plan(question: str, steps: Sequence[GoldStep], seed: str) -> Gold
     def refer(mark: re.Match[str]) -> str:
         return f"{{{numbers[int(mark[1]) - 1]}{'*' if mark[2] else ''}}}"
 
-    expression = build_expression(tree, (REFERENCE.sub(refer, worded[index].question) for index in order))
+    expression = build_expression(tree, (REFERENCE.sub(refer, worded[index]) for index in order))
     if faults := plans.check(expression):
         raise DroppedError(f"the plan does not check ({faults[0].code})")
     known = all(any(step.answers) for step in steps)
@@ -97,7 +97,7 @@ def _introduce_subjects(steps: Sequence[GoldStep], question: str) -> list[GoldSt
     return [replace(step, subject=known.get(step.subject, step.subject)) for step in steps]
 
 
-def _write_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[WordedStep]:
+def _write_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[str]:
     """A question for every step.
 
     A chain is spoken of from its end: the last step stands at the question's start, the first beside the name that it
@@ -106,17 +106,15 @@ def _write_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[Wo
     said = fold(question)
     named = [said.find(fold(step.subject)) for step in steps if step.subject and not step.references]
     start = len(said[: max(named, default=len(said))].split())
-    worded: list[WordedStep] = []
+    worded: list[str] = []
     for index, step in enumerate(steps):
         if not step.relation:
-            text = tidy(step.text)
-            worded.append(WordedStep(text, name_answer(text)[0]))
+            worded.append(tidy(step.text))
             continue
         own = said.find(fold(step.subject))
         place = start * (len(steps) - 1 - index) / max(len(steps) - 1, 1) if own < 0 else len(said[:own].split())
-        taken = [earlier.name for earlier in worded]
         subject = re.sub(r"(#\d+) ,", r"\1,", step.subject)
-        worded.append(ask(step.relation, subject, join_answers(step.answers), question, place, taken, seed))
+        worded.append(ask(step.relation, subject, join_answers(step.answers), question, place, seed))
     return worded
 
 
@@ -155,7 +153,7 @@ def _build_call(step: GoldStep, order: Sequence[int]) -> Call | None:
     return Relate(mark(step.subject), step.relation) if step.relation else None
 
 
-def _answer_step(steps: Sequence[GoldStep], worded: Sequence[WordedStep], index: int) -> AnnotatedStep:
+def _answer_step(steps: Sequence[GoldStep], worded: Sequence[str], index: int) -> AnnotatedStep:
     """The step as it is asked once earlier answers are known."""
-    asked = REFERENCE.sub(lambda match: join_answers(steps[int(match[1]) - 1].answers), worded[index].question)
+    asked = REFERENCE.sub(lambda match: join_answers(steps[int(match[1]) - 1].answers), worded[index])
     return AnnotatedStep(asked, steps[index].answers, steps[index].title)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from data_gen.annotate.inflection import is_plural, to_plural, to_singular
 from data_gen.annotate.plan import REFERENCE, GoldStep
-from data_gen.annotate.wording import WORDS, name_answer, tidy
+from data_gen.annotate.wording import WORDS, find_asked_noun, tidy
 from data_gen.questions import DroppedError
 from revelator.plans.operators import Filter
 
@@ -96,7 +96,7 @@ class Writer:
         phrase = self._spell(text)
         question, noun = _ask_phrase(phrase), _find_head(text)
         if question == tidy(phrase):
-            return StepWords(name_answer(question)[0], question)
+            return StepWords(find_asked_noun(question) or "answer", question)
         if REFERRED.search(text):
             found = re.match(
                 r"(?:the\s++)?([^#]+?)(?<!\s)\s++(?:of|in|on|for|from|by|at|to|that|which|who)\s++[^#]*#", text

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -22,63 +21,33 @@ STOP_WORDS, DIVISIONS = (frozenset(WORDS[name].split()) for name in ("stop_words
 DOERS: dict[str, str] = WORDS["doers"]
 
 
-NO_NAMES = STOP_WORDS | {"after", "now", "today", "currently"}
-KIND_PATTERNS = (
-    (r"\bhow much .*\bweigh\b|\bhow heavy\b", ("weight",)),
-    (r"\bhow much .*\bcost\b|\bhow expensive\b", ("price",)),
-    (r"\bhow (?:many|much)\b", ("number",)),
-    (r"\bhow old\b", ("age",)),
-    (r"\bhow long\b", ("duration",)),
-    (r"\bhow (?:tall|high)\b", ("height",)),
-    (r"\bhow (?:big|large)\b", ("size",)),
-    (r"\bhow fast\b", ("speed",)),
-    (r"\bhow far\b", ("distance",)),
-    (r"\bhow deep\b", ("depth",)),
-    (r"\bhow wide\b", ("width",)),
-    (r"\bwhen\b", ("date",)),
-    (r"\bwhere\b", ("place", "location")),
-    (r"\bwho(?:m|se)?\b", ("person", "name")),
-)
 HEAD_END = re.compile(
     r"\b(?:is|are|was|were|be|do|does|did|has|have|had|can|could|will|would|of|in|on|at|to|for|from|by|with|that|who|which"
     r"|gave|built|made|owns|won|shares|borders|became|began|hosts?|holds?|(?!united)[a-z]{3,}ed)\b"
 )
 
 
-@dataclass(frozen=True)
-class WordedStep:
-    """A question about `{x}`, and what its answer is called."""
-
-    question: str
-    name: str
-
-
-def ask(
-    relation: str, subject: str, answer: str, question: str, place: float, taken: Sequence[str], seed: str
-) -> WordedStep:
+def ask(relation: str, subject: str, answer: str, question: str, place: float, seed: str) -> str:
     """The question for (subject, relation, answer) in the words of the whole `question`.
 
-    `place` is where in the question (in words) this step is likely to be spoken of, `taken` is what the answers of
-    earlier steps are called; `seed` decides between equally good wordings. A relation without wordings gets "What is
-    the {relation} of …?".
+    `place` is where in the question (in words) this step is likely to be spoken of; `seed` decides between equally good
+    wordings. A relation without wordings gets "What is the {relation} of …?".
     """
     ways = _load_wordings().get(relation)
     if ways is None:
-        head = re.findall(r"[a-z]+", relation.casefold())
-        return WordedStep(f"What is the {relation} of {subject}?", head[-1] if head else "answer")
+        return f"What is the {relation} of {subject}?"
     said = split_words(question)
     kin = {_stem(word) for word in said}
     kinds = DIVISIONS & set(split_words(answer))
 
     def rank(way: Sequence[str]) -> tuple[float, float, str]:
         score, far = _distance(way[1], said, place)
-        exhausted = way[0] in said and list(taken).count(way[0]) >= said.count(way[0])
         unsaid = way[0] != ways[0][0] and _stem(way[0]) not in kin
         wrong = bool(kinds) and way[0] in DIVISIONS - kinds  # "In which state …?" is not answered by "Pima County"
-        return score + 0.6 * exhausted + 0.3 * unsaid + 0.9 * wrong, far, sha256_text(f"{seed}|{way[1]}")
+        return score + 0.3 * unsaid + 0.9 * wrong, far, sha256_text(f"{seed}|{way[1]}")
 
-    name, template = min(ways, key=rank)
-    return WordedStep(template.replace("{x}", subject), name)
+    _, template = min(ways, key=rank)
+    return template.replace("{x}", subject)
 
 
 def _distance(template: str, said: Sequence[str], place: float) -> tuple[float, float]:
@@ -108,16 +77,9 @@ def _stem(word: str) -> str:
     return word
 
 
-def name_answer(question: str) -> tuple[str, ...]:
-    """Names for the answer of a question in free words: its head noun ("which river" → river), then its kind."""
-    text = re.sub(r"\{[^{}]*\}|#\d+", " x ", question.casefold())
-    found = [name for name in (_find_asked_noun(text), _find_doer(text), _find_role(text)) if name]
-    asked = [(match.start(), names) for pattern, names in KIND_PATTERNS if (match := re.search(pattern, text))]
-    return tuple(dict.fromkeys([*found, *min(asked, default=(0, ("answer", "result")))[1]]))
-
-
-def _find_asked_noun(text: str) -> str | None:
+def find_asked_noun(question: str) -> str | None:
     """The noun after "what" or "which": "in which river basin is …" → basin."""
+    text = re.sub(r"\{[^{}]*\}|#\d+", " x ", question.casefold())
     match = re.search(r"\b(what|which|who|whom|whose|where|when|how)\s+(?!'s\b)([a-z][a-z \-]*)", text)
     if match is None or match[1] not in ("what", "which"):
         return None
@@ -127,40 +89,6 @@ def _find_asked_noun(text: str) -> str | None:
     ended = HEAD_END.search(match[2]) is not None and 0 < len(words) < 3
     usable = ended and words[-1] not in STOP_WORDS and not re.search(r"(?:[^s]s|ed|ly|er|x)$", to_singular(words[-1]))
     return to_singular(known[-1]) if known else to_singular(words[-1]) if usable else None
-
-
-def _find_role(text: str) -> str | None:
-    """ "who was the first president of x" → president; "what is x's currency" → currency."""
-    match = re.match(
-        r"(?:who|what|which) (?:is|are|was|were) "
-        r"(?:(?:the|a) (?:name of (?:the )?)?([a-z\- ]+?) (?:of|in|for|at)\b|([a-z]+) of)",
-        text,
-    )
-    until = r"(?: (?:on|in|of|for|at|to|from)\b.*)?\s*\?*$"
-    own = re.match(rf"(?:who|what) (?:is|are|was|were) .*?(?:'s|s') ([a-z\- ]+?){until}", text)
-    words = (match[1] or match[2]).split() if match else []
-    if not words and own:
-        words = own[1].split()
-    formed = words and words[-1].endswith(("ed", "ing")) and words[-1] not in _load_nouns()
-    usable = words and len(words) <= 4 and words[-1] not in NO_NAMES and not formed
-    return to_singular(words[-1]) if usable else _find_listed_kind(text)
-
-
-def _find_listed_kind(text: str) -> str | None:
-    """ "what is x's father's name" → father; "name a division of x", "a party that …" → division, party."""
-    named = re.match(r"(?:who|what) (?:is|are|was|were) .*?(?:'s|s') ([a-z]+)(?:'s|s') name\b", text)
-    listed = re.match(r"(?:name|list|find|identify) (?:an?|the|one) ([a-z\- ]+?) (?:of|in|for|that|who|which)\b", text)
-    listed = listed or re.match(r"the ([a-z\- ]+?) (?:of|in|for) .* (?:is|are|was|were) (?:who|what|which)\b", text)
-    if named or listed is None:
-        return named[1] if named else None
-    word = listed[1].split()[-1]
-    return to_singular(word)
-
-
-def _find_doer(text: str) -> str | None:
-    """ "who wrote x" → writer."""
-    match = re.search(r"\bwho (?:was |is |were )?([a-z]+(?: up)?)\b", text)
-    return DOERS.get(match[1]) or DOERS.get(match[1].split()[0]) if match else None
 
 
 def tidy(text: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from data_gen.annotate.inflection import make_third_person, to_singular
-from data_gen.annotate.wording import DOERS, WORDS, name_answer
+from data_gen.annotate.wording import DOERS, WORDS, find_asked_noun
 
 LONGEST = 16  # words of a question
 UNREADABLE = re.compile(r"[{}()+*#\"“”‘`;:\[\]<>]|(?<!\w)'|, |\band (?:how|why|when|what)\b")
@@ -39,12 +39,12 @@ UNFIT = re.compile(
 class Clause:
     """A single question and what it may become part of.
 
-    `question` begins in lower case and is without a mark at its end; `phrases` stand for its answer, each
-    with the noun that it calls it by; `spans` are the texts in it, and in every phrase, that a phrase may replace.
+    `question` begins in lower case and is without a mark at its end; `phrases` stand for its answer; `spans` are the
+    texts in it, and in every phrase, that a phrase may replace.
     """
 
     question: str
-    phrases: tuple[tuple[str, str], ...]
+    phrases: tuple[str, ...]
     spans: tuple[str, ...]
 
 
@@ -59,63 +59,62 @@ def read_clause(asked: str) -> Clause | None:
     for span in dict.fromkeys(_find_spans(text)):
         start = text.find(span)
         apart = all(start + len(span) <= text.find(other) or text.find(other) + len(other) <= start for other in spans)
-        if apart and all(said.count(span) == 1 for said in (text, *(phrase for _, phrase in phrases))):
+        if apart and all(said.count(span) == 1 for said in (text, *phrases)):
             spans.append(span)
     return Clause(text, phrases, tuple(spans)) if phrases or spans else None
 
 
-def _find_phrases(text: str) -> Iterator[tuple[str, str]]:
-    """(noun, phrase) for the answer."""
-    name = name_answer(text)[0]
+def _find_phrases(text: str) -> Iterator[str]:
+    """Noun phrases for the answer."""
     if match := re.fullmatch(r"(?:who|what|which) (?:is|was) (the .+)", text):
         if not LOOSE.search(text):
-            yield name, match[1]
+            yield match[1]
     elif match := re.fullmatch(rf"who ((?:{FINITE}) .+)", text):
-        yield name, f"the {name if name in DOERS.values() else 'person'} who {match[1]}"
-        yield name, f"the person who {match[1]}"
-        doer = DOERS.get(match[1].split()[0])
-        if doer and not re.search(rf" {PREPOSITION} ", match[1]):
-            yield doer, f"the {doer} of {match[1].split(maxsplit=1)[1]}"
+        yield f"the person who {match[1]}"
+        if doer := DOERS.get(match[1].split()[0]):
+            yield f"the {doer} who {match[1]}"
+            if not re.search(rf" {PREPOSITION} ", match[1]):
+                yield f"the {doer} of {match[1].split(maxsplit=1)[1]}"
     elif match := re.fullmatch(rf"who ((?:is|was) {PART} .+)", text):
-        yield "person", f"the person who {match[1]}"
+        yield f"the person who {match[1]}"
     elif match := re.fullmatch(rf"(?:what|which) ((?:[a-z]+ ){{0,2}}[a-z]+) ((?:{FINITE}|(?:is|was) {PART}) .+)", text):
-        if to_singular(match[1].split()[-1]) == name and not LOOSE.search(text):
-            yield name, f"the {match[1]} that {match[2]}"
+        if to_singular(match[1].split()[-1]) == find_asked_noun(text) and not LOOSE.search(text):
+            yield f"the {match[1]} that {match[2]}"
             reduced = match[2].removeprefix("is ").removeprefix("was ")
-            yield name, f"the {match[1]} {reduced if reduced != match[2] else f'which {match[2]}'}"
+            yield f"the {match[1]} {reduced if reduced != match[2] else f'which {match[2]}'}"
     else:
         yield from _find_inverted(text)
 
 
-def _find_inverted(text: str) -> Iterator[tuple[str, str]]:
+def _find_inverted(text: str) -> Iterator[str]:
     """Phrases of questions whose verb stands before the subject."""
     match = re.fullmatch(rf"where (is|was|are|were) (.+?) ({PART}(?: .+)?)", text)
     if match and not LOOSE.search(match[3].removesuffix(" made")):
         if match[3] == "born":
-            yield "birthplace", f"the birthplace of {match[2]}"
+            yield f"the birthplace of {match[2]}"
         for noun in ("place", "city", "country", "state", "region"):
-            yield noun, f"the {noun} where {match[2]} {match[1]} {match[3]}"
+            yield f"the {noun} where {match[2]} {match[1]} {match[3]}"
         return
     match = re.fullmatch(rf"(in |on )?(?:what|which) ([a-z]+) (is|was) (.+?) ({PART})( in| on| to)?", text)
-    if match and (match[1] or match[6]) and to_singular(match[2]) == name_answer(text)[0]:
+    if match and (match[1] or match[6]) and to_singular(match[2]) == find_asked_noun(text):
         held = f"{match[4]} {match[3]} {match[5]}"
-        yield match[2], f"the {match[2]} where {held}"
+        yield f"the {match[2]} where {held}"
         place = (match[1] or match[6]).strip()
-        yield match[2], f"the {match[2]} {place} which {held}" if match[1] else f"the {match[2]} that {held} {place}"
+        yield f"the {match[2]} {place} which {held}" if match[1] else f"the {match[2]} that {held} {place}"
         return
     if match := re.fullmatch(rf"when (is|was|were) (.+?) ({PART}(?: .+)?)", text):
-        yield "year", f"the year when {match[2]} {match[1]} {match[3]}"
+        yield f"the year when {match[2]} {match[1]} {match[3]}"
         return
     if match := re.fullmatch(r"((?:in |on |for |at )?)(who|where|(?:what|which) [a-z]+) (did|does) (.+)", text):
         words, verb = _split_at_verb(match[4], match[3])
         noun = match[2].split()[-1]
-        if not verb or (" " in match[2] and to_singular(noun) != name_answer(text)[0]):
+        if not verb or (" " in match[2] and to_singular(noun) != find_asked_noun(text)):
             return
         form = (DID if match[3] == "did" else DOES)[words[verb]]
         said = " ".join([*words[:verb], form, *words[verb + 1 :]])
         kinds = {"who": ("person", "who"), "where": ("place", "where")}
         one, link = kinds.get(noun, (noun, f"{match[1]}which" if match[1] else "that"))
-        yield one, f"the {one} {link} {said}"
+        yield f"the {one} {link} {said}"
 
 
 def _find_spans(text: str) -> Iterator[str]:
