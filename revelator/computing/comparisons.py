@@ -7,6 +7,7 @@ case, accents and articles, countries under all their names.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from pint import Quantity
 
 from revelator.computing.values import normalise_country, parse_clock, parse_date, parse_quantity
 from revelator.plans.operations import Condition
+
+Span = tuple[float, float]
+_SYMBOLS = re.compile(r"[^\w\s.,:;!?'\"()&’‘“”-]")  # what a name is not the same without
 
 
 def read_amounts(values: Sequence[str]) -> list[Quantity] | None:
@@ -50,9 +54,9 @@ def meets(value: str, condition: Condition) -> bool | None:
     [True, False, None]
     """
     sign, than = condition.sign, condition.value
-    if sign in ("=", "!="):
-        return _negate_if(sign == "!=", _says_same(value, than))
     spans = _read_spans(value, than)
+    if sign in ("=", "!="):
+        return _negate_if(sign == "!=", are_alike(value, than) if spans is None else _is_within(*spans))
     if spans is None:
         return None
     (first, last), (start, end) = spans
@@ -65,25 +69,25 @@ def _negate_if(negated: bool, holds: bool | None) -> bool | None:
     return holds if holds is None else holds != negated
 
 
-def _says_same(value: str, than: str) -> bool | None:
-    """Whether a value is another one, or a day of the month or year that the other one is."""
-    dates = _read_all([value, than], parse_date)
-    if dates and dates[1].days[0] <= dates[0].days[0] and dates[0].days[1] <= dates[1].days[1]:
+def _is_within(one: Span, other: Span) -> bool | None:
+    """Whether a value is what another one says, or a day of the month or year that this says."""
+    if other[0] <= one[0] and one[1] <= other[1]:
         return True
-    return are_alike(value, than)
+    return False if one[1] < other[0] or other[1] < one[0] else None
 
 
-def _read_spans(value: str, than: str) -> list[tuple[float, float]] | None:
+def _read_spans(value: str, than: str) -> tuple[Span, Span] | None:
     """The least and the greatest that each of two values may mean, on one scale; None where there is none."""
     if dates := _read_all([value, than], parse_date):
-        return [date.days for date in dates]
+        return dates[0].days, dates[1].days
     if clocks := _read_all([value, than], parse_clock):
-        return [(clock, clock) for clock in clocks]
+        return (clocks[0], clocks[0]), (clocks[1], clocks[1])
     one, other = parse_quantity(value), parse_quantity(than)
     if one is None or other is None or not (other.unitless or one.is_compatible_with(other)):
         return None
     there = other.magnitude if other.unitless else other.to(one.units).magnitude
-    return [(one.magnitude, one.magnitude), (there, there)]
+    here = there if math.isclose(one.magnitude, there) else one.magnitude
+    return (here, here), (there, there)
 
 
 def _read_all(values: Sequence[str], read: Callable[[str], Any]) -> list[Any] | None:
@@ -97,17 +101,19 @@ def are_alike(one: str, other: str) -> bool | None:
     >>> [are_alike("U.S.", "American"), are_alike("5 km", "5,000 m"), are_alike("Ayr", "Ayr, Scotland")]
     [True, True, None]
     """
+    if one == other:
+        return True
+    if dates := _read_all([one, other], parse_date):
+        (first, last), (first_too, last_too) = dates[0].days, dates[1].days
+        return True if dates[0] == dates[1] else False if last < first_too or last_too < first else None
+    if clocks := _read_all([one, other], parse_clock):
+        return clocks[0] == clocks[1]
+    if amounts := read_amounts([one, other]):
+        return math.isclose(amounts[0].magnitude, amounts[1].to(amounts[0].units).magnitude)
+    if _read_all([one, other], parse_quantity):
+        return None  # of different kinds
     key, against = normalise_country(one), normalise_country(other)
     if key == against:
-        return True
-    dates = _read_all([one, other], parse_date)
-    if dates:
-        if dates[0] == dates[1]:
-            return True
-        (first, last), (first_too, last_too) = dates[0].days, dates[1].days
-        return False if last < first_too or last_too < first else None
-    amounts = read_amounts([one, other])
-    if amounts:
-        return math.isclose(amounts[0].magnitude, amounts[1].to(amounts[0].units).magnitude)
+        return _SYMBOLS.findall(one) == _SYMBOLS.findall(other)  # C# is not C++
     words, others = set(key.split()), set(against.split())
     return None if words <= others or others <= words else False

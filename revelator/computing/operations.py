@@ -79,6 +79,17 @@ def explain(name: str, operands: Sequence[Operand]) -> str:
     return f"the reader makes no answer of these, and the embedded one never does: {said}"
 
 
+def keep_known(answers: Sequence[str], operands: Sequence[Operand]) -> list[str]:
+    """Those of a judge's answers that parts are about, or that they gave: a condition keeps some of what there is."""
+    cases = [case for operand in operands for case in operand.cases]
+    known = [
+        *(operand.label for operand in operands),
+        *(text for c in cases for text in (*c.answers, *c.taken.values())),
+    ]
+    keys = set(map(normalise_country, known))
+    return [answer for answer in answers if normalise_country(answer) in keys]
+
+
 def _count(name: str, operands: Sequence[Operand]) -> Sequence[str]:
     return [str(len({normalise_country(answer) for operand in operands for answer in operand.answers}))]
 
@@ -119,16 +130,17 @@ def _choose_part(name: str, operands: Sequence[Operand], chosen: Sequence[int]) 
 
 
 def _keep_parts(condition: Condition, operands: Sequence[Operand], chosen: Sequence[int]) -> Sequence[str] | None:
-    """What the cases are about one of whose values meets the condition. Of a step that is asked once these values."""
+    """What the cases are about one of whose values meets the condition; these values themselves where a step is asked
+    once, or names itself."""
     several, found = len(operands) > 1, list[str]()
     for operand, case in [(one, case) for one in operands for case in one.cases]:
         met = {answer: meets(answer, condition) for answer in case.answers}
         holding = [answer for answer, holds in met.items() if holds]
-        is_listed = not (case.taken or chosen or (several and operand.label))
-        if None in met.values() and (is_listed or not holding):
+        named = [number - 1 for number in chosen if number - 1 in {*case.taken, operand.step}]
+        is_itself = max(named) == operand.step if named else not (case.taken or (several and operand.label))
+        if None in met.values() and (is_itself or not holding):
             return None
-        if holding and (told := holding if is_listed else [_tell(operand, case, chosen, several) or ""]):
-            found += told
+        found += holding if is_itself or not holding else [_tell(operand, case, chosen, several) or ""]
     return None if "" in found else found
 
 

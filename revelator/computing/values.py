@@ -34,7 +34,7 @@ _DATE_FORMATS = {  # by what each one gives
     "month": ("%B %Y", "%b %Y", "%Y-%m"),
     "year": ("%Y",),
 }
-_CLOCKS = ("%H:%M", "%H.%M", "%I:%M%p", "%I.%M%p", "%I%p")
+_CLOCKS = ("%H:%M", "%I:%M%p", "%I.%M%p", "%I%p")  # 7.40 alone is a number
 _MEASURED = re.compile(r" (?:old|high|tall|long|wide|deep|thick)$")
 _AMOUNT = re.compile(
     r"(?P<minus>[-−]|minus )?(?P<currency>[$€£¥])? ?"

@@ -298,6 +298,8 @@ def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionE
     before = found[index - 1] if index else token
     if before.type in ("OPERATION", "CHOICE", "REFERENCE", "VALUE"):
         hint = "put what it is done with in parentheses, together with it: (a + b => union) * c"
+        if before.type == "VALUE":
+            hint = f'{hint}; a {token.value} in a value stands in quotes: where = "R + D"'
         return fault(text, "operation-inside", "an operation ends its part of the plan", *locate(token), hint)
     if before.type == "OPEN" and token.type == "CLOSE":
         hint = "write a question in it, or quote the text"

@@ -38,6 +38,7 @@ FOREIGN_ARROW = re.compile(  # where => would end a part of the plan
     rf"(?P<operation>(?:{'|'.join(name for name in OPERATIONS if name not in CONDITIONAL)}){_NAMED}"
     rf"|(?:{'|'.join(CONDITIONAL)}){_NAMED}\s+(?:{'|'.join(SIGNS)})\s[^()+*×]{{0,100}}+)\s*(?=\)|\Z)"
 )
+WRITTEN = {"≥": ">=", "≤": "<=", "≠": "!="}  # signs as people write them
 REFERENCE = re.compile(r"\{[1-9]\d*\}", re.ASCII)
 
 
@@ -195,16 +196,20 @@ class _Reader:
 
     def _read_condition(self, start: int, stop: int) -> None:
         """The sign and the value behind `where` and its references."""
-        sign, *words = self.text[start:stop].split() or [""]
-        value = " ".join(words)
+        said, *words = self.text[start:stop].split() or [""]
+        sign, value = WRITTEN.get(said, said), " ".join(words)
         start = self._after_spaces(start)
-        end = min(start + len(sign), stop)
+        end = min(start + len(said), stop)
         first = self._after_spaces(end)
         if value[:1] == '"' and MARK.match(self.text, first).end() == stop:  # type: ignore[union-attr]
             value = read_string(self.text, first, stop, "the value of a condition")
         if sign not in SIGNS or not value.strip():
-            hint = f"write => where > 1980; a sign is one of {', '.join(SIGNS)}"
-            raise fault(self.text, "no-condition", "where needs a sign and a value", min(start, stop - 1), stop, hint)
+            hint = (
+                f"write => where > 1980 or => where {{1}} > 1980, with spaces around the sign ({', '.join(SIGNS)}); "
+                'a value with + or * in it stands in quotes: = "R + D"'
+            )
+            message = "where needs a sign and a value, and may name steps in front of these, as {1}"
+            raise fault(self.text, "no-condition", message, min(start, stop - 1), stop, hint)
         self.found += [
             Token("SPACE", " ", start_pos=start - 1, end_pos=start),
             Token("COMPARED", sign, start_pos=start, end_pos=end),

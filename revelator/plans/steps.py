@@ -9,6 +9,7 @@ parts of an operation share is then written into both, and the executor asks wha
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -272,6 +273,7 @@ def _read_condition(more: Mapping[Any, Any]) -> Condition | None:
     if not more:
         return None
     sign, value = more[SIGN], more[VALUE]
-    if sign not in SIGNS or not isinstance(value, str | int | float) or not str(value).strip():
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if str(sign) not in SIGNS or not (is_number or isinstance(value, str)) or not str(value).strip():
         raise UnspelledError(f"this is no condition: {json.dumps(more, ensure_ascii=False)[:100]}")
     return Condition(sign, " ".join(str(value).split()))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from revelator.computing.operations import Case, Operand, explain, operate
+from revelator.computing.operations import Case, Operand, explain, keep_known, operate
 from revelator.errors import Unavailable
 from revelator.limits import NODE_CHARACTERS, Limits
 from revelator.plans import bind, substitute
@@ -280,6 +280,8 @@ class PlanRun:
                     node.detail["verdict"] = True
             elif self._judge:
                 await self._judge(node, [one.node for i in step.inside for one in calls[i]])
+                if step.condition:
+                    node.answers = keep_known(node.answers, operands)
             if done == ():
                 node.detail["none"] = True
             elif not node.answers and node.cause != "fault":

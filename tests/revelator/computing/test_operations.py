@@ -115,12 +115,35 @@ def test_where_keeps_what_each_value_that_meets_the_condition_is_about(sign: str
         ("Ayr", "!=", "Bute", True),
         ("Ayr", ">", "5", None),
         ("07:40", "<", "9 am", True),
+        ("19:40", "=", "7.40 pm", True),
+        ("3.5", ">", "3.14", True),
+        ("-5", "=", "5", False),
+        ("$5 million", "=", "€5 million", None),
+        ("$5 million", "=", "5,000,000", True),
+        ("20 °C", "=", "68 °F", None),
+        ("4.35 km", ">=", "4350 m", True),
+        ("C#", "=", "C++", False),
+        ("5 km", "!=", "5", False),
     ],
 )
 def test_a_condition_holds_where_all_that_a_value_may_mean_meets_it(
     value: str, sign: str, than: str, holds: bool | None
 ) -> None:
     assert meets(value, Condition(sign, than)) is holds
+
+
+@given(st.integers(1, 400), st.sampled_from(["m", "km", "cm"]), st.integers(1, 400), st.sampled_from(["m", "km", "cm"]))
+def test_signs_agree_with_one_another(one: int, unit: str, other: int, than: str) -> None:
+    holds = {sign: meets(f"{one / 100} {unit}", Condition(sign, f"{other / 100} {than}")) for sign in SIGNS}
+    assert [holds["<"], holds["="], holds[">"]].count(True) == 1
+    assert holds["<="] == (holds["<"] or holds["="]) and holds[">="] == (holds[">"] or holds["="])
+    assert holds["!="] is not holds["="]
+
+
+def test_a_step_that_names_itself_gives_those_of_its_values_that_meet_the_condition() -> None:
+    operand = Operand(1, (Case(("1975", "1991"), {0: "Alba"}), Case(("1970",), {0: "Cirrus"})))
+    assert operate("where", [operand], (2,), Condition(">", "1985")) == ("1991",)
+    assert operate("where", [operand], (1,), Condition(">", "1985")) == ("Alba",)
 
 
 def test_a_value_that_may_or_may_not_meet_the_condition_leaves_the_whole_open() -> None:

@@ -77,6 +77,13 @@ async def test_where_keeps_what_was_asked_about_whose_value_meets_the_condition(
     assert trace.answers == answers and trace.outcome == "answered"
 
 
+@pytest.mark.parametrize(("said", "answers"), [("Bel", ["Bel"]), ("30 m high", [])])
+async def test_a_condition_that_is_left_to_the_reader_keeps_nothing_new(toy, said: str, answers: list[str]) -> None:
+    world = toy(WORLD | {"How high is Cor?": ["rather high"], "How high is Aya?": ["low"], "merge: q": [said]})
+    trace = await world.executor().run("q", plan=f"{HEIGHTS} => where > 40 m")
+    assert trace.answers == answers and (trace.outcome == "answered") == bool(answers)
+
+
 @pytest.mark.parametrize("question", ["Wie viele Dämme gibt es?", "有多少个水坝?", "Combien de barrages y a-t-il ?"])
 async def test_a_plan_runs_alike_whatever_the_language_of_its_questions(toy, question: str) -> None:
     world = toy({question: ["阿", "贝"], "X 阿?": ["7 m"], "X 贝?": ["9 m"]})
