@@ -147,6 +147,14 @@ def is_explicit(expression: Expression) -> bool:
     return False
 
 
+def name_route(expression: Expression) -> str:
+    """The route that a plan takes: of one question, of questions that do not need one another, or of several steps."""
+    if isinstance(expression, Atomic):
+        return "single"
+    is_list = isinstance(expression, Sequence) and all(isinstance(item, Atomic) for item in expression.items)
+    return "compound" if is_list else "complex"
+
+
 class Reference(NamedTuple):
     """What `{2}` or `{2*}` says."""
 

@@ -60,8 +60,9 @@ def make(
     """Plan QUESTION, without a server; `-`, the default, reads one question a line from standard input.
 
     MODEL is the champion of the registry unless given, or, where there is none, the embedded base. Each question gets
-    its route, with the probability of each, and a plan, also where its route needs none. With --planner, any language
-    model plans, or an adapter on a vLLM server; its key is read from OPENAI_API_KEY.
+    its route, with the probability of each, and a plan, also where its route needs none, with the probability of its
+    tokens. With --planner, any language model plans, or an adapter on a vLLM server; its key is read from
+    OPENAI_API_KEY. The plan of a language model is its route.
 
     \b
     Exit status: 0 all plans valid, 1 some not, or a question refused, 2 wrong usage.
@@ -103,7 +104,10 @@ def _make_at_endpoint(config: PlannerConfig, questions: Sequence[str], language:
     with asyncio.Runner() as runner:
         try:
             planned = plan_questions(
-                lambda task, prompts: runner.run(revelator.complete(task, prompts)), questions, language
+                lambda task, prompts: runner.run(revelator.complete(task, prompts)),
+                questions,
+                language,
+                config.routes_by_plan,
             )
             return _show(planned, len(questions), as_json)
         finally:
@@ -137,11 +141,13 @@ def _describe(planned: PlannedQuestion) -> str:
     if planned.error:
         return mask_controls(f"{planned.question}\n  error: {planned.error}\n")
     routes = sorted(((ROUTES.get(r, r), share) for r, share in planned.probabilities.items()), key=lambda one: -one[1])
+    likely = "" if planned.probability is None else f"  (P = {planned.probability:.2f} a token)"
     verdict = "valid" if planned.valid else f"invalid: {planned.diagnostics[0]['message']}"
+    taken = ", ".join(f"{label} {share:.2f}" for label, share in routes) or planned.route
     lines = [
         planned.question,
-        f"  route  {', '.join(f'{label} {share:.2f}' for label, share in routes)}",
-        f"  plan   {planned.plan}",
+        f"  route  {taken}",
+        f"  plan   {planned.plan}{likely}",
         f"  {verdict}{f' · {planned.letters}' if planned.letters else ''}",
     ]
     if planned.degraded:

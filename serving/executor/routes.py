@@ -25,6 +25,7 @@ from revelator.plans import (
     logic,
 )
 from revelator.plans import Sequence as ListOf
+from revelator.plans.bnf import name_route
 from revelator.plans.language import BNF, LANGUAGES, LOGIC
 from revelator.tasks import (
     TASKS,
@@ -132,14 +133,6 @@ async def answer_by_plan(run: QuestionRun) -> None:
         if run.recorder.trace.strategy == "auto" and run.recorder.trace.route is None:
             run.route = run.recorder.trace.route = name_route(expression)
         await run_plan(run, expression, "model")
-
-
-def name_route(expression: Expression) -> str:
-    """The route that a plan takes: of one question, of questions that need not one another, or of several steps."""
-    if isinstance(expression, Atomic):
-        return "single"
-    is_list = isinstance(expression, ListOf) and all(isinstance(item, Atomic) for item in expression.items)
-    return "compound" if is_list else "complex"
 
 
 async def answer_by_query(run: QuestionRun) -> None:
