@@ -137,10 +137,13 @@ def _keep_parts(condition: Condition, operands: Sequence[Operand], chosen: Seque
         met = {answer: meets(answer, condition) for answer in case.answers}
         holding = [answer for answer, holds in met.items() if holds]
         named = [number - 1 for number in chosen if number - 1 in {*case.taken, operand.step}]
-        is_itself = max(named) == operand.step if named else not (case.taken or (several and operand.label))
-        if None in met.values() and (is_itself or not holding):
+        gives_values = max(named) == operand.step if named else not (case.taken or (several and operand.label))
+        if None in met.values() and (gives_values or not holding):
             return None
-        found += holding if is_itself or not holding else [_tell(operand, case, chosen, several) or ""]
+        if gives_values:
+            found += holding
+        elif holding:
+            found.append(_tell(operand, case, chosen, several) or "")
     return None if "" in found else found
 
 

@@ -34,19 +34,12 @@ ORDERING = ("sum", "mean", "difference", "min", "max", *EXTREMES)  # those that 
 SEVERAL = ("except",)  # those that need two parts
 COMPARING = ("equal",)  # those that need two parts, or one that is asked several times
 PAIRED = ("difference",)  # those that take two values
-SIGNS = {
-    "=": "is it",
-    "!=": "is not it",
-    "<": "is less, or earlier",
-    "<=": "is it, less, or earlier",
-    ">": "is greater, or later",
-    ">=": "is it, greater, or later",
-}
+SIGNS = ("=", "!=", "<", "<=", ">", ">=")  # of a date, less is earlier
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a value must be to what `value` says: a date, a quantity or a name. The constructor raises ValueError."""
+    """How a value must compare with `value`: a date, a quantity or a name. The constructor raises ValueError."""
 
     sign: str
     value: str

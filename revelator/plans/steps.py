@@ -273,7 +273,7 @@ def _read_condition(more: Mapping[Any, Any]) -> Condition | None:
     if not more:
         return None
     sign, value = more[SIGN], more[VALUE]
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if str(sign) not in SIGNS or not (is_number or isinstance(value, str)) or not str(value).strip():
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    if type(value) not in (str, int, float) or not is_finite or str(sign) not in SIGNS or not str(value).strip():
         raise UnspelledError(f"this is no condition: {json.dumps(more, ensure_ascii=False)[:100]}")
     return Condition(sign, " ".join(str(value).split()))

@@ -67,6 +67,7 @@ def test_a_json_list_of_steps_is_a_plan(steps: list[dict], plan: str) -> None:
         ([{"ask": "a"}, {"operation": "where", "of": [1], "sign": "=", "value": " "}], "this is no condition"),
         ([{"ask": "a"}, {"operation": "where", "of": [1], "sign": [], "value": "5"}], "this is no condition"),
         ([{"ask": "a"}, {"operation": "where", "of": [1], "sign": "=", "value": True}], "this is no condition"),
+        ([{"ask": "a"}, {"operation": "where", "of": [1], "sign": "=", "value": 1e999}], "this is no condition"),
         ([{"ask": "a"}, {"operation": "where", "of": [1], "sign": "=", "value": float("nan")}], "this is no condition"),
         ([{"ask": str(n)} for n in range(17)], "too many steps"),
     ],
