@@ -27,7 +27,7 @@ OPERATIONS = {
 }
 CONDITIONAL = ("where",)  # those with a condition: `=> where > 1980`
 COMPUTED = tuple(name for name in OPERATIONS if name not in ("judge", *CONDITIONAL))  # from the answers alone, by code
-EXTREMES = ("argmin", "argmax")
+EXTREMES = ("argmin", "argmax")  # those that answer with what has the least or the greatest value
 CHOOSING = (*EXTREMES, *CONDITIONAL)  # those that may name the steps whose value is the answer
 VERDICTS = ("equal",)  # those whose answer is yes or no
 ORDERING = ("sum", "mean", "difference", "min", "max", *EXTREMES)  # those that yes and no are no values for
