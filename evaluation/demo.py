@@ -25,7 +25,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 import data_gen
-from data_gen.annotate.endings import is_said
+from data_gen.annotate.endings import end_plan, is_said
 from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.formats import FORMATS, PLAN_KINDS, BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers
@@ -34,7 +34,7 @@ from revelator.client import Client
 from revelator.errors import DataError, RevelatorError
 from revelator.files import sha256_text, write_bytes, write_json
 from revelator.options import PATH
-from revelator.plans import parse, to_letters
+from revelator.plans import parse, render, to_letters
 from revelator.trace import Trace, join_answers
 from revelator.trace_view import print_trace
 from serving.home.running import find_running_server
@@ -220,7 +220,7 @@ def ask_questions(
 def mark_answers(question: AnnotatedQuestion, answers: Sequence[str]) -> str:
     rule = FORMATS["world"].normaliser
     points = score_answers(join_answers(answers), answers, question.answers, rule, is_list=True)
-    return "[green]met[/]" if points["em"] else "[yellow]partly met[/]" if points["f1"] else "[red]not met[/]"
+    return "[green]met[/]" if points["em"] else "[yellow]partly met[/]" if points["f1"] else NOT_MET
 
 
 def summarise(asked: list[AnsweredQuestion]) -> Table:
@@ -235,6 +235,7 @@ def summarise(asked: list[AnsweredQuestion]) -> Table:
     return table
 
 
+NOT_MET = "[red]not met[/]"
 NEXT = """\
 # What to do next
 
@@ -243,7 +244,7 @@ The demo left everything below `{home}`. First put the command on your path: `so
 * **Start the service again** (Ctrl-C stops it): `revelator serve --home {home}`; `--triton local` for Triton, too
 * **Ask it**, from another terminal: `revelator ask "{question}" --home {home}`
 * **Run a plan that you corrected**, where the model erred:
-  `revelator ask "{question}" --plan "{plan}" --home {home}`
+  `revelator ask "{mended}" --plan "{plan}" --home {home}`
 * **See a plan run in the browser, mend it, run it again, compare two runs**: `revelator inspect --home {home}`
 * **See runs, scores and versions**: `mlflow server --backend-store-uri sqlite:///{home}/mlflow.db`, then open
   http://127.0.0.1:5000
@@ -255,8 +256,12 @@ The demo left everything below `{home}`. First put the command on your path: `so
 
 
 def write_next(home: Path, asked: list[AnsweredQuestion]) -> Path:
+    """The corrected plan is that of the first question whose answer was not met, else of the complex one."""
     example = next(row.question for row in asked if row.kind == "complex")
-    page = NEXT.format(home=home, question=example.question, plan=example.expression)
+    missed = [row.question for row in asked if row.trace.plan and row.mark == NOT_MET]
+    [mended, *_] = missed or [example]
+    plan = render(end_plan(parse(mended.expression), mended.ending))
+    page = NEXT.format(home=home, question=example.question, mended=mended.question, plan=plan)
     write_bytes(home / "NEXT.md", page.encode())
     return home / "NEXT.md"
 

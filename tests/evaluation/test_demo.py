@@ -28,6 +28,7 @@ from evaluation.demo import (
 )
 from revelator.cli import revelator
 from revelator.errors import RevelatorError
+from revelator.plans import parse, render, spell_by_numbers
 from revelator.tasks import TASKS
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
@@ -67,7 +68,10 @@ def test_the_demo_ends_with_a_table_and_a_page_of_commands(served: Any, tmp_path
     rows, _, console = asked(served, tmp_path)
     console.print(summarise(rows))
     page = write_next(tmp_path, rows).read_text(encoding="utf-8")
-    assert f'revelator ask "{BIRTHPLACE.question}" --plan "{PLAN}" --home {tmp_path}' in page
+    assert (
+        f'revelator ask "{BIRTHPLACE.question}" --plan "{render(spell_by_numbers(parse(PLAN)))}" --home {tmp_path}'
+        in page
+    )
     assert f"mlflow server --backend-store-uri sqlite:///{tmp_path}/mlflow.db" in page
 
 
