@@ -27,8 +27,9 @@ from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore
 from serving.knowledge.operators import Source
 from serving.knowledge.selection import Select, SourceSettings
-from serving.knowledge.sources import Sources, TextSource
+from serving.knowledge.sources import Sources
 from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, WIKIDATA_URL, GraphVocabulary, SparqlEndpoint
+from serving.knowledge.text_source import TextSource
 from serving.knowledge.web import WebSource
 from serving.protocols import Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever

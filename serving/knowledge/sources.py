@@ -18,11 +18,11 @@ from typing import Any, Literal
 from revelator.errors import DataError, DeadlineExceeded, RevelatorError
 from revelator.trace import Passage
 from serving.circuit_breaker import CircuitBreaker, RetryPolicy
-from serving.knowledge.operators import Query, Source, SourceKind, SourceResult
+from serving.knowledge.attempts import Attempts
+from serving.knowledge.operators import Query, Source, SourceResult
 from serving.knowledge.selection import Selection, Selector, SourceSettings
-from serving.protocols import Dated, Generator, PassagePlace, Retriever, Revelator, SearchResult, Shelf
-
-AT_ONCE = 8  # searches by words that one query puts to a source side by side
+from serving.knowledge.text_source import TextSource
+from serving.protocols import Dated, Generator, PassagePlace, Retriever, Revelator, Shelf
 
 log = logging.getLogger(__name__)
 
@@ -188,44 +188,22 @@ class Sources:
 
 async def _ask(source: Source, breaker: CircuitBreaker, query: Query, k: int) -> Asked:
     started = time.perf_counter()
-    ends = None if source.timeout is None else asyncio.get_running_loop().time() + source.timeout
-    found, attempts = SourceResult(), 0
+    found, attempts = SourceResult(), Attempts(source, query, k)
     failure: Exception | None = None
     outcome: SourceStatus = "nothing"
 
-    async def attempt() -> SourceResult:
-        nonlocal attempts
-        attempts += 1
-        try:
-            async with asyncio.timeout_at(ends):
-                return await _find(source, query, k)
-        except TimeoutError as late:
-            hint = "raise its `timeout` in the file of sources"
-            raise DeadlineExceeded(f"left out after {source.timeout:g} s", hint=hint) from late
-
     try:
-        found = await breaker.call(attempt)
+        found = await breaker.call(attempts.find)
     except Exception as error:  # a source is left out whatever befalls it
         outcome, failure = "late" if isinstance(error, DeadlineExceeded) else "failed", error
         if not isinstance(error, RevelatorError):
             log.exception("source %s", source.name)
-    count = sum(map(len, found.passages))
-    if _is_decisive(found) or count:
+    passages = sum(map(len, found.passages))
+    if _is_decisive(found) or passages:
         outcome = "answered" if _is_decisive(found) else "passages"
     ms = round((time.perf_counter() - started) * 1000, 2)
-    searches, retries = attempts * _count_searches(source, query), max(0, attempts - 1)
-    return found, SourceReport(source.name, outcome, ms, count, searches, retries, found.note, failure)
-
-
-async def _find(source: Source, query: Query, k: int) -> SourceResult:
-    """Makes searches by words a few at a time; asks a graph once for all of them."""
-    if source.kind == "graph" or len(query.texts) <= AT_ONCE:
-        return await source.find(query, k)
-    passages: list[tuple[Passage, ...]] = []
-    for first in range(0, len(query.texts), AT_ONCE):
-        found = await source.find(replace(query, texts=query.texts[first : first + AT_ONCE]), k)
-        passages += found.passages
-    return SourceResult(tuple(passages))
+    searches, retries = attempts.made * _count_searches(source, query), max(0, attempts.made - 1)
+    return found, SourceReport(source.name, outcome, ms, passages, searches, retries, found.note, failure)
 
 
 def _is_decisive(found: SourceResult) -> bool:
@@ -271,27 +249,3 @@ def _combine(ended: Sequence[Asked], query: Query, selection: Selection, first: 
 def take_turns(groups: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
     """Returns the first passage of each group, then the second of each, and so on."""
     return tuple(passage for turn in zip_longest(*groups) for passage in turn if passage is not None)
-
-
-class TextSource:
-    """A retriever as a source; a logical query takes the place of the texts."""
-
-    kind: SourceKind = "text"
-
-    def __init__(self, retriever: Retriever, name: str = "text", *, timeout: float | None = 10.0) -> None:
-        self.retriever = retriever
-        self.name = name
-        self.timeout = timeout
-
-    async def find(self, query: Query, k: int) -> SourceResult:
-        texts = (query.logical,) if query.logical else query.texts
-        searches = [self.retriever.search(text, k) for text in texts]
-        found = [await searches[0]] if len(searches) == 1 else await asyncio.gather(*searches)
-        respelled = {w: near for one in found if isinstance(one, SearchResult) for w, near in one.respelled.items()}
-        return SourceResult(passages=tuple(map(tuple, found)), respelled=respelled)
-
-    def find_state(self) -> str | None:
-        return self.retriever.find_state() if isinstance(self.retriever, Dated) else None
-
-    async def close(self) -> None:
-        """The retriever belongs to whoever made it."""

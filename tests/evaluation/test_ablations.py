@@ -17,7 +17,8 @@ from revelator.limits import Limits
 from revelator.trace import Trace
 from serving.executor.executor import Executor
 from serving.executor.judges import JudgeSetting, open_judge
-from serving.knowledge.sources import Sources, TextSource
+from serving.knowledge.sources import Sources
+from serving.knowledge.text_source import TextSource
 from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.logical_search import LogicalSettings
 from tests.chat_server import running, says, write_reading

@@ -19,7 +19,8 @@ from revelator.trace import Node, Passage, Trace, Usage
 from serving.executor.executor import Executor
 from serving.executor.judges import JudgeConfig, ListwiseJudge
 from serving.executor.leaf_cache import LeafCache, LeafKey
-from serving.knowledge.sources import Sources, TextSource
+from serving.knowledge.sources import Sources
+from serving.knowledge.text_source import TextSource
 from serving.models.releases import VersionChoice, find_choice, use_choice
 from serving.protocols import Reading, Writing
 from serving.retrieval import Index, LocalRetriever, build_index

@@ -9,7 +9,8 @@ from revelator.errors import Unavailable
 from revelator.trace import Passage
 from serving.circuit_breaker import RetryPolicy
 from serving.executor.executor import Executor
-from serving.knowledge.sources import Sources, TextSource
+from serving.knowledge.sources import Sources
+from serving.knowledge.text_source import TextSource
 from tests.serving.executor.world import Toy
 
 AT_ONCE = RetryPolicy(pause_seconds=0)

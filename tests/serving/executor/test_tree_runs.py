@@ -17,11 +17,12 @@ from revelator.trace import Passage, Trace
 from serving.executor.executor import Executor
 from serving.executor.judges import Unjudged
 from serving.executor.trees import NoModel, run_tree, run_tree_alone
+from serving.knowledge.attempts import AT_ONCE
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore, build_graph
 from serving.knowledge.operators import FAN_OUT, build_query, compute_overlap
 from serving.knowledge.selection import SourceSettings
-from serving.knowledge.sources import AT_ONCE, Sources
+from serving.knowledge.sources import Sources
 from serving.protocols import GenerateRequest, Reading
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
 

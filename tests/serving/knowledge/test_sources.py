@@ -21,7 +21,8 @@ from serving.home.configure import configure
 from serving.knowledge.config import open_sources, read_sources
 from serving.knowledge.operators import Query, SourceResult, build_direct_query, build_leaf_query, build_query
 from serving.knowledge.selection import SourceSettings
-from serving.knowledge.sources import Sources, TextSource
+from serving.knowledge.sources import Sources
+from serving.knowledge.text_source import TextSource
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.generators import EndpointGenerator
 from serving.protocols import Completion

@@ -21,7 +21,7 @@ from tests.conftest import Endpoint
 from tests.serving.service.conftest import FAST, WAIT, serve_in_thread
 from tests.serving.service.test_ended import serving
 
-SILENT = 2_000  # on each port
+SILENT = 5_000  # on each port: 10⁴
 FEW_FILES = 1_024  # the usual soft limit
 
 
