@@ -30,6 +30,8 @@ AFFECTS = {  # strategies and baselines for which a switch changes anything
     "read_as": ("naive",),
     "sources": ("auto", "single", "compound", "compile", "atomic", "iterate"),
     "select": ("auto", "single", "compound", "compile", "atomic", "iterate"),
+    "own_words": ("auto", "single", "compound", "compile", "iterate"),
+    "conditions": ("auto", "compound", "compile", "atomic"),
     "operators": ("logic", "logical ranking"),
 }
 SERVED = ("route",)  # what can be switched from outside a running server

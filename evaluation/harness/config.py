@@ -17,7 +17,7 @@ from revelator.endpoints import Address
 from revelator.errors import ConfigError
 from revelator.limits import Strategy
 from serving.executor.judges import JudgeSetting
-from serving.knowledge.selection import Select
+from serving.knowledge.selection import Select, SourceSettings
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import Decoding
 from serving.retrieval.logical_search import Operators
@@ -147,6 +147,7 @@ class AblationConfig(Strict):
     * `route`: every question is compiled (`false`), or goes its gold route (`oracle`; HANRAG, tables 3 to 5).
     * `read_as`: the folder of another run; plain retrieval reads as many documents as that run read for the same
       question, at least one.
+    * `own_words`, `conditions`: a rule over words of the file of sources is left out.
     * `sources`: the sources that are kept (AtomR, table 4). `select`: who selects among them. `operators`: those of
       logical queries (ITLR, table 2).
     """
@@ -159,6 +160,13 @@ class AblationConfig(Strict):
     sources: tuple[str, ...] | None = None
     select: Select | None = None
     operators: Operators | None = None
+    own_words: Literal[False] | None = None
+    conditions: Literal[False] | None = None
+
+    def list_source_settings(self) -> dict[str, Any]:
+        """Those that change a setting of the file of sources."""
+        names = set(SourceSettings.model_fields) & set(AblationConfig.model_fields)
+        return self.model_dump(include=names, exclude_none=True)
 
     def list_switches(self) -> dict[str, Any]:
         """Returns the switches that are set, as plain values."""

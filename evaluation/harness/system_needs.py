@@ -68,7 +68,8 @@ def check_system(config: RunConfig) -> None:
             message = f"{', '.join(given)}: a running service has its own"
             raise ConfigError(message, where="url", hint="leave it out of the configuration, or leave `url` out")
         return
-    if switches := [name for name in ("sources", "select") if getattr(config.ablation, name) and not config.sources]:
+    asked = ("sources", "select", "own_words", "conditions")
+    if not config.sources and (switches := [name for name in asked if getattr(config.ablation, name) is not None]):
         raise ConfigError(
             "no sources are named", where=f"ablation.{switches[0]}", hint="name their file: sources: sources.yaml"
         )

@@ -189,7 +189,9 @@ def _open_executor(config: RunConfig, services: Services, stack: AsyncExitStack,
     sources = Sources.of_index(retriever)
     if config.sources:
         writer = generator if config.generator else None
-        sources = open_sources(Path(config.sources), retriever, writer, revelator, config.ablation.select)
+        sources = open_sources(
+            Path(config.sources), retriever, writer, revelator, config.ablation.list_source_settings()
+        )
         if config.ablation.sources is not None:
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)

@@ -52,7 +52,8 @@ async def answer_from_sources(
     asked = node.asked or node.question
     query = build_direct_query(asked, node.question)
     if not sources.is_index:
-        query = build_leaf_query(node.question, asked, await _write_operator(models, sources, node, asked))
+        written = await _write_operator(models, sources, node, asked)
+        query = build_leaf_query(node.question, asked, written, sources.settings.own_words)
     if query.call:
         node.detail["call"] = spell_call(query.call)
     if not logical and sources.settings.logic:

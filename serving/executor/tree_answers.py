@@ -29,7 +29,8 @@ async def run_operator(models: Models, sources: Sources, node: Node, query: Quer
     """Runs a node's operator (or, without one, direct RAG) and fills the node, with who its answers are where a graph
     knows. A node without an answer is left unanswered or failed, with the reason.
     """
-    if isinstance(query.call, Filter):
+    settings = sources.settings
+    if isinstance(query.call, Filter) and settings.conditions:
         left = await offload(query.characters, partial(exclude_named, query.call.condition, query.call.entities))
         if left is not None:
             write_answer(node, left, "other than", decided=True)
@@ -37,14 +38,14 @@ async def run_operator(models: Models, sources: Sources, node: Node, query: Quer
             return
     result = await sources.gather(query, PASSAGES)
     write_reports(node, result)
-    listed = result.typed
+    listed = result.typed if settings.conditions or not isinstance(query.call, Filter) else None
     judged = result.passages if isinstance(query.call, Filter) else ()
     said = sum(len(passage.text) for group in judged for passage in group)
-    passages = await offload(said, partial(_select_passages, node, query, result, sources.settings.overlap))
+    passages = await offload(said, partial(_select_passages, node, query, result, settings.overlap))
     node.documents = passages
     if not passages and not listed:
         is_fault = any(report.error for report in result.reports)
-        why = _explain_failure(result, node, sources.settings.overlap)
+        why = _explain_failure(result, node, settings.overlap)
         node.end_without_answer("fault" if is_fault else "nothing-found", why)
     elif not (listed and all(passage.id in result.triples for passage in passages)):
         try:

@@ -13,9 +13,10 @@ Folders are relative to the file. There is no field for a key: keys are read fro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 from pyoxigraph import Literal as RdfLiteral
@@ -25,8 +26,8 @@ from revelator.config import Strict, read_config
 from revelator.errors import ConfigError
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore
-from serving.knowledge.operators import Source
-from serving.knowledge.selection import Select, SourceSettings
+from serving.knowledge.operators import NOTHING, Source
+from serving.knowledge.selection import SourceSettings
 from serving.knowledge.sources import Sources
 from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, WIKIDATA_URL, GraphVocabulary, SparqlEndpoint
 from serving.knowledge.text_source import TextSource
@@ -111,14 +112,12 @@ def open_sources(
     retriever: Retriever | None = None,
     writer: Generator | None = None,
     revelator: Revelator | None = None,
-    select: Select | None = None,
+    changes: Mapping[str, Any] = NOTHING,
 ) -> Sources:
     """Opens every source of a file; `retriever` serves a text source that names no index, `writer` is the language
-    model of `select: model` and `revelator` the model of `select: revelator`. `select` takes the place of what the file
-    says."""
-    settings = read_sources(path)
-    if select:
-        settings = settings.model_copy(update={"select": select})
+    model of `select: model` and `revelator` the model of `select: revelator`. `changes` take the place of settings of
+    the file."""
+    settings = read_sources(path).model_copy(update=changes)
     opened = []
     for source in settings.sources:
         try:

@@ -123,14 +123,14 @@ def build_direct_query(question: str, template: str | None = None) -> Query:
     return Query(question, template or question, (question,))
 
 
-def build_leaf_query(template: str, asked: str, written: Call | None = None) -> Query:
+def build_leaf_query(template: str, asked: str, written: Call | None = None, own_words: bool = True) -> Query:
     """The query of a leaf: the question for sources that search by words; for a graph the relation that the model has
-    `written`, and in its place, where a graph has none of that name, the one that the question's own words name.
+    `written`, and in its place, where a graph has none of that name, the one that the question's `own_words` name.
 
     The entity must stand in the question. A leaf that names nothing, or that only asks who or what it is, is no
     question for a graph.
     """
-    head = _find_value(template, asked) or _find_name(asked)
+    head = (_find_value(template, asked) or _find_name(asked)) if own_words else ""
     calls = [call for call in (written, derive_call(asked, head) if head else None) if isinstance(call, Relate)]
     calls = [call for call in calls if f" {fold_label(call.head)} " in f" {fold_label(asked)} "]
     if not calls:

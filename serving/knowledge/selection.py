@@ -47,6 +47,9 @@ class SourceSettings(Strict):
     passages: Annotated[int, Field(ge=1, le=50)] | None = None  # of each source (default: `documents`, or 3 in a tree)
     logic: bool = False  # a leaf for which the model writes a query with AND or OR finds its texts by that
     overlap: Share = 0.5  # t of AtomR: a filter drops entities whose passages share less with it
+    # Two rules over words, each with the F1 that it adds (docs/results.md).
+    own_words: bool = True  # a relation that the model names and no graph has is sought in the question's words: +.06
+    conditions: bool = True  # code reads a filter's condition, and decides it by a graph's facts: +1.0
 
 
 @dataclass(frozen=True, slots=True)

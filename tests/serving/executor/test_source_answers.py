@@ -14,7 +14,7 @@ import pytest
 
 from revelator.errors import ArtifactError, Unavailable
 from revelator.plans.art import Art, render
-from revelator.plans.operators import Relate, Search
+from revelator.plans.operators import Filter, Relate, Search
 from revelator.trace import Node, Trace
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
@@ -107,6 +107,16 @@ async def test_a_graph_is_asked_by_the_operator_that_the_model_writes_for_a_leaf
 async def test_an_operator_that_does_not_fit_leaves_the_words_of_the_question(ask: Ask, written: Art) -> None:
     trace = await ask(Toy(outputs={"translate_art": render(written)}), WHO, strategy="single")
     assert trace.answers == ["Ada Quill"]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_rules_over_words_have_a_switch_each(ask: Ask, is_on: bool) -> None:
+    settings = f"own_words: {is_on}\nconditions: {is_on}"
+    assert bool((await ask(Toy(), WHO, settings, strategy="single")).answers) == is_on
+    for condition in ("before 1990", "other than Glass Harbour"):
+        tree = render(Art("Which of them?", Filter(("Tin Comet", "Glass Harbour"), condition)))
+        trace = await ask(Toy(), "Which of them?", settings, plan=tree, strategy="atomic")
+        assert trace.answers == ["Tin Comet"] * is_on
 
 
 @pytest.mark.parametrize("strategy", ["single", "compound", "compile", "iterate", "auto"])
