@@ -26,6 +26,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from data_gen.annotate.names import find_mention
 from data_gen.annotate.plan import GoldStep, write_gold_plan
 from data_gen.annotate.wording import list_relation_questions, tidy
 from data_gen.augment.clauses import UNREADABLE, Clause, read_clause
@@ -33,7 +34,7 @@ from data_gen.augment.substitution import load_names
 from data_gen.config import QuestionSource
 from data_gen.everyday.questions import Asker
 from data_gen.leakage import QuestionFilter
-from data_gen.questions import QUESTIONS, AnnotatedQuestion, DroppedError, write_questions
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, AnnotatedStep, DroppedError, write_questions
 from data_gen.records import hash_fraction
 from data_gen.sources.formats import read_questions
 from revelator import plans
@@ -289,10 +290,13 @@ class Joiner:
     def __init__(self, singles: Iterable[AnnotatedQuestion], random: Random) -> None:
         self._random = random
         about: dict[str, dict[str, str]] = defaultdict(dict)
+        self._answers = dict[str, tuple[str, ...]]()
         for single in singles:
             asked = " ".join(single.question.split()).rstrip("?. ")
+            self._answers[asked] = single.steps[0].answers if single.steps else single.answers[:1]
             for thing in sorted(_name_things(single)):
                 about[thing][asked.casefold()] = asked
+        self._asked = list(self._answers)
         self._groups = [(thing, list(asked.values())) for thing, asked in about.items() if len(asked) > 1]
         if not self._groups:
             raise DataError("no two single questions about one thing", hint="give more single questions")
@@ -315,8 +319,14 @@ class Joiner:
             route="compound",
             expression=plans.render(expression),
             parts=tuple(f"{part}?" for part in parts),
+            steps=tuple(map(self._make_step, parts)),
+            entities=(thing,) if find_mention(thing, question) else (),
             teacher="joined",
+            history=(self._make_step(self._random.choice(self._asked)),),
         )
+
+    def _make_step(self, asked: str) -> AnnotatedStep:
+        return AnnotatedStep(f"{asked}?", self._answers[asked])
 
     def _join(self, parts: list[str]) -> str:
         link = self._random.choice(LINKS)

@@ -26,6 +26,7 @@ Published = Literal[
     "pairs",
     "qdmr",
     "qed",
+    "qrecc",
     "squad",
     "strategyqa",
     "triviaqa",
@@ -97,7 +98,7 @@ class AugmentConfig(Strict):
     names: FilePath  # one name a line, or JSON lines with a `title`; either may be gzipped
     reworded: Share = 0.0
     noise: Share = 0.0
-    tasks: tuple[str, ...] = ("route", "decompose", "refine", "translate_bnf", "translate_art")
+    tasks: tuple[str, ...] = ("route", "decompose", "refine", "rewrite", "translate_bnf", "translate_art")
 
 
 class SetConfig(Strict):

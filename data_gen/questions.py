@@ -134,6 +134,8 @@ class AnnotatedQuestion:
     agreement: dict[str, float] = field(default_factory=dict)
     tasks: Texts = ()
     made_from: Texts = ()
+    message: str = ""
+    history: tuple[Annotated[AnnotatedStep, FewKeys], ...] = ()
 
     def list_taught(self) -> Iterator[str]:
         """Every question that its records may teach: itself, its parts, those that it was made from, its steps', those
@@ -143,7 +145,7 @@ class AnnotatedQuestion:
         yield from self.parts
         yield from self.made_from
         yield from (passage.asked for passage in self.passages if passage.asked)
-        yield from (step.question for step in self.steps)
+        yield from (step.question for step in (*self.steps, *self.history))
         if self.expression:
             try:
                 yield from (leaf.text for leaf in plans.list_leaves(plans.parse(self.expression)))

@@ -3,6 +3,7 @@
 route            the question → its route
 decompose        a compound question → its parts; a single one → itself
 refine           the question and each proper prefix of its steps → the next step; a single one → itself
+rewrite          a message and what was asked before it → the question that it means (data_gen.augment.follow_ups)
 relevance        a step's question (or the whole one) and a passage → yes or no, as many of each; and each passage that
                  a person judged
 end              all steps → yes, proper prefixes → no, as many of each (HANRAG, section 3)
@@ -19,11 +20,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
+from random import Random
 from typing import Any, TypeVar
 
 from data_gen.annotate.endings import end_plan
 from data_gen.annotate.names import find_mention, find_planned_names
 from data_gen.annotate.trees import cut_step_tree
+from data_gen.augment.follow_ups import list_follow_ups
 from data_gen.config import SetConfig
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep, DroppedError
 from revelator import plans
@@ -130,6 +134,17 @@ def _make_refinements(question: AnnotatedQuestion, seed: int) -> Iterator[Exampl
         yield from shuffle_by_hash(made, f"{seed}:{question.id}:refine", lambda example: example.key)
 
 
+def _make_rewritings(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    """As many messages that leave a name out as there are that can be understood alone, in turns."""
+    pairs: dict[str, list[Example]] = {"said": [], "alone": []}
+    for key, message, before, meant in list_follow_ups(question, Random(f"{seed}:{question.id}:rewrite")):
+        example = Example(key, StepsInput(message, _as_known(before)), meant)
+        pairs["alone" if message == meant else "said"].append(example)
+    shuffled = [shuffle_by_hash(made, f"{seed}:{question.id}:rewrite", lambda one: one.key) for made in pairs.values()]
+    for turn in zip_longest(*shuffled):
+        yield from filter(None, turn)
+
+
 def _make_ends(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     """One yes and one no: the prefix that is not enough is drawn by hash."""
     steps = question.steps
@@ -218,6 +233,7 @@ _MAKERS: dict[str, Callable[[AnnotatedQuestion, int], Iterator[Example]]] = {
     "route": _make_routes,
     "decompose": _make_decompositions,
     "refine": _make_refinements,
+    "rewrite": _make_rewritings,
     "relevance": _make_judgements,
     "end": _make_ends,
     TRANSLATE_BNF.name: _make_bnf_translations,

@@ -14,7 +14,7 @@ Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", 
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)  # "auto" asks the revelator for the route
 
 # limits that a request may also raise
-FREE = ("plan_threshold", "plan_floor", "relevance_threshold", "relevance_floor", "answer_floor")
+FREE = ("plan_threshold", "plan_floor", "rewrite_floor", "relevance_threshold", "relevance_floor", "answer_floor")
 LONGEST_MS = 3_600_000.0  # that a deployment may allow a question
 ANSWERS, ANSWER_CHARACTERS = 200, 100_000  # that one reading may give, all of them together
 DIVIDED = "divide it into several plans, and ask them one after the other"
@@ -35,6 +35,7 @@ class Limits:
     kept: int = 3  # of them, read by the generator
     plan_threshold: float = 0.5  # P(compound or complex) below which a complex question is asked as one step
     plan_floor: float = 0.82  # P of a plan's tokens (geometric mean) below which `auto` asks one step: docs/results.md
+    rewrite_floor: float = 0.5  # P of a rewritten message's tokens (geometric mean) below which the reply asks back
     relevance_threshold: float = 0.5  # P(relevant) of the documents that are read where there are any
     relevance_floor: float = 0.01  # below it a document is never read
     answer_floor: float = 0.33  # P(right) below which what is read is no answer; its cost and gain: docs/results.md

@@ -73,7 +73,7 @@ class Detail(TypedDict, total=False):
     retries: dict[str, int]  # by service
     degraded: bool  # a model's reply could not be used
     probabilities: list[dict[str, float]]  # of labels, a mapping a prompt
-    plan_probability: float  # of the tokens of a plan, their geometric mean
+    text_probability: float  # of the tokens of what the revelator wrote, their geometric mean
     unsure: str  # why the question was not planned, or its plan not run
     task: str  # that a plan was asked by
     attempts: list[dict[str, object]]  # at a plan

@@ -32,13 +32,13 @@ class Writing:
     reads_messages: bool = False
 
 
-PLAN = "plan"
+TEXT = "text"
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A revelator's output: `probabilities` by label for a label task (then `text` is the likeliest); of a plan, where
-    it is known, that of `PLAN`: the geometric mean over its tokens.
+    """A revelator's output: `probabilities` by label for a label task (then `text` is the likeliest); of a text, where
+    it is known, that of `TEXT`: the geometric mean over its tokens.
 
     `degraded`: the model finished no valid plan within its budget; `text` is the question, a plan of one leaf.
     """

@@ -36,6 +36,9 @@ def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Rand
     def rename(text: str) -> str:
         return pattern.sub(lambda match: new[match[0].casefold()], text)
 
+    def rename_step(step: AnnotatedStep) -> AnnotatedStep:
+        return AnnotatedStep(rename(step.question), tuple(map(rename, step.answers)), rename(step.title), step.sources)
+
     expression = _rename_plan(question.expression, rename)
     if expression is None:
         return None
@@ -44,10 +47,9 @@ def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Rand
         question=rename(question.question),
         expression=expression,
         parts=tuple(map(rename, question.parts)),
-        steps=tuple(
-            AnnotatedStep(rename(step.question), tuple(map(rename, step.answers)), rename(step.title), step.sources)
-            for step in question.steps
-        ),
+        steps=tuple(map(rename_step, question.steps)),
+        message=rename(question.message),
+        history=tuple(map(rename_step, question.history)),
         answers=tuple(map(rename, question.answers)),
         passages=(),
         entities=tuple(map(rename, question.entities)),

@@ -10,6 +10,7 @@ from itertools import islice
 from data_gen.config import QuestionSource
 from data_gen.leakage import QuestionFilter
 from data_gen.questions import AnnotatedQuestion
+from data_gen.sources.conversations import read_qrecc
 from data_gen.sources.film_graph import read_metaqa
 from data_gen.sources.multi_hop import (
     read_break,
@@ -41,6 +42,7 @@ READERS = {
     "pairs": read_pairs,
     "qdmr": read_qdmr,
     "qed": read_qed,
+    "qrecc": read_qrecc,
     "squad": read_squad,
     "strategyqa": read_strategy,
     "triviaqa": read_trivia,

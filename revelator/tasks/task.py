@@ -45,7 +45,7 @@ class QuestionInput:
 
 @dataclass(frozen=True)
 class StepsInput:
-    """A question, and the steps that are known so far."""
+    """A question, and the steps that are known so far; of a message, what was asked before in the conversation."""
 
     question: str
     steps: tuple[Step, ...] = ()
@@ -181,10 +181,13 @@ def _read_parts(output: str) -> list[str]:
     return [p.strip() for p in parts]
 
 
-def _read_question(output: str) -> str:
-    if not output or "\n" in output:
-        raise TaskOutputError("refine must answer one question on one line")
-    return output
+def _question_task(name: str) -> Task:
+    def read(output: str) -> str:
+        if not output or "\n" in output:
+            raise TaskOutputError(f"{name} must answer one question on one line")
+        return output
+
+    return Task(name, StepsInput, read, str)
 
 
 def _translate_task(language: PlanLanguage) -> Task:
@@ -212,7 +215,8 @@ TASKS: dict[str, Task] = {
             lambda parts: json.dumps(parts, ensure_ascii=False),
             json_schema=lambda: {"type": "array", "minItems": 1, "items": {"type": "string"}},
         ),
-        Task("refine", StepsInput, _read_question, str),
+        _question_task("refine"),
+        _question_task("rewrite"),
         _label_task("relevance", RelevanceInput, "yes", "no"),
         _label_task("end", StepsInput, "yes", "no"),
         TRANSLATE_BNF,

@@ -181,9 +181,7 @@ async def _read_plan(text: str, language: PlanLanguage, limits: Limits) -> Any:
 
 
 async def _take_route(run: QuestionRun, strategy: str, by_plan: bool) -> None:
-    if run.expression is not None:
-        await routes.run_plan(run, run.expression, "model")
-    elif run.given_plan is not None:
+    if run.given_plan is not None:
         await ROUTES[find_language(strategy).strategy](run)
     elif strategy == "auto" and by_plan:
         await routes.answer_by_plan(run)

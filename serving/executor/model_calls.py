@@ -11,7 +11,7 @@ from revelator import spans
 from revelator.errors import InvalidRequest
 from revelator.tasks import TASKS
 from revelator.trace import Node, Usage
-from serving.protocols import PLAN, Revelator
+from serving.protocols import TEXT, Revelator
 
 PROMPTS_CHARACTERS = 500_000  # of one call, all prompts together: 1 MB takes a tokenizer 1.5 s
 
@@ -20,7 +20,7 @@ async def complete_task(
     revelator: Revelator, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0
 ) -> list[str]:
     """Returns the outputs of one batched call; `node.detail` gets a label task's probabilities, a dict a prompt, and
-    that of a plan, where it is known.
+    that of a text, where it is known.
     Raises InvalidRequest for prompts that are too long."""
     prompts = [TASKS[task].render(value) for value in inputs]
     if (size := sum(map(len, prompts))) > PROMPTS_CHARACTERS:
@@ -32,9 +32,9 @@ async def complete_task(
     node.usage += Usage(tokens_in, tokens_out, model_calls=len(prompts))
     if TASKS[task].labels:
         node.detail["probabilities"] = [dict(c.probabilities) for c in completions]
-    node.detail.pop("plan_probability", None)  # of an earlier attempt
-    if PLAN in completions[-1].probabilities:
-        node.detail["plan_probability"] = round(completions[-1].probabilities[PLAN], 4)
+    node.detail.pop("text_probability", None)  # of an earlier attempt
+    if TEXT in completions[-1].probabilities:
+        node.detail["text_probability"] = round(completions[-1].probabilities[TEXT], 4)
     if any(c.degraded for c in completions):
         node.detail["degraded"] = True
     return [c.text for c in completions]

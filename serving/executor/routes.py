@@ -235,7 +235,7 @@ async def translate(run: QuestionRun, task: Task, require: Callable[[Any], None]
                 run.recorder.trace.diagnostics += _describe_faults(error, output, temperature)
             else:
                 node.answers = [task.write(plan)]
-                if (likely := node.detail.get("plan_probability", 1.0)) < floor:
+                if (likely := node.detail.get("text_probability", 1.0)) < floor:
                     said = f"a token of the plan has P = {likely:.2f}; the limit plan_floor is {floor:g}"
                     node.detail["unsure"] = f"the plan was not run: {said}"
                     run.route = run.recorder.trace.route = "single"

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from revelator.limits import Limits
-from revelator.plans import Expression
 from revelator.plans.logic import read_conditions
 from revelator.plans.operators import read_call
 from revelator.tasks import Step
@@ -37,7 +36,6 @@ class QuestionRun:
     plan: PlanRun | None = None
     steps: list[Step] = field(default_factory=list)
     given_plan: Any = None  # the caller's own, in the language of its strategy
-    expression: Expression | None = None  # of a question that was read with the one before it
     earlier_nodes: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
     writing: Writing = field(default_factory=Writing)
     style: str = ""  # in which language and tone the answer's text is wanted

@@ -12,7 +12,7 @@ from typing import Any
 from revelator.plans.names import find_name_words, keeps_foreign_words
 from revelator.tasks import TASKS, Task
 from serving.models.engine import MAX_NEW_TOKENS, Engine, GeneratedText, never_cancelled
-from serving.protocols import PLAN, Completion, Decoding
+from serving.protocols import TEXT, Completion, Decoding
 
 BEAMS = 4
 
@@ -36,6 +36,7 @@ def complete(
     * `grammar`: token by token, held to the grammar of the plan's language;
     * `free`: token by token, held to nothing.
 
+    A text that is no plan is written token by token, held to nothing.
     Except with `free`, a plan that does not end within `max_new_tokens` (by default as many as gold needs), that does
     not check, or that loses a word of another script or with accents, is replaced by the fallback of its language, the
     question itself, and is `degraded`.
@@ -48,13 +49,23 @@ def complete(
     if asked.language:
         written = _write_plans(engine, asked, prompts, temperature, max_new_tokens, decoding, cancelled)
     else:
-        written = engine.generate(prompts, temperature, max_new_tokens or MAX_NEW_TOKENS, None, cancelled)
+        written = _write_texts(engine, prompts, temperature, max_new_tokens or MAX_NEW_TOKENS, cancelled)
     return [
         Completion(asked.write_fallback(prompt), {}, n, row.tokens, degraded=True)
         if row.degraded
-        else Completion(row.text, {PLAN: row.probability} if row.probability else {}, n, row.tokens)
+        else Completion(row.text, {TEXT: row.probability} if row.probability else {}, n, row.tokens)
         for prompt, n, row in zip(prompts, lengths, written, strict=True)
     ]
+
+
+def _write_texts(
+    engine: Engine, prompts: Sequence[str], temperature: float, budget: int, cancelled: Callable[[], bool]
+) -> list[GeneratedText]:
+    """One text a prompt, the likeliest token by token, with its probability; one that does not end in time has none."""
+    found = engine.search_beams(prompts, 1, budget, cancelled) if temperature == 0 else [[] for _ in prompts]
+    others = [prompt for prompt, rows in zip(prompts, found, strict=True) if not rows]
+    written = iter(engine.generate(others, temperature, budget, None, cancelled))
+    return [rows[0] if rows else next(written) for rows in found]
 
 
 def _write_plans(

@@ -11,7 +11,7 @@ from revelator.plans import parse
 from revelator.plans.bnf import name_route
 from revelator.plans.language import BNF, PlanLanguage
 from revelator.tasks import TASKS, QuestionInput
-from serving.protocols import PLAN, Completion
+from serving.protocols import TEXT, Completion
 
 BATCH = 32  # questions that the model is given at once
 Complete = Callable[[str, Sequence[str]], list[Completion]]  # of a task, one completion a prompt, in order
@@ -97,7 +97,7 @@ def _plan_batch(
                 routed.text,
                 {label: round(share, 4) for label, share in routed.probabilities.items()},
                 verdict["canonical"] or plan.text,
-                round(plan.probabilities[PLAN], 4) if PLAN in plan.probabilities else None,
+                round(plan.probabilities[TEXT], 4) if TEXT in plan.probabilities else None,
                 verdict["letters"],
                 verdict["valid"],
                 plan.degraded,

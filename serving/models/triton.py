@@ -25,7 +25,7 @@ from revelator.errors import ArtifactError, RevelatorError, Unavailable
 from revelator.tasks import TASKS
 from revelator.wire import read_error
 from serving.models.releases import REVELATOR, Traffic, find_choice
-from serving.protocols import PLAN, Completion, GenerateRequest, Reading
+from serving.protocols import TEXT, Completion, GenerateRequest, Reading
 
 GENERATOR = "generator"
 NOT_FOUND = "failed to poll from model repository"
@@ -163,7 +163,7 @@ class RemoteRevelator:
             prompt=make_strings(prompts, n, 1),
             temperature=np.full((n, 1), temperature, dtype=np.float32),
         )
-        labels = TASKS[task].labels or (PLAN,)
+        labels = TASKS[task].labels or (TEXT,)
         names = "text", "probabilities", "usage", "degraded"
         texts, rows, usage, degraded = (result.as_numpy(name) for name in names)
         return [

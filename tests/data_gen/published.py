@@ -49,6 +49,14 @@ ROWS: dict[str, dict[str, Any]] = {
             },
         ],
     },
+    "qrecc": {
+        "Context": ["Who leads Orn Fell?", "Una Vard"],
+        "Question": "Since when?",
+        "Rewrite": "Since when has Una Vard led Orn Fell?",
+        "Answer": "1990",
+        "Conversation_no": 7,
+        "Turn_no": 2,
+    },
     "strategyqa": {
         "qid": "y1",
         "question": "Could Orn Fell have seen the Battle of Marn?",

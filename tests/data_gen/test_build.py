@@ -64,6 +64,7 @@ def test_a_compound_question_gives_records_of_its_tasks(compound: AnnotatedQuest
         ("relevance", " no"),
         ("end", " yes"),
         ("end", " no"),
+        ("rewrite", " Where is Orn and who leads it?"),
         ("translate_bnf", " Where is Orn? + Who leads Orn?"),
     }
 

@@ -303,3 +303,14 @@ def test_no_value_in_any_field_stops_the_reading(write, data: st.DataObject) -> 
         if isinstance(outcome, AnnotatedQuestion):
             json.dumps(outcome.to_json(), ensure_ascii=False).encode()
             assert outcome.question.strip() and all(isinstance(answer, str) for answer in outcome.answers)
+
+
+@pytest.mark.parametrize("form", ["published", "Tensorflow's", "of the shared task"])
+def test_a_message_of_a_conversation_has_what_was_asked_before_and_what_it_means(write, form: str) -> None:
+    other = {"Rewrite": "question_rewrite", "Conversation_no": "conversation_id", "Turn_no": "turn_id"}
+    names = {"Tensorflow's": other, "of the shared task": {"Rewrite": "Truth_rewrite"}}.get(form, {})
+    row = {names.get(name, name if form != "Tensorflow's" else name.lower()): v for name, v in ROWS["qrecc"].items()}
+    question = one("qrecc", write("q.json", [row]))
+    assert (question.id, question.message) == ("qrecc:7-2", "Since when?")
+    assert question.question == "Since when has Una Vard led Orn Fell?" and question.tasks == ("rewrite",)
+    assert [(step.question, step.answers) for step in question.history] == [("Who leads Orn Fell?", ("Una Vard",))]

@@ -13,7 +13,7 @@ from revelator.plans.art import Art, render
 from revelator.plans.operators import Relate
 from serving.executor.executor import Executor
 from serving.knowledge.sources import Sources
-from serving.protocols import PLAN, Writing
+from serving.protocols import TEXT, Writing
 
 
 def kinds(trace):
@@ -125,11 +125,11 @@ async def test_where_the_plan_is_the_route_nobody_is_asked_for_another(toy, plan
 async def test_a_plan_that_the_model_is_unsure_of_is_not_run_unless_one_was_asked_for(toy, strategy, likely, planned):
     known = {"Who wrote A?": ["p"], "Where was the writer of A born?": ["q"], "Where was p born?": ["r"]}
     outputs = {"route": "complex", "translate_bnf": "Who wrote A? * Where was {writer} born?"}
-    world = toy(known, outputs, plan={PLAN: likely})
+    world = toy(known, outputs, written={TEXT: likely})
     trace = await world.executor().run("Where was the writer of A born?", strategy=strategy)
     assert trace.answers == (["r"] if planned else ["q"]) and trace.outcome == "answered" and not trace.degraded
     [node] = [node for node in trace.nodes if node.kind == "translate"]
-    assert node.detail.get("plan_probability") == likely
+    assert node.detail.get("text_probability") == likely
     assert ("P = 0.70; the limit plan_floor is 0.82" in node.detail.get("unsure", "")) is not planned
     assert trace.route == (None if strategy == "compile" else "complex" if planned else "single")
 

@@ -28,7 +28,7 @@ class Toy:
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     relevance: Mapping[str, float] = field(default_factory=dict)
     routes: Mapping[str, float] = field(default_factory=dict)
-    plan: Mapping[str, float] = field(default_factory=dict)  # the probability of each plan
+    written: Mapping[str, float] = field(default_factory=dict)  # the probability of what is written
     asked: list[str] = field(default_factory=list)
     requests: list[GenerateRequest] = field(default_factory=list)
     calls: list[tuple[str, int, float]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Toy:
         self.calls.append((task, len(prompts), temperature))
         if task == "relevance":
             return [self._relevance(prompt) for prompt in prompts]
-        labels = {"route": self.routes, "translate_bnf": self.plan}.get(task, {})
+        labels = self.routes if task == "route" else self.written
         return [Completion(self._output(task), labels, len(prompt), 1) for prompt in prompts]
 
     async def answer(self, request: GenerateRequest) -> Reading:

@@ -13,7 +13,7 @@ from revelator.tasks import Step
 from revelator.trace import Passage
 from serving.inspector.reply import NOTHING_ASKED, NOTHING_FOUND
 from serving.knowledge.sources import Sources
-from serving.protocols import PassagePlace, Reading, Writing
+from serving.protocols import TEXT, PassagePlace, Reading, Writing
 from tests.serving.inspector.world import PLAN, QUESTION, Asked, World, asking, inspecting, runs_in, speaking
 
 # what the passages say, paraphrased
@@ -78,55 +78,27 @@ def test_a_language_model_writes_out_what_a_follow_up_refers_to_and_the_reply_sa
     assert request.steps == (Step("Who directed UHF?", ("Jay Levey",)),)
 
 
-@pytest.mark.parametrize(
-    ("before", "asked", "plan", "reply"),
-    [
-        ("Who directed UHF?", "And where was he born?", PLAN, f"{BOTH}\n>\n> Read as: {PLAN}"),
-        (
-            "Where was Ana Berg born?",
-            "And Jay Levey?",
-            f"Where was Ana Berg born? + {LEVEY}",
-            f"{LAST}\n>\n> Read as: {LEVEY}",
-        ),
-        ("Who directed UHF?", LEVEY, f"Who directed UHF? + {LEVEY}", LAST),
-    ],
-)
-def test_without_a_language_model_the_planner_reads_a_follow_up_with_the_question_before_it(
-    one, tmp_path, before, asked, plan, reply
-):
-    one.world.outputs["translate_bnf"] = [before, plan, plan, LEVEY]
-    said = [{"role": "user", "content": before}, {"role": "assistant", "content": "Nobody"}]
-    assert say(one, tmp_path, [*said, {"role": "user", "content": asked}]) == reply
-    assert "Nobody" not in str(one.world.asked)
+@pytest.mark.parametrize("likely", [{}, {TEXT: 0.9}])
+def test_without_a_language_model_the_revelator_writes_it_out(one, tmp_path, likely):
+    one.world.outputs["rewrite"], one.world.written = LEVEY, likely
+    assert say(one, tmp_path, FOLLOW_UP) == f"{LAST}\n>\n> Read as: {LEVEY}"
+    assert one.world.calls[0][0] == "rewrite"
+
+
+def test_a_message_that_the_revelator_leaves_as_it_is_was_not_read_as_another(one, tmp_path):
+    one.world.outputs["rewrite"] = LEVEY
+    assert say(one, tmp_path, [*FOLLOW_UP[:3], {"role": "user", "content": LEVEY}]) == LAST
 
 
 @pytest.mark.parametrize(
-    "plans",
-    [
-        ["Who directed UHF?", "Who directed UHF?"],
-        [PLAN, "Who directed UHF? + Where was he from?"],
-        [f"{PLAN} * Where is {{city}}?", f"{PLAN} * Where is {{city}}?"],
-        ["Who directed UHF? * (", PLAN],
-    ],
-    ids=["no step more", "two readings", "two steps more", "no plan"],
+    ("written", "likely"), [(LEVEY, 0.2), ("", 1.0), ("x" * 3_000, 1.0)], ids=["unsure", "nothing", "too long"]
 )
-def test_a_follow_up_that_names_nothing_and_is_not_understood_is_asked_back_in_the_user_s_words(one, tmp_path, plans):
-    one.world.outputs["translate_bnf"] = ["Who directed UHF?", *plans]
+def test_a_follow_up_that_nobody_understands_is_asked_back_in_the_user_s_words(one, tmp_path, written, likely):
+    one.world.outputs["rewrite"], one.world.written = written, {TEXT: likely}
     said = say(one, tmp_path, FOLLOW_UP)
     assert "“And where was he born?”" in said and "“Who directed UHF?”, and the answer was: Jay Levey." in said
     assert one.world.asked == []  # nothing was searched with a question that could be about anybody
     assert all(line.startswith(">") for line in said.splitlines()), "none of it comes back as an answer"
-
-
-def test_a_follow_up_leans_on_the_last_question_that_names_something(one, tmp_path):
-    one.world.outputs["translate_bnf"] = ["Who directed UHF?", PLAN, PLAN]
-    said = [*FOLLOW_UP, {"role": "assistant", "content": "Detroit"}, {"role": "user", "content": "And when?"}]
-    assert say(one, tmp_path, said).endswith(f"Read as: {PLAN}")
-
-
-def test_without_a_language_model_a_follow_up_that_names_something_is_asked_as_it_stands(one, tmp_path):
-    said = [*FOLLOW_UP[:3], {"role": "user", "content": "Where was Jay Levey born?"}]
-    assert say(one, tmp_path, said) == LAST
 
 
 def test_a_long_conversation_reaches_the_language_model_cut_to_its_last_turns(one, tmp_path):

@@ -10,7 +10,7 @@ from revelator.plans.language import BNF
 from revelator.tasks import TASKS, QuestionInput
 from serving.models.engine import Engine, GeneratedText
 from serving.models.local import BEAMS, complete
-from serving.protocols import PLAN
+from serving.protocols import TEXT
 from tests.causal import TINY
 from tests.serving.toy_model import write_base
 
@@ -57,7 +57,7 @@ def test_the_soundest_beam_is_taken_and_the_grammar_holds_what_has_none() -> Non
         ("written 1", len(PROMPTS[1]), 3, False),
         (QUESTIONS[2], len(PROMPTS[2]), 3, True),
     ]
-    assert [row.probabilities for row in done] == [{PLAN: 0.9}, {}, {}]
+    assert [row.probabilities for row in done] == [{TEXT: 0.9}, {}, {}]
     assert engine.calls == [("likeliest", BEAMS, BNF.beam_token_limit), ("generate", 2, 0.0, 2)]
 
 
