@@ -8,7 +8,8 @@ messages stay as they are: they can be understood alone, though they are about t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -20,9 +21,17 @@ from revelator.trace import join_answers
 FollowUp = tuple[str, str, tuple[AnnotatedStep, ...], str]  # key, message, what was asked before, what it means
 
 # of what is asked about: as a subject, as an object, and of whom something is
-PERSON = (("he", "him", "his"), ("she", "her", "her"), ("they", "them", "their"))
-SEVERAL = (("they", "them", "their"), ("these", "these", "their"), ("those", "those", "their"))
-THING = (("it", "it", "its"),) * 5 + (("this", "this", "its"), ("that", "that", "its"), ("they", "them", "their"))
+Pronouns = tuple[str, str, str]
+THEY: Pronouns = ("they", "them", "their")
+PERSON: tuple[Pronouns, ...] = (("he", "him", "his"), ("she", "her", "her"), THEY)
+SEVERAL: tuple[Pronouns, ...] = (THEY, THEY, ("these", "these", "their"), ("those", "those", "their"))
+THING: tuple[Pronouns, ...] = (("it", "it", "its"),) * 5 + (("this", "this", "its"), ("that", "that", "its"), THEY)
+NAMED = (*THING, *PERSON)  # of what a question names, nobody says whether it is a person
+PLACE = re.compile(r"(?i) (?:in|at|to)$")  # before a name at the end: "there"
+ASKED_KIND = re.compile(r"(?i)^(?:in |to |at |on |from )?(?:which|what) ([a-z]{3,})(?! of\b)\b")  # "which company"
+BY_KIND = 0.3  # of the messages after such a question say "the company"
+LISTED = 0.1  # of the messages are about two answers
+CARELESS = 0.15  # of the messages are typed in small letters, without a mark
 VERB = re.compile(r"(?i)(?:^|\b(?:is|are|was|were|did|do|does|has|have|had|can|could|will|would|when|where|how))$")
 KIND = re.compile(r"(?i)\b(?:the|a|an) (?!of\b|in\b|on\b|at\b)([a-z-]+)$")  # "the film", which a name follows
 ARTICLE = re.compile(r"(?i)\b(?:the|a|an)$")
@@ -40,14 +49,24 @@ def list_follow_ups(question: AnnotatedQuestion, rng: Random) -> Iterator[Follow
     whole = question.question
     if before or len(steps) > 1:
         yield "whole", whole, (*before, *(steps if len(steps) > 1 else ())), whole
+    if before:
+        for number, step in enumerate(steps):
+            asked = _type_carelessly(step.question) if rng.random() < CARELESS else step.question
+            yield f"{number}.new topic", asked, before, asked
     references = list(_list_references(question))
     for number, known, name in references:
         asked, answers = steps[number].question, steps[known].answers
-        earlier = (*before, *steps[rng.randrange(known + 1) : known + 1])
+        earlier: tuple[AnnotatedStep, ...] = (*before, *steps[rng.randrange(known + 1) : known + 1])
         if name:
-            is_person = steps[known].question.casefold().startswith(("who ", "whom ", "whose "))
-            kinds = SEVERAL if len(answers) > 1 else PERSON if is_person else THING
-            if said := say_without_name(asked, name, rng.choice(kinds), rng):
+            pronouns = rng.choice(NAMED)
+            if name in answers:
+                pronouns = _choose_pronouns(steps[known].question, rng)
+                others = [one for step in steps for one in step.answers if one not in name and name not in one]
+                if others and rng.random() < LISTED:
+                    other, pronouns = rng.choice(others), rng.choice(SEVERAL)
+                    earlier = (*earlier[:-1], replace(steps[known], answers=(name, other)))
+                    asked, name = asked.replace(name, f"{name} and {other}"), f"{name} and {other}"
+            if said := say_without_name(asked, name, pronouns, rng):
                 yield f"{number}.said", said, earlier, asked
         yield f"{number}.alone", asked, earlier, asked
     following = {number for number, *_ in references}
@@ -74,7 +93,7 @@ def _list_references(question: AnnotatedQuestion) -> Iterator[tuple[int, int, st
                     yield number, known, join_answers(steps[known].answers)
 
 
-def say_without_name(text: str, name: str, pronouns: Sequence[str], rng: Random) -> str:
+def say_without_name(text: str, name: str, pronouns: Pronouns, rng: Random) -> str:
     """`text` with a pronoun, "that film" or "his spouse" in place of its name; "" for one without, or of that alone."""
     start = text.find(name)
     before, after = text[: max(start, 0)].rstrip(), text[start + len(name) :]
@@ -85,6 +104,8 @@ def say_without_name(text: str, name: str, pronouns: Sequence[str], rng: Random)
         before = before[: kind.start()].rstrip()
     elif (of := OF.search(before)) and not after.strip("? "):
         before, said = before[: of.start()].rstrip(), f"{pronouns[2]} {of[1].rstrip()}"
+    elif pronouns in THING and (place := PLACE.search(before)) and not after.strip("? "):
+        before, said = before[: place.start()], "there"
     else:
         before = ARTICLE.sub("", before).rstrip()
         subject, other, owner = pronouns
@@ -95,9 +116,20 @@ def say_without_name(text: str, name: str, pronouns: Sequence[str], rng: Random)
     text = text[:1].upper() + text[1:]
     if rng.random() < 0.35:
         text = f"{rng.choice(('And', 'and', 'So', 'Ok,'))} {text[:1].lower()}{text[1:]}"
-    if rng.random() < 0.15:
-        text = (text[:1].lower() + text[1:]).rstrip("?. ")
-    return text
+    return _type_carelessly(text) if rng.random() < CARELESS else text
+
+
+def _type_carelessly(text: str) -> str:
+    return (text[:1].lower() + text[1:]).rstrip("?. ")
+
+
+def _choose_pronouns(asked: str, rng: Random) -> Pronouns:
+    """Pronouns, or "the company", for the answer of a question."""
+    if asked.casefold().startswith(("who ", "whom ", "whose ")):
+        return rng.choice(PERSON)
+    if (kind := ASKED_KIND.match(asked)) and rng.random() < BY_KIND:
+        return f"the {kind[1].lower()}", f"the {kind[1].lower()}", f"the {kind[1].lower()}'s"
+    return rng.choice(THING)
 
 
 def find_new_part(first: str, second: str) -> str:
