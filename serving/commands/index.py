@@ -51,6 +51,13 @@ def make_choice(literal: Any) -> click.Choice:
     "--max-tokens", default=0, type=click.IntRange(0), help="Tokens of a passage read.  [default: the model's]"
 )
 @click.option(
+    "--faiss",
+    default="",
+    metavar="FACTORY",
+    help="Approximate index of the vectors, as FAISS names it.  [default: Flat, which compares with all, below 100,000"
+    " passages; then HNSW32; from 2,000,000 on IVF…,PQ…]",
+)
+@click.option(
     "--chunk", default=SIZE, show_default=True, type=click.IntRange(16), help="Tokens of a document's passage."
 )
 @click.option("--overlap", default=OVERLAP, show_default=True, type=click.IntRange(0), help="Of them, shared tokens.")
@@ -72,6 +79,7 @@ def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) ->
       revelator index build handbook/ minutes.pdf --out runs/indexes/mine
       revelator index build wiki.jsonl.gz --out runs/indexes/wiki
       revelator index build a.tsv b.parquet --kind dense --model minilm --out runs/indexes/ab
+      revelator index build big.parquet --kind hybrid --model minilm --faiss IVF4096,PQ48 --out runs/indexes/big
       revelator index build notes.jsonl --kind hybrid --model BAAI/bge-base-en-v1.5 --out runs/indexes/n
       revelator index build notes/ --kind hybrid --embeddings http://127.0.0.1:8000/v1 --model NAME --out runs/n
     """
@@ -216,6 +224,8 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
     if "model" in manifest:
         model = manifest["model"]
         parts.append(f"vectors of {model['dimensions']} from {model['name']}")
+    if found := manifest.get("faiss"):
+        parts.append(f"{found['factory']}, of the nearest ten {found['recall']:.1%} found")
     return ", ".join(parts)
 
 

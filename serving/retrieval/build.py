@@ -35,6 +35,7 @@ from serving.retrieval.documents import DOCUMENTS, PartlyRead
 from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
 from serving.retrieval.index import Index
 from serving.retrieval.index_folder import INDEX, IndexSettings, Shard, write_passages, write_shard
+from serving.retrieval.neighbours import check_factory
 from serving.retrieval.words import hash_word
 
 SHARD = 20_000  # passages
@@ -168,6 +169,8 @@ class _Build:
         self.settings = settings
         self.progress = progress or Progress(disable=True)
         self.encoder = open_embedder(settings) if settings.dense else None
+        if self.encoder and settings.faiss:
+            check_factory(settings.faiss, self.encoder.dimensions)
         self.shard_size = shard_size or (DENSE_SHARD if self.encoder else SHARD)
         self.unread: dict[str, str] = {}  # why the build of the index that stands there left files out, by name
         self.old = self._open_old()
@@ -278,11 +281,19 @@ class _Build:
         if self.settings.sparse:
             more["terms"] = bm25.write(stage, shards)
         if self.encoder:
-            dense.write(stage, shards, self.encoder.dimensions)
+            more["faiss"] = self._write_vectors(stage, shards, self.encoder.dimensions)
             if self.encoder.probe is not None:
                 more["probe"] = [round(float(number), 5) for number in self.encoder.probe]
         self.progress.update(task, total=1, completed=1)
         return more
+
+    def _write_vectors(self, stage: Path, shards: list[Shard], dimensions: int) -> dict[str, Any]:
+        task = self.progress.add_task("indexing vectors", total=None)
+        count = sum(len(shard.read("sizes")) for shard in shards)
+        report = partial(self.progress.update, task, total=count)
+        said = dense.write(stage, shards, dimensions, self.settings.faiss, lambda done: report(completed=done))
+        report(completed=count)
+        return said
 
 
 def _read_old(index: Index, places: range, where: str) -> Iterator[tuple[str, Passage]]:

@@ -1,5 +1,5 @@
-"""Vectors in a file that processes share by memory map, and how the nearest are found: a query is compared with all.
-A score is the inner product of unit vectors, the cosine.
+"""Vectors in a file that processes share by memory map, and how the nearest are found: a query is compared with all, or
+with those that an approximate index names (`neighbours`). A score is the inner product of unit vectors, the cosine.
 
 Inner products of a few vectors with all rows come from FAISS's kernel, which takes a row for all vectors while it is
 near. FAISS's own exhaustive search reads the matrix once a vector; one that repacks it for few vectors (OpenBLAS, MKL,
@@ -9,14 +9,16 @@ ONNX Runtime) takes two to three times as long.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
 
+from serving.retrieval import neighbours
 from serving.retrieval.index_folder import Shard, create_mapped
+from serving.retrieval.neighbours import FLAT, Neighbours
 
 log = logging.getLogger(__name__)
 KERNEL_ROWS = 65_536  # rows in one call of the kernel, which threads share
@@ -80,6 +82,7 @@ class Vectors:
 
     def __init__(self, folder: Path, device: str | None = None) -> None:
         self.matrix = np.load(folder / VECTORS, mmap_mode="r")
+        self._near = Neighbours(folder, self.matrix) if (folder / neighbours.FILE).exists() else None
         self._on_card = _copy_to_card(self.matrix, int(device.partition(":")[2])) if device else None
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +90,7 @@ class Vectors:
         k = min(k, len(self.matrix))
         if self._on_card is not None:
             return self._on_card.search(np.ascontiguousarray(queries, np.float32), k)
-        return find_nearest(self.matrix, queries, k)
+        return self._near.search(queries, k) if self._near else find_nearest(self.matrix, queries, k)
 
 
 def _copy_to_card(matrix: np.ndarray, card: int) -> Any:
@@ -106,11 +109,22 @@ def _copy_to_card(matrix: np.ndarray, card: int) -> Any:
     return index
 
 
-def write(stage: Path, shards: Sequence[Shard], dimensions: int) -> None:
-    """The vectors of all shards, in the corpus's order."""
+def write(
+    stage: Path, shards: Sequence[Shard], dimensions: int, factory: str, report: Callable[[int], object]
+) -> dict[str, Any]:
+    """The vectors of all shards, in the corpus's order, and the approximate index of them that `factory` names ("": by
+    their number). Returns what the manifest says of it: `factory`, and `recall`, the share of the nearest ten that it
+    finds. `report` is told how many vectors are in it."""
     sizes = [len(shard.read("sizes")) for shard in shards]
     matrix = create_mapped(stage / VECTORS, np.float32, (sum(sizes), dimensions))
     start = 0
     for shard, size in zip(shards, sizes, strict=True):
         matrix[start : start + size] = shard.read("vectors")
         start += size
+    factory = factory or neighbours.choose_factory(*matrix.shape)
+    if factory == FLAT:
+        return {"factory": FLAT, "recall": 1.0}
+    neighbours.write(stage, matrix, factory, report)
+    queries, depth = neighbours.sample_queries(matrix), min(neighbours.DEPTH, len(matrix))
+    found, exact = Neighbours(stage, matrix).search(queries, depth)[1], find_nearest(matrix, queries, depth)[1]
+    return {"factory": factory, "recall": round(neighbours.measure_recall(found, exact), 4)}

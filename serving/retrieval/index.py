@@ -39,7 +39,7 @@ def fuse_ranks(rankings: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return scores[order], distinct[order]
 
 
-MAPPED = (".npy", ".jsonl")  # files that stay open, page by page, also when others have taken their names
+MAPPED = (".npy", ".jsonl", ".faiss")  # files that stay open, page by page, also when others have taken their names
 
 
 class Index:

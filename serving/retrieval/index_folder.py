@@ -40,7 +40,8 @@ class IndexSettings:
     Dense: `model` (`minilm`, a folder or a Hub id of a sentence-transformers model) and `max_tokens` of a passage (0:
     the model's own limit). With `embeddings`, the address of an OpenAI-compatible endpoint, `model` is the name of a
     model there. `query_prefix` and `document_prefix` stand before each text, as some models want it. Documents are cut
-    into passages of at most `chunk` tokens, of which `overlap` are the last of the passage before.
+    into passages of at most `chunk` tokens, of which `overlap` are the last of the passage before. `faiss` is a factory
+    string of the approximate index of vectors; by their number where it is empty.
     """
 
     kind: Kind = "bm25"
@@ -51,6 +52,7 @@ class IndexSettings:
     embeddings: str = ""
     query_prefix: str = ""
     document_prefix: str = ""
+    faiss: str = ""
 
     def __post_init__(self) -> None:
         if self.dense and not self.model:
@@ -58,6 +60,8 @@ class IndexSettings:
             raise ConfigError(f"a {self.kind} index needs a model", where="--model", hint=hint)
         if self.model and not self.dense:
             raise ConfigError("a bm25 index has no vectors", where="--model", hint="add --kind hybrid, or dense")
+        if self.faiss and not self.dense:
+            raise ConfigError("a bm25 index has no vectors", where="--faiss", hint="add --kind hybrid, or dense")
         if not 0 <= self.overlap < self.chunk:
             raise ConfigError(f"passages of {self.chunk} tokens cannot share {self.overlap}", where="--overlap")
 
