@@ -25,6 +25,7 @@ OUTPUTS = {
     "route": "complex",
     "decompose": '["Who directed Lantern Row?", "When was Sarnath founded?"]',
     "refine": "Who directed Lantern Row?",
+    "rewrite": "Who directed Lantern Row?",
     "end": "yes",
     "select": "yes",
     "translate_bnf": PLAN,

@@ -54,7 +54,7 @@ class TransformersModel:
         width: int,
         cancelled: Callable[[], bool],
     ) -> list[list[Beam]]:
-        """Returns for each row up to `width`, two or more, continuations that end within `max_new_tokens`, likeliest
+        """Returns for each row up to `width` continuations that end within `max_new_tokens`, likeliest
         first. Beams cut by it compete with those that ended, so near the limit there may be fewer than `OnnxModel`
         finds."""
         settings = GenerationConfig(
@@ -69,9 +69,16 @@ class TransformersModel:
         )
         output = self._generate(ids, mask, settings, cancelled)
         texts = output.sequences[:, ids.shape[1] :].tolist()
-        found = [*zip(texts, output.sequences_scores.tolist(), strict=True)]
+        scores = self._sum_scores(output, texts, end_id) if width == 1 else output.sequences_scores.tolist()
+        found = [*zip(texts, scores, strict=True)]
         groups = [found[i : i + width] for i in range(0, len(found), width)]
         return [[Beam(text[: text.index(end_id)], score) for text, score in own if end_id in text] for own in groups]
+
+    def _sum_scores(self, output: Any, texts: list[list[int]], end_id: int) -> list[float]:
+        """The log probability of each text up to its end; a search of one beam tells it by token alone."""
+        tokens = self.model.compute_transition_scores(output.sequences, output.scores, normalize_logits=True)
+        ends = [text.index(end_id) + 1 if end_id in text else len(text) for text in texts]
+        return [float(row[:end].sum()) for row, end in zip(tokens, ends, strict=True)]
 
     def _generate(
         self,

@@ -24,6 +24,7 @@ INPUTS = {
     "route": QuestionInput("Q?"),
     "decompose": QuestionInput("Q?"),
     "refine": StepsInput("Q?", STEPS),
+    "rewrite": StepsInput("Q?", STEPS),
     "relevance": RelevanceInput("Q?", "T", "text"),
     "end": StepsInput("Q?", STEPS),
     "translate_bnf": QuestionInput("Q?"),
@@ -88,9 +89,10 @@ def test_decompose_reads_what_it_writes(parts):
 
 
 @pytest.mark.parametrize("output", ["", "  ", "Who?\nWhere?"])
-def test_refine_refuses_what_is_not_one_question(output):
-    with pytest.raises(TaskOutputError):
-        TASKS["refine"].parse(output)
+@pytest.mark.parametrize("task", ["refine", "rewrite"])
+def test_what_is_not_one_question_is_refused(task, output):
+    with pytest.raises(TaskOutputError, match=task):
+        TASKS[task].parse(output)
 
 
 def test_translate_reads_what_it_writes_and_refuses_the_rest():

@@ -48,7 +48,7 @@ class World(Toy):
     where `writing` lets it."""
 
     knowledge: Any = field(default_factory=lambda: dict(KNOWLEDGE))
-    outputs: Any = field(default_factory=lambda: {"translate_bnf": PLAN})
+    outputs: Any = field(default_factory=lambda: {"translate_bnf": PLAN, "rewrite": QUESTION})
     writing: Writing = field(default_factory=Writing)
     text: str = ""
 

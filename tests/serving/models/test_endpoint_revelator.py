@@ -40,6 +40,7 @@ KNOWN = (Step("Who directed Lantern Row?", ("Ines Calloway",)),)
 OTHER_INPUTS = {
     "relevance": DOCUMENT,
     "refine": StepsInput(ASKED, KNOWN),
+    "rewrite": StepsInput(ASKED, KNOWN),
     "end": StepsInput(ASKED, KNOWN),
     "select": SelectInput(ASKED, "films", "graph", "films and who made them"),
 }

@@ -145,6 +145,21 @@ def test_completions_are_labels_with_probabilities_or_written_text(engine: Engin
     assert written.probabilities == {} and 1 <= written.tokens_out <= 5
 
 
+@pytest.mark.parametrize("runtime", ["onnx", "transformers"])
+def test_one_beam_is_the_likeliest_token_each_time_with_the_probability_of_both_runtimes(
+    engine: Engine, plain: Engine, runtime: str
+) -> None:
+    one = {"onnx": engine, "transformers": plain}[runtime]
+    ended = 0
+    for prompt, greedy, [*beams] in zip(PROMPTS, one.generate(PROMPTS), one.search_beams(PROMPTS, 1), strict=True):
+        if beams:
+            ended += 1
+            assert (beams[0].text, beams[0].tokens) == (greedy.text, greedy.tokens)
+            [other] = engine.search_beams([prompt], 1)[0]
+            assert beams[0].probability == pytest.approx(other.probability, abs=1e-3) and 0 < other.probability <= 1
+    assert ended
+
+
 async def test_concurrent_calls_in_one_process_answer_as_they_would_alone(engine: Engine) -> None:
     local = LocalRevelator(engine)
     answers = await asyncio.gather(*(local.complete("route", [prompt]) for prompt in PROMPTS))
