@@ -34,8 +34,8 @@ class Limits:
     documents: int = 10  # retrieved for a leaf (HANRAG, section 4)
     kept: int = 3  # of them, read by the generator
     plan_threshold: float = 0.5  # P(compound or complex) below which a complex question is asked as one step
-    plan_floor: float = 0.82  # P of a plan's tokens (geometric mean) below which `auto` asks one step: docs/results.md
-    rewrite_floor: float = 0.5  # P of a rewritten message's tokens (geometric mean) below which the reply asks back
+    plan_floor: float = 0.86  # P of a plan's tokens (geometric mean) below which `auto` asks one step: docs/results.md
+    rewrite_floor: float = 0.8  # P of a rewritten message's tokens (likewise) below which the reply asks back
     relevance_threshold: float = 0.5  # P(relevant) of the documents that are read where there are any
     relevance_floor: float = 0.01  # below it a document is never read
     answer_floor: float = 0.33  # P(right) below which what is read is no answer; its cost and gain: docs/results.md

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache
-from importlib.resources import files
 
 WORD = re.compile(r"\w+")
 LETTERS = re.compile(r"[^\W\d_]+")
@@ -27,29 +25,14 @@ def find_words(text: str) -> list[str]:
 
 
 def find_name_words(question: str) -> list[str]:
-    """Words that begin with a capital or a digit, each once. One that begins a sentence is none if it is a function
-    word: "The" counts in "the director of The Wall", and not in "The director of Jaws"."""
+    """Words that begin with a capital or a digit, each once; the first word of a sentence does not tell."""
     found: dict[str, None] = {}
     for match in NAME_WORD.finditer(question):
         before = question[: match.start()].rstrip(" \"'([“‘")
-        begins = not before or before[-1] in ".?!"
-        if (match[0][0].isupper() or match[0][0].isdigit()) and not (
-            begins and _bare(match[0]) in read_function_words()
-        ):
+        if before and before[-1] not in ".?!" and (match[0][0].isupper() or match[0][0].isdigit()):
             found[_bare(match[0])] = None
     return list(found)
 
 
 def _bare(word: str) -> str:
     return word.rstrip(_ENDS).removesuffix("'s").rstrip(_ENDS)
-
-
-@cache
-def read_function_words() -> frozenset[str]:
-    """Reads `function_words.txt`: question words, prepositions, auxiliaries, nouns and verbs of common relations."""
-    lines = files("revelator.plans").joinpath("function_words.txt").read_text(encoding="utf-8").splitlines()
-    return _spellings(" ".join(line for line in lines if not line.startswith("#")))
-
-
-def _spellings(text: str) -> frozenset[str]:
-    return frozenset(form for word in WORD.findall(text) for form in (word, word.lower(), word[0].upper() + word[1:]))

@@ -9,13 +9,14 @@ plans. A placeholder is written as it is, and so is the operation that a plan en
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from itertools import groupby
 from typing import Any
-
-from revelator.plans.names import read_function_words
 
 CONTINUES = "##"
 CLOSING = frozenset(",.?!;:)]}%’”»…")  # no space before
@@ -284,3 +285,16 @@ def _spell_placeholder(words: list[Word]) -> str:
     for mark in "_-.'":
         text = text.replace(f" {mark} ", mark)
     return f"{{{text.replace(' *', '*')}}}"
+
+
+@cache
+def read_function_words() -> frozenset[str]:
+    """Reads `function_words.txt`: question words, prepositions, auxiliaries, nouns and verbs of common relations."""
+    lines = files("revelator.prefix_lm").joinpath("function_words.txt").read_text(encoding="utf-8").splitlines()
+    return _spellings(" ".join(line for line in lines if not line.startswith("#")))
+
+
+def _spellings(text: str) -> frozenset[str]:
+    return frozenset(
+        form for word in re.findall(r"\w+", text) for form in (word, word.lower(), word[0].upper() + word[1:])
+    )

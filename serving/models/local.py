@@ -114,8 +114,8 @@ def choose_plan(task: Task, question: str, texts: Sequence[str], by_names: bool 
     that keep most of the question's names. None where no text checks and has every word that ASCII cannot write.
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it.
-    Such a text is rarely its only likely one. On 722 unseen questions all names are right in .979 of the plans, and
-    without this (`by_names`) in .949; the arguments in .837 and .824 (docs/results.md).
+    Such a text is rarely its only likely one. On 722 unseen questions all names are right in .968 of the plans, and
+    without this (`by_names`) in .954; the arguments in .842 and .838 (docs/results.md).
     """
     language = task.language
     assert language is not None

@@ -91,6 +91,8 @@ def _examples(person: str, place: str, known: bool):
         StepsInput(question, steps),
         f"Where was {person} born?" if known else f"Who is the mayor of {place}?",
     )
+    message = "Where was she born?" if known else f"Who is the mayor of {place}?"
+    yield "rewrite", StepsInput(message, steps), f"Where was {person} born?" if known else message
     yield "end", StepsInput(f"Who is the mayor of {place}?", steps), "yes" if known else "no"
     title = place if known else person
     yield (

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from revelator.plans import logic, parse
-from revelator.plans.names import read_function_words
 from revelator.prefix_lm.model import load_minilm_tokenizer
-from revelator.prefix_lm.spelling import read_sources, restore_spelling
+from revelator.prefix_lm.spelling import read_function_words, read_sources, restore_spelling
 from revelator.tasks import TASKS, QuestionInput, Step, StepsInput
 
 LAW = settings(max_examples=300, deadline=None)

@@ -130,7 +130,7 @@ async def test_a_plan_that_the_model_is_unsure_of_is_not_run_unless_one_was_aske
     assert trace.answers == (["r"] if planned else ["q"]) and trace.outcome == "answered" and not trace.degraded
     [node] = [node for node in trace.nodes if node.kind == "translate"]
     assert node.detail.get("text_probability") == likely
-    assert ("P = 0.70; the limit plan_floor is 0.82" in node.detail.get("unsure", "")) is not planned
+    assert ("P = 0.70; the limit plan_floor is 0.86" in node.detail.get("unsure", "")) is not planned
     assert trace.route == (None if strategy == "compile" else "complex" if planned else "single")
 
 

@@ -18,7 +18,6 @@ from revelator.plans import Atomic, check, parse, render
 from revelator.plans.decoding import make_plan_grammar
 from revelator.plans.grammar import Grammar
 from revelator.plans.language import LANGUAGES
-from revelator.plans.names import read_function_words
 from revelator.tasks import TASKS, QuestionInput
 from revelator.trace import Passage
 from serving.executor.executor import Executor
@@ -212,7 +211,7 @@ def test_a_trained_plan_is_one_that_the_decoder_can_write(vocabulary: Vocabulary
         assert check(parse(text)) == ()
         matcher = vocabulary.make_matcher(make_plan_grammar())
         assert matcher.consume_tokens(vocabulary.tokens.tokenize_str(f" {text}")) and matcher.is_accepting()
-    assert "Founder" in read_function_words() and Path(TINY).is_dir()
+    assert Path(TINY).is_dir()
 
 
 class _Empty:
