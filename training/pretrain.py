@@ -70,6 +70,7 @@ from training.mixture import (
 )
 
 LEARNING_RATE = 2e-3
+WRITTEN = 320  # tokens that a completion may have when it is scored
 TOKENIZER = "tokenizer"  # in the folder of checkpoints
 
 console = Console(stderr=True)
@@ -274,8 +275,10 @@ def score_exact(model: Any, tokenizer: PreTrainedTokenizerFast, rows: list[Row])
     for start in range(0, len(rows), 50):
         part = rows[start : start + 50]
         inputs = tokenizer([r.prompt for r in part], return_tensors="pt", padding=True)
-        outputs = model.generate(**inputs, max_new_tokens=320, do_sample=False)
-        texts = tokenizer.batch_decode(outputs[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+        width = inputs["input_ids"].shape[1]
+        room = min(WRITTEN, model.config.max_position_embeddings - width)  # a model at its beginning does not end
+        outputs = model.generate(**inputs, max_new_tokens=room, do_sample=False)
+        texts = tokenizer.batch_decode(outputs[:, width:], skip_special_tokens=True)
         gold = tokenizer([r.completion for r in part], add_special_tokens=False)["input_ids"]
         right += sum(text == own for text, own in zip(texts, tokenizer.batch_decode(gold), strict=True))
     model.train()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,15 @@ def test_lora_by_the_fine_tuning_stage_gives_an_adapter_that_the_engine_serves(
     plain, tuned = Engine(base, threads=1), Engine(base, tmp_path / "adapter", threads=1)
     pairs = zip(*(e.judge_labels(prompts, ("yes", "no")) for e in (plain, tuned)), strict=True)
     assert max(abs(one["yes"] - other["yes"]) for one, other in pairs) > 1e-3
+
+
+def test_a_model_that_does_not_end_is_scored_to_its_last_position(set_folder: Path) -> None:
+    """One at its beginning writes on and on; behind a long prompt it has fewer positions than a completion may have."""
+    row = next(row for row in read_split(set_folder, "dev") if row.task == "refine")
+    long = replace(row, prompt=row.prompt.replace("Question: ", "Question: " + "who led Ost and " * 90))
+    model = make_model()
+    model.config.eos_token_id = model.generation_config.eos_token_id = None
+    assert pretrain.score_exact(model, load_minilm_tokenizer(), [row, long]) == 0.0
 
 
 def test_a_base_is_made_from_minilm_and_a_run_that_is_resumed_ends_in_the_same(
