@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from revelator.registry import find_home
 
-PATH = click.Path(path_type=Path)
+
+class _NamedPath(click.Path):
+    """A path with a name: `""`, as a shell writes a variable that is not set, would be the folder that one is in."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty: is a variable of the shell not set?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _NamedPath(path_type=Path)
 BASE = click.option("--base", help="Overrides the base that the adapter's manifest names.")
 HOME = click.option(
     "--home",

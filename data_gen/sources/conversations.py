@@ -16,6 +16,7 @@ from data_gen.sources.rows import ReadResult, read_annotated
 from revelator import plans
 from revelator.errors import DataError
 
+NUMBERS = ("conversation_id", "Conversation_no"), ("turn_id", "Turn_no")
 TURNS = 3  # that the executor shows the model (serving.executor.conversation)
 
 
@@ -30,12 +31,14 @@ def _annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         raise DataError(f"field 'Context' must list questions and answers in turn, found {quote_value(said)}")
     if not said:
         raise DroppedError("the first message of a conversation")
-    said = [" ".join(text.split()) for text in said]
+    said = [" ".join(text.encode(errors="replace").decode().split()) for text in said]
     turns = zip(said[::2], said[1::2], strict=True)
-    meant = fields.read_question(row, "Truth_rewrite", "Rewrite", "question_rewrite")
-    conversation = row["conversation_id"] if "conversation_id" in row else row["Conversation_no"]
+    meant = fields.read_question(row, "Rewrite", "Truth_rewrite", "question_rewrite")
+    turn = [row[names[0] if names[0] in row else names[1]] for names in NUMBERS]
+    if not all(isinstance(number, int | str) for number in turn):
+        raise DataError(f"conversation and turn must be numbers, found {quote_value(turn)}")
     return AnnotatedQuestion(
-        id=f"qrecc:{conversation}-{row['turn_id'] if 'turn_id' in row else row['Turn_no']}",
+        id=f"qrecc:{turn[0]}-{turn[1]}",
         source="qrecc",
         licence="CC-BY-SA-3.0",
         split="",

@@ -20,6 +20,8 @@ def read_text(row: dict[str, Any], *names: str) -> str:
     value = row[name]
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"field {name!r} must be a non-empty text, found {quote_value(value)}")
+    if any(0xD800 <= ord(character) < 0xE000 for character in value):
+        raise DataError(f"field {name!r} has half a surrogate pair", hint="was it cut inside an emoji?")
     return value
 
 

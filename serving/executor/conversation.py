@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from revelator.errors import InvalidRequest, TaskOutputError
 from revelator.tasks import TASKS, Step, StepsInput
+from revelator.tasks.task import UNKNOWN
 from revelator.trace import Node
 from serving.executor.run import QuestionRun
 from serving.protocols import GenerateRequest
@@ -58,12 +59,15 @@ async def read_in_conversation(run: QuestionRun, history: Sequence[Step]) -> boo
 
 async def _rewrite(run: QuestionRun, node: Node, steps: Sequence[Step]) -> tuple[str, str]:
     """What the revelator takes the question for, or "" and why it has none."""
-    [output] = await run.models.complete(node, REWRITE, [StepsInput(run.question, tuple(steps))])
+    shown = [Step(step.question, (step.answer[:TURN_CHARACTERS],) if step.answers else ()) for step in steps]
+    [output] = await run.models.complete(node, REWRITE, [StepsInput(run.question, tuple(shown))])
     try:
         written: str = TASKS[REWRITE].parse(output)
         run.limits.check_question(written)
     except (TaskOutputError, InvalidRequest) as error:
         return "", str(error)
+    if UNKNOWN in written and UNKNOWN not in run.question:
+        return "", "what it refers to has no answer"
     likely, floor = node.detail.get("text_probability", 1.0), run.limits.rewrite_floor
     if likely < floor:
         return "", f"“{written}” has P = {likely:.2f} a token; the limit rewrite_floor is {floor:g}"

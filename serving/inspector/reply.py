@@ -9,6 +9,7 @@ a word of the service's own. A reply without an answer is a quotation as a whole
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 
 from revelator.answers import (
@@ -32,6 +33,7 @@ PURPOSE = "I answer questions from documents, and name the passages that say it.
 NOTHING_FOUND = f"I found nothing about this. {PURPOSE}"
 NOTHING_ASKED = f"{PURPOSE} What would you like to know?"
 DOUBTS = 3  # that a reply names; a question for many things may have one a thing
+QUOTED = 200  # characters of an earlier question or answer that a reply repeats
 _QUOTED = re.compile(r"^(\\*)>", re.MULTILINE)  # a line that Markdown takes for a quotation, or one that was escaped
 _ESCAPED = re.compile(r"^\\(\\*)>", re.MULTILINE)
 _SOURCE = re.compile(r"^> - \[(\d+)\] ", re.MULTILINE)
@@ -127,6 +129,8 @@ def _write_silence(trace: Trace, history: Sequence[Step]) -> list[str]:
 
 def _ask_back(question: str, history: Sequence[Step]) -> str:
     last = history[-1]
-    answer = join_answers(last.answers)
-    before = f" Before it you asked “{last.question}”" + (f", and the answer was: {answer}." if answer else ".")
+    answer = textwrap.shorten(join_answers(last.answers), QUOTED, placeholder=" …")
+    before = f" Before it you asked “{textwrap.shorten(last.question, QUOTED, placeholder=' …')}”" + (
+        f", and the answer was: {answer}." if answer else "."
+    )
     return f"I do not see whom or what “{question}” is about.{before} Please ask it again and name what you mean."

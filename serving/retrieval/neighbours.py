@@ -20,10 +20,13 @@ from revelator.errors import ConfigError
 
 FILE = "vectors.faiss"
 FLAT = "Flat"
+FAULTS = (RuntimeError, MemoryError)
+LONGEST = 64  # characters of a factory string
 EXACT_BELOW, GRAPH_BELOW = 100_000, 2_000_000  # passages: a graph needs 270 bytes a passage beside the vector
 BLOCK = 20_000  # vectors added at a time
 TRAINED = 64  # vectors that a centre, of a list or a code, is learned from
 CODES = 256  # of a part of a vector
+OTHERS = "take `HNSW32`, fewer lists, or leave --faiss out"
 CANDIDATES = 4  # for each passage that is wanted, so many are compared exactly
 EFFORT = 128  # candidates that are kept while a graph is built or searched
 PROBED = 1 / 16  # of the lists that a search reads, `LEAST_PROBED` at least
@@ -43,12 +46,19 @@ def choose_factory(count: int, dimensions: int) -> str:
 
 def check_factory(factory: str, dimensions: int) -> None:
     """Raises ConfigError for a string of which FAISS makes no index of these vectors."""
+    hint = f"`{FLAT}`, `HNSW32`, `IVF4096,PQ{max(1, dimensions // 8)}`, or leave --faiss out"
+    if len(factory) > LONGEST:  # FAISS follows each part into the next one, down to the end of the stack
+        raise ConfigError(f"a factory string has at most {LONGEST} characters", where="--faiss", hint=hint)
     try:
         _open_factory(factory, dimensions)
-    except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1].rpartition("failed: ")[2]
-        hint = f"`{FLAT}`, `HNSW32`, `IVF4096,PQ{max(1, dimensions // 8)}`, or leave --faiss out"
-        raise ConfigError(f"FAISS makes no index of {factory!r}: {reason}"[:300], where="--faiss", hint=hint) from error
+    except FAULTS as error:
+        message = f"FAISS makes no index of {factory!r}: {explain_fault(error)}"
+        raise ConfigError(message, where="--faiss", hint=hint) from error
+
+
+def explain_fault(error: Exception) -> str:
+    """What FAISS says of a fault, without the place in its source."""
+    return str(error).strip().splitlines()[-1].rpartition(": ")[2] or type(error).__name__
 
 
 def _open_factory(factory: str, dimensions: int) -> Any:
@@ -58,25 +68,30 @@ def _open_factory(factory: str, dimensions: int) -> Any:
     inner = faiss.downcast_index(index)
     if isinstance(inner, faiss.IndexHNSW):
         inner.hnsw.efConstruction = EFFORT
+    if hasattr(inner, "do_polysemous_training"):
+        inner.do_polysemous_training = False  # minutes, for a way to search that is not used
     return index
 
 
 def write(folder: Path, matrix: np.ndarray, factory: str, report: Callable[[int], object]) -> None:
     """Builds the index of the matrix's rows into the folder; `report` is told how many are in it. Raises ConfigError
-    where there are too few vectors to train it."""
+    where there are too few vectors to train it, or where it takes none."""
     index = _open_factory(factory, matrix.shape[1])
     if not index.is_trained:
         lists = faiss.extract_index_ivf(index).nlist if "IVF" in factory else CODES
         step = max(1, len(matrix) // (TRAINED * max(lists, CODES)))
         try:
             index.train(np.ascontiguousarray(matrix[::step]))
-        except RuntimeError as error:
-            hint = "take `HNSW32`, fewer lists, or leave --faiss out"
+        except FAULTS as error:
             message = f"{len(matrix):,} vectors are too few to train {factory!r}"
-            raise ConfigError(message, where="--faiss", hint=hint) from error
-    for start in range(0, len(matrix), BLOCK):
-        index.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
-        report(min(start + BLOCK, len(matrix)))
+            raise ConfigError(message, where="--faiss", hint=OTHERS) from error
+    try:
+        for start in range(0, len(matrix), BLOCK):
+            index.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
+            report(min(start + BLOCK, len(matrix)))
+    except FAULTS as error:
+        message = f"{factory!r} does not take {len(matrix):,} vectors: {explain_fault(error)}"
+        raise ConfigError(message, where="--faiss", hint=OTHERS) from error
     faiss.write_index(index, str(folder / FILE))
 
 
@@ -85,7 +100,10 @@ class Neighbours:
 
     def __init__(self, folder: Path, matrix: np.ndarray) -> None:
         self._matrix = matrix
-        self._index: Any = faiss.read_index(str(folder / FILE), faiss.IO_FLAG_MMAP_IFC)
+        try:
+            self._index: Any = faiss.read_index(str(folder / FILE), faiss.IO_FLAG_MMAP_IFC)
+        except FAULTS as error:
+            raise ValueError(f"{FILE}: {explain_fault(error)}") from error
         if self._index.ntotal != len(matrix):
             raise ValueError(f"{FILE} has {self._index.ntotal} vectors, and there are {len(matrix)}")
         self._effort: Any = None

@@ -305,6 +305,21 @@ def test_no_value_in_any_field_stops_the_reading(write, data: st.DataObject) -> 
             assert outcome.question.strip() and all(isinstance(answer, str) for answer in outcome.answers)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("Context", "str", "must be a list"),
+        ("Context", ["Who?"], "questions and answers in turn"),
+        ("Question", "\ud800", "half a surrogate pair"),
+        ("Turn_no", [1], "must be numbers"),
+        ("Rewrite", " ", "'Rewrite' must be a non-empty text"),
+    ],
+)
+def test_a_damaged_message_is_refused_with_its_reason(write, field: str, value: Any, reason: str) -> None:
+    [outcome] = READERS["qrecc"](write("q.jsonl", [ROWS["qrecc"] | {field: value}]))
+    assert isinstance(outcome, RefusedRow) and reason in outcome.reason
+
+
 @pytest.mark.parametrize("form", ["published", "Tensorflow's", "of the shared task"])
 def test_a_message_of_a_conversation_has_what_was_asked_before_and_what_it_means(write, form: str) -> None:
     other = {"Rewrite": "question_rewrite", "Conversation_no": "conversation_id", "Turn_no": "turn_id"}

@@ -101,6 +101,18 @@ def test_a_follow_up_that_nobody_understands_is_asked_back_in_the_user_s_words(o
     assert all(line.startswith(">") for line in said.splitlines()), "none of it comes back as an answer"
 
 
+def test_what_has_no_answer_is_put_into_no_question(one, tmp_path):
+    one.world.outputs["rewrite"] = "Where was unknown born?"  # as the prompt writes a step without an answer
+    said = say(one, tmp_path, [FOLLOW_UP[1], {"role": "assistant", "content": "> None."}, FOLLOW_UP[-1]])
+    assert said.startswith("> I do not see whom or what") and one.world.asked == []
+
+
+def test_a_long_answer_is_repeated_in_part_when_asking_back(one, tmp_path):
+    one.world.outputs["rewrite"] = ""
+    said = say(one, tmp_path, [FOLLOW_UP[1], {"role": "assistant", "content": "long " * 4000}, FOLLOW_UP[-1]])
+    assert "long …" in said and len(said) < 600
+
+
 def test_a_long_conversation_reaches_the_language_model_cut_to_its_last_turns(one, tmp_path):
     said = [{"role": role, "content": f"{n} {'long ' * 500}"} for n in range(30) for role in ("user", "assistant")]
     say(one, tmp_path, [*said, FOLLOW_UP[-1]])

@@ -81,6 +81,10 @@ def test_the_kind_follows_from_the_number_of_passages() -> None:
     ("settings", "reason"),
     [
         ({"faiss": "Nonsense"}, "FAISS makes no index of 'Nonsense'"),
+        ({"faiss": "PCA64," * 3000 + "Flat"}, "at most 64 characters"),  # else it ends the process
+        ({"faiss": "IVF999999999,Flat"}, "FAISS makes no index of"),
+        ({"faiss": "IDMap,Flat"}, "does not take 12 vectors"),
+        ({"faiss": "NSG32"}, "does not take 12 vectors"),
         ({"faiss": "IVF64,Flat"}, "12 vectors are too few"),
     ],
 )
@@ -91,6 +95,7 @@ def test_a_factory_that_makes_no_index_is_refused_and_nothing_is_left(
     with pytest.raises(ConfigError, match=reason) as caught:
         build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model=encoder, **settings))
     assert caught.value.where == "--faiss" and "HNSW32" in str(caught.value.hint)
+    assert "/" not in caught.value.message, "no place in the source of a library"
     assert not (tmp_path / "ix").exists()
     with pytest.raises(ConfigError, match="a bm25 index has no vectors"):
         IndexSettings(**settings)
