@@ -114,11 +114,17 @@ class Reading:
 
 class SearchResult(list[Passage]):
     """The passages of a search, best first. `respelled`: words of the query that no passage holds, with the words that
-    were searched for each."""
+    were searched for each. `scored`: of a logical query, how many passages were scored."""
 
-    def __init__(self, passages: Iterable[Passage] = (), respelled: dict[str, list[str]] | None = None) -> None:
+    def __init__(
+        self,
+        passages: Iterable[Passage] = (),
+        respelled: dict[str, list[str]] | None = None,
+        scored: int | None = None,
+    ) -> None:
         super().__init__(passages)
         self.respelled = respelled or {}
+        self.scored = scored
 
 
 class Revelator(Protocol):

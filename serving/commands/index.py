@@ -265,11 +265,14 @@ def search(
     settings = read_logical_options(how, "--set") or LogicalSettings()
     opened = Index.open(folder)
     warnings = None
+    passages: list[Passage]
     if not logic:
         passages = opened.search(query, k)
     else:
         parsed = language.parse(query)
-        passages = search_logical(opened, parsed, k, settings)
+        passages = found = search_logical(opened, parsed, k, settings)
+        if found.scored != len(opened):
+            click.echo(f"scored {found.scored:,} of {len(opened):,} passages: those that a term brings", err=True)
         warnings = [{"code": d.code, "message": d.message, "hint": d.hint} for d in language.check(parsed)]
     for word, near in getattr(passages, "respelled", {}).items():
         click.echo(mask_controls(f"no passage says {word}: read as {' or '.join(near)}"), err=True)

@@ -85,6 +85,11 @@ class Vectors:
         self._near = Neighbours(folder, self.matrix) if (folder / neighbours.FILE).exists() else None
         self._on_card = _copy_to_card(self.matrix, int(device.partition(":")[2])) if device else None
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether a search compares with all vectors."""
+        return self._near is None or self._on_card is not None
+
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """(cosines, positions) of the `k` nearest of each query, best first, shapes (q, k); -1 where none was found."""
         k = min(k, len(self.matrix))

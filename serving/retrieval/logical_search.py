@@ -1,8 +1,9 @@
 """Logical retrieval (ITLR, Faltings, Wei and Bao 2024): a query's operators compose its terms' scores.
 
-Terms are embedded in one batch, and every document is scored by one matrix product. A score of a term is brought to
-[0, 1] before: cosines below 0 are 0, BM25 is divided by the term's best score in the corpus, and a calibration turns
-scores into probabilities that a document is about a term: σ((s - τ)·λ) (appendix E).
+Terms are embedded in one batch, and every document is scored by one matrix product; of an approximate index those that
+a search for one of the terms brings (`CANDIDATES` a term), which the terms that are excluded then sink. A score of a
+term is brought to [0, 1] before: cosines below 0 are 0, BM25 is divided by the term's best score in the corpus, and a
+calibration turns scores into probabilities that a document is about a term: σ((s - τ)·λ) (appendix E).
 
 NOT is carried down to the terms first (De Morgan): composed as it stands, 1 - (x + y) can be negative, and the product
 of two such parts would rank highest what the query excludes.
@@ -28,11 +29,12 @@ from revelator.plans import logic
 from revelator.plans.faults import fault
 from revelator.plans.logic import And, Not, Query, Term, move_negations_inwards
 from revelator.scores import fit_logistic
-from revelator.trace import Passage
+from serving.protocols import SearchResult
 from serving.retrieval.dense import compute_products, find_best
 from serving.retrieval.index import Index
 
 POSITIVES = NEGATIVES = 20  # documents a term, as in the paper
+CANDIDATES = 1_000  # passages a term that are scored where an index is approximate
 SMALLEST = 1e-3  # under 1/x, what a score of 0 counts as
 LABEL = 'each line is one JSON object: {"term": "gene therapy", "passage": "its id", "relevant": true}'
 Source = Literal["dense", "bm25", "both"]
@@ -174,15 +176,17 @@ def read_logical_options(options: Sequence[str], option: str = "--logic") -> Log
     return settings if options else None
 
 
-def search_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> list[Passage]:
+def search_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> SearchResult:
     """The `k` best passages for a logical query. Raises ExpressionError, InvalidRequest, ConfigError."""
-    return index.read_passages(*rank_logical(index, query, k, settings))
+    scores, places, scored = rank_logical(index, query, k, settings)
+    return SearchResult(index.read_passages(scores, places), scored=scored)
 
 
 def rank_logical(
     index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS
-) -> tuple[np.ndarray, np.ndarray]:
-    """(scores, positions) of the `k` best passages. One of score 0 holds nothing that was asked for, and is not found.
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """(scores, positions) of the `k` best passages, and how many were scored. One of score 0 holds nothing that was
+    asked for, and is not found.
 
     Raises ExpressionError, InvalidRequest, ConfigError."""
     query = read_query(query)
@@ -190,18 +194,33 @@ def rank_logical(
         raise InvalidRequest(f"k must be 1 or more, not {k}")
     source = choose_source(index, settings)
     terms = logic.list_terms(query)
-    cosines = None
+    cosines, candidates = None, None
     if source != "bm25":
         vectors, matrix = embed_terms(index, terms)
-        cosines = compute_products(matrix, vectors)
+        candidates = _find_candidates(index, terms, vectors, source)
+        cosines = compute_products(matrix if candidates is None else matrix[candidates], vectors)
     scores = {}
     for i, term in enumerate(terms):
-        raw = compute_raw_scores(index, term, None if cosines is None else cosines[i], source)
+        raw = compute_raw_scores(index, term, None if cosines is None else cosines[i], source, candidates)
         scores[term] = _calibrate(term, raw, settings)
     total = compose(query, scores, settings)
     chosen = find_best(total, k)
     chosen = chosen[total[chosen] > 0]
-    return total[chosen], chosen
+    return total[chosen], chosen if candidates is None else candidates[chosen], len(total)
+
+
+def _find_candidates(index: Index, terms: Sequence[str], vectors: np.ndarray, source: Source) -> np.ndarray | None:
+    """The positions that a search for one of the terms brings, in order; None where all passages are compared."""
+    assert index.vectors
+    if index.vectors.is_exact:
+        return None
+    near = index.vectors.search(vectors, CANDIDATES)[1]
+    found = [near[near >= 0]]
+    if source == "both" and index.bm25:
+        for scores in map(index.bm25.score, terms):
+            best = find_best(scores, CANDIDATES)
+            found.append(best[scores[best] > 0])
+    return np.unique(np.concatenate(found))
 
 
 def choose_source(index: Index, settings: LogicalSettings = _DEFAULTS) -> Source:

@@ -59,7 +59,7 @@ def test_text_that_no_task_can_read_scores_zero_and_stops_nothing(rows: list[Row
     written = [row for row in rows if not TASKS[row.task].labels]
     scores = score(Recited({row.prompt: '["( * +' for row in written}), written)
     assert {task: own.deciding for task, own in scores.items()} == dict.fromkeys(
-        ("decompose", "refine", "translate_art", "translate_bnf", "translate_logic"), 0
+        ("decompose", "refine", "rewrite", "translate_art", "translate_bnf", "translate_logic"), 0
     )
 
 

@@ -116,7 +116,7 @@ def test_the_run_holds_parameters_curves_data_set_system_metrics_and_environment
     assert run.info.status == "FINISHED"
     assert run.data.params["learning_rate"] == "0.01" and run.data.params["lora.rank"] == "16"
     curve = [m.value for m in mlflow.MlflowClient().get_metric_history(run.info.run_id, "train/loss")]
-    assert len(curve) == 60 and curve[-1] < 0.5 * curve[0]
+    assert len(curve) == 60 and curve[-1] < 0.6 * curve[0]
     tasks = {row.task for row in read_split(trained.config.set_folder, "dev")}
     for name in ("dev/loss", "dev/score", *(f"dev/{kind}_{task}" for kind in ("loss", "score") for task in tasks)):
         assert [m.step for m in mlflow.MlflowClient().get_metric_history(run.info.run_id, name)] == [30, 60]

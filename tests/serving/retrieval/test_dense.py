@@ -200,12 +200,13 @@ def test_a_logical_query_finds_what_it_asks_for_and_not_what_it_excludes(index: 
 
 def test_the_score_is_the_composition_of_the_terms_scores(index: Index) -> None:
     query = '"cat" AND ("dog" OR NOT "fish")'
-    scores, _ = rank_logical(index, query, 4)
+    scores, _, scored = rank_logical(index, query, 4)
+    assert scored == len(index)
     vectors = index.encoder.encode_queries(["cat", "dog", "fish"])
     cosines = np.maximum(vectors @ index.vectors.matrix.T, 0)  # type: ignore[union-attr]
     expected = compose(parse(query), dict(zip(("cat", "dog", "fish"), cosines, strict=True)))
     assert scores.tolist() == pytest.approx(sorted(expected[expected > 0].tolist(), reverse=True))
-    scores, _ = rank_logical(index, query, 4, LogicalSettings(source="bm25"))
+    scores, *_ = rank_logical(index, query, 4, LogicalSettings(source="bm25"))
     columns = {term: compute_sparse_scores(index, term) for term in ("cat", "dog", "fish")}
     expected = compose(parse(query), columns)
     assert scores.tolist() == pytest.approx(sorted(expected[expected > 0].tolist(), reverse=True))

@@ -13,8 +13,9 @@ pytest.importorskip("sentence_transformers", reason="the optional dependency gro
 
 from revelator.cli import revelator
 from revelator.errors import ArtifactError, ConfigError
-from serving.retrieval import INDEX, Index, IndexSettings, add_to_index, build_index
+from serving.retrieval import INDEX, Index, IndexSettings, add_to_index, build_index, logical_search
 from serving.retrieval.dense import find_nearest
+from serving.retrieval.logical_search import LogicalSettings, search_logical
 from serving.retrieval.neighbours import FILE, Neighbours, choose_factory, measure_recall, sample_queries, write
 from tests.serving.retrieval.test_dense import many, write_jsonl
 from tests.serving.retrieval.toy_encoder import write_encoder
@@ -121,3 +122,21 @@ def test_what_an_index_finds_is_told_when_it_is_described(encoder: str, tmp_path
     assert "HNSW16, of the nearest ten " in built.output and "HNSW16, of the nearest ten " in told.output
     said = json.loads(CliRunner().invoke(revelator, ["index", "info", out, "--json"]).output)
     assert said["faiss"] == INDEX.read_manifest(tmp_path / "ix")["faiss"]
+
+
+@pytest.mark.parametrize("source", ["dense", "both"])
+def test_a_logical_query_scores_what_its_terms_bring_as_it_does_where_all_are_compared(
+    encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    corpus = write_jsonl(tmp_path / "c.jsonl", many(600))
+    for name, faiss in (("flat", "Flat"), ("near", "IVF4,Flat")):
+        build_index([corpus], tmp_path / name, IndexSettings(kind="hybrid", model=encoder, faiss=faiss))
+    flat, near = Index.open(tmp_path / "flat"), Index.open(tmp_path / "near")
+    monkeypatch.setattr(logical_search, "CANDIDATES", 60)
+    for query in ('"red cat" AND NOT "sea"', '("iron" OR "gold") AND "city"', 'NOT "snow" AND "opera"'):
+        how = LogicalSettings(source=source)  # type: ignore[arg-type]
+        exact, found = (search_logical(one, query, 10, how) for one in (flat, near))
+        assert exact.scored == 600 > (found.scored or 600) >= 60
+        scores = {passage.id: passage.score for passage in search_logical(flat, query, 600, how)}
+        assert all(passage.score == pytest.approx(scores[passage.id], abs=1e-5) for passage in found)
+        assert len({passage.id for passage in exact} & {passage.id for passage in found}) >= 8
