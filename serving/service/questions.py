@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import os
+import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -56,6 +57,7 @@ MODELS = (EXECUTOR, REVELATOR)
 A_CORE = 2  # questions at work for each core while the models are in this process
 PROMPT_CHARACTERS = 20_000
 HOTTEST = 2.0
+BACK_SECONDS = 30.0  # until a Triton server that was killed has its models again: 4 to 7 s, on a busy machine more
 TRAVEL_SECONDS = 0.5  # of the time that a client waits, and a tenth of it at most: the answer has a way to go
 TELEMETRY: ContextVar[Telemetry] = ContextVar("telemetry")
 Result = TypeVar("Result")
@@ -218,10 +220,18 @@ class Questions:
 
     async def load_versions(self, versions: Collection[int]) -> None:
         """Opens versions of the revelator beside the release, in place of those of the last call. Raises ArtifactError
-        for one that does not open, and ConfigError where this process runs no versions."""
+        for one that does not open, and ConfigError where this process runs no versions. A Triton server that is started
+        anew meanwhile is asked again; Unavailable once it has been away for `BACK_SECONDS`."""
         if self._versions is None:
             raise ConfigError("this service runs no versions of the revelator: an endpoint or a vLLM server does")
-        await self._versions.load([*map(str, versions)])
+        end = time.monotonic() + BACK_SECONDS
+        while True:
+            try:
+                return await self._versions.load([*map(str, versions)])
+            except Unavailable:
+                if self.models.host is None or time.monotonic() > end:
+                    raise
+            await asyncio.sleep(1.0)
 
     def record(self, trace: Trace) -> None:
         """Tells telemetry of the trace that the current task has finished."""

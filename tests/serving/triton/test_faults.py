@@ -26,6 +26,7 @@ from serving.home.configure import configure
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import REVELATOR, Traffic
 from serving.models.triton import GENERATOR, TritonModels
+from serving.service import control
 from serving.service.questions import Questions
 from serving.triton.host import TritonHost
 from serving.triton.installation import find_installation
@@ -43,6 +44,7 @@ pytestmark = pytest.mark.timeout(600)  # loads of models; how busy the machine i
 class Hosted:
     """A service whose release judges and whose embedded reader reads, both on Triton."""
 
+    home: Path
     url: str
     questions: Questions
 
@@ -75,7 +77,7 @@ def hosted(registered: Path, index: Path, tmp_path_factory: pytest.TempPathFacto
     registry.connect(registered)
     deploy(home, registry.resolve(registry.NAME, 1))
     with serve_in_thread(home, configure(home, index=index, answer_cache=False), place="local") as (questions, running):
-        yield Hosted(running.grpc, questions)
+        yield Hosted(home, running.grpc, questions)
 
 
 def is_answered(client: Client, question: str = QUESTION, answers: tuple[str, ...] = ANSWER) -> bool:
@@ -128,6 +130,14 @@ def test_the_service_is_not_ready_while_triton_is_started_anew(hosted: Hosted):
         wait_until(lambda: not service.is_server_ready())
         assert service.is_server_live()
         wait_until(service.is_server_ready)
+
+
+def test_a_deploy_that_meets_an_outage_waits_until_the_server_is_back(hosted: Hosted):
+    with Client(hosted.url, timeout=WAIT) as client:
+        wait_until(lambda: is_answered(client))
+        hosted.find_process(TRITON).kill()
+        control.load(hosted.home, hosted.url, [1])
+        wait_until(lambda: is_answered(client))
 
 
 @needs_triton
