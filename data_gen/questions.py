@@ -109,7 +109,8 @@ class AnnotatedQuestion:
     that its steps choose from. `teacher` says who annotated it, `reader` which language model read the answers, where
     one did; `agreement`, by task, which part of the samples of a teacher that was asked several times agree with the
     one kept. It teaches `tasks`, all if empty. `made_from` are the published questions that it was composed of, which
-    its plan may have under other names.
+    its plan may have under other names. `message` is what a person wrote for it in a conversation, "" where that was
+    the question itself, and `history` what had been asked and answered there before.
     """
 
     __pydantic_config__ = CHECKED

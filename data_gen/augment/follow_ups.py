@@ -20,8 +20,7 @@ from revelator.trace import join_answers
 
 FollowUp = tuple[str, str, tuple[AnnotatedStep, ...], str]  # key, message, what was asked before, what it means
 
-# of what is asked about: as a subject, as an object, and of whom something is
-Pronouns = tuple[str, str, str]
+Pronouns = tuple[str, str, str]  # for a name that is a subject, for one that is an object, and for its genitive
 THEY: Pronouns = ("they", "them", "their")
 PERSON: tuple[Pronouns, ...] = (("he", "him", "his"), ("she", "her", "her"), THEY)
 SEVERAL: tuple[Pronouns, ...] = (THEY, THEY, ("these", "these", "their"), ("those", "those", "their"))
@@ -31,6 +30,7 @@ PLACE = re.compile(r"(?i) (?:in|at|to)$")  # before a name at the end: "there"
 ASKED_KIND = re.compile(r"(?i)^(?:in |to |at |on |from )?(?:which|what) ([a-z]{3,})(?! of\b)\b")  # "which company"
 BY_KIND = 0.3  # of the messages after such a question say "the company"
 LISTED = 0.1  # of the messages are about two answers
+OPENED = 0.35  # of the messages begin with "And" or the like
 CARELESS = 0.15  # of the messages are typed in small letters, without a mark
 VERB = re.compile(r"(?i)(?:^|\b(?:is|are|was|were|did|do|does|has|have|had|can|could|will|would|when|where|how))$")
 KIND = re.compile(r"(?i)\b(?:the|a|an) (?!of\b|in\b|on\b|at\b)([a-z-]+)$")  # "the film", which a name follows
@@ -114,7 +114,7 @@ def say_without_name(text: str, name: str, pronouns: Pronouns, rng: Random) -> s
         after = after[is_owned.end() :] if is_owned else after
     text = f"{before} {said}{after}".strip()
     text = text[:1].upper() + text[1:]
-    if rng.random() < 0.35:
+    if rng.random() < OPENED:
         text = f"{rng.choice(('And', 'and', 'So', 'Ok,'))} {text[:1].lower()}{text[1:]}"
     return _type_carelessly(text) if rng.random() < CARELESS else text
 

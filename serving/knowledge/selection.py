@@ -49,7 +49,7 @@ class SourceSettings(Strict):
     overlap: Share = 0.5  # t of AtomR: a filter drops entities whose passages share less with it
     # Two rules over words, each with the F1 that it adds (docs/results.md).
     own_words: bool = True  # a relation that the model names and no graph has is sought in the question's words: +.06
-    conditions: bool = True  # code reads a filter's condition, and decides it by a graph's facts: +1.0
+    conditions: bool = True  # code reads a filter's condition, and decides it by a graph's facts: +1, in our own words
 
 
 @dataclass(frozen=True, slots=True)

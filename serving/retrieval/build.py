@@ -281,19 +281,19 @@ class _Build:
         if self.settings.sparse:
             more["terms"] = bm25.write(stage, shards)
         if self.encoder:
-            more["faiss"] = self._write_vectors(stage, shards, self.encoder.dimensions)
+            indexing = self.progress.add_task("indexing vectors", total=None)
+            more["faiss"] = dense.write(
+                stage,
+                shards,
+                self.encoder.dimensions,
+                self.settings.faiss,
+                lambda done, count: self.progress.update(indexing, completed=done, total=count),
+            )
+            self.progress.update(indexing, total=1, completed=1)
             if self.encoder.probe is not None:
                 more["probe"] = [round(float(number), 5) for number in self.encoder.probe]
         self.progress.update(task, total=1, completed=1)
         return more
-
-    def _write_vectors(self, stage: Path, shards: list[Shard], dimensions: int) -> dict[str, Any]:
-        task = self.progress.add_task("indexing vectors", total=None)
-        count = sum(len(shard.read("sizes")) for shard in shards)
-        report = partial(self.progress.update, task, total=count)
-        said = dense.write(stage, shards, dimensions, self.settings.faiss, lambda done: report(completed=done))
-        report(completed=count)
-        return said
 
 
 def _read_old(index: Index, places: range, where: str) -> Iterator[tuple[str, Passage]]:

@@ -115,11 +115,11 @@ def _copy_to_card(matrix: np.ndarray, card: int) -> Any:
 
 
 def write(
-    stage: Path, shards: Sequence[Shard], dimensions: int, factory: str, report: Callable[[int], object]
+    stage: Path, shards: Sequence[Shard], dimensions: int, factory: str, report: Callable[[int, int], object]
 ) -> dict[str, Any]:
     """The vectors of all shards, in the corpus's order, and the approximate index of them that `factory` names ("": by
     their number). Returns what the manifest says of it: `factory`, and `recall`, the share of the nearest ten that it
-    finds. `report` is told how many vectors are in it."""
+    finds. `report` is told how many of how many vectors are in it."""
     sizes = [len(shard.read("sizes")) for shard in shards]
     matrix = create_mapped(stage / VECTORS, np.float32, (sum(sizes), dimensions))
     start = 0

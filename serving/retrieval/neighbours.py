@@ -73,9 +73,9 @@ def _open_factory(factory: str, dimensions: int) -> Any:
     return index
 
 
-def write(folder: Path, matrix: np.ndarray, factory: str, report: Callable[[int], object]) -> None:
-    """Builds the index of the matrix's rows into the folder; `report` is told how many are in it. Raises ConfigError
-    where there are too few vectors to train it, or where it takes none."""
+def write(folder: Path, matrix: np.ndarray, factory: str, report: Callable[[int, int], object]) -> None:
+    """Builds the index of the matrix's rows into the folder; `report` is told how many of how many are in it. Raises
+    ConfigError where there are too few vectors to train it, or where it takes none."""
     index = _open_factory(factory, matrix.shape[1])
     if not index.is_trained:
         lists = faiss.extract_index_ivf(index).nlist if "IVF" in factory else CODES
@@ -88,7 +88,7 @@ def write(folder: Path, matrix: np.ndarray, factory: str, report: Callable[[int]
     try:
         for start in range(0, len(matrix), BLOCK):
             index.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
-            report(min(start + BLOCK, len(matrix)))
+            report(min(start + BLOCK, len(matrix)), len(matrix))
     except FAULTS as error:
         message = f"{factory!r} does not take {len(matrix):,} vectors: {explain_fault(error)}"
         raise ConfigError(message, where="--faiss", hint=OTHERS) from error

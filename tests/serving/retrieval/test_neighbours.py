@@ -37,9 +37,9 @@ def make_vectors(count: int, dimensions: int = 32) -> np.ndarray:
 
 @pytest.mark.parametrize(("factory", "least"), [("HNSW32", 0.98), ("IVF64,Flat", 0.9), ("IVF64,SQ8", 0.9)])
 def test_nearly_all_of_the_nearest_are_found_and_scored_exactly(tmp_path: Path, factory: str, least: float) -> None:
-    matrix, told = make_vectors(20_000), list[int]()
-    write(tmp_path, matrix, factory, told.append)
-    assert told[-1] == len(matrix)
+    matrix, told = make_vectors(20_000), list[tuple[int, int]]()
+    write(tmp_path, matrix, factory, lambda *counts: told.append(counts))
+    assert told[-1] == (len(matrix), len(matrix))
     queries = sample_queries(matrix)
     scores, places = Neighbours(tmp_path, matrix).search(queries, 10)
     assert measure_recall(places, find_nearest(matrix, queries, 10)[1]) >= least
