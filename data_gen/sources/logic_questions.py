@@ -1,8 +1,9 @@
 """Logical questions over the topics of a corpus: query, wording, and documents that match it or miss it by one term.
 
-Queries have the 32 templates of three terms (ITLR, section 3.1), and shorter and longer shapes. Every topic belongs to
-one split, by the hash of its text, so that no question of dev or test names a topic of training. Half of the questions
-outside training are worded with what no training question uses; their source is `logic-free`.
+Queries and their words are those of `logic_wording`, about one to five topics. Every topic belongs to one split, by the
+hash of its text, so that no question of dev or test names a topic of training. Half of the questions outside training
+are worded as no training question is; their source is `logic-free`. The 32 templates of three terms (ITLR, section 3.1)
+are what the benchmark of logical retrieval ranks by.
 
 A document holds one sentence for each term that it is about, in any order, and none about the others: whether it
 matches follows from how it was made (ITLR, appendix H).
@@ -21,15 +22,13 @@ from data_gen.config import SplitConfig
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.records import hash_fraction
 from data_gen.sources.logic_topics import LITTLE, Topic, read_topics
-from data_gen.sources.logic_wording import list_phrases, word_query
+from data_gen.sources.logic_wording import list_wordings
 from data_gen.sources.rows import ReadResult
 from revelator.errors import DataError
 from revelator.fingerprints import normalise
 from revelator.plans.grammar import write_string
-from revelator.plans.logic import And, Not, Or, Query, Term, holds, list_terms, parse, render
+from revelator.plans.logic import Query, holds, list_terms, parse, render
 
-NEGATED = 0.35  # chance of NOT before a term of a drawn shape
-FLAT = 0.25  # chance that a drawn shape has one operator throughout
 LIMIT = 3  # matching combinations, and hard negatives, of a query
 Truth = tuple[bool, ...]
 
@@ -50,27 +49,6 @@ def fill_template(template: str, texts: Sequence[str]) -> Query:
     return parse(template.format(*map(write_string, texts)))
 
 
-def draw_query(texts: Sequence[str], rng: random.Random) -> Query:
-    """A query with NOT on terms alone over four or more terms: AND and OR by turns, at most three deep."""
-    if rng.random() < FLAT:
-        return rng.choice((And, Or))(tuple(_draw_literal(text, rng) for text in texts))
-    return _draw_group(list(texts), rng.choice((And, Or)), 3, rng)
-
-
-def _draw_group(texts: list[str], kind: type[And] | type[Or], depth: int, rng: random.Random) -> Query:
-    if len(texts) == 1:
-        return _draw_literal(texts[0], rng)
-    if depth == 1:
-        return kind(tuple(_draw_literal(text, rng) for text in texts))
-    cuts = sorted(rng.sample(range(1, len(texts)), rng.choice((1, 2)) if len(texts) > 2 else 1))
-    parts = [texts[a:b] for a, b in itertools.pairwise([0, *cuts, len(texts)])]
-    return kind(tuple(_draw_group(part, Or if kind is And else And, depth - 1, rng) for part in parts))
-
-
-def _draw_literal(text: str, rng: random.Random) -> Query:
-    return Not(Term(text)) if rng.random() < NEGATED else Term(text)
-
-
 def draw_combinations(query: Query, rng: random.Random) -> tuple[list[Truth], list[Truth]]:
     """Truth values of the terms, in order of first use: some that match, and hard negatives (ITLR, appendix H).
 
@@ -88,13 +66,11 @@ def _flip_each(row: Truth) -> list[Truth]:
     return [(*row[:i], not row[i], *row[i + 1 :]) for i in range(len(row))]
 
 
-TEACHER = "templates"
+TEACHER = "wordings"
 SOURCE, FREE = "logic", "logic-free"
-SIZES = {1: 2, 2: 18, 3: 56, 4: 12, 5: 8, 6: 4}  # terms of a query → how often of a hundred
 COMMON = 0.4  # chance that a topic is drawn from those that are no names
-ASPECT = 0.15  # chance that a name becomes a side of it: "the history of …"
 FEWEST = 24  # topics of a split
-PATIENCE = 50  # draws before a question has one topic less
+PATIENCE = 10_000  # draws of topics for one question
 ROOM = 560  # characters of a document: what a relevance prompt shows of one
 
 
@@ -110,23 +86,19 @@ def make_logical_questions(
         rng = random.Random(f"logic/{seed}/{name}/{number}")
         split = splits.choose(rng.random())
         free = split != "train" and rng.random() < 0.5
-        chosen = _draw_topics(pools[split], rng.choices(list(SIZES), list(SIZES.values()))[0], rng, free)
-        texts = [topic.text for topic in chosen]
-        short = len(texts) <= 3
-        query = fill_template(rng.choice(list_templates(len(texts))), texts) if short else draw_query(texts, rng)
-        worded = word_query(query, rng, free)
-        spelt = dict(zip(map(str.lower, list_terms(query)), chosen, strict=True))
-        ordered = [spelt[text.lower()] for text in list_terms(worded.query)]
+        wording = rng.choice(list_wordings(held_out=free))
+        chosen = _draw_topics(pools[split], wording.size, rng)
+        asked, query = wording.fill(tuple(topic.text for topic in chosen), rng)
         yield AnnotatedQuestion(
             id=f"logic:{name}:{seed}:{number}",
             source=FREE if free else SOURCE,
             licence="as the corpus",
             split=split,
-            question=worded.question,
+            question=asked,
             route="single",
-            passages=tuple(_write_documents(worded.query, ordered, pools[split], rng)),
-            entities=list_terms(worded.query),
-            query=render(worded.query),
+            passages=tuple(_write_documents(query, chosen, pools[split], rng)),
+            entities=list_terms(query),
+            query=render(query),
             teacher=TEACHER,
         )
 
@@ -152,16 +124,13 @@ def _split_topics(topics: Sequence[Topic], seed: int, splits: SplitConfig) -> di
     return found
 
 
-def _draw_topics(pool: _Pool, count: int, rng: random.Random, free: bool) -> list[Topic]:
+def _draw_topics(pool: _Pool, count: int, rng: random.Random) -> list[Topic]:
     """Topics of which no two share a content word, and none stands in the sentence of another.
 
-    Fewer than `count` where the pool's topics are too alike.
+    Raises DataError where the pool's topics are too alike.
     """
-    attempt = 0
-    while True:
-        attempt += 1
-        count -= attempt % PATIENCE == 0 and count > 1
-        chosen = [_draw_aspect(_draw_topic(pool, rng), rng, free) for _ in range(count)]
+    for _ in range(PATIENCE):
+        chosen = [_draw_topic(pool, rng) for _ in range(count)]
         words = [word for topic in chosen for word in _find_content_words(topic.text)]
         said = [topic.said.casefold() for topic in chosen]
         inside = any(
@@ -169,18 +138,12 @@ def _draw_topics(pool: _Pool, count: int, rng: random.Random, free: bool) -> lis
         )
         if len(words) == len(set(words)) and not inside and all(_find_content_words(topic.text) for topic in chosen):
             return chosen
+    raise DataError(f"no {count} topics of a split differ in all their words", hint="give a larger corpus")
 
 
 def _draw_topic(pool: _Pool, rng: random.Random) -> Topic:
     common = pool.common if pool.common and (not pool.names or rng.random() < COMMON) else pool.names
     return rng.choice(common)
-
-
-def _draw_aspect(topic: Topic, rng: random.Random, free: bool) -> Topic:
-    if topic.text[0].islower() or rng.random() >= ASPECT:
-        return topic
-    text = rng.choice(list_phrases("aspects", free)).replace("{a}", topic.text)
-    return Topic(text, f"{text[0].upper()}{text[1:]}: {topic.said}")
 
 
 def _find_content_words(text: str) -> list[str]:
