@@ -30,6 +30,7 @@ MODELS = {
     "Reader (`revelator train`, `stage: reader`)": "training.config:ReaderConfig",
     "The promotion gate (`revelator model promote --rules`)": "evaluation.gate.rules:Rules",
     "Evaluation (`revelator eval run`)": "evaluation.harness.config:RunConfig",
+    "Unit costs (`revelator eval cost`)": "evaluation.cost:CostConfig",
     "Knowledge sources (`--sources`)": "serving.knowledge.config:SourcesFile",
     "What a home folder serves (`serving.json`)": "serving.home.config:ServingConfig",
 }

@@ -87,7 +87,7 @@ COMMANDS: dict[str, Command | Group] = {
         "run": Command("evaluation.run:evaluate", "How does a system do on a benchmark?"),
         "reading": Command("evaluation.reading:reading", "How well does a reader read answers from passages?"),
         "report": Command("evaluation.report.command:report", "How do several runs compare?"),
-        "cost": Command("evaluation.cost:cost", "How many servers does a rate of questions need?"),
+        "cost": Command("evaluation.cost:cost", "What does it take to serve so many questions?"),
     }),
     "plan": Group("What does a plan say, and can it be run?",
       'revelator plan parse "Who directed UHF? * When was {director} born?"', {
