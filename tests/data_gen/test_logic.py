@@ -29,7 +29,7 @@ from data_gen.sources.logic_topics import (
 from data_gen.sources.logic_wording import Wording, list_wordings
 from revelator.errors import DataError
 from revelator.fingerprints import normalise
-from revelator.plans.logic import Query, check, holds, list_terms, parse
+from revelator.plans.logic import check, holds, list_terms, parse
 from revelator.rows import stream_rows
 
 TEXTS = ("tin mines", "Orn Fell", "river ferries", "kilns", "Lake Sedge", "salt tax")
