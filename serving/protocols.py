@@ -149,10 +149,13 @@ class PassagePlace:
 
 @runtime_checkable
 class Shelf(Protocol):
-    """A retriever whose passages can be opened by their ids, too."""
+    """A retriever whose passages can be opened by their ids, too: an index."""
 
     async def open_passage(self, id: str) -> PassagePlace | None:
         """None for an id that no passage has."""
+
+    def describe(self) -> dict[str, Any]:
+        """What the index holds and how it was built, as plain values; no path of this machine."""
 
 
 @runtime_checkable

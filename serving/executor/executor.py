@@ -11,7 +11,7 @@ from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.limits import STRATEGIES, Limits, Strategy
 from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage, find_language
 from revelator.tasks import Step
-from revelator.trace import Event, Trace
+from revelator.trace import Event, Node, Trace
 from serving.executor import routes, trees
 from serving.executor.conversation import read_in_conversation
 from serving.executor.evidence import Models, find_reusable_nodes
@@ -20,6 +20,8 @@ from serving.executor.leaf_cache import LeafCache
 from serving.executor.merging import write_text
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
+from serving.executor.source_answers import search_sources
+from serving.knowledge.operators import build_direct_query
 from serving.knowledge.sources import Sources
 from serving.latency import offload
 from serving.protocols import Generator, Judge, Revelator, Writing
@@ -158,6 +160,23 @@ class Executor:
         async with aclosing(relay_events(lambda listener: self.run(question, listener=listener, **options))) as events:
             async for event in events:
                 yield event
+
+    async def plan(self, question: str, language: PlanLanguage = BNF) -> Trace:
+        """The plan that the revelator writes of a question, in a trace of which nothing was asked. Whoever calls it
+        bounds its time. Raises InvalidRequest for a question that is empty or too long, and PlanError where the
+        revelator writes no plan that can be run."""
+        self.limits.check_question(question)
+        run = QuestionRun(question, self.models, self.sources, self.limits, Recorder(question, language.strategy))
+        await routes.write_plan(run, language, lambda plan: REQUIREMENTS[language.name](plan, self.limits))
+        return run.recorder.trace
+
+    async def search(self, query: str, k: int) -> Node:
+        """The passages that the sources find for words or a logical query, as documents of a node that nobody judges or
+        reads. Raises InvalidRequest, and what `search_sources` raises."""
+        self.limits.check_question(query)
+        node = Node("1", "atomic", query)
+        await search_sources(self.sources, node, build_direct_query(query), k)
+        return node
 
     def _check_options(self, strategy: str, deadline_ms: float | None) -> None:
         """Raises InvalidRequest for a strategy that is unknown, and for a deadline that is none."""

@@ -26,7 +26,7 @@ from revelator.plans import (
 )
 from revelator.plans import Sequence as ListOf
 from revelator.plans.bnf import name_route
-from revelator.plans.language import BNF, LANGUAGES, LOGIC
+from revelator.plans.language import BNF, LANGUAGES, LOGIC, PlanLanguage
 from revelator.tasks import (
     TASKS,
     TRANSLATE_BNF,
@@ -171,6 +171,17 @@ async def answer_by_loop(run: QuestionRun) -> None:
         if await _knows_enough(run):
             break
     await merge_steps(run)
+
+
+async def write_plan(run: QuestionRun, language: PlanLanguage, require: Callable[[Any], None]) -> None:
+    """Writes the model's plan into the trace as `run_plan` would run it. Raises PlanError where it writes none."""
+    trace = run.recorder.trace
+    plan = await translate(run, next(task for task in TASKS.values() if task.language is language), require)
+    if plan is None:
+        hint = "ask the question as it stands, or write a plan yourself and check it"
+        raise PlanError(f"no plan that the model wrote can be run ({find_last_fault(run)})", hint=hint)
+    trace.plan, trace.plan_source = language.render(language.adapt_to_question(plan, run.question)), "model"
+    trace.plan_language = language.name
 
 
 async def run_plan(run: QuestionRun, plan: Any, source: PlanSource) -> None:

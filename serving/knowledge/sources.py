@@ -128,6 +128,16 @@ class Sources:
             ended = [(_name_source(report.source, found), report) for found, report in ended]
         return _combine(ended, query, selection, self.settings.evidence == "first")
 
+    def describe(self) -> list[dict[str, Any]]:
+        """Each source by name and kind; of an index also what it holds."""
+
+        def describe(source: Source) -> dict[str, Any]:
+            shelf = source.retriever if isinstance(source, TextSource) else None
+            about: dict[str, Any] = shelf.describe() if isinstance(shelf, Shelf) else {}
+            return {"name": source.name, "source": source.kind} | about
+
+        return [*map(describe, self.all)]
+
     def can_open(self, id: str) -> bool:
         """Whether a passage of this id is from an index that `open_passage` asks."""
         return self._find_shelf(id) is not None

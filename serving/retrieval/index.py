@@ -26,6 +26,7 @@ from serving.retrieval.index_folder import INDEX, IndexSettings, PassageStore
 
 RRF_CONSTANT = 60
 DEPTH = 100  # of each ranking that a hybrid search joins
+NAMED = 50  # documents of an index that its description names
 
 
 def fuse_ranks(rankings: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -123,6 +124,18 @@ class Index:
     def read_passages(self, scores: np.ndarray, places: np.ndarray) -> list[Passage]:
         """The passages at `places` with their scores."""
         return [replace(self.passages[int(i)], score=float(s)) for s, i in zip(scores, places, strict=True)]
+
+    def describe(self) -> dict[str, Any]:
+        """What it holds, and the names of the first `NAMED` documents."""
+        names = [corpus["name"] for corpus in self.manifest["corpora"]]
+        return {
+            "kind": self.settings.kind,
+            "model": self.settings.model,
+            "version": self.manifest["version"],
+            "passages": len(self),
+            "documents": len(names),
+            "first_documents": names[:NAMED],
+        }
 
     def open_passage(self, id: str) -> PassagePlace | None:
         """The passage of an id with its neighbours in the same file; None for an id that no passage has. Raises

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from revelator.errors import ExpressionError
 from revelator.plans import logic
@@ -60,6 +61,9 @@ class LocalRetriever:
 
     async def open_passage(self, id: str) -> PassagePlace | None:
         return await asyncio.to_thread(self.index.open_passage, id)
+
+    def describe(self) -> dict[str, Any]:
+        return self.index.describe()
 
     async def _search_all(self, k: int, queries: Sequence[str]) -> list[list[Passage]]:
         loop = asyncio.get_running_loop()

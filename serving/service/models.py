@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from revelator.errors import ArtifactError
 from revelator.trace import Passage
@@ -226,6 +227,9 @@ class ServedIndex:
 
     async def open_passage(self, id: str) -> PassagePlace | None:
         return await self._retriever.open_passage(id)
+
+    def describe(self) -> dict[str, Any]:
+        return self._retriever.describe()
 
     def close(self) -> None:
         self._retriever.close()

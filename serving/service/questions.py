@@ -35,8 +35,9 @@ from revelator.errors import (
     Unavailable,
 )
 from revelator.minilm import read_vocabulary
+from revelator.plans.language import PlanLanguage
 from revelator.tasks import TASKS
-from revelator.trace import Event, Trace
+from revelator.trace import Event, Node, Trace
 from revelator.wire import Options, write_options
 from serving import latency
 from serving.batching import gather_all
@@ -59,6 +60,7 @@ PROMPT_CHARACTERS = 20_000
 HOTTEST = 2.0
 BACK_SECONDS = 30.0  # until a Triton server that was killed has its models again: 4 to 7 s, on a busy machine more
 TRAVEL_SECONDS = 0.5  # of the time that a client waits, and a tenth of it at most: the answer has a way to go
+MORE_TIME = "allow more time (deadline_ms)"
 TELEMETRY: ContextVar[Telemetry] = ContextVar("telemetry")
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
@@ -187,18 +189,44 @@ class Questions:
             prompt.check()
 
         async def run() -> tuple[list[Completion], str]:
-            seconds = min(metadata.read_deadline() or math.inf, self.limits.deadline_ms) / 1000
-            try:
-                with self._choose_version(metadata.id, version) as choice:
-                    async with asyncio.timeout(seconds), self.admission.turn():
-                        completions = await gather_all(map(self._complete, prompts))
-                    return completions, ", ".join(sorted(choice.answered[REVELATOR]))
-            except TimeoutError as error:
-                message = f"the prompts were not completed within {1000 * seconds:g} ms"
-                hint = "allow more time (deadline_ms, or the client's timeout), or send fewer prompts at a time"
-                raise DeadlineExceeded(message, hint=hint) from error
+            hint = "allow more time (deadline_ms, or the client's timeout), or send fewer prompts at a time"
+            with self._choose_version(metadata.id, version) as choice:
+                async with self._take_turn(metadata, "the prompts were not completed", hint):
+                    completions = await gather_all(map(self._complete, prompts))
+                return completions, ", ".join(sorted(choice.answered[REVELATOR]))
 
         return await self._serve(REVELATOR, metadata, run)
+
+    async def plan(self, question: str, language: PlanLanguage, metadata: Metadata = NO_METADATA) -> Trace:
+        """The plan that the revelator writes of a question. Raises what `answer` and `Executor.plan` raise."""
+
+        async def run() -> Trace:
+            with self._choose_version(metadata.id or question):
+                async with self._take_turn(metadata, "the question was not planned", MORE_TIME):
+                    return await self.executor.plan(question, language)
+
+        return await self._serve(EXECUTOR, metadata, run)
+
+    async def search(self, query: str, k: int, metadata: Metadata = NO_METADATA) -> Node:
+        """The passages that the sources find. Raises what `answer` and `Executor.search` raise."""
+
+        async def run() -> Node:
+            with self._choose_version(metadata.id or query):
+                async with self._take_turn(metadata, "the sources did not answer", MORE_TIME):
+                    return await self.executor.search(query, k)
+
+        return await self._serve(EXECUTOR, metadata, run)
+
+    @asynccontextmanager
+    async def _take_turn(self, metadata: Metadata, late: str, hint: str) -> AsyncIterator[None]:
+        """Around the work of a request that is no question, which its deadline ends. Raises DeadlineExceeded that says
+        what is `late`."""
+        seconds = min(metadata.read_deadline() or math.inf, self.limits.deadline_ms) / 1000
+        try:
+            async with asyncio.timeout(seconds), self.admission.turn():
+                yield
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"{late} within {1000 * seconds:g} ms", hint=hint) from error
 
     async def _complete(self, prompt: Prompt) -> Completion:
         [completion] = await self.models.released.complete(prompt.task, [prompt.text], temperature=prompt.temperature)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -235,6 +236,9 @@ def test_sources_link_to_the_place_on_the_page_by_the_name_that_the_client_calls
 class Shelved(World):
     async def open_passage(self, id: str) -> PassagePlace | None:
         return PassagePlace(Passage("1", "Jay Levey", "<b>Levey</b>")) if id == "1" else None
+
+    def describe(self) -> dict[str, Any]:
+        return {"passages": 1}
 
 
 def test_text_parts_are_a_question_too(client):
