@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from revelator.errors import ExpressionError
+from revelator.errors import ExpressionError, PlanError, RevelatorError
 from revelator.terminal import mask_controls
 
 EXCERPT_WIDTH = 72  # characters of the source line shown around a fault
@@ -52,6 +52,14 @@ def fault(text: str, code: str, message: str, start: int, end: int, hint: str) -
         excerpt=excerpt(text, start, end),
         hint=hint,
     )
+
+
+def describe_faults(plan: str | None, error: RevelatorError) -> RevelatorError:
+    """Returns the error as it came; of a plan that cannot run, with an excerpt and a hint for each diagnostic."""
+    if not isinstance(error, PlanError) or not error.diagnostics:
+        return error
+    faults = (f"{d.message}\n{excerpt(plan or '', d.start, d.end)}\n  hint: {d.hint}" for d in error.diagnostics)
+    return PlanError("the plan cannot be run\n" + "\n".join(faults), diagnostics=error.diagnostics)
 
 
 def excerpt(text: str, start: int, end: int) -> str:

@@ -12,10 +12,10 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from revelator.errors import DataError, PlanError, RevelatorError, Unavailable
+from revelator.errors import DataError, RevelatorError, Unavailable
 from revelator.limits import LONGEST_MS, STRATEGIES
 from revelator.options import AS_JSON, HOME
-from revelator.plans.faults import excerpt
+from revelator.plans.faults import describe_faults
 from revelator.trace import Replay, Trace
 from revelator.wire import write_error
 from serving.home.running import find_running_server
@@ -96,7 +96,7 @@ def ask(
         if as_json:
             click.echo(write_error(error))
             raise SystemExit(error.exit_status) from error
-        raise _point_at_faults(plan or "", error) from error
+        raise describe_faults(plan, error) from error
     if as_json and not stream:
         click.echo(json.dumps(trace.to_json(), ensure_ascii=False))
     elif not as_json:
@@ -124,14 +124,6 @@ async def _stream(url: str, seconds: float | None, question: str, options: Optio
                 elif live:
                     live.update(build_view(replay.build()))
     return replay.build()
-
-
-def _point_at_faults(plan: str, error: RevelatorError) -> RevelatorError:
-    """The error as it came; of a plan that cannot run, with an excerpt and a hint for each diagnostic."""
-    if not isinstance(error, PlanError) or not error.diagnostics:
-        return error
-    faults = (f"{d.message}\n{excerpt(plan, d.start, d.end)}\n  hint: {d.hint}" for d in error.diagnostics)
-    return PlanError("the plan cannot be run\n" + "\n".join(faults), diagnostics=error.diagnostics)
 
 
 def _read_trace(path: Path) -> Trace:

@@ -3,6 +3,7 @@
     GET  /, /web/…, /api/…                        the inspector's page and what it asks (`serving.inspector.app`)
     /v1/chat/completions, /v1/responses, …        OpenAI's (`serving.inspector.chat`, `.responses`)
     /v2/…                                         KServe's protocol (`serving.http.kserve`)
+    /mcp                                          the Model Context Protocol (`serving.service.mcp_front`)
     GET  /metrics, /health
 
 A body is neither chunked nor compressed, has a bounded size, and must arrive within `ARRIVAL_SECONDS`. A connection on
@@ -22,6 +23,7 @@ from typing import Any
 
 import h11
 import uvicorn
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from prometheus_client import generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -40,6 +42,7 @@ from serving.http.bodies import BodyLimits
 from serving.http.protection import Protection, is_loopback
 from serving.inspector import Runs, Server, app
 from serving.models.releases import name_version
+from serving.service import mcp_front
 from serving.service.admission import PEER
 from serving.service.questions import MODELS, Metadata, Questions
 
@@ -69,9 +72,11 @@ def create_app(questions: Questions, address: str, runs: Path, hosts: Collection
         state = "ready" if is_ready else "not ready" if questions.is_open else "stopping"
         return JSONResponse({"status": state}, 200 if is_ready else 503)
 
-    server = Server(address, questions.ask, list_models, questions.executor.sources)
-    inspector = app.make_routes([server], Runs(runs), find_tracking_server())
-    own = [Route(METRICS, show_metrics), Route("/health", show_health)]
+    server, kept = Server(address, questions.ask, list_models, questions.executor.sources), Runs(runs)
+    inspector = app.make_routes([server], kept, find_tracking_server())
+    sessions = mcp_front.open_sessions(mcp_front.make_server(questions, server, kept))
+    agents = Route(mcp_front.PATH, StreamableHTTPASGIApp(sessions))
+    own = [Route(METRICS, show_metrics), Route("/health", show_health), agents]
     return Starlette(
         routes=[*kserve.make_routes(ask, questions.is_ready), *own, *inspector],
         middleware=[
@@ -80,6 +85,7 @@ def create_app(questions: Questions, address: str, runs: Path, hosts: Collection
             Middleware(Arrival),
         ],
         exception_handlers=dict.fromkeys(ERRORS, _answer_error),
+        lifespan=lambda _: sessions.run(),
     )
 
 
@@ -149,7 +155,7 @@ async def serve_http(
         application,
         http="h11",
         ws="none",
-        lifespan="off",
+        lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
