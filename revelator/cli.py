@@ -45,6 +45,7 @@ COMMANDS: dict[str, Command | Group] = {
     "ask": Command("serving.commands.ask:ask", "What does a running server answer, by which plan and passages?"),
     "serve": Command("serving.commands.serve:serve", "How do I serve the deployed version?"),
     "inspect": Command("serving.commands.inspect:inspect", "How did a plan run? Watch, edit and compare in a browser."),
+    "mcp": Command("serving.commands.mcp:mcp", "How does an agent on this machine use it as tools?"),
     "index": Group("How do my documents become passages to search?",
       "revelator index build handbook/ --out runs/indexes/mine", {
         "build": Command("serving.commands.index:build", "How do I make my documents searchable?"),
