@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +18,7 @@ import httpx2
 import pytest
 from mcp import Client as Agent
 from mcp import types
+from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
@@ -22,6 +26,7 @@ from revelator.channels import TOKEN
 from revelator.plans.language import LANGUAGES
 from serving.home.config import ServingConfig
 from serving.http.protection import BODY_BYTES
+from serving.service.addresses import Exposure
 from serving.service.mcp_front import INDEXES, PATH, SPELLING, TRACES
 from tests.serving.service.conftest import FAST, MAX_IN_FLIGHT, PLAN, QUESTION, WAIT, Service, serve_in_thread
 
@@ -262,6 +267,20 @@ async def test_where_tokens_are_asked_for_agents_need_one(tmp_path, config: Serv
                     pass
             async with agent_of(running.http, mode, Authorization="Bearer a-token-of-this-test") as client:
                 assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
+
+
+async def test_the_command_shows_its_certificate_to_a_service_that_asks_for_one(
+    tmp_path, config, authority, monkeypatch
+):
+    asked = ServingConfig(**{**dict(config), "planner": {"url": config.generator, "model": "m"}})  # loads no model
+    named = replace(authority, name="localhost")
+    command = ["-c", "from revelator.cli import main; main()", "mcp", "--home", str(tmp_path)]
+    for name, value in named.to_environment().items():
+        monkeypatch.setenv(name, value)
+    with serve_in_thread(tmp_path, asked, Exposure(tls=authority, mutual=True)) as (_, running):
+        assert running.http.startswith("https://")
+        async with Agent(StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))) as client:
+            assert (await call(client, "check", plan=PLAN))["valid"]
 
 
 def test_a_page_of_another_site_may_not_call_it(service):
