@@ -10,6 +10,7 @@ sha256_file, sha256_folder, …           digests
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import glob
 import hashlib
@@ -30,6 +31,7 @@ from revelator.errors import ConfigError
 
 CODE = ("*.py", "*.lark", "*.txt", "*.yaml", "*.tsv")
 PLAN = "plan.json"
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux
 
 
 @contextmanager
@@ -161,9 +163,10 @@ def stage_folder(target: Path) -> Iterator[Path]:
     """Creates a folder beside `target`. When the block ends, the folder is renamed to `target`; on an error it is
     removed.
 
-    A folder that stands there is set aside before the rename and removed after it. What a killed process left on this
-    machine is cleared first: its stage is removed, and the folder that it had set aside returns if nothing took its
-    place. The names of both carry the number of their process.
+    A folder that stands there changes names with it in one step, and is removed after. Where the system cannot do that,
+    it is set aside before the rename. What a killed process left on this machine is cleared first: its stage is
+    removed, and the folder that it had set aside returns if nothing took its place. The names of both carry the number
+    of their process.
     """
     target = resolve_target(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -178,9 +181,12 @@ def stage_folder(target: Path) -> Iterator[Path]:
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
         sync_folder(stage)
-        if target.exists():
-            target.rename(old)
-        stage.rename(target)
+        if target.exists() and _exchange(stage, target):
+            old = stage
+        else:
+            if target.exists():
+                target.rename(old)
+            stage.rename(target)
         sync_folder(target.parent)
         shutil.rmtree(old, ignore_errors=True)
     except BaseException:
@@ -188,6 +194,14 @@ def stage_folder(target: Path) -> Iterator[Path]:
             old.rename(target)
         shutil.rmtree(stage, ignore_errors=True)
         raise
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchanges the names of two folders in one step. False, and nothing has changed, where the system or the file
+    system cannot."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    paths = (AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other))
+    return rename is not None and rename(*paths, RENAME_EXCHANGE) == 0
 
 
 def _name_aside(target: Path, kind: str) -> str:

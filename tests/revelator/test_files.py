@@ -125,6 +125,49 @@ def test_what_a_kill_between_the_two_renames_left_aside_comes_back(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_a_kill_after_the_folder_took_its_place_leaves_the_new_one_and_the_next_run_clears_the_old_one(tmp_path):
+    code = (
+        "import os, pathlib, sys; from revelator import files\n"
+        "files.sync_folder = lambda folder: folder.name != 'here' or os.kill(os.getpid(), 9)\n"
+        "with files.stage_folder(pathlib.Path(sys.argv[1])) as stage:\n"
+        "    (stage / 'a').write_text('new')"
+    )
+    target = tmp_path / "here" / "set"
+    with files.stage_folder(target) as stage:
+        (stage / "a").write_text("old")
+    killed = subprocess.run([sys.executable, "-c", code, str(target)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert (target / "a").read_text() == "new" and len(list(target.parent.iterdir())) == 2
+    with pytest.raises(RuntimeError), files.stage_folder(target):
+        raise RuntimeError
+    assert (target / "a").read_text() == "new" and list(target.parent.iterdir()) == [target]
+
+
+def test_a_folder_that_is_replaced_is_at_no_moment_missing(tmp_path):
+    code = (
+        "import pathlib, sys; from revelator import files\n"
+        "for n in range(100):\n"
+        "    with files.stage_folder(pathlib.Path(sys.argv[1])) as stage:\n"
+        "        (stage / 'a').write_text('new')"
+    )
+    target, looks = tmp_path / "set", 0
+    with files.stage_folder(target) as stage:
+        (stage / "a").write_text("old")
+    process = subprocess.Popen([sys.executable, "-c", code, str(target)])
+    while process.poll() is None:
+        assert (target / "a").exists()
+        looks += 1
+    assert process.returncode == 0 and looks > 100
+
+
+def test_where_names_cannot_be_exchanged_the_old_folder_is_set_aside(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "RENAME_EXCHANGE", 1 << 20)  # a flag that no system knows
+    for content in ("old", "new"):
+        with files.stage_folder(tmp_path / "set") as stage:
+            (stage / "a").write_text(content)
+    assert (tmp_path / "set" / "a").read_text() == "new" and list(tmp_path.iterdir()) == [tmp_path / "set"]
+
+
 def test_digests_are_sha256_by_relative_path(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "c").write_text("x")
