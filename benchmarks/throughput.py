@@ -1,14 +1,16 @@
 """Tokens a second, memory and share of the matrix rate of `revelator train`'s trainer, beside a plain TRL script.
 
     python benchmarks/throughput.py [--shape tiny] [--device cpu] [--steps 6] [--batch 32] [--repeats 3]
+    python benchmarks/throughput.py --base FOLDER --set SET --precision bf16 --batch-tokens 1024 --repeats 1
     python benchmarks/throughput.py --shape qwen3-0.6b --device cuda --steps 20
     python benchmarks/throughput.py --shape llama-3.2-3b --device cuda --steps 20 --batch 16
 
-The plain script is TRL's SFTTrainer on the same rows as prompt and completion, with the same LoRA, batch and number of
-steps, and its own defaults for all else (bf16 autocast, gradient checkpointing, rows in an order of its own, padded to
-the longest of a batch). Each measurement is a process of its own, ours and theirs in turn. Rows are drawn from a world
-that the benchmark builds, by the weights of `real.yaml`; shapes other than `tiny` have random weights and read the
-embedded base's tokens.
+The plain script is TRL's SFTTrainer on the same rows as prompt and completion, once over them, with the same LoRA, and
+its own defaults for all else (bf16 autocast unless `--precision` is given, gradient checkpointing, rows in an order of
+its own, padded to the longest of a batch of `--batch` rows). `no checkpointing` is the same script without its gradient
+checkpointing, which ours does not have either. Each measurement is a process of its own, all in turn. Rows are drawn
+from `--set`, or from a world that the benchmark builds, by the weights of `real.yaml`; shapes other than `tiny` have
+random weights and read the embedded base's tokens.
 
 Tokens are those of rows, padding apart, after the first step; on a CPU they are counted by its processor time, too:
 other work on the machine changes that little. The matrix rate is that of one product of a batch's tokens with a layer's
@@ -40,6 +42,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "qwen3-0.6b": QWEN3_0_6B,
     "llama-3.2-3b": LLAMA_3_2_3B,
 }
+
+WAYS = ("plain", "no checkpointing", "ours")
 
 
 def write_base(shape: str, folder: Path) -> None:
@@ -80,7 +84,7 @@ def make_our_trainer(config: Any, folder: Path) -> Any:
     return trainer
 
 
-def make_plain_trainer(config: Any, folder: Path) -> Any:
+def make_plain_trainer(config: Any, folder: Path, **changes: Any) -> Any:
     """What TRL's documentation shows: a model by its name, a data set of prompts and completions, LoRA."""
     import torch
     from datasets import Dataset
@@ -90,20 +94,24 @@ def make_plain_trainer(config: Any, folder: Path) -> Any:
     from revelator.rows import read_split
     from training import sft
 
-    rows = read_split(config.set_folder, "train")
-    order = sft.read_inputs(config).order
+    inputs = sft.read_inputs(config)
+    assert not sum(inputs.lost.values()), "the rows are counted differently"
+    rows = read_split(config.sets[0], "train", {task for task, weight in config.tasks.items() if weight})
+    order = [row for step in inputs.steps for row in step]
+    changes |= {} if config.precision == "auto" else {"bf16": config.precision == "bf16"}
     columns = {name: [getattr(row, name) for row in rows] for name in ("prompt", "completion")}
     return SFTTrainer(
         model=str(find_base(config.base)),
         args=SFTConfig(
             output_dir=str(folder),
-            max_steps=config.steps,
+            max_steps=len(order) // config.batch_size,
             per_device_train_batch_size=config.batch_size,
             use_cpu=not torch.cuda.is_available(),
             report_to="none",
             disable_tqdm=True,
             logging_steps=1,
             save_strategy="no",
+            **changes,
         ),
         train_dataset=Dataset.from_dict(columns).select(order),
         peft_config=sft.make_lora(config),
@@ -128,14 +136,17 @@ def measure(way: str, config: Any, folder: Path) -> dict[str, float]:
                 torch.cuda.synchronize()
             clocks.append((time.perf_counter(), time.process_time()))
 
-    trainer = (make_our_trainer if way == "ours" else make_plain_trainer)(config, folder)
+    if way == "ours":
+        trainer = make_our_trainer(config, folder)
+    else:
+        trainer = make_plain_trainer(config, folder, **({} if way == "plain" else {"gradient_checkpointing": False}))
     trainer.add_callback(Clock())
     trainer.train()
     read = [entry["num_tokens"] for entry in trainer.state.log_history if "num_tokens" in entry]
     tokens = read[-1] - read[0]
     wall, processor = (last - first for first, last in zip(clocks[0], clocks[-1], strict=True))
     peak = torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    rate = measure_matrix_rate(trainer.model, int(tokens / (config.steps - 1)), cuda)
+    rate = measure_matrix_rate(trainer.model, int(tokens / (len(clocks) - 1)), cuda)
     seconds = wall if cuda else processor
     return {
         "tokens": tokens,
@@ -180,49 +191,62 @@ def measure_matrix_rate(model: Any, tokens: int, cuda: bool) -> float:
     "--set", "set_folder", type=click.Path(path_type=Path), help="Instruction set.  [default: of a new world]"
 )
 @click.option("--steps", default=6, show_default=True, type=click.IntRange(2))
-@click.option("--batch", default=32, show_default=True, type=click.IntRange(1))
+@click.option("--batch", default=32, show_default=True, type=click.IntRange(1), help="Rows of a step.")
+@click.option("--batch-tokens", type=click.IntRange(1), help="Ours: tokens of a step, instead of rows.")
 @click.option(
-    "--precision", default="auto", show_default=True, type=click.Choice(["auto", "fp32", "bf16"]), help="Ours."
+    "--precision",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "fp32", "bf16"]),
+    help="auto: ours alone.",
 )
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1))
 @click.option("--repeats", default=3, show_default=True, help="Rounds; medians are printed.")
-@click.option("--one", type=click.Choice(["ours", "plain"]), hidden=True)
-@click.option("--base", hidden=True)
+@click.option("--base", help="A base's folder, instead of a shape.")
+@click.option("--one", type=click.Choice(WAYS), hidden=True)
+@click.option("--shared", type=click.Path(path_type=Path), hidden=True, help="Where rows are tokenised once for all.")
 def main(
     shape: str,
     device: str,
     set_folder: Path | None,
     steps: int,
     batch: int,
+    batch_tokens: int | None,
     precision: str,
     threads: int,
     repeats: int,
-    one: str | None,
     base: str | None,
+    one: str | None,
+    shared: Path | None,
 ) -> None:
     """Ours and a plain TRL script in turn: tokens/s, peak memory, share of the matrix rate."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if one:
+            assert shared
             from training.config import CONFIGS, load_config
 
-            changes = {"base": base, "set_folder": set_folder, "out": folder / "out", "steps": steps}
+            changes = {"base": base, "sets": [set_folder], "out": shared / "out", "steps": steps}
             changes |= {"batch_size": batch, "precision": precision, "threads": threads, "log_every": 1}
+            changes |= {"batch_tokens": batch_tokens, "gradient_accumulation": 1}
             print(json.dumps(measure(one, load_config(CONFIGS / "real.yaml", **changes), folder)))
             return
         built = set_folder or build_set(folder)
-        base = str(TINY)
-        if shape != "tiny":
+        name = base or shape
+        base = base or str(TINY)
+        if name in SHAPES:
             base = str(folder / "base")
             write_base(shape, folder / "base")
         print(
-            f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {device}; {shape}, ", end=""
+            f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {device}; {name}, ", end=""
         )
-        print(f"{steps} steps of {batch} rows, {threads} threads, n = {repeats}\n")
+        size = f"{batch_tokens} tokens" if batch_tokens else f"{batch} rows"
+        print(f"{steps} steps of {size}, {precision}, {threads} threads, n = {repeats}\n", flush=True)
         command = [sys.executable, __file__, "--set", str(built), "--base", base, "--steps", str(steps)]
-        command += ["--batch", str(batch), "--precision", precision, "--threads", str(threads)]
+        command += ["--shared", temporary, "--batch", str(batch), "--precision", precision, "--threads", str(threads)]
+        command += ["--batch-tokens", str(batch_tokens)] if batch_tokens else []
         hidden = {} if device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}
-        found: dict[str, list[dict[str, float]]] = {"plain": [], "ours": []}
+        found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
         for _ in range(repeats):
             for way, figures in found.items():
                 done = subprocess.run([*command, "--one", way], env=os.environ | hidden, capture_output=True, text=True)
@@ -236,10 +260,10 @@ def print_report(found: dict[str, list[dict[str, float]]]) -> None:
     names = {"wall": "tokens/s", "processor": "by processor time", "GiB": "peak GiB", "rate": "matrix Gop/s"}
     names |= {"share": "share of it"}
     middle = {way: {n: statistics.median(f[n] for f in figures) for n in names} for way, figures in found.items()}
-    print(f"{'':>20}{'plain TRL':>12}{'ours':>12}{'ratio':>8}")
+    print(f"{'':>20}{'plain TRL':>12}{'no checkpointing':>20}{'ours':>12}{'ours / plain':>16}")
     for name, title in names.items():
-        theirs, own = middle["plain"][name], middle["ours"][name]
-        print(f"{title:>20}{theirs:12.4g}{own:12.4g}{own / theirs:8.2f}")
+        plain, quick, own = (middle[way][name] for way in WAYS)
+        print(f"{title:>20}{plain:12.4g}{quick:20.4g}{own:12.4g}{own / plain:16.2f}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from transformers import (
 )
 
 import revelator.prefix_lm.model  # noqa: F401  (the Auto classes know its class from here on)
-from revelator.errors import ArtifactError
+from revelator.errors import ArtifactError, ConfigError
 from training.config import AdapterConfig
 from training.tokens import check_labels
 
@@ -25,9 +25,22 @@ LOADING = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)  # what
 
 
 def choose_precision(config: AdapterConfig) -> torch.dtype:
-    if config.precision != "auto":
-        return torch.bfloat16 if config.precision == "bf16" else torch.float32
-    return torch.bfloat16 if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else torch.float32
+    """Raises ConfigError for bf16 on a device without units for it, where it is slower than fp32."""
+    has_units = has_bf16_units()
+    if config.precision == "bf16" and not has_units:
+        hint = "`precision: auto` takes what the device can, and `revelator doctor` says what it has"
+        raise ConfigError("precision = bf16: this device has no units for bf16", where=config.stage, hint=hint)
+    if config.precision == "auto":
+        return torch.bfloat16 if torch.cuda.is_available() and has_units else torch.float32
+    return torch.bfloat16 if config.precision == "bf16" else torch.float32
+
+
+def has_bf16_units() -> bool:
+    """Has the GPU, or else the CPU, units for products in bf16?"""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported()
+    found = torch.cpu.get_capabilities()
+    return any(found.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))  # the last one of ARM
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:

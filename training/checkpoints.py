@@ -19,7 +19,7 @@ BEST = "best"  # the adapter of the best dev score so far
 RUN = "run.json"
 # What may change between a run and its resumption.
 MOVABLE = {"out", "threads", "log_every", "save_every", "save_minutes", "accelerate"}
-PLACES = {"base", "set_folder", "adapter", "world", "sets"}  # what lies there is known by its digest
+PLACES = {"base", "adapter", "world", "sets"}  # what lies there is known by its digest
 
 
 def save_state(work: Path, step: int, state: dict[str, Any]) -> None:

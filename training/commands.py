@@ -21,6 +21,7 @@ from revelator.reading import READER
 from revelator.rows import find_plan_fault, verify_set
 from training.checkpoints import RUN, find_checkpoint, lock_work
 from training.config import (
+    AdapterConfig,
     AnyConfig,
     FineTuneConfig,
     GrpoConfig,
@@ -43,7 +44,12 @@ MADE = {  # by stage: what it makes, and the folder of the home in which it lies
 @click.command()
 @click.argument("config", metavar="CONFIG.yaml")
 @click.option(
-    "--set", "sets", type=PATH, multiple=True, help="Instruction set (pretrain: several); overrides the file's."
+    "--set",
+    "sets",
+    type=PATH,
+    multiple=True,
+    help="Instruction set; give it several times for several sets, or twice to weigh one twice (grpo: one set). "
+    "Overrides the file's.",
 )
 @click.option("--rows", type=PATH, multiple=True, help="stage: reader: files of rows for reading; override the file's.")
 @click.option("--base", help="`mini`, a folder, or a Hub id; overrides the file's.")
@@ -82,16 +88,18 @@ def train(
     """Train by what the configuration says: `stage: sft` (if none is named), `grpo`, `pretrain` or `reader`.
 
     CONFIG.yaml is a file, or the name of one that ships: demo, real, cpu, world, logic, select, explicit, gpu,
-    qwen3-0.6b, qwen3-1.7b, qwen3-4b, llama-3.2-1b, llama-3.2-3b, smollm3-3b, gemma-3-1b, lfm2-350m: LoRA on an
-    instruction set, tracked in MLflow; the adapter of the step with the best mean score of the tasks on dev rows
-    becomes a registered version. With --adapter it goes on from an adapter. With `stage: grpo` (grpo) it does so
-    by rewards for the plans that it writes itself. With `stage: pretrain` (pretrain) it makes a
-    small base, and with `stage: reader` (reader) what reads answers from passages: folders and no versions.
+    smollm2-135m, qwen3-0.6b, qwen3-1.7b, qwen3-4b, llama-3.2-1b, llama-3.2-3b, smollm3-3b, gemma-3-1b, lfm2-350m: LoRA
+    on instruction sets, tracked in MLflow; the adapter of the step with the best mean score of the tasks on dev rows
+    becomes a registered version. The file says when it ends (steps, epochs, minutes), what a step holds (batch_size or
+    batch_tokens) and the precision. With --adapter it goes on from an adapter. With `stage: grpo` (grpo) it does so by
+    rewards for the plans that it writes itself. With `stage: pretrain` (pretrain) it makes a small base, and with
+    `stage: reader` (reader) what reads answers from passages: folders and no versions.
 
     \b
     Examples:
       revelator train demo --set runs/demo/sets/world
       revelator train qwen3-0.6b --set DIR --out runs/adapters/qwen
+      revelator train smollm2-135m --set DIR --set OTHER --set OTHER
       revelator train my.yaml --resume
       revelator train demo --set DIR --adapter champion
       revelator train llama-3.2-3b --set DIR --processes 8 --accelerate fsdp
@@ -126,6 +134,7 @@ def train(
     else:
         click.echo(
             f"adapter {result['adapter']}: {result['name']} version {result['version']}, in {result['seconds']:.0f} s"
+            + (f", {rate:,.0f} tokens/s" if (rate := result["figures"].get("train/tokens_per_second")) else "")
         )
         click.echo(f"next: revelator model promote --home {home} --version {result['version']}")
 
@@ -149,13 +158,9 @@ def _resolve(
         changes["rows"] = rows or None
     elif rows:
         raise ConfigError(f"stage {plain.stage} reads no rows for reading", where="--rows", hint="leave it out")
-    elif isinstance(plain, PretrainConfig):
-        changes["sets"] = sets or None
-    elif len(sets) > 1:
-        raise ConfigError(f"stage {plain.stage} trains on one set", where="--set", hint="name one")
     else:
-        changes["set_folder"] = next(iter(sets), None)
-        if processes := changes.get("processes"):
+        changes["sets"] = sets or None
+        if isinstance(plain, AdapterConfig) and (processes := changes.get("processes")):
             changes["gradient_accumulation"] = plain.accumulate_over(processes)
     made, place = MADE[plain.stage]
     settings = load_config(path, **changes, out=out or plain.out or home / place / path.stem)
@@ -177,10 +182,9 @@ def _resolve(
 
 
 def _check_sets(settings: FineTuneConfig | GrpoConfig | PretrainConfig, path: Path) -> None:
-    used = settings.sets if isinstance(settings, PretrainConfig) else filter(None, [settings.set_folder])
-    if not (folders := list(used)):
+    if not settings.sets:
         raise ConfigError("no instruction set is named", where=str(path), hint="give --set DIR")
-    for folder in folders:
+    for folder in dict.fromkeys(settings.sets):
         manifest = verify_set(folder)
         if isinstance(settings, FineTuneConfig) and (fault := find_plan_fault(manifest["counts"]["shape"]["train"])):
             click.echo(f"warning: {folder}: {fault}", err=True)

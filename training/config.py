@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -62,7 +63,6 @@ class Settings(Strict):
 
     out: Path | None = None
     seed: int = 7
-    steps: int = Field(ge=1)
     processes: int = Field(1, ge=1)
     accelerate: str | None = None  # a file of `accelerate config`, or the name of one that ships
     threads: int | None = Field(None, ge=1)  # of a process; else OMP_NUM_THREADS, else its share of the cores
@@ -87,12 +87,13 @@ class Settings(Strict):
 
 class AdapterConfig(Settings):
     """What the stages that train an adapter share. `batch_size` rows stand in each process's batch. `adapter` is the
-    folder of the adapter that the training begins with."""
+    folder of the adapter that the training begins with. `precision: auto` is bf16 on a GPU and fp32 on a CPU; bf16 is
+    refused where the device has no units for it."""
 
     stage: str
     base: str = DEFAULT_BASE
     adapter: Path | None = None
-    set_folder: Path | None = None
+    sets: tuple[Path, ...] = ()
     batch_size: int = Field(32, ge=1)
     gradient_accumulation: int = Field(1, ge=1)
     learning_rate: float = Field(gt=0, le=1)
@@ -118,12 +119,27 @@ class AdapterConfig(Settings):
         above them as there can be."""
         return max(1, math.ceil(self.gradient_accumulation * self.processes / processes))
 
+    @property
+    @abstractmethod
+    def length(self) -> str:
+        """Describes the steps for the terminal and the registry."""
+
 
 class FineTuneConfig(AdapterConfig):
     """Supervised fine-tuning of a new adapter, or on from `adapter`: `lora` must equal the settings of that adapter.
-    Lengths are in tokens."""
+    Lengths are in tokens.
+
+    It ends after `steps`, `epochs` or `minutes`, whichever comes first. An epoch draws as many rows as there are, by
+    the weights of their tasks. `sets` are instruction sets, of which each gives an equal part of the tasks that it has;
+    one that is named twice counts twice. `batch_tokens` takes the place of `batch_size`: a step has rows of like length
+    with up to so many tokens, padding included; `gradient_accumulation` and `processes` cut it and do not change it.
+    """
 
     stage: Literal["sft"] = "sft"
+    steps: int | None = Field(None, ge=1)
+    epochs: float | None = Field(None, gt=0, allow_inf_nan=False)
+    minutes: float | None = Field(None, gt=0)  # the learning rate falls with the time, too
+    batch_tokens: int | None = Field(None, ge=16)
     tasks: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(TASKS, 1.0))  # weights
     max_length: int = Field(512, ge=16)
     lora: Lora = Field(default_factory=lambda: Lora.model_validate({}))
@@ -132,6 +148,29 @@ class FineTuneConfig(AdapterConfig):
     @classmethod
     def _check_tasks(cls, tasks: dict[str, float]) -> dict[str, float]:
         return check_weights(tasks, TASKS, "task")
+
+    @model_validator(mode="after")
+    def _check_length(self) -> FineTuneConfig:
+        if self.steps is None and self.epochs is None:
+            raise ValueError("neither steps nor epochs: one is needed, `minutes` is a limit beside them")
+        if self.batch_tokens is not None and self.batch_tokens < self.max_length * self.parts:
+            raise ValueError(
+                f"batch_tokens = {self.batch_tokens} has no room for {self.parts} rows (gradient_accumulation times "
+                f"processes) of max_length = {self.max_length}"
+            )
+        return self
+
+    @property
+    def parts(self) -> int:
+        """Into how many batches a step is cut."""
+        return self.gradient_accumulation * self.processes
+
+    @property
+    def length(self) -> str:
+        size = f"up to {self.batch_tokens:,} tokens" if self.batch_tokens else f"{self.global_batch} rows"
+        limits = [f"{count:g} {unit}" for count, unit in ((self.epochs, "epochs"), (self.minutes, "minutes")) if count]
+        steps = f"{self.steps} steps" if self.steps else "steps"
+        return ", at most ".join([f"{steps} of {size}", *limits])
 
 
 class GrpoConfig(AdapterConfig):
@@ -143,6 +182,8 @@ class GrpoConfig(AdapterConfig):
     """
 
     stage: Literal["grpo"]
+    steps: int = Field(ge=1)
+    sets: tuple[Path, ...] = Field((), max_length=1)
     world: Path | None = None
     completions: int = Field(8, ge=2)
     temperature: float = Field(1.0, gt=0)
@@ -161,6 +202,10 @@ class GrpoConfig(AdapterConfig):
         if self.global_batch % self.completions:
             raise ValueError(f"completions must divide the {self.global_batch} rollouts of a step")
         return self
+
+    @property
+    def length(self) -> str:
+        return f"{self.steps} steps of {self.global_batch} rows"
 
     def digest_inputs(self) -> dict[str, str]:
         digests = super().digest_inputs()
@@ -212,6 +257,7 @@ class ReaderConfig(Settings):
     """
 
     stage: Literal["reader"]
+    steps: int = Field(ge=1)
     processes: Literal[1] = 1
     rows: tuple[Path, ...] = ()
     shares: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)

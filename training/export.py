@@ -64,15 +64,19 @@ def complete_adapter(
 def register_version(config: AdapterConfig, manifest: AdapterManifest, figures: Mapping[str, float]) -> int:
     """Registers the adapter at `config.out`, with the last `figures` of its training, and returns its version; it may
     have been registered already."""
-    assert config.out is not None and config.set_folder is not None
+    assert config.out is not None
+    first, *others = dict.fromkeys(folder.resolve() for folder in config.sets)
     tags = {
-        "set_folder": str(config.set_folder.resolve()),
+        "set_folder": str(first),
         "data_digest": manifest.data_digest,
         "base": manifest.base_name,
         "stage": config.stage,
     }
+    if others:
+        tags["other_sets"] = json.dumps([str(folder) for folder in others])
     begun = f", on from the adapter {config.adapter.name}" if config.adapter else ""
-    learnt = f"{config.steps} steps of {config.global_batch} rows of the set {config.set_folder.name}"
+    sets = " and ".join(folder.name for folder in (first, *others))
+    learnt = f"{config.length} of the set{'s' * bool(others)} {sets}"
     description = f"{config.stage} on the base {manifest.base_name}{begun}: {learnt} ({manifest.data_digest[:12]})"
     params = {name: str(value) for name, value in flatten(config.model_dump(mode="json")).items()}
     # Names of their own: a metric of a model is one of its run, too, where it would be one more point of the curve.

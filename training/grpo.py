@@ -75,35 +75,34 @@ class GrpoInputs(Inputs):
 
 def read_inputs(config: GrpoConfig) -> GrpoInputs:
     """Reads base, adapter, set and world. Raises an error of revelator.errors for whatever does not fit."""
-    assert config.set_folder
+    [folder] = config.sets
     if config.adapter is None:
         raise ConfigError("--adapter must be given", hint="there, or in the configuration")
     base = find_base(config.base)
     before = verify_adapter(config.adapter, base)
-    manifest = verify_set(config.set_folder)
+    manifest = verify_set(folder)
     answers = read_answers(config.world) if config.world else {}
     if config.rewards.get("executed") and not answers:
         hint = "give --world, the world whose questions the set has; or weigh executed 0"
         raise ConfigError("the reward `executed` needs a world to run plans over", where="rewards", hint=hint)
     tokenizer = load_tokenizer(base)
-    rows, longest = select_short_prompts(
-        read_split(config.set_folder, "train", {TASK.name}), tokenizer, config.max_prompt
-    )
+    rows, longest = select_short_prompts(read_split(folder, "train", {TASK.name}), tokenizer, config.max_prompt)
     if not rows:
         hint = "build the set from more questions, or set a longer max_prompt"
-        raise DataError(f"no training row of {TASK.name} fits", where=str(config.set_folder), hint=hint)
+        raise DataError(f"no training row of {TASK.name} fits", where=str(folder), hint=hint)
     alone = {name for name, weight in config.rewards.items() if weight} == {"executed"}
     if alone and all(execute(parse(json.loads(row.gold)), answers) is None for row in rows[:ROWS_LOOKED_AT]):
         hint = "give the world whose questions the set has, or weigh another reward, too"
         raise ConfigError("the world has none of the set's questions", where=str(config.world), hint=hint)
-    dev = sample_rows(read_split(config.set_folder, "dev", {TASK.name}), config.evaluation.rows_per_task)
+    dev = sample_rows(read_split(folder, "dev", {TASK.name}), config.evaluation.rows_per_task)
     dev, _ = select_short_prompts(dev, tokenizer, config.max_prompt)
     check_base(base, tokenizer, longest=longest + config.max_new_tokens, largest_id=0)
     prompts = config.steps * config.global_batch // config.completions
     return GrpoInputs(
         base=base,
         base_digest=before.base_digest,
-        manifest=manifest,
+        sets=config.sets,
+        manifests={folder: manifest},
         tasks={TASK.name},
         tokenizer=tokenizer,
         adapter=config.adapter,
@@ -145,7 +144,7 @@ def make_trainer(config: GrpoConfig, inputs: GrpoInputs, report: ProgressCallbac
 
 def make_settings(config: GrpoConfig, dtype: torch.dtype) -> GRPOConfig:
     return GRPOConfig(
-        **make_common_settings(config, dtype),
+        **make_common_settings(config, config.steps, dtype),
         num_generations=config.completions,
         max_completion_length=config.max_new_tokens,
         temperature=config.temperature,

@@ -3,10 +3,13 @@
 Design notes:
 * Rows are tokenised in training.tokens and not by TRL, so that training and serving tokenise a prompt alike.
 * The order of rows is computed before the first step (training.tokens), so a resumed run ends where the killed one
-  would have: same adapter, byte for byte, on the same machine and thread count.
-* The base stays in fp32 on a CPU: without bf16 units, bf16 autocast is 2.5 times slower there. On a GPU it is bf16.
+  would have: same adapter, byte for byte, on the same machine and thread count. With `minutes` the clock decides.
+* The base stays in fp32 on a CPU unless `precision: bf16` is asked for: without bf16 units, bf16 autocast is 2.5 times
+  slower there, and with them 2.5 times faster (322 tokens/s against 131, SmolLM2-135M, one thread). On a GPU it is
+  bf16.
 * The loss is the token mean of the completions over the whole batch of a step, all processes and accumulated parts
-  together, so their number changes nothing but rounding.
+  together, so their number changes nothing but rounding. A step is cut into batches before the first one, too, because
+  with `batch_tokens` their numbers of rows differ.
 * On a GPU TRL's fused output layer computes the loss. Elsewhere that layer projects every position of every row, prompt
   and padding included; here only those that a completion's token follows: 1,483 tokens/s against 1,045 (CPU time of
   one thread, embedded base, three batches of 32 rows; `benchmarks/throughput.py` measures both).
@@ -17,20 +20,25 @@ Design notes:
 from __future__ import annotations
 
 import json
+import math
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object
+from accelerate.utils import broadcast_object_list, gather_object
 from datasets import Dataset
 from peft import LoraConfig, PeftModel
 from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
-from transformers.trainer_callback import PrinterCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_callback import ExportableState, PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
 from revelator.artifact import ADAPTER_CONFIG, ADAPTER_WEIGHTS, digest_base, find_base, verify_adapter
@@ -47,23 +55,27 @@ from training.tokens import (
     IGNORED,
     TokenRow,
     TokenTable,
+    cut_step,
     find_first_token,
+    join_tables,
     load_token_table,
     order_rows,
+    order_rows_by_tokens,
     select_fitting,
+    share_tasks,
     tokenise,
 )
-from training.tracking import ProgressCallback
+from training.tracking import ProgressCallback, find_last_count
 
 SCORE = "score.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SftInputs(Inputs):
-    """Adds the tokens, the order in which they are shown, and dev rows."""
+    """Adds the tokens, the rows of each step in the order in which they are shown, and dev rows."""
 
     tokens: TokenTable
-    order: list[int]
+    steps: list[list[int]]
     dev: list[TokenRow]
     lost: dict[str, int]  # training rows over the length, by task
     lost_dev: int
@@ -76,10 +88,12 @@ class SftInputs(Inputs):
         return totals | lost | {"lost_dev": self.lost_dev}
 
     def describe(self, config: FineTuneConfig) -> str:
-        mean = sum(self.tokens.lengths[i] for i in self.order) / len(self.order)
+        lengths = [self.tokens.lengths[i] for step in self.steps for i in step]
+        epochs = len(lengths) / len(self.tokens)
         text = (
             f"{len(self.tokens):,} training rows ({sum(self.lost.values())} too long), {len(self.dev):,} dev rows; "
-            f"{config.steps} steps of {config.global_batch} rows of {mean:.0f} tokens on average"
+            f"{config.model_copy(update={'steps': len(self.steps)}).length}; "
+            f"rows of {sum(lengths) / len(lengths):.0f} tokens on average, {epochs:.2g} epochs"
         )
         if none := sorted({task for task, weight in config.tasks.items() if weight} - self.tasks):
             text += f"\nno rows of {', '.join(none)}: the steps go to the other tasks"
@@ -88,42 +102,58 @@ class SftInputs(Inputs):
 
 def read_inputs(config: FineTuneConfig) -> SftInputs:
     """Reads base, set and tokens. Raises an error of revelator.errors for whatever does not fit."""
-    assert config.set_folder
     base = find_base(config.base)
     if config.adapter:
         verify_adapter(config.adapter, base)
         check_lora(config, config.adapter)
-    manifest = verify_set(config.set_folder)
+    manifests = {folder: verify_set(folder) for folder in config.sets}
     tokenizer = load_tokenizer(base)
     weighted = {task for task, weight in config.tasks.items() if weight > 0}
     digest = digest_base(base)
-    key = sha256_text(f"{manifest['files']['train.parquet']} {digest} {sorted(weighted)}")[:16]
-    read = load_token_table(config.set_folder, "train", weighted, tokenizer, config.work / f"train-{key}.arrow")
+    tables = []
+    for folder, manifest in manifests.items():
+        key = sha256_text(f"{manifest['files']['train.parquet']} {digest} {sorted(weighted)}")[:16]
+        tables.append(load_token_table(folder, "train", weighted, tokenizer, config.work / f"train-{key}.arrow"))
+    read, where = join_tables(tables), ", ".join(map(str, manifests))
     whole, lost = select_fitting(read.tasks, read.lengths, config.max_length)
     tokens = read.select(whole)
     if not (taught := set(tokens.tasks)):
-        raise DataError("no row belongs to a task with a weight above zero", where=str(config.set_folder))
-    dev = sample_rows(read_split(config.set_folder, "dev", taught), config.evaluation.rows_per_task)
+        raise DataError("no row belongs to a task with a weight above zero", where=where)
+    tested = [folder for folder, manifest in manifests.items() if manifest["records"]["dev"]]
+    rows = [row for folder in tested for row in read_split(folder, "dev", taught)]
+    dev = sample_rows(rows, config.evaluation.rows_per_task)
     if not dev:
-        raise DataError("the dev split has no row of the tasks that are trained", where=str(config.set_folder))
+        raise DataError("the dev split has no row of the tasks that are trained", where=where)
     judged = [row for row in tokenise(dev, tokenizer) if len(row.input_ids) <= config.max_length]
     check_base(base, tokenizer, longest=max(tokens.lengths), largest_id=read.largest_id)
-    order = order_rows(
-        tokens.tasks, tokens.lengths, config.tasks, batch_size=config.global_batch, steps=config.steps, seed=config.seed
-    )
     return SftInputs(
         base=base,
         base_digest=digest,
-        manifest=manifest,
+        sets=config.sets,
+        manifests=manifests,
         tasks=taught,
         tokenizer=tokenizer,
         adapter=config.adapter,
         tokens=tokens,
-        order=order,
+        steps=order_steps(config, tokens, [config.sets.count(folder) for folder in manifests]),
         dev=judged,
         lost=lost,
         lost_dev=len(dev) - len(judged),
     )
+
+
+def order_steps(config: FineTuneConfig, tokens: TokenTable, counts: Sequence[int]) -> list[list[int]]:
+    """Orders the rows of each step; `counts` is how often each set is named."""
+    rows = math.ceil(config.epochs * len(tokens)) if config.epochs else None
+    kinds, shares = list(zip(tokens.tasks, tokens.sets, strict=True)), share_tasks(tokens, config.tasks, counts)
+    if config.batch_tokens:
+        steps = order_rows_by_tokens(
+            kinds, tokens.lengths, shares, tokens=config.batch_tokens, least=config.parts, rows=rows, seed=config.seed
+        )
+        return list(islice(steps, config.steps))
+    limits = [config.steps, rows and math.ceil(rows / config.global_batch)]
+    count = min(limit for limit in limits if limit)
+    return order_rows(kinds, tokens.lengths, shares, batch_size=config.global_batch, steps=count, seed=config.seed)
 
 
 def check_lora(config: FineTuneConfig, adapter: Path) -> None:
@@ -143,22 +173,25 @@ def make_trainer(config: FineTuneConfig, inputs: SftInputs, report: ProgressCall
     trainer = TaskTrainer(
         dev=inputs.dev,
         work=config.work,
+        batches=[part for step in inputs.steps for part in cut_step(step, config.parts)],
+        minutes=config.minutes,
         model=begun or base,
-        args=make_settings(config, dtype),
-        train_dataset=inputs.tokens.rows.select(inputs.order),
+        args=make_settings(config, len(inputs.steps), dtype),
+        train_dataset=inputs.tokens.rows,
         eval_dataset=_to_dataset(inputs.dev),  # asked for because evaluation is on
         processing_class=inputs.tokenizer,
         peft_config=None if begun else make_lora(config),
-        callbacks=[MarkWholeCheckpoints(), report],
+        callbacks=[MarkWholeCheckpoints()],
     )
+    trainer.add_callback(report)  # after that of the time, which may ask for a save
     trainer.remove_callback(PrinterCallback)
     use_lasting_names(trainer.model.peft_config["default"], config.base)
     return trainer
 
 
-def make_settings(config: FineTuneConfig, dtype: torch.dtype) -> SFTConfig:
+def make_settings(config: FineTuneConfig, steps: int, dtype: torch.dtype) -> SFTConfig:
     return SFTConfig(
-        **make_common_settings(config, dtype),
+        **make_common_settings(config, steps, dtype) | {"per_device_train_batch_size": 1},  # an item is a batch
         per_device_eval_batch_size=config.evaluation.batch_size,
         train_sampling_strategy="sequential",  # the order is decided already
         eval_strategy="steps",
@@ -196,14 +229,67 @@ def train(config: FineTuneConfig, *, resume: bool) -> dict | None:
     return train_adapter(Stage(read_inputs, make_trainer, save_best), config, resume=resume)
 
 
+class Batches(torch.utils.data.Dataset):
+    """Each item is a batch: a list of rows."""
+
+    def __init__(self, rows: Dataset, batches: Sequence[Sequence[int]]) -> None:
+        self.rows = rows
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, number: int) -> list[dict[str, list[int]]]:
+        return [self.rows[index] for index in self.batches[number]]
+
+
+class TimeLimit(TrainerCallback, ExportableState):
+    """Ends a training after `minutes`, in which it evaluates and saves as at its last step. `seconds` are those up to
+    the last step, those before a resumption included; of several processes, the first one's."""
+
+    def __init__(self, minutes: float) -> None:
+        self.minutes = minutes
+        self.seconds = 0.0
+
+    def state(self) -> dict:
+        return {"args": {"minutes": self.minutes}, "attributes": {"seconds": self.seconds}}
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.began = time.monotonic() - self.seconds
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        [self.seconds] = broadcast_object_list([time.monotonic() - self.began])
+        if self.share >= 1:
+            control.should_training_stop = control.should_evaluate = control.should_save = True
+
+    @property
+    def share(self) -> float:
+        return self.seconds / 60 / self.minutes
+
+
 class TaskTrainer(SFTTrainer):
-    """`dev` are the rows that scores are computed on; `work` is where the best adapter lies until the run is over."""
+    """`dev` are the rows that scores are computed on; `work` is where the best adapter lies until the run is over.
+    `batches` are numbers of rows of the training set, of which each process takes one in turn."""
 
     model: Any  # PEFT's, over the base
     processing_class: Any  # the tokenizer
 
-    def __init__(self, *, dev: Sequence[TokenRow], work: Path, **arguments: Any) -> None:
+    def __init__(
+        self,
+        *,
+        dev: Sequence[TokenRow],
+        work: Path,
+        batches: Sequence[Sequence[int]],
+        minutes: float | None = None,
+        **arguments: Any,
+    ) -> None:
         super().__init__(**arguments)
+        self.train_dataset = Batches(self.train_dataset, batches)
+        self.collate_rows = self.data_collator
+        self.data_collator = lambda items: self.collate_rows(items[0])
+        self.limit = TimeLimit(minutes) if minutes else None
+        if self.limit:
+            self.add_callback(self.limit)
         self.dev = sorted(dev, key=lambda row: len(row.input_ids))
         self.work = work
         self.best: dict[str, float] = {}
@@ -220,7 +306,20 @@ class TaskTrainer(SFTTrainer):
         step comes again with the same score, so the adapter that is left in the end is the same.
         """
         self.best = read_best(self.work) if resume_from_checkpoint else {}
+        if resume_from_checkpoint:
+            state = TrainerState.load_from_json(str(Path(str(resume_from_checkpoint)) / TRAINER_STATE_NAME))
+            self._total_train_tokens = find_last_count(state)
+            if self.limit:
+                self.limit.seconds = state.stateful_callbacks[TimeLimit.__name__]["attributes"]["seconds"]
         return super().train(resume_from_checkpoint, *arguments, **options)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
+        """As the library's, but steps that a run's `minutes` leave no time for count as taken."""
+        scheduler: Any = super().create_scheduler(num_training_steps, optimizer)
+        if limit := self.limit:
+            scale, *others = scheduler.lr_lambdas  # one for each group of weights, all alike
+            scheduler.lr_lambdas = [lambda step: scale(max(step, limit.share * num_training_steps))] * (1 + len(others))
+        return scheduler
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -266,7 +365,7 @@ class TaskTrainer(SFTTrainer):
     @torch.no_grad()
     def _judge(self, start: int, rows: Sequence[TokenRow]) -> Iterator[tuple[int, tuple[float, int, bool]]]:
         """Returns index, summed loss, number of completion tokens and correctness of each of `rows`."""
-        batch = self.data_collator([{"input_ids": row.input_ids, "labels": row.labels} for row in rows])
+        batch = self.collate_rows([{"input_ids": row.input_ids, "labels": row.labels} for row in rows])
         batch = self._prepare_inputs(batch)
         labels = batch.pop("labels")[:, 1:]
         learnt = labels != IGNORED

@@ -1,6 +1,6 @@
 """What SFT and GRPO share: a training is read and checked, begun or resumed, tracked, saved and registered.
 
-The configuration is a resolved one: `set_folder` and `out` are set. Checkpoints lie beside the adapter's folder, which
+The configuration is a resolved one: `sets` and `out` are set. Checkpoints lie beside the adapter's folder, which
 appears by one rename when the training is over.
 """
 
@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,15 +60,20 @@ console = Console(stderr=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs(ABC):
-    """What a stage has read and checked: base, manifest of the instruction set, tokenizer, and what its own class
-    adds."""
+    """What a stage has read and checked: base, manifests of the instruction sets by folder, tokenizer, and what its own
+    class adds."""
 
     base: Path
     base_digest: str
-    manifest: dict[str, Any]
+    sets: tuple[Path, ...]  # one that is named twice counts twice
+    manifests: dict[Path, dict[str, Any]]
     tasks: set[str]  # that the training teaches
     tokenizer: PreTrainedTokenizerBase
     adapter: Path | None = None  # that it goes on from
+
+    @property
+    def data_digest(self) -> str:
+        return " ".join(self.manifests[folder]["digest"] for folder in self.sets)
 
     @property
     @abstractmethod
@@ -123,7 +130,7 @@ def train_adapter(stage: Stage, config: AdapterConfig, *, resume: bool) -> dict 
             stack.enter_context(registry.store_errors())
         with state.local_main_process_first():  # it writes the tokens that the others of this machine read
             inputs = stage.read_inputs(config)
-        digests = {"base_digest": inputs.base_digest, "data_digest": inputs.manifest["digest"]}
+        digests = {"base_digest": inputs.base_digest, "data_digest": inputs.data_digest}
         identity = identify_run(config, **digests, **config.digest_inputs())
         run_id = find_interrupted_run(config.work, identity) if resume else None
         with state.main_process_first():  # process 0 removes what is not whole before the others look
@@ -164,9 +171,9 @@ def _track_training(
     stage: Stage, config: AdapterConfig, inputs: Inputs, trainer: Trainer, start: Start, report: ProgressCallback
 ) -> AdapterManifest:
     """Trains within an MLflow run and saves the adapter."""
-    assert config.out is not None and config.set_folder is not None
-    digests = {"base_digest": inputs.base_digest, "data_digest": inputs.manifest["digest"]}
-    seen = Fingerprints.read(config.set_folder, SET)
+    assert config.out is not None
+    digests = {"base_digest": inputs.base_digest, "data_digest": inputs.data_digest}
+    seen = reduce(or_, (Fingerprints.read(folder, SET) for folder in inputs.manifests))
     seen |= read_adapter_fingerprints(inputs.adapter, inputs.base)
     with open_tracked_run(start.run_id, config.out.name, inputs.describe(config)) as run_id:
         record_run(config.work, run_id, start.identity)
@@ -174,14 +181,15 @@ def _track_training(
         if start.checkpoint:
             console.print(f"going on from {start.checkpoint}", highlight=False, soft_wrap=True)
         else:
-            log_data_set(config.set_folder, inputs.manifest)
-            data = {"data_digest": inputs.manifest["digest"]} | config.digest_inputs()
+            for number, (folder, manifest) in enumerate(inputs.manifests.items(), 1):
+                log_data_set(folder, manifest, number=number)
+            data = {"data_digest": inputs.data_digest} | config.digest_inputs()
             log_configuration(config, inputs.counts, data)
         _fit(trainer, config, start.checkpoint)
         with explain_full_disk(config.out), stage_folder(config.out) as folder:
             if figures := stage.save_weights(trainer, config, folder):
                 report.figures |= figures
-                mlflow.log_metrics(figures, step=config.steps)
+                mlflow.log_metrics(figures, step=trainer.state.global_step)
                 console.print("  ".join(f"{name} {value:.4g}" for name, value in figures.items()), highlight=False)
             tasks = inputs.tasks | list_learned_tasks(inputs.base, inputs.adapter)
             return complete_adapter(folder, config, inputs.tokenizer, tasks, seen, run_id=run_id, **digests)
@@ -193,19 +201,19 @@ def _fit(trainer: Trainer, config: AdapterConfig, checkpoint: Path | None) -> No
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
-def make_common_settings(config: AdapterConfig, dtype: torch.dtype) -> dict[str, Any]:
+def make_common_settings(config: AdapterConfig, steps: int, dtype: torch.dtype) -> dict[str, Any]:
     """Makes the arguments of TRL's configurations that do not depend on the stage."""
     return {
         "output_dir": str(config.work),
         "ddp_find_unused_parameters": False,
         "use_cpu": not torch.cuda.is_available(),
-        "max_steps": config.steps,
+        "max_steps": steps,
         "per_device_train_batch_size": config.batch_size,
         "gradient_accumulation_steps": config.gradient_accumulation,
         "gradient_checkpointing": config.gradient_checkpointing,
         "learning_rate": config.learning_rate,
         "lr_scheduler_type": config.schedule,
-        "warmup_steps": int(config.warmup * config.steps),
+        "warmup_steps": int(config.warmup * steps),
         "weight_decay": 0.0,
         "bf16": dtype == torch.bfloat16,
         "seed": config.seed,

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from transformers import PreTrainedTokenizerBase
 
 from revelator.artifact import explain_full_disk
@@ -46,10 +46,12 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class TokenTable:
-    """A split as tokens. `rows` has `input_ids` and `labels` and lies on disk; `largest_id` is the greatest token."""
+    """A split as tokens. `rows` has `input_ids` and `labels` and lies on disk; `sets` has the number of the set that
+    each row is of; `largest_id` is the greatest token."""
 
     rows: Dataset
     tasks: list[str]
+    sets: list[int]
     lengths: list[int]
     largest_id: int
 
@@ -57,8 +59,13 @@ class TokenTable:
         return len(self.tasks)
 
     def select(self, indices: Sequence[int]) -> TokenTable:
-        tasks, lengths = [self.tasks[i] for i in indices], [self.lengths[i] for i in indices]
-        return TokenTable(self.rows.select(indices), tasks, lengths, self.largest_id)
+        return TokenTable(
+            self.rows.select(indices),
+            [self.tasks[i] for i in indices],
+            [self.sets[i] for i in indices],
+            [self.lengths[i] for i in indices],
+            self.largest_id,
+        )
 
 
 def tokenise(rows: Sequence[Row], tokenizer: PreTrainedTokenizerBase) -> list[TokenRow]:
@@ -130,7 +137,18 @@ def load_token_table(
     ids = table.data.column("input_ids")
     lengths, largest_id = pc.list_value_length(ids).to_pylist(), pc.max(pc.list_flatten(ids)).as_py()
     rows = table.select_columns(["input_ids", "labels"])
-    return TokenTable(rows, table.data.column("task").to_pylist(), lengths, largest_id or 0)
+    return TokenTable(rows, table.data.column("task").to_pylist(), [0] * len(lengths), lengths, largest_id or 0)
+
+
+def join_tables(tables: Sequence[TokenTable]) -> TokenTable:
+    """Joins the tables of several sets, which are numbered as they come."""
+    return TokenTable(
+        concatenate_datasets([table.rows for table in tables]),
+        [task for table in tables for task in table.tasks],
+        [number for number, table in enumerate(tables) for _ in table.tasks],
+        [length for table in tables for length in table.lengths],
+        max(table.largest_id for table in tables),
+    )
 
 
 def select_fitting(tasks: Sequence[str], lengths: Sequence[int], max_length: int) -> tuple[list[int], dict[str, int]]:
@@ -152,42 +170,101 @@ def select_fitting(tasks: Sequence[str], lengths: Sequence[int], max_length: int
     return kept, dict(lost)
 
 
+def share_tasks(tokens: TokenTable, weights: Mapping[str, float], counts: Sequence[int]) -> dict[Hashable, float]:
+    """Shares out the weight of each task among the sets that have rows of it, by how often each set is named."""
+    present = set(zip(tokens.tasks, tokens.sets, strict=True))
+    shares: dict[Hashable, float] = {}
+    for task, weight in weights.items():
+        having = [number for number in range(len(counts)) if (task, number) in present]
+        for number in having:
+            shares[task, number] = weight * counts[number] / sum(counts[each] for each in having)
+    return shares
+
+
 def order_rows(
-    tasks: Sequence[str],
+    kinds: Sequence[Hashable],
     lengths: Sequence[int],
-    weights: Mapping[str, float],
+    shares: Mapping[Hashable, float],
     *,
     batch_size: int,
     steps: int,
     seed: int,
-) -> list[int]:
-    """Orders `batch_size * steps` rows: tasks by their weights, rows of similar length in a batch."""
+) -> list[list[int]]:
+    """Orders `steps` steps of `batch_size` rows: kinds by their shares, rows of similar length in a step."""
     random = Random(seed)
-    order = draw_indices(tasks, weights, batch_size * steps, random)
-    return list(_group_by_length(order, lengths, batch_size, random))
+    count = batch_size * steps
+    order = list(itertools.islice(draw_indices(kinds, shares, random, count), count))
+    made: list[list[int]] = []
+    for start in range(0, count, batch_size * BATCHES_SORTED_TOGETHER):
+        window = sorted(order[start : start + batch_size * BATCHES_SORTED_TOGETHER], key=lambda i: lengths[i])
+        batches = [window[i : i + batch_size] for i in range(0, len(window), batch_size)]
+        random.shuffle(batches)
+        made += batches
+    return made
 
 
-def draw_indices(tasks: Sequence[str], weights: Mapping[str, float], count: int, random: Random) -> list[int]:
-    """Draws `count` rows: tasks that have rows by `weights`, every row of a task once before any repeats."""
-    by_task: dict[str, list[int]] = {task: [] for task in weights}
-    for index, task in enumerate(tasks):
-        if task in by_task:
-            by_task[task].append(index)
-    shares = {task: weight for task, weight in weights.items() if by_task[task]}
-    drawn = random.choices(list(shares), list(shares.values()), k=count)
-    streams = {task: repeat_shuffled(indices, random) for task, indices in by_task.items()}
-    return [next(streams[task]) for task in drawn]
+def order_rows_by_tokens(
+    kinds: Sequence[Hashable],
+    lengths: Sequence[int],
+    shares: Mapping[Hashable, float],
+    *,
+    tokens: int,
+    least: int,
+    rows: int | None,
+    seed: int,
+) -> Iterator[list[int]]:
+    """Yields steps of up to `tokens` tokens, padding included: kinds by their shares, rows of similar length in a step.
+
+    It ends after `rows` rows, or never. Each step has at least `least` rows; the last one repeats some if it must.
+    """
+    random = Random(seed)
+    drawn = draw_indices(kinds, shares, random)
+    mean = sum(lengths) / len(lengths)
+    window = max(1, int(BATCHES_SORTED_TOGETHER * tokens / mean))
+    left, rest = rows, list[int]()
+    while new := list(itertools.islice(drawn, window if left is None else min(window, left))):
+        left = None if left is None else left - len(new)
+        steps = list(_cut_by_tokens(sorted(rest + new, key=lambda i: lengths[i]), lengths, tokens))
+        rest = steps.pop()  # the only one that may not be full
+        random.shuffle(steps)
+        yield from steps
+    yield rest + list(itertools.islice(drawn, max(0, least - len(rest))))
+
+
+def _cut_by_tokens(rows: Sequence[int], lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Cuts rows of rising length into steps of up to `tokens` tokens once each is padded to its longest."""
+    step: list[int] = []
+    for row in rows:
+        if step and (len(step) + 1) * lengths[row] > tokens:
+            yield step
+            step = []
+        step.append(row)
+    yield step
+
+
+def cut_step(step: Sequence[int], parts: int) -> list[list[int]]:
+    """Cuts a step into parts whose numbers of rows differ by one at most."""
+    bounds = [len(step) * part // parts for part in range(parts + 1)]
+    return [list(step[start:end]) for start, end in itertools.pairwise(bounds)]
+
+
+def draw_indices(
+    kinds: Sequence[Hashable], shares: Mapping[Hashable, float], random: Random, together: int = 4096
+) -> Iterator[int]:
+    """Draws rows without end: kinds that have rows by `shares`, every row of a kind once before any repeats. The kinds
+    of `together` rows are drawn at once."""
+    by_kind: dict[Hashable, list[int]] = {kind: [] for kind in shares}
+    for index, kind in enumerate(kinds):
+        if kind in by_kind:
+            by_kind[kind].append(index)
+    present = {kind: share for kind, share in shares.items() if by_kind[kind]}
+    streams = {kind: repeat_shuffled(indices, random) for kind, indices in by_kind.items()}
+    while True:
+        for kind in random.choices(list(present), list(present.values()), k=together):
+            yield next(streams[kind])
 
 
 def repeat_shuffled(indices: Sequence[int], random: Random) -> Iterator[int]:
     """Yields all indices in a random order, then in another one, without end."""
     while True:
         yield from random.sample(indices, len(indices))
-
-
-def _group_by_length(order: list[int], lengths: Sequence[int], batch_size: int, random: Random) -> Iterator[int]:
-    for start in range(0, len(order), batch_size * BATCHES_SORTED_TOGETHER):
-        window = sorted(order[start : start + batch_size * BATCHES_SORTED_TOGETHER], key=lambda i: lengths[i])
-        batches = [window[i : i + batch_size] for i in range(0, len(window), batch_size)]
-        random.shuffle(batches)
-        yield from itertools.chain.from_iterable(batches)

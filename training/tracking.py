@@ -41,6 +41,7 @@ CURVES = {  # names of TRL's figures → names of MLflow's curves
     "entropy": "rollouts/entropy",
     "kl": "rollouts/kl",
 } | {f"rewards/{name}/mean": f"rollouts/{name}" for name in REWARDS}
+RATE = "train/tokens_per_second"
 PRINTED = re.compile(r"train/(loss|token_accuracy)|rollouts/reward|dev/(loss|score\w*)")
 
 
@@ -64,8 +65,8 @@ def open_tracked_run(run_id: str | None, name: str, description: str | None = No
             raise
 
 
-def log_data_set(folder: Path, manifest: dict, context: str = "training") -> None:
-    """Logs the instruction set that a run reads, and what it is read for."""
+def log_data_set(folder: Path, manifest: dict, context: str = "training", number: int = 1) -> None:
+    """Logs the instruction set that a run reads, which `number` it has of several, and what it is read for."""
     source = get_dataset_source_from_json(json.dumps({"uri": str(folder.resolve())}), "local")
     dataset = MetaDataset(source, name=folder.name, digest=manifest["digest"][:DIGEST_CHARACTERS])  # type: ignore[abstract]
     try:
@@ -74,7 +75,7 @@ def log_data_set(folder: Path, manifest: dict, context: str = "training") -> Non
         if error.error_code != "BAD_REQUEST":
             raise
         mlflow.log_input(dataset, context=context)
-    mlflow.log_dict(manifest, "set_manifest.json")
+    mlflow.log_dict(manifest, "set_manifest.json" if number == 1 else f"set_manifest_{number}.json")
 
 
 def log_configuration(config: Settings, rows: dict[str, int], digests: dict[str, str]) -> None:
@@ -91,10 +92,19 @@ def list_packages() -> str:
     return "\n".join([f"# Python {platform.python_version()} on {platform.platform()}", *packages, ""])
 
 
+def find_last_count(state: TrainerState) -> int:
+    """Finds the number of tokens that were read up to the last point of a run's curves, 0 before the first."""
+    return next((int(entry["num_tokens"]) for entry in reversed(state.log_history) if "num_tokens" in entry), 0)
+
+
 class ProgressCallback(TrainerCallback):
     """Shows a bar on a terminal, prints lines elsewhere, and logs to MLflow. `figures` has the last value of each.
 
-    A loss that is no number any more ends the training with a ConfigError.
+    Tokens per second are those of rows, padding apart, while the training neither evaluates nor saves: in the curve
+    since the last point, in `figures` at the end over the whole run.
+
+    A loss that is no number any more ends the training with a ConfigError. The loss is looked at before each save, so
+    the last checkpoint is one from before.
     """
 
     def __init__(self, console: Console, *, active: bool = True) -> None:
@@ -113,12 +123,23 @@ class ProgressCallback(TrainerCallback):
         )
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self.began = time.monotonic()
+        self.began = self.resumed = time.monotonic()
+        self.seconds, self.start = 0.0, find_last_count(state)  # of this process; tokens that were read before it
+        self.point: tuple[float, float] = self.start, self.seconds
         self.bar = self.progress.add_task("", total=state.max_steps, completed=state.global_step)
         self.progress.start()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.seconds += time.monotonic() - self.resumed
+        self.resumed = time.monotonic()
         self.progress.update(self.bar, completed=state.global_step)
+        control.should_log |= control.should_save
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.resumed = time.monotonic()
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.resumed = time.monotonic()
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         figures = {}
@@ -133,9 +154,15 @@ class ProgressCallback(TrainerCallback):
                     f"the training diverged: {name} is {value} at step {state.global_step}",
                     hint="lower learning_rate, or raise warmup, and start anew",
                 )
-        self.figures |= figures
-        mlflow.log_metrics(figures, step=state.global_step)
         text = "  ".join(f"{n} {v:.3g}" for n, v in figures.items() if PRINTED.fullmatch(n))
+        self.figures |= figures
+        if count := figures.get("train/tokens"):
+            before, then = self.point
+            figures[RATE] = (count - before) / (self.seconds - then)
+            self.figures[RATE] = (count - self.start) / self.seconds
+            self.point = count, self.seconds
+            text += f"  {figures[RATE]:,.0f} tokens/s"
+        mlflow.log_metrics(figures, step=state.global_step)
         self.progress.update(self.bar, description=text)
         if not self.console.is_terminal:
             elapsed = time.monotonic() - self.began

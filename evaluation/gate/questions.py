@@ -112,7 +112,8 @@ def read_slices(
             raise DataError("it names no set")
         pinned = Path(champion.tags["set_folder"])
         if SET.read_manifest(pinned, verify=True)["digest"] != SET.read_manifest(folder, verify=True)["digest"]:
-            trained = {row.prompt for row in read_split(Path(challenger.tags.get("set_folder", folder)), "train")}
+            sets = [challenger.tags.get("set_folder", folder), *json.loads(challenger.tags.get("other_sets", "[]"))]
+            trained = {row.prompt for each in sets for row in read_split(Path(each), "train")}
             slices[PINNED] = [row for row in read_pinned_rows(pinned, split, limit) if row.prompt not in trained]
             known, own = {row.group for row in read_split(pinned, split)}, read_split(folder, split)
             if new := [row for row in own if row.group not in known]:

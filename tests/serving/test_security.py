@@ -229,7 +229,7 @@ def test_keys_do_not_reach_mlflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     for name, key in KEYS.items():
         monkeypatch.setenv(name, key)
     registry.connect(tmp_path)
-    config = FineTuneConfig(steps=1, learning_rate=1e-3, set_folder=tmp_path)
+    config = FineTuneConfig(steps=1, learning_rate=1e-3, sets=(tmp_path,))
     with open_tracked_run(None, "keys"):
         log_data_set(tmp_path, {"digest": "0" * 64})
         log_configuration(config, {"train": 1}, {"data_digest": "0" * 64})

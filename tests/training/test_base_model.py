@@ -39,7 +39,7 @@ def test_a_base_that_cannot_be_trained_is_refused_before_the_first_step(
 ) -> None:
     folder = shutil.copytree(base, tmp_path / "spoilt")
     spoil(folder)
-    config = FineTuneConfig(base=str(folder), set_folder=set_folder, out=tmp_path / "out", steps=1, learning_rate=1e-3)
+    config = FineTuneConfig(base=str(folder), sets=(set_folder,), out=tmp_path / "out", steps=1, learning_rate=1e-3)
     with pytest.raises(ArtifactError, match=says) as caught:
         read_inputs(config)
     assert str(folder) in str(caught.value) and "--base" in str(caught.value)

@@ -41,6 +41,12 @@ def test_those_that_the_documents_name_ship() -> None:
         ("steps: 5\nlearning_rate: 1.0e-3\nstepps: 5", "stepps = 5: there is no such field"),
         ("steps: 5\nlearning_rate: 1.0e-3\ntasks: {translate: 1}", "no such task: translate"),
         ("steps: 5\nlearning_rate: 1.0e-3\ntasks: {route: 0}", "none above zero"),
+        ("minutes: 5\nlearning_rate: 1.0e-3", "neither steps nor epochs"),
+        (
+            "epochs: 1\nlearning_rate: 1.0e-3\nbatch_tokens: 1000\ngradient_accumulation: 2",
+            "batch_tokens = 1000 has no room for 2 rows .* of max_length = 512",
+        ),
+        ("stage: grpo\nsteps: 5\nlearning_rate: 1.0e-3\nsets: [a, b]", "sets = .*at most 1"),
         ("- a\n- list", "a mapping is needed"),
         ("a: [", "not YAML"),
     ],

@@ -63,9 +63,9 @@ def trained(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REVELATOR_HOME", str(home))
         before = home / "adapters" / "before"
-        sft.train(FineTuneConfig(base=str(base), set_folder=set_folder, out=before, **LEARNT), resume=False)
+        sft.train(FineTuneConfig(base=str(base), sets=(set_folder,), out=before, **LEARNT), resume=False)
         config = GrpoConfig(
-            base=str(base), set_folder=set_folder, adapter=before, out=home / "adapters" / "after", **SETTINGS
+            base=str(base), sets=(set_folder,), adapter=before, out=home / "adapters" / "after", **SETTINGS
         )
         result = grpo.train(config, resume=False)
         assert result
@@ -115,7 +115,7 @@ def test_a_run_that_was_killed_resumes_to_the_same_adapter(
     path = tmp_path / "toy.yaml"
     path.write_text(json.dumps(SETTINGS))
     command = [str(PROGRAM), "train", str(path), "--home", str(tmp_path), "--out", str(tmp_path / "a"), "--json"]
-    command += ["--set", str(trained.config.set_folder), "--base", trained.config.base]
+    command += ["--set", str(trained.config.sets[0]), "--base", trained.config.base]
     command += ["--adapter", str(trained.before)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stderr:
@@ -136,7 +136,7 @@ def test_a_run_that_was_killed_resumes_to_the_same_adapter(
 
 def test_what_does_not_fit_is_refused_before_anything_is_loaded(base: Path, set_folder: Path, tmp_path: Path) -> None:
     def inputs(**changes: object) -> object:
-        given = {"base": str(base), "set_folder": set_folder, "adapter": adapter, "out": tmp_path / "out"}
+        given = {"base": str(base), "sets": (set_folder,), "adapter": adapter, "out": tmp_path / "out"}
         return read_inputs(GrpoConfig(**SETTINGS | given | changes))
 
     adapter = write_adapter(tmp_path / "adapter", base)

@@ -17,7 +17,10 @@ from tests.training import kill_resumes
 KILLS = 6
 SETTINGS = {
     "steps": 20,
-    "batch_size": 8,
+    "epochs": 1,
+    "batch_tokens": 1600,
+    "max_length": 512,
+    "gradient_accumulation": 3,
     "learning_rate": 1e-2,
     "save_every": 2,
     "log_every": 1,
@@ -33,7 +36,7 @@ def test_resumes_killed_at_random_moments_leave_the_adapter_of_an_uninterrupted_
     base: Path, set_folder: Path, empty_store: Path, tmp_path: Path
 ) -> None:
     shutil.copy(empty_store, tmp_path)
-    values = json.dumps({**SETTINGS, "base": str(base), "set_folder": str(set_folder)})
+    values = json.dumps({**SETTINGS, "base": str(base), "sets": [str(set_folder)]})
     known = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     done = subprocess.run(
         [sys.executable, kill_resumes.__file__, values, str(tmp_path), str(KILLS), "5"],

@@ -58,7 +58,7 @@ def test_lora_by_the_fine_tuning_stage_gives_an_adapter_that_the_engine_serves(
     base = write_prefix_base(tmp_path / "base")
     config = FineTuneConfig(
         base=str(base),
-        set_folder=set_folder,
+        sets=(set_folder,),
         out=tmp_path / "adapter",
         steps=2,
         batch_size=4,

@@ -29,7 +29,7 @@ from transformers import (
 
 from revelator import registry
 from revelator.artifact import ADAPTER, ADAPTER_WEIGHTS, BASE, MERGED, read_base_fingerprints, verify_adapter
-from revelator.errors import ArtifactError
+from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_file
 from revelator.fingerprints import FILE, Fingerprints
 from revelator.folders import MANIFEST
@@ -38,7 +38,7 @@ from revelator.tasks import TASKS
 from serving.models.engine import Engine
 from tests.training.toy import write_adapter
 from training import sft
-from training.base_model import check_base
+from training.base_model import check_base, choose_precision, has_bf16_units
 from training.checkpoints import BEST
 from training.config import FineTuneConfig
 from training.export import merge_adapter
@@ -82,7 +82,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
 
 
 def toy_trainer(base: Path, set_folder: Path, folder: Path, **changes: object) -> TaskTrainer:
-    config = FineTuneConfig(base=str(base), set_folder=set_folder, out=folder / "out", **SETTINGS | changes)
+    config = FineTuneConfig(base=str(base), sets=(set_folder,), out=folder / "out", **SETTINGS | changes)
     return sft.make_trainer(config, sft.read_inputs(config), ProgressCallback(Console(), active=False))
 
 
@@ -131,7 +131,7 @@ def test_logits_are_those_of_the_learnt_positions_and_whole_again_afterwards(bas
 def test_a_score_is_the_share_that_decoding_writes_as_gold(base: Path, set_folder: Path, tmp_path: Path) -> None:
     config = FineTuneConfig(
         base=str(base),
-        set_folder=set_folder,
+        sets=(set_folder,),
         out=tmp_path / "a",
         **SETTINGS | {"steps": 50, "learning_rate": 1e-2},
         tasks={"refine": 1, "route": 1},
@@ -167,18 +167,19 @@ def test_the_adapter_of_the_best_mean_score_is_kept_and_of_equal_scores_that_of_
     assert read_best(trainer.work) == {"score": 0.6, "loss": 2.0, "step": 0}
 
 
+@pytest.mark.parametrize("size", [{}, {"batch_tokens": 1500, "max_length": 256}], ids=["rows", "tokens"])
 def test_two_processes_train_what_one_does_with_twice_the_accumulation(
-    base: Path, set_folder: Path, tmp_path: Path, home: Path
+    size: dict[str, int], base: Path, set_folder: Path, tmp_path: Path, home: Path
 ) -> None:
     """Within 1e-5 in each loss and 1e-4 in each weight, of magnitude 0.1: sums of floats in another order."""
-    (tmp_path / "two.yaml").write_text(json.dumps(SETTINGS))
+    (tmp_path / "two.yaml").write_text(json.dumps(SETTINGS | size))
     command = [str(PROGRAM), "train", str(tmp_path / "two.yaml"), "--processes", "2", "--home", str(home), "--json"]
-    command += ["--set", str(set_folder), "--base", str(base)]
+    command += ["--set", str(set_folder), "--base", str(base), "--out", str(tmp_path / "two")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     two = json.loads(done.stdout)
     config = FineTuneConfig(
-        base=str(base), set_folder=set_folder, out=tmp_path / "one", gradient_accumulation=2, **SETTINGS
+        base=str(base), sets=(set_folder,), out=tmp_path / "one", gradient_accumulation=2, **SETTINGS | size
     )
     one = sft.train(config, resume=False)
     assert one
@@ -190,12 +191,98 @@ def test_two_processes_train_what_one_does_with_twice_the_accumulation(
     torch.testing.assert_close(weights[0], weights[1], rtol=0, atol=1e-4)
 
 
+def test_a_step_by_tokens_is_the_same_in_any_number_of_parts(
+    base: Path, set_folder: Path, tmp_path: Path, home: Path
+) -> None:
+    registry.connect(home)
+    asked = {"base": str(base), "sets": (set_folder,), "batch_tokens": 1500, "max_length": 256}
+    made = []
+    for parts in (1, 4):
+        config = FineTuneConfig(**SETTINGS | asked, gradient_accumulation=parts, out=tmp_path / f"{parts}")
+        made.append(sft.train(config, resume=False))
+    for name in ("train/loss", "train/grad_norm", "train/tokens", "dev/loss"):
+        curves = [mlflow.MlflowClient().get_metric_history(run["run_id"], name) for run in made if run]
+        assert [p.value for p in curves[0]] == pytest.approx([p.value for p in curves[1]], rel=1e-5), name
+    weights = [load_file(tmp_path / f"{parts}" / ADAPTER_WEIGHTS) for parts in (1, 4)]
+    torch.testing.assert_close(weights[0], weights[1], rtol=0, atol=1e-4)
+
+
+def test_an_epoch_shows_each_row_once_and_steps_end_it_earlier(base: Path, set_folder: Path, tmp_path: Path) -> None:
+    asked = {"base": str(base), "sets": (set_folder,), "out": tmp_path / "a", "tasks": {"end": 1.0}, "epochs": 2}
+    for size in ({"batch_tokens": 1500}, {"batch_size": 20}):
+        config = FineTuneConfig(**SETTINGS | asked | size | {"steps": None})
+        inputs = sft.read_inputs(config)
+        assert sorted(row for step in inputs.steps for row in step) == sorted([*range(60)] * 2)
+        fewer = sft.read_inputs(config.model_copy(update={"steps": 3}))
+        assert fewer.steps == inputs.steps[:3] or "batch_size" in size
+        assert len(fewer.steps) == 3
+        assert "steps of" in inputs.describe(config) and "2 epochs" in inputs.describe(config)
+
+
+def test_minutes_end_a_training_and_lower_its_rate_as_steps_do(
+    base: Path, set_folder: Path, tmp_path: Path, home: Path
+) -> None:
+    trainer = toy_trainer(base, set_folder, tmp_path, minutes=2.0, warmup=0.0)
+    trainer.create_optimizer()
+    scheduler = trainer.create_scheduler(6)
+    assert trainer.limit and scheduler.get_last_lr()[0] == pytest.approx(1e-3)
+    for seconds, left in ((0, 5 / 6), (90, 1 / 4), (120, 0)):
+        trainer.limit.seconds = seconds
+        scheduler.step()
+        assert scheduler.get_last_lr()[0] == pytest.approx(1e-3 * left)
+
+    config = FineTuneConfig(
+        base=str(base), sets=(set_folder,), out=tmp_path / "short", minutes=1e-6, **SETTINGS | {"steps": 1000}
+    )
+    made = sft.train(config, resume=False)
+    assert made and made["figures"]["best/step"] == 1
+
+
+def test_a_resumed_training_has_the_minutes_that_are_left(
+    base: Path, set_folder: Path, tmp_path: Path, home: Path
+) -> None:
+    trainer = toy_trainer(base, set_folder, tmp_path, minutes=100.0, save_every=2)
+    assert trainer.limit
+    trainer.limit.seconds = 50.0 * 60  # as of a run before
+    trainer.train()
+    resumed = toy_trainer(base, set_folder, tmp_path, minutes=100.0, save_every=2)
+    resumed.train(str(tmp_path / "out.work" / "checkpoint-4"))
+    assert resumed.limit and 50 * 60 < resumed.limit.seconds < 51 * 60
+
+
+def test_bf16_is_refused_on_a_cpu_without_units_for_it(
+    base: Path, set_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = FineTuneConfig(base=str(base), sets=(set_folder,), out=tmp_path / "a", precision="bf16", **SETTINGS)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    assert choose_precision(config) == torch.bfloat16
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False})
+    assert choose_precision(config.model_copy(update={"precision": "auto"})) == torch.float32
+    with pytest.raises(ConfigError, match="this device has no units for bf16"):
+        sft.train(config, resume=False)
+
+
+@pytest.mark.skipif(not has_bf16_units(), reason="this device has no units for bf16")
+def test_a_training_in_bf16_learns_weights_of_fp32(base: Path, set_folder: Path, tmp_path: Path, home: Path) -> None:
+    losses = []
+    for precision in ("fp32", "bf16"):
+        config = FineTuneConfig(
+            base=str(base), sets=(set_folder,), out=tmp_path / precision, precision=precision, **SETTINGS
+        )
+        made = sft.train(config, resume=False)
+        assert made
+        losses.append(made["figures"]["train/loss"])
+        weights = load_file(tmp_path / precision / ADAPTER_WEIGHTS)
+        assert {value.dtype for value in weights.values()} == {torch.float32}
+    assert losses[0] != losses[1] and losses[0] == pytest.approx(losses[1], rel=0.02)
+
+
 def test_an_adapter_of_a_4_bit_base_is_served_and_merged_on_the_bf16_one(
     base: Path, set_folder: Path, tmp_path: Path
 ) -> None:
     config = FineTuneConfig(
         base=str(base),
-        set_folder=set_folder,
+        sets=(set_folder,),
         out=tmp_path / "a",
         quantization="nf4",
         **SETTINGS | {"learning_rate": 1e-2},
@@ -248,7 +335,7 @@ def test_a_merged_model_lists_what_base_and_adapter_have_seen_and_another_list_i
 
 
 def test_a_base_whose_weights_are_stored_in_4_bits_is_refused(base: Path, set_folder: Path, tmp_path: Path) -> None:
-    config = FineTuneConfig(base=str(base), set_folder=set_folder, out=tmp_path / "a", quantization="nf4", **SETTINGS)
+    config = FineTuneConfig(base=str(base), sets=(set_folder,), out=tmp_path / "a", quantization="nf4", **SETTINGS)
     folder = tmp_path / "small"
     sft.load_base(config, base, torch.float32).save_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(base)

@@ -1,6 +1,7 @@
 """Rows as tokens, the file that holds those of a split, and the order of training."""
 
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -12,13 +13,18 @@ from transformers import AutoTokenizer
 from revelator.errors import ArtifactError, DataError
 from revelator.rows import read_split
 from revelator.tasks import TASKS
-from tests.training.toy import toy_row, write_base
+from tests.training.toy import toy_row, write_base, write_set
 from training.tokens import (
     IGNORED,
     check_labels,
+    cut_step,
+    draw_indices,
+    join_tables,
     load_token_table,
     order_rows,
+    order_rows_by_tokens,
     select_fitting,
+    share_tasks,
     tokenise,
 )
 
@@ -31,20 +37,80 @@ def test_the_order_fills_every_step_and_shows_each_row_of_a_task_before_any_agai
 ) -> None:
     tasks, lengths = zip(*rows, strict=True)
     weights = dict.fromkeys(TASKS, 1.0)
-    order = order_rows(tasks, lengths, weights, batch_size=batch_size, steps=steps, seed=seed)
-    assert len(order) == batch_size * steps
+    made = order_rows(tasks, lengths, weights, batch_size=batch_size, steps=steps, seed=seed)
+    assert [len(step) for step in made] == [batch_size] * steps
+    order = [row for step in made for row in step]
     seen = Counter(order)
     for task in set(tasks):
         times = [seen[i] for i, own in enumerate(tasks) if own == task]
         assert max(times) - min(times) <= 1
-    assert order == order_rows(tasks, lengths, weights, batch_size=batch_size, steps=steps, seed=seed)
+    assert made == order_rows(tasks, lengths, weights, batch_size=batch_size, steps=steps, seed=seed)
+
+
+@given(
+    rows=rows_of_tasks,
+    tokens=st.integers(80, 400),
+    parts=st.integers(1, 2),
+    count=st.integers(1, 200),
+    seed=st.integers(0, 9),
+)
+def test_steps_by_tokens_are_full_and_show_each_row_of_a_task_before_any_again(
+    rows: list[tuple[str, int]], tokens: int, parts: int, count: int, seed: int
+) -> None:
+    tasks, lengths = zip(*rows, strict=True)
+    weights = dict.fromkeys(TASKS, 1.0)
+    limits = {"tokens": tokens, "least": parts, "rows": count, "seed": seed}
+    steps = list(order_rows_by_tokens(tasks, lengths, weights, **limits))
+    assert steps == list(order_rows_by_tokens(tasks, lengths, weights, **limits))
+    shown = [row for step in steps for row in step]
+    assert count <= len(shown) <= count + parts - 1
+    seen = Counter(shown)
+    for task in set(tasks):
+        times = [seen[i] for i, own in enumerate(tasks) if own == task]
+        assert max(times) - min(times) <= 1
+    for step in steps:
+        cut = cut_step(step, parts)
+        assert [row for part in cut for row in part] == step
+        assert max(map(len, cut)) - min(map(len, cut)) <= 1 and min(map(len, cut)) > 0
+        assert max(lengths[row] for row in step) * len(step) <= tokens
+
+
+def test_steps_by_tokens_hold_rows_of_like_length_and_without_a_count_never_end() -> None:
+    random = Random(0)
+    lengths = [random.randint(5, 200) for _ in range(600)]
+    endless = order_rows_by_tokens(["route"] * 600, lengths, {"route": 1.0}, tokens=2000, least=1, rows=None, seed=1)
+    steps = list(islice(endless, 200))
+    padded = [max(lengths[row] for row in step) * len(step) for step in steps]
+    read = sum(lengths[row] for step in steps for row in step)
+    assert read / sum(padded) > 0.95 and sum(padded) / (200 * 2000) > 0.93
+
+
+def test_sets_share_a_task_by_how_often_they_are_named(base: Path, tmp_path: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    folders = [write_set(tmp_path / f"{size}", train=size, dev=1) for size in (4, 9)]
+    tables = [load_token_table(folder, "train", TASKS, tokenizer, tmp_path / folder.name / "t") for folder in folders]
+    joined = join_tables(tables)
+    assert joined.rows[len(tables[0])] == tables[1].rows[0] and joined.sets == [0] * 40 + [1] * 90
+    shares = share_tasks(joined, {"route": 3.0, "end": 1.0}, (2, 1))
+    assert shares == {("route", 0): 2.0, ("route", 1): 1.0, ("end", 0): 2 / 3, ("end", 1): 1 / 3}
+    only = joined.select([i for i, task in enumerate(joined.tasks) if task == "route" or joined.sets[i]])
+    assert share_tasks(only, {"end": 1.0}, (2, 1)) == {("end", 1): 1.0}
+    kinds = list(zip(joined.tasks, joined.sets, strict=True))
+    drawn = Counter(kinds[i] for i in islice(draw_indices(kinds, shares, Random(0)), 4000))
+    assert {kind: round(count / 1000) for kind, count in drawn.items()} == {
+        ("route", 0): 2,
+        ("route", 1): 1,
+        ("end", 0): 1,
+        ("end", 1): 0,
+    }
 
 
 def test_a_batch_holds_rows_of_like_length_and_tasks_come_by_their_weights() -> None:
     random = Random(0)
     tasks = ["route"] * 300 + ["end"] * 300
     lengths = [random.randint(5, 200) for _ in tasks]
-    order = order_rows(tasks, lengths, {"route": 3.0, "end": 1.0}, batch_size=16, steps=100, seed=1)
+    made = order_rows(tasks, lengths, {"route": 3.0, "end": 1.0}, batch_size=16, steps=100, seed=1)
+    order = [row for step in made for row in step]
     shown = [lengths[i] for i in order]
     padded = sum(max(shown[i : i + 16]) * 16 for i in range(0, len(shown), 16))
     assert sum(shown) / padded > 0.9

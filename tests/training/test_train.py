@@ -1,5 +1,6 @@
 """Training end to end on a toy: what it leaves in MLflow, resumption after kill -9, and every refusal."""
 
+import itertools
 import json
 import os
 import resource
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +69,7 @@ def trained(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REVELATOR_HOME", str(home))
         patch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "1")  # the run is shorter than MLflow's own interval
-        config = FineTuneConfig(base=str(base), set_folder=set_folder, out=home / "adapters" / "toy", **SETTINGS)
+        config = FineTuneConfig(base=str(base), sets=(set_folder,), out=home / "adapters" / "toy", **SETTINGS)
         result = sft.train(config, resume=False)
         assert result
         yield Trained(home, config, result)
@@ -96,7 +98,7 @@ def test_an_adapter_has_seen_what_its_base_its_adapter_and_its_set_have(
     for number, asked in enumerate(["Who sold Ost?", "Who burnt Ost?"]):
         chosen = write_set(tmp_path / f"set{number}", train=8, dev=1, seen=Fingerprints.of([asked]))
         out = tmp_path / f"adapter{number}"
-        config = FineTuneConfig(**SETTINGS | one, adapter=first, set_folder=chosen, out=out)
+        config = FineTuneConfig(**SETTINGS | one, adapter=first, sets=(chosen,), out=out)
         assert sft.train(config, resume=False)
         first = out
     verify_adapter(first, known)
@@ -117,7 +119,7 @@ def test_the_run_holds_parameters_curves_data_set_system_metrics_and_environment
     assert run.data.params["learning_rate"] == "0.01" and run.data.params["lora.rank"] == "16"
     curve = [m.value for m in mlflow.MlflowClient().get_metric_history(run.info.run_id, "train/loss")]
     assert len(curve) == 60 and curve[-1] < 0.6 * curve[0]
-    tasks = {row.task for row in read_split(trained.config.set_folder, "dev")}
+    tasks = {row.task for row in read_split(trained.config.sets[0], "dev")}
     for name in ("dev/loss", "dev/score", *(f"dev/{kind}_{task}" for kind in ("loss", "score") for task in tasks)):
         assert [m.step for m in mlflow.MlflowClient().get_metric_history(run.info.run_id, name)] == [30, 60]
     assert any(name.startswith("system/") for name in run.data.metrics)
@@ -148,6 +150,43 @@ def test_mlflow_says_what_experiment_run_and_version_are_and_shows_the_models_fi
     model = client.get_logged_model(registry.resolve("revelator", 1).model_id)
     assert model.params["learning_rate"] == "0.01" and model.params["lora.rank"] == "16"
     assert {metric.key for metric in model.metrics} >= {"model/dev/score", "model/best/score"}
+
+
+def test_the_run_says_how_many_tokens_it_reads_a_second(trained: Trained) -> None:
+    rates, read = (
+        [value for _, value in curve(trained.home, trained.result["run_id"], f"train/{name}")]
+        for name in ("tokens_per_second", "tokens")
+    )
+    assert len(rates) == 60 and min(rates) > 0
+    mean = trained.result["figures"]["train/tokens_per_second"]
+    steps = [after - before for before, after in itertools.pairwise([0, *read])]
+    seconds = sum(tokens / rate for tokens, rate in zip(steps, rates, strict=True))
+    assert mean == pytest.approx(read[-1] / seconds)
+
+
+def test_several_sets_train_one_adapter_that_names_them_all(
+    base: Path, set_folder: Path, empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(empty_store, tmp_path)
+    monkeypatch.setenv("REVELATOR_HOME", str(tmp_path))
+    other = write_set(tmp_path / "other", train=8, dev=1, seen=Fingerprints.of(["Who built Ost?"]))
+    few = {"steps": 2, "evaluation": {"every": 1, "rows_per_task": 1}}
+    config = FineTuneConfig(**SETTINGS | few, base=str(base), sets=(set_folder, other, other), out=tmp_path / "several")
+    inputs = sft.read_inputs(config)
+    shown = Counter(
+        inputs.tokens.sets[row] for step in sft.order_steps(config, inputs.tokens, [1, 200]) for row in step
+    )
+    assert shown[1] > shown[0], "as a set does that is named 200 times"
+    made = sft.train(config, resume=False)
+    assert made
+    digests = [rows.SET.read_manifest(folder)["digest"] for folder in (set_folder, other)]
+    assert verify_adapter(tmp_path / "several", base).data_digest.split() == [*digests, digests[1]]
+    assert read_adapter_fingerprints(tmp_path / "several", base).has_question("Who built Ost?")
+    run = mlflow.get_run(made["run_id"])
+    assert {used.dataset.name for used in run.inputs.dataset_inputs} == {set_folder.name, "other"}
+    version = registry.resolve("revelator", made["version"])
+    assert version.tags["set_folder"] == str(set_folder) and json.loads(version.tags["other_sets"]) == [str(other)]
+    assert sft.train(config, resume=True) == made | {"figures": {}}, "it is finished"
 
 
 def test_a_training_goes_on_from_a_version_of_the_registry(trained: Trained, tmp_path: Path) -> None:
@@ -191,7 +230,7 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_adapter(
         "--out",
         str(tmp_path / "a"),
     ]
-    command += ["--set", str(trained.config.set_folder), "--base", trained.config.base, "--json"]
+    command += ["--set", str(trained.config.sets[0]), "--base", trained.config.base, "--json"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stderr:
             if line.startswith("step 22/60"):
@@ -212,7 +251,7 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_adapter(
     straight, resumed = read_manifest(Path(trained.result["adapter"])).files, read_manifest(tmp_path / "a").files
     assert straight["adapter_model.safetensors"] == resumed["adapter_model.safetensors"]
     assert {name for name in straight if straight[name] != resumed[name]} == {"config.yaml"}  # it names `out`
-    for name in ("train/loss", "dev/loss", "dev/score"):
+    for name in ("train/loss", "train/tokens", "dev/loss", "dev/score"):
         assert curve(tmp_path, result["run_id"], name) == curve(trained.home, trained.result["run_id"], name)
 
 
@@ -228,7 +267,7 @@ def test_a_training_ends_with_the_command_that_started_it(
 ) -> None:
     shutil.copy(empty_store, tmp_path)
     command = [str(PROGRAM), "train", str(_config_file(tmp_path)), "--home", str(tmp_path), "--steps", "100000"]
-    command += ["--set", str(trained.config.set_folder), "--base", trained.config.base, "--out", str(tmp_path / "a")]
+    command += ["--set", str(trained.config.sets[0]), "--base", trained.config.base, "--out", str(tmp_path / "a")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stderr:
             if line.startswith("step 7/"):
@@ -244,16 +283,20 @@ def test_a_training_ends_with_the_command_that_started_it(
 def test_a_training_that_diverges_is_stopped_and_registers_nothing(trained: Trained, tmp_path: Path) -> None:
     wild = trained.config.model_copy(update={"learning_rate": 1.0, "out": tmp_path / "wild", "warmup": 0.0})
     wild = wild.model_copy(update={"lora": wild.lora.model_copy(update={"alpha": 10**20})})
-    with pytest.raises(ConfigError, match=r"the training diverged: .* is (nan|inf)"):
+    wild = wild.model_copy(update={"log_every": 50, "save_every": 1})
+    with pytest.raises(ConfigError, match=r"the training diverged: .* is (nan|inf) at step 2"):
         sft.train(wild, resume=False)
     assert not (tmp_path / "wild").exists()
+    assert find_checkpoint(wild.work) == wild.work / "checkpoint-1", "the last one before"
+    weights = load_file(wild.work / "checkpoint-1" / WEIGHTS)
+    assert all(value.isfinite().all() for value in weights.values())
 
 
 def test_what_is_refused_at_once_costs_an_earlier_run_nothing(trained: Trained, set_folder: Path) -> None:
     kept = find_checkpoint(trained.config.work)
     assert kept
     with pytest.raises(ArtifactError):
-        sft.train(trained.config.model_copy(update={"set_folder": set_folder / "none"}), resume=False)
+        sft.train(trained.config.model_copy(update={"sets": (set_folder / "none",)}), resume=False)
     assert find_checkpoint(trained.config.work) == kept
 
 
@@ -322,7 +365,7 @@ def test_the_adapter_takes_the_place_of_nothing_but_an_adapter(base: Path, set_f
 
 def test_an_empty_set_is_refused(base: Path, tmp_path: Path) -> None:
     empty = write_set(tmp_path / "set", train=0, dev=1)
-    config = FineTuneConfig(base=str(base), set_folder=empty, out=tmp_path / "out", **SETTINGS)
+    config = FineTuneConfig(base=str(base), sets=(empty,), out=tmp_path / "out", **SETTINGS)
     with pytest.raises(DataError, match="the split is empty"):
         sft.read_inputs(config)
 
@@ -330,7 +373,7 @@ def test_an_empty_set_is_refused(base: Path, tmp_path: Path) -> None:
 def test_a_set_without_a_row_of_the_tasks_is_refused(base: Path, tmp_path: Path) -> None:
     with rows.write_set(tmp_path / "set", {}) as writer:
         writer.add(rows.make_table([toy_row(id="1", split="train", task="end", prompt="Done?", completion=" yes")]))
-    config = FineTuneConfig(base=str(base), set_folder=tmp_path / "set", out=tmp_path / "out", **SETTINGS)
+    config = FineTuneConfig(base=str(base), sets=(tmp_path / "set",), out=tmp_path / "out", **SETTINGS)
     with pytest.raises(DataError, match="no row belongs to a task with a weight above zero"):
         sft.read_inputs(config.model_copy(update={"tasks": {"route": 1.0, "end": 0.0}}))
 
