@@ -11,11 +11,14 @@ from click.testing import CliRunner
 
 from data_gen.commands import build as build_set
 from evaluation.gate.command import grade, promote, rollback, show_versions
-from evaluation.gate.scores import read_pinned_rows
+from evaluation.gate.questions import read_slices
+from evaluation.gate.scores import PINNED, read_pinned_rows
 from revelator import promotions, registry
 from revelator.artifact import read_manifest, write_manifest
 from revelator.errors import ArtifactError, ConfigError, DataError, GateRefused
 from revelator.fingerprints import Fingerprints
+from revelator.rows import make_table, read_split
+from revelator.rows import write_set as write_rows
 from tests.training.toy import write_adapter, write_base, write_set
 
 OPEN = "confidence: 0.9\nminimum: 1\nmargins: {}\nfloors: {}\n"
@@ -224,6 +227,18 @@ def test_the_champions_questions_are_asked_again_and_one_that_lost_them_is_said(
     promotions.move(registry.NAME, 2, promotions.read_standing(registry.NAME))
     with pytest.raises(GateRefused, match="the champion's questions cannot be read"):
         place.call(promote, "--version", "3", *rules)
+
+
+def test_pinned_questions_leave_out_what_any_set_of_the_challenger_taught(tmp_path: Path) -> None:
+    old, new = write_set(tmp_path / "old", train=1, dev=4), write_set(tmp_path / "new", train=1, dev=5)
+    with write_rows(tmp_path / "other", {}) as writer:
+        known = [row for row in read_split(old, "dev") if row.task != "route"]
+        writer.add(make_table([replace(row, split="train") for row in known]))
+    new_tags = {"set_folder": str(new), "other_sets": json.dumps([str(tmp_path / "other")])}
+    champion = registry.Version(registry.NAME, 1, "", "", {"set_folder": str(old)})
+    challenger = registry.Version(registry.NAME, 2, "", "", new_tags)
+    slices, _, unread = read_slices(new, challenger, champion, "dev", 0)
+    assert not unread and {row.task for row in slices[PINNED]} == {"route"}
 
 
 def test_questions_are_asked_end_to_end_and_the_next_challenger_is_asked_them_too(
