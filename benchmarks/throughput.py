@@ -146,7 +146,7 @@ def measure(way: str, config: Any, folder: Path) -> dict[str, float]:
     tokens = read[-1] - read[0]
     wall, processor = (last - first for first, last in zip(clocks[0], clocks[-1], strict=True))
     peak = torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    rate = measure_matrix_rate(trainer.model, int(tokens / (len(clocks) - 1)), cuda)
+    rate = measure_matrix_rate(trainer.model, int(tokens / (len(clocks) - 1)), cuda, trainer.args.bf16)
     seconds = wall if cuda else processor
     return {
         "tokens": tokens,
@@ -164,12 +164,12 @@ def count_operations(model: Any) -> float:
     return sum(p.numel() * (6 if "lora_" in name else 4) for name, p in matrices if "lm_head" not in name)
 
 
-def measure_matrix_rate(model: Any, tokens: int, cuda: bool) -> float:
-    """Operations a second of (tokens, width) times (width, inner): bf16 on a GPU, fp32 by processor time on a CPU."""
+def measure_matrix_rate(model: Any, tokens: int, cuda: bool, half: bool) -> float:
+    """Operations a second of (tokens, width) times (width, inner), in bf16 if `half`; by processor time on a CPU."""
     import torch
 
     width, inner = model.config.hidden_size, model.config.intermediate_size
-    device, dtype = ("cuda", torch.bfloat16) if cuda else ("cpu", torch.float32)
+    device, dtype = "cuda" if cuda else "cpu", torch.bfloat16 if half else torch.float32
     a, b = (torch.randn(shape, device=device, dtype=dtype) for shape in ((tokens, width), (width, inner)))
     clock = time.perf_counter if cuda else time.process_time
     times = []
