@@ -210,6 +210,15 @@ def test_going_on_with_other_settings_than_the_adapters_names_them(trained: Trai
     assert error.value.hint == "write them into the configuration: lora: {rank: 16, alpha: 32, dropout: 0.1}"
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+def test_going_on_with_another_revision_of_the_base_is_refused(name: str, trained: Trained, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(trained.config.base, tmp_path / "base"))
+    (other / name).write_bytes((other / name).read_bytes() + b" ")
+    changed = {"adapter": trained.config.out, "base": str(other), "out": tmp_path / "on"}
+    with pytest.raises(ArtifactError, match=r"base: sha256 .* when the adapter was trained"):
+        sft.train(trained.config.model_copy(update=changed), resume=False)
+
+
 def test_resuming_what_is_finished_trains_and_registers_nothing_again(trained: Trained) -> None:
     before = sha256_file(Path(trained.result["adapter"]) / "manifest.json")
     again = sft.train(trained.config, resume=True)
