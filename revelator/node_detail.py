@@ -48,6 +48,7 @@ class Detail(TypedDict, total=False):
     sources: list[dict[str, Any]]  # what became of each, where several were asked
     selection: dict[str, Any]  # who chose them
     respelled: dict[str, list[str]]  # words of a question that no document holds, and those that were searched for each
+    scored: dict[str, dict[str, int]]  # by index, how many passages a logical query scored `of` all, if not all
     overlap: dict[str, float]  # of each entity of a filter, the share of its words that its passages say
     # what it read
     judge: str  # the language model that judged

@@ -271,6 +271,8 @@ class Trace:
                 notes.append(f"read as: {node.detail['rewritten']}")
             for word, near in node.detail.get("respelled", {}).items():
                 notes.append(f"no document says {word}: read as {' or '.join(near)}")
+            for found in node.detail.get("scored", {}).values():
+                notes.append(f"scored {found['scored']:,} of {found['of']:,} passages: those that a term brings")
         return list(dict.fromkeys(notes))
 
     def to_json(self) -> dict[str, Any]:

@@ -114,13 +114,13 @@ class Reading:
 
 class SearchResult(list[Passage]):
     """The passages of a search, best first. `respelled`: words of the query that no passage holds, with the words that
-    were searched for each. `scored`: of a logical query, how many passages were scored."""
+    were searched for each. `scored`: of a logical query, how many passages were scored, and of how many."""
 
     def __init__(
         self,
         passages: Iterable[Passage] = (),
         respelled: dict[str, list[str]] | None = None,
-        scored: int | None = None,
+        scored: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(passages)
         self.respelled = respelled or {}

@@ -26,6 +26,7 @@ from rich.table import Column, Table
 from revelator import registry
 from revelator.errors import ConfigError, RevelatorError
 from revelator.options import AS_JSON, HOME
+from serving.home.running import find_running_server
 from serving.service.addresses import Ports
 from serving.triton.installation import find_installation
 
@@ -105,6 +106,7 @@ def examine(home: Path) -> Iterator[Finding]:
     yield _examine_disk(home)
     yield _examine_tracking(home)
     yield _examine_ports()
+    yield from _examine_indexes(home)
 
 
 def _examine_python() -> Finding:
@@ -237,6 +239,16 @@ def _examine_ports() -> Finding:
         found = f"taken: {', '.join(map(str, taken))}; `revelator serve` takes others"
         return Finding("ports", "ok", found, purpose)
     return Finding("ports", "ok", f"free: {', '.join(map(str, asdict(Ports()).values()))}", purpose)
+
+
+def _examine_indexes(home: Path) -> Iterator[Finding]:
+    """What the service of the home folder searches, if one is up."""
+    if running := find_running_server(home):
+        versions = ", ".join(f"{name} version {version}" for name, version in running.indexes.items())
+        refused = "".join(f"; the newer {name} is refused: {reason}" for name, reason in running.refused.items())
+        remedy = "build or copy the index anew; the service takes it up by itself" if refused else ""
+        state = "fault" if refused else "ok"
+        yield Finding("indexes", state, f"{versions}{refused}", f"questions at {running.http}", remedy)
 
 
 def _run(*command: str) -> str | None:

@@ -97,8 +97,9 @@ def add(folder: Path, files: tuple[Path, ...], sync: bool, as_json: bool) -> Non
 
     It says which files were added, have changed, were removed and are gone from where they were; with --json they are
     lists of these names. A file of a folder is known by its path from there: to have one read anew, name the folder
-    that the index was built from. Whoever has the index open goes on reading it as it was. If the command is killed,
-    the index stays as it was.
+    that the index was built from. The index is replaced in one step: a service that searches it takes the new version
+    up with its next question, and ends the questions under way with the one before. If the command is killed, the
+    index stays as it was.
 
     \b
     Examples:
@@ -140,7 +141,8 @@ def _list_notes(manifest: dict[str, Any], *, err: bool = False) -> None:
 @click.argument("names", nargs=-1, required=True)
 @AS_JSON
 def remove(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
-    """Remove files from the index DIR by their NAMES there (`revelator index info`), or all below a folder's name.
+    """Remove files from the index DIR by their NAMES there (`revelator index info`), or all below a folder's name. A
+    service that searches it finds them no more from its next question on.
 
     \b
     Example:
@@ -178,7 +180,7 @@ def _make(
     if before and not any(changes[what] for what in ("added", "changed", "removed")):
         click.echo("nothing has changed: the index is as it was")
     elif manifest["version"] > 1:
-        click.echo("a server that searches it reads the version before until `revelator serve` is started again")
+        click.echo("a service that searches it goes on with this version from its next question")
     click.echo(f'next: revelator index search {out} "…"')
 
 
@@ -252,8 +254,8 @@ def search(
 ) -> None:
     """Print the best passages for QUERY, as they are read: title, place and text.
 
-    With --logic, standard error says what is odd about the query; --json then writes an object of `warnings` and
-    `passages`, else the list of passages.
+    With --logic, standard error says what is odd about the query, and how many passages were scored if not all were;
+    --json then writes an object of `warnings`, `scored`, `of` (all passages) and `passages`, else the list of passages.
 
     \b
     Examples:
@@ -264,28 +266,33 @@ def search(
         raise click.UsageError("--set counts with --logic alone")
     settings = read_logical_options(how, "--set") or LogicalSettings()
     opened = Index.open(folder)
-    warnings = None
+    warnings, scored = None, None
     passages: list[Passage]
     if not logic:
         passages = opened.search(query, k)
     else:
         parsed = language.parse(query)
         passages = found = search_logical(opened, parsed, k, settings)
-        if found.scored != len(opened):
-            click.echo(f"scored {found.scored:,} of {len(opened):,} passages: those that a term brings", err=True)
+        scored = found.scored
+        if scored and scored[0] < scored[1]:
+            click.echo(f"scored {scored[0]:,} of {scored[1]:,} passages: those that a term brings", err=True)
         warnings = [{"code": d.code, "message": d.message, "hint": d.hint} for d in language.check(parsed)]
     for word, near in getattr(passages, "respelled", {}).items():
         click.echo(mask_controls(f"no passage says {word}: read as {' or '.join(near)}"), err=True)
-    _print(passages, warnings, as_json)
+    _print(passages, warnings, scored, as_json)
 
 
-def _print(passages: list[Passage], warnings: list[dict[str, str]] | None, as_json: bool) -> None:
-    """`warnings` are those about a logical query; None for words."""
+def _print(
+    passages: list[Passage], warnings: list[dict[str, str]] | None, scored: tuple[int, int] | None, as_json: bool
+) -> None:
+    """`warnings` are those about a logical query, which `scored` so many passages of so many; None for words."""
     for warning in warnings or ():
         click.echo(f"{warning['code']}: {warning['message']}\n  hint: {warning['hint']}", err=True)
     if as_json:
         rows = [asdict(passage) for passage in passages]
-        found = rows if warnings is None else {"warnings": warnings, "passages": rows}
+        found: Any = rows
+        if scored:
+            found = {"warnings": warnings, "scored": scored[0], "of": scored[1], "passages": rows}
         click.echo(json.dumps(found, ensure_ascii=False))
         return
     if not passages:

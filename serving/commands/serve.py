@@ -260,6 +260,8 @@ def _serve(
             click.echo(f"{name} {describe_version(version)}: ready")
         for line in describe_settings(home, config, pace):
             click.echo(line)
+        for name, retriever in questions.indexes.items():
+            click.echo(f"search  {name}: version {retriever.index.version} of {retriever.index.folder}")
         for line in questions.describe_host():
             click.echo(line)
         click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http}")

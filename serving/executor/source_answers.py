@@ -97,8 +97,7 @@ async def search_sources(sources: Sources, node: Node, query: Query, k: int) -> 
                 count_retries(node, report.source, report.retries)
             if report.failure:
                 raise report.failure
-        if result.respelled:
-            node.detail["respelled"] = dict(result.respelled)
+        _describe_search(node, result)
     else:
         result = await sources.gather(query, k)
         write_reports(node, result)
@@ -143,8 +142,15 @@ def write_reports(node: Node, result: CombinedResult) -> None:
     if call := result.selection.call:
         node.detail.setdefault("calls", []).append(dict(call))
         node.usage += result.selection.usage
+    _describe_search(node, result)
+
+
+def _describe_search(node: Node, result: CombinedResult) -> None:
+    """Writes into the node which words were read as others, and where a logical query scored not all passages."""
     if result.respelled:
         node.detail["respelled"] = dict(result.respelled)
+    if result.scored:
+        node.detail["scored"] = {name: {"scored": n, "of": count} for name, (n, count) in result.scored.items()}
 
 
 def weigh_list(node: Node, listed: SourceResult, result: CombinedResult) -> None:

@@ -7,7 +7,7 @@ The process that serves holds a lock on the home folder. The kernel releases it 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from revelator.files import try_lock
@@ -18,7 +18,8 @@ LOCK = ".serve.lock"
 
 @dataclass(frozen=True)
 class RunningServer:
-    """What `serve.json` says: process id, addresses, and the version of each model when it was started."""
+    """What `serve.json` says: process id, addresses, and the version of each model when it was started; the version of
+    each index that is searched, and why the one in its folder is not, where it was `refused`."""
 
     pid: int
     http: str
@@ -26,6 +27,8 @@ class RunningServer:
     log: str
     models: dict[str, int]
     started: str
+    indexes: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
 
 def find_running_server(home: Path) -> RunningServer | None:

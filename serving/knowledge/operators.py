@@ -64,7 +64,8 @@ class SourceResult:
 
     `decided`: the answers are all that there is, also when there are none. `truncated`: a limit cut something off.
     `count` is how many things answer, where the source knows: names may be shared, and a list cut off. `respelled`:
-    words that a text source read as others.
+    words that a text source read as others. `scored`: of a logical query, how many passages of how many were scored.
+    `version` is the generation of the index that was searched, 0 for what is no index.
     """
 
     passages: tuple[tuple[Passage, ...], ...] = ()
@@ -75,6 +76,8 @@ class SourceResult:
     truncated: bool = False
     count: int | None = None
     respelled: Mapping[str, list[str]] = field(default_factory=dict)
+    scored: tuple[int, int] | None = None
+    version: int = 0
 
 
 class Source(Protocol):

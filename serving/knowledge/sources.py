@@ -23,6 +23,7 @@ from serving.knowledge.operators import Query, Source, SourceResult
 from serving.knowledge.selection import Selection, Selector, SourceSettings
 from serving.knowledge.text_source import TextSource
 from serving.protocols import Dated, Generator, PassagePlace, Retriever, Revelator, Shelf
+from serving.retrieval import LocalRetriever
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +32,8 @@ SourceStatus = Literal["answered", "passages", "nothing", "failed", "late", "not
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """What became of one source: `ms` until it ended or was left out; `note` from the graph; `failure`, why it failed
-    or was late."""
+    """What became of one source: `ms` until it ended or was left out; `note` from the graph; `version` of an index;
+    `failure`, why it failed or was late."""
 
     source: str
     outcome: SourceStatus
@@ -41,6 +42,7 @@ class SourceReport:
     searches: int = 0
     retries: int = 0
     note: str = ""
+    version: int = 0
     failure: Exception | None = None
 
     @property
@@ -51,7 +53,7 @@ class SourceReport:
         return f"{type(self.failure).__name__}: {self.failure}"
 
     def to_json(self) -> dict[str, Any]:
-        names = ("source", "outcome", "ms", "passages", "searches", "retries", "note", "error")
+        names = ("source", "outcome", "ms", "passages", "searches", "retries", "note", "version", "error")
         return {name: value for name in names if (value := getattr(self, name)) not in ("", 0)}
 
 
@@ -63,7 +65,8 @@ class CombinedResult:
     """What all selected sources gave: `typed`, what the first graph in order knows that has answers or decided that
     there are none (`ids` by source, `by` its name, `triples` the ids of its passages), and `passages` for each text of
     the query: the best of each source, then the second best, and so on. Where several sources are configured, a
-    passage's id begins with the name of its source."""
+    passage's id begins with the name of its source. `scored`: how many passages of how many, by source, where a logical
+    query scored not all."""
 
     selection: Selection
     typed: SourceResult | None = None
@@ -73,6 +76,7 @@ class CombinedResult:
     passages: tuple[tuple[Passage, ...], ...] = ()
     reports: tuple[SourceReport, ...] = ()
     respelled: Mapping[str, list[str]] = field(default_factory=dict)
+    scored: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -161,6 +165,11 @@ class Sources:
                 return source.retriever, name
         return None
 
+    def list_indexes(self) -> dict[str, LocalRetriever]:
+        """The indexes that are searched, by the names of their sources."""
+        texts = [source for source in self.all if isinstance(source, TextSource)]
+        return {text.name: text.retriever for text in texts if isinstance(text.retriever, LocalRetriever)}
+
     def find_state(self) -> str | None:
         """What all sources hold now, by their names; None where one of them cannot say it."""
         states = [source.find_state() if isinstance(source, Dated) else None for source in self.all]
@@ -213,7 +222,8 @@ async def _ask(source: Source, breaker: CircuitBreaker, query: Query, k: int) ->
         outcome = "answered" if _is_decisive(found) else "passages"
     ms = round((time.perf_counter() - started) * 1000, 2)
     searches, retries = attempts.made * _count_searches(source, query), max(0, attempts.made - 1)
-    return found, SourceReport(source.name, outcome, ms, passages, searches, retries, found.note, failure)
+    counts = (passages, searches, retries)
+    return found, SourceReport(source.name, outcome, ms, *counts, found.note, found.version, failure)
 
 
 def _is_decisive(found: SourceResult) -> bool:
@@ -253,6 +263,7 @@ def _combine(ended: Sequence[Asked], query: Query, selection: Selection, first: 
         passages=tuple(passages),
         reports=tuple(report for _, report in ended),
         respelled={word: near for found, _ in ended for word, near in found.respelled.items()},
+        scored={r.source: found.scored for found, r in ended if found.scored and found.scored[0] < found.scored[1]},
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 
 from serving.knowledge.operators import Query, SourceKind, SourceResult
 from serving.protocols import Dated, Retriever, SearchResult
+from serving.retrieval import LocalRetriever
 
 
 class TextSource:
@@ -23,7 +24,9 @@ class TextSource:
         searches = [self.retriever.search(text, k) for text in texts]
         found = [await searches[0]] if len(searches) == 1 else await asyncio.gather(*searches)
         respelled = {w: near for one in found if isinstance(one, SearchResult) for w, near in one.respelled.items()}
-        return SourceResult(passages=tuple(map(tuple, found)), respelled=respelled)
+        scored = next((one.scored for one in found if isinstance(one, SearchResult) and one.scored), None)
+        version = self.retriever.index.version if isinstance(self.retriever, LocalRetriever) else 0
+        return SourceResult(tuple(map(tuple, found)), respelled=respelled, scored=scored, version=version)
 
     def find_state(self) -> str | None:
         return self.retriever.find_state() if isinstance(self.retriever, Dated) else None

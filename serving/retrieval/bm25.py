@@ -16,6 +16,7 @@ vocabulary lists is left as it is: it is spelled well, and the corpus does not s
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -45,7 +46,8 @@ class BM25Scores:
         self._bm25 = bm25s.BM25.load(folder, mmap=True, load_vocab=False)
         self._hashes = np.load(folder / "term_hashes.npy", mmap_mode="r")
         self._numbers = np.load(folder / "term_numbers.npy", mmap_mode="r")
-        self._folder = folder
+        spellings = folder / SPELLINGS  # an earlier build wrote none
+        self._spellings = spellings.open("rb") if spellings.exists() else None
         self.count = int(self._bm25.scores["num_docs"])
 
     def score(self, query: str) -> np.ndarray:
@@ -64,9 +66,11 @@ class BM25Scores:
 
     @cached_property
     def _words(self) -> list[str]:
-        """The words of the index, read when the first query holds one that it lacks; an earlier build wrote none."""
-        path = self._folder / SPELLINGS
-        return path.read_text(encoding="utf-8").split() if path.exists() else []
+        """The words of the index, read when the first query holds one that it lacks."""
+        if self._spellings is None:
+            return []
+        number = self._spellings.fileno()
+        return os.pread(number, os.fstat(number).st_size, 0).decode().split()
 
     def _find_nearest(self, word: str) -> list[str]:
         """The words that `word`, which is none of them, may be meant for: those with the fewest edits."""

@@ -6,7 +6,8 @@ Held in memory are a shard, the vocabulary, and 8 bytes a passage.
    is found before the first vector is made. A document that cannot be read is left out, and the manifest says why.
 2. Shards are written one by one; those that a killed build left are not made again.
 3. The shards are merged through memory maps into a staged folder, the manifest is written last, and the folder takes
-   its place by one rename: who has the old index open keeps it.
+   its place in one step: who has the old index open keeps it, and a service takes up the new one
+   (`serving.retrieval.retriever`).
 
 Where an index stands already, the passages and vectors of files that have not changed since come from there.
 """

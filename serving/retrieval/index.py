@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from revelator.errors import ArtifactError, InvalidRequest, Unavailable
-from revelator.folders import digest_manifest
+from revelator.folders import MANIFEST, digest_manifest
 from revelator.trace import Passage
 from serving.protocols import PassagePlace, SearchResult
 from serving.retrieval.bm25 import BM25Scores
@@ -40,18 +40,34 @@ def fuse_ranks(rankings: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return scores[order], distinct[order]
 
 
+Stamp = tuple[int, ...] | None
+
+
+def read_stamp(folder: Path) -> Stamp:
+    """What differs as soon as another index stands in the folder, from its manifest's entry in the file system; None
+    where there is none."""
+    try:
+        found = (folder / MANIFEST).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 MAPPED = (".npy", ".jsonl", ".faiss")  # files that stay open, page by page, also when others have taken their names
 
 
 class Index:
-    """An index folder, memory-mapped. Safe to share between threads.
+    """One generation of an index folder, memory-mapped. Safe to share between threads.
 
-    `manifest` and `settings` say how it was built, `bm25` and `vectors` are its parts (None where it has none).
+    All its files are open: it stays as it is when another takes its place, and when its files are removed. `manifest`
+    and `settings` say how it was built, `bm25` and `vectors` are its parts (None where it has none).
     """
 
-    def __init__(self, folder: Path, manifest: dict[str, Any], device: str | None = None) -> None:
+    def __init__(self, folder: Path, manifest: dict[str, Any], stamp: Stamp, device: str | None = None) -> None:
         self.folder = folder
         self.manifest = manifest
+        self.stamp = stamp
+        self.device = device
         names = {field.name for field in fields(IndexSettings)}
         self.settings = IndexSettings(**{k: v for k, v in manifest["settings"].items() if k in names})
         self.passages = PassageStore(folder)
@@ -62,15 +78,37 @@ class Index:
         self._files = [(file, os.fstat(file.fileno())) for file in opened]
 
     @classmethod
-    def open(cls, folder: Path, device: str | None = None) -> Index:
+    def open(cls, folder: Path, device: str | None = None, *, verify: bool = False) -> Index:
         """Opens a folder that `build_index` made, its vectors on a card (`cuda:1`) if one is named. ArtifactError names
-        the file that is missing or has another size."""
-        manifest = INDEX.read_manifest(folder)
-        try:
-            return cls(folder, manifest, device)
-        except (OSError, ValueError, KeyError, RuntimeError) as error:  # FAISS raises RuntimeError
-            hint = f"see which file is damaged: revelator index info {folder}"
-            raise ArtifactError(f"cannot be read: {error}", where=str(folder), hint=hint) from error
+        the file that is missing or has another size, or with `verify` another digest. If another index takes its place
+        meanwhile, that one is opened."""
+        while True:
+            stamp = read_stamp(folder)
+            try:
+                index = cls(folder, INDEX.read_manifest(folder, verify=verify), stamp, device)
+            except (ArtifactError, OSError, ValueError, KeyError, RuntimeError) as error:  # FAISS raises RuntimeError
+                if read_stamp(folder) != stamp:
+                    continue
+                if isinstance(error, ArtifactError):
+                    raise
+                hint = f"see which file is damaged: revelator index info {folder}"
+                raise ArtifactError(f"cannot be read: {error}", where=str(folder), hint=hint) from error
+            if read_stamp(folder) == stamp:
+                return index
+
+    def reopen(self) -> Index:
+        """Opens what stands in the folder by now, every file compared with its digest, with the model that is open
+        already where it made those vectors, too. Raises what `open` and `encoder` raise."""
+        index = Index.open(self.folder, self.device, verify=True)
+        if index.vectors is not None:
+            is_same = index.settings == self.settings and is_made_by(index.manifest, self.encoder)
+            index.encoder = self.encoder if is_same else index.encoder
+        return index
+
+    @property
+    def version(self) -> int:
+        """The number of this generation: one more with each change of the folder."""
+        return int(self.manifest["version"])
 
     def __len__(self) -> int:
         return len(self.passages)
@@ -93,7 +131,7 @@ class Index:
         for file, opened in self._files:
             now = os.fstat(file.fileno())
             if (now.st_size, now.st_mtime_ns) != (opened.st_size, opened.st_mtime_ns):
-                hint = "see `revelator index info`, build the index anew if it is damaged, then start the service again"
+                hint = "build the index anew: a service then takes it up by itself; others must open it again"
                 raise Unavailable("the index was written over while it was open", hint=hint, final=True)
 
     def find_state(self) -> str | None:

@@ -179,7 +179,7 @@ def read_logical_options(options: Sequence[str], option: str = "--logic") -> Log
 def search_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> SearchResult:
     """The `k` best passages for a logical query. Raises ExpressionError, InvalidRequest, ConfigError."""
     scores, places, scored = rank_logical(index, query, k, settings)
-    return SearchResult(index.read_passages(scores, places), scored=scored)
+    return SearchResult(index.read_passages(scores, places), scored=(scored, len(index)))
 
 
 def rank_logical(

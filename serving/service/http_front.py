@@ -65,6 +65,8 @@ def create_app(questions: Questions, address: str, runs: Path, hosts: Collection
         return {model: name_version(version) for model in MODELS if (version := questions.find_version(model))}
 
     async def show_metrics(request: Request) -> Response:
+        for retriever in questions.indexes.values():
+            await retriever.follow()  # a service that nobody asks takes up a new version with the next look at it
         return Response(await asyncio.to_thread(generate_latest), media_type="text/plain; version=0.0.4")
 
     async def show_health(request: Request) -> Response:

@@ -16,8 +16,8 @@ def _counter(name: str, meaning: str, *labels: str) -> Counter:
     return Counter(f"revelator_{name}_total", meaning, ("model", *labels))
 
 
-def _gauge(name: str, meaning: str) -> Gauge:
-    return Gauge(f"revelator_{name}", meaning, ("model",))
+def _gauge(name: str, meaning: str, label: str = "model") -> Gauge:
+    return Gauge(f"revelator_{name}", meaning, (label,))
 
 
 def _histogram(name: str, meaning: str, label: str, buckets: tuple[float, ...]) -> Histogram:
@@ -41,6 +41,8 @@ TOKENS = _counter("tokens", "Model tokens by task and direction", "task", "direc
 RETRIES = _counter("retries", "Calls made again, by service", "service")
 ERRORS = _counter("errors", "Requests that ended with an error, by gRPC code and kind", "code", "error")
 ACTIVE_VERSION = _gauge("active_version", "Version of each model that answered last")
+INDEX_VERSION = _gauge("index_version", "Version of each index that questions search", "index")
+INDEX_REFUSED = _gauge("index_refused", "1 while the version in an index's folder is not fit to be searched", "index")
 IN_FLIGHT = _gauge("in_flight", "Requests in flight")
 IN_FLIGHT_LIMIT = _gauge("in_flight_limit", "Requests in flight beyond which the next is refused")
 

@@ -31,7 +31,7 @@ from serving.models.local import LocalRevelator
 from serving.models.releases import REVELATOR, Traffic, find_choice
 from serving.models.triton import TritonRelease
 from serving.models.vllm_server import ReleasedAdapter
-from serving.protocols import Completion, Decoding, GenerateRequest, Generator, PassagePlace, Reading, Revelator
+from serving.protocols import Completion, Decoding, GenerateRequest, Generator, Reading, Revelator
 from serving.retrieval import Index, LocalRetriever
 from serving.service.settings import choose_reader
 from serving.triton.host import TritonHost, open_host
@@ -207,32 +207,20 @@ class BatchedRevelator:
         return await self._revelator.complete(task, prompts, temperature=temperature)
 
 
-class ServedIndex:
-    """`serving.protocols.Retriever` over the index that the settings name."""
+class ServedIndex(LocalRetriever):
+    """The index that the settings name. It notes which of its generations answered."""
 
     def __init__(self, config: ServingConfig) -> None:
         assert config.index is not None
         device = f"cuda:{config.gpus[0]}" if config.gpus else None
         index = Index.open(config.index, device)
         index.search("ready", 1)  # an embedding model loads now, not with the first question
-        self._retriever = LocalRetriever(index, config.logic.resolve())
+        super().__init__(index, config.logic.resolve())
 
     async def search(self, query: str, k: int) -> list[Passage]:
-        passages = await self._retriever.search(query, k)
-        find_choice().answered["retriever"].add(PLAIN_VERSION)
+        passages = await super().search(query, k)
+        find_choice().answered["retriever"].add(str(self.index.version))
         return passages
-
-    def find_state(self) -> str | None:
-        return self._retriever.find_state()
-
-    async def open_passage(self, id: str) -> PassagePlace | None:
-        return await self._retriever.open_passage(id)
-
-    def describe(self) -> dict[str, Any]:
-        return self._retriever.describe()
-
-    def close(self) -> None:
-        self._retriever.close()
 
 
 class ServedReader:

@@ -46,7 +46,10 @@ from serving.executor.leaf_cache import LeafCache
 from serving.home.config import ServingConfig
 from serving.models.releases import REVELATOR, Traffic, VersionChoice, find_choice, use_choice
 from serving.protocols import Completion
+from serving.retrieval import LocalRetriever
+from serving.retrieval.retriever import hold_generations
 from serving.service.admission import Admission
+from serving.service.metrics import INDEX_REFUSED, INDEX_VERSION
 from serving.service.models import IN_PROCESS, PLAIN_VERSION, Models, ServedIndex, open_models
 from serving.service.options import read_deadline, read_wanted
 from serving.service.settings import open_knowledge, open_planner_and_judge
@@ -126,18 +129,24 @@ async def open_questions(home: Path, config: ServingConfig, place: str = IN_PROC
             judge=judge,
             writing=config.writing,
             on_finish=questions.record,
-            turn=questions.admission.turn,
+            turn=questions.take_turn,
             cache=LeafCache() if config.answer_cache else None,
             routes_by_plan=bool(config.planner and config.planner.routes_by_plan),
         )
+        for retriever in sources.list_indexes().values():
+            retriever.on_change = questions.report_indexes
+        questions.report_indexes()
         with latency.use_tuned_collector():
             yield questions
 
 
 class Questions:
-    """Answers questions until `drain`; each is admitted, told to telemetry, and bound to a version of the release."""
+    """Answers questions until `drain`; each is admitted, told to telemetry, and bound to a version of the release and
+    of each index. `on_indexes` is called, in a thread, when another version of an index is searched or one is
+    refused."""
 
     executor: Executor
+    on_indexes: Callable[[], object]
 
     def __init__(self, config: ServingConfig, traffic: Traffic, models: Models) -> None:
         self.config = config
@@ -147,6 +156,7 @@ class Questions:
         most = config.max_in_flight
         self.admission = Admission(most, max(1, 3 * most // 4) if asks_elsewhere else A_CORE * cores)
         self.is_open = True
+        self.on_indexes = lambda: None
         self._traffic = traffic
         self.models = models
         self._versions = models.versions
@@ -260,6 +270,23 @@ class Questions:
                 if self.models.host is None or time.monotonic() > end:
                     raise
             await asyncio.sleep(1.0)
+
+    @asynccontextmanager
+    async def take_turn(self) -> AsyncIterator[None]:
+        """A question's turn to be worked on, with the versions of the indexes that stand in their folders then."""
+        async with self.admission.turn(), hold_generations(self.indexes.values()):
+            yield
+
+    @property
+    def indexes(self) -> dict[str, LocalRetriever]:
+        return self.executor.sources.list_indexes()
+
+    def report_indexes(self) -> None:
+        """Tells metrics, and `on_indexes`, which versions of indexes are searched."""
+        for name, retriever in self.indexes.items():
+            INDEX_VERSION.labels(name).set(retriever.index.version)
+            INDEX_REFUSED.labels(name).set(bool(retriever.refused))
+        self.on_indexes()
 
     def record(self, trace: Trace) -> None:
         """Tells telemetry of the trace that the current task has finished."""

@@ -9,7 +9,7 @@ import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -80,11 +80,20 @@ async def serve_home(
                 models={m: int(name_version(found)) for m in MODELS if (found := questions.find_version(m))},
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
             )
+
+            def write_running() -> None:
+                found = questions.indexes.items()
+                indexes = {name: retriever.index.version for name, retriever in found}
+                refused = {name: retriever.refused for name, retriever in found if retriever.refused}
+                files.write_json(home / SERVE_JSON, asdict(replace(running, indexes=indexes, refused=refused)))
+
             if is_first:
-                files.write_json(home / SERVE_JSON, asdict(running))
+                write_running()
+                questions.on_indexes = write_running
             try:
                 yield questions, running
             finally:
+                questions.on_indexes = lambda: None
                 if is_first:
                     (home / SERVE_JSON).unlink(missing_ok=True)
                 await questions.drain(DRAIN_SECONDS)

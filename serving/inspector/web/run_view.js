@@ -153,20 +153,21 @@ function notes({ nodes }) {
   const said = nodes.flatMap(({ detail }) => [
     detail.rewritten && `read as: ${detail.rewritten}`,
     ...Object.entries(detail.respelled ?? {}).map(([word, near]) => `no document says “${word}”: read as “${near.join("” or “")}”`),
+    ...Object.values(detail.scored ?? {}).map(({ scored, of }) => `scored ${scored} of ${of} passages: those that a term brings`),
   ]);
   return [...new Set(said.filter(Boolean))];
 }
 
 // How the question went as a whole, while no step is selected.
 function whole({ server, trace }, going) {
-  const version = trace.versions?.revelator;
+  const { revelator: version, retriever: index } = trace.versions ?? {};
   const route = trace.nodes.find(({ kind }) => kind === "route")?.detail.probabilities?.[0][trace.route];
   return [
     facts([
       ["route", trace.route && (route === undefined ? nameRoute(trace.route) : `${nameRoute(trace.route)}, P = ${route.toFixed(2)}`)],
       ["time", !going && trace.usage && `${milliseconds(trace.wall_ms)}, longest chain ${milliseconds(trace.critical_path_ms)}`],
       ["cost", !going && trace.usage && cost(trace.usage)],
-      ["server", `${server}${version ? `, revelator: ${nameVersion(version)}` : ""}`],
+      ["server", `${server}${version ? `, revelator: ${nameVersion(version)}` : ""}${index ? `, index: ${nameVersion(index)}` : ""}`],
       ["asked", trace.started_at && new Date(trace.started_at * 1000).toLocaleString()],
     ]),
     h("p", { class: "empty" }, "Select a step to see what it asked, found and cost."),

@@ -69,7 +69,7 @@ def test_add_and_info_say_which_files_are_new_changed_removed_and_gone(tmp_path:
     assert (synced["added"], synced["changed"], synced["removed"], synced["gone"]) == ([], [], ["lost.txt"], [])
 
 
-def test_an_addition_that_changes_nothing_says_so_and_asks_for_no_restart(tmp_path: Path) -> None:
+def test_an_addition_says_whether_anything_has_changed_and_what_a_service_does_with_it(tmp_path: Path) -> None:
     folder, index = tmp_path / "docs", tmp_path / "ix"
     folder.mkdir()
     (folder / "quay.txt").write_text("It is the quay.")
@@ -77,11 +77,11 @@ def test_an_addition_that_changes_nothing_says_so_and_asks_for_no_restart(tmp_pa
     call("build", folder, "--out", index)
     before = (index / "manifest.json").read_bytes()
     added = call("add", index, folder)
-    assert "nothing has changed" in added.stdout and "revelator serve" not in added.stdout
+    assert "nothing has changed" in added.stdout and "a service" not in added.stdout
     assert (index / "manifest.json").read_bytes() == before
     (folder / "quay.txt").write_text("It was the quay.")
     added = call("add", index, folder)
-    assert "nothing has changed" not in added.stdout and "revelator serve" in added.stdout
+    assert "nothing has changed" not in added.stdout and "from its next question" in added.stdout
 
 
 def test_what_a_build_left_out_stays_named_while_it_is_there(tmp_path: Path) -> None:

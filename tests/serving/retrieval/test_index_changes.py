@@ -183,6 +183,24 @@ def test_an_index_that_was_killed_while_it_was_added_to_is_as_before(
     assert sorted(path.name for path in tmp_path.iterdir() if "ix" in path.name) == ["ix"]
 
 
+def test_who_opens_an_index_while_it_changes_opens_one_version_whole(library: Path, tmp_path: Path) -> None:
+    index, opened = tmp_path / "ix", set()
+    build_index([library / "ships"], index)
+    code = (
+        "import sys; from pathlib import Path; from serving.retrieval import add_to_index, remove_from_index\n"
+        "for n in range(15):\n"
+        "    add_to_index([Path(sys.argv[2])], Path(sys.argv[1]))\n"
+        "    remove_from_index(['log.txt'], Path(sys.argv[1]))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(index), str(library / "log.txt")])
+    while process.poll() is None:
+        found = Index.open(index, verify=True)
+        opened.add(found.version)
+        assert bool(found.search("Friday", 1)) == (found.version % 2 == 0)
+        assert found.passages[len(found) - 1].file == ("log.txt" if found.version % 2 == 0 else "lomvi.md")
+    assert process.returncode == 0 and len(opened) > 2
+
+
 def test_a_killed_build_leaves_nothing_but_its_shards_and_goes_on_from_them(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
