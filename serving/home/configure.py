@@ -63,7 +63,7 @@ def _choose_index(home: Path, given: Path | None, remembered: Path | None) -> Pa
     if not (folder / "manifest.json").is_file():
         hint = "give another with --index DIR" + ("" if given else "; this one was remembered (--remember)")
         raise ConfigError("not an index: it has no manifest.json", where=str(folder), hint=hint)
-    return folder.resolve()
+    return folder.absolute()  # a link is followed when it is read: it may lead elsewhere by then
 
 
 def _check_selection(home: Path, config: ServingConfig, sources: Path) -> None:
