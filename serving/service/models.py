@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from revelator.errors import ArtifactError
 from revelator.trace import Passage

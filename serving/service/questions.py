@@ -233,7 +233,7 @@ class Questions:
         what is `late`."""
         seconds = min(metadata.read_deadline() or math.inf, self.limits.deadline_ms) / 1000
         try:
-            async with asyncio.timeout(seconds), self.admission.turn():
+            async with asyncio.timeout(seconds), self.take_turn():
                 yield
         except TimeoutError as error:
             raise DeadlineExceeded(f"{late} within {1000 * seconds:g} ms", hint=hint) from error
