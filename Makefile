@@ -1,5 +1,5 @@
-# Every command a newcomer needs. `make help` lists them; each installs what it lacks first. What `revelator demo` takes
-# beside is given as OPTIONS: make demo OPTIONS="--size 4000".
+# Every command a newcomer needs. `make help` lists them; each installs what it lacks first. What `revelator demo` or
+# `uv lock` takes beside is given as OPTIONS: make demo OPTIONS="--size 4000".
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -12,10 +12,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SUPPORTED := import sys; v = "%d.%d" % sys.version_info[:2]; (3, 11) <= sys.version_info[:2] < (3, 15) or sys.exit("error: \
 Revelator needs Python 3.11 to 3.14, and this is " + v + "; name one: make install PYTHON=/path/to/python3.12")
-NEW_NUMPY := numpy==2.3.5
 TORCH := torch==2.13.0
-SETUPTOOLS := setuptools==84.2.1 # torch asks for it
 AUDIT := pip-audit==2.10.1
+TOOLS := uv==0.13.9
+TOOL := $(VENV)/tools/bin
 QUIET := $(if $(MAKE_TERMOUT),,-q)
 DEMO_HOME ?= runs/demo
 REVELATOR_DATA ?= ../shared/data
@@ -40,8 +40,8 @@ install: $(INSTALLED) ## create .venv and install everything into it (about 2 mi
 # torch goes by version: the plain name may bring several gigabytes of CUDA packages. The others are those of
 # requirements.lock, which `make lock` writes from the ranges of pyproject.toml; so everyone has what was tested. Two
 # pips side by side take half as long as one, each from one half of the alphabet, so that packages with files in one
-# folder (mlflow and mlflow-skinny) come one after the other. Then comes what torch alone needs: setuptools, and CUDA's
-# packages with the build for GPUs, which PyPI has for Linux.
+# folder (mlflow and mlflow-skinny) come one after the other. Then comes what torch alone needs: CUDA's packages with
+# the build for GPUs, which PyPI has for Linux.
 # pip compiles modules one by one, `compileall` on all cores; a few files are for other versions of Python and fail.
 # Packages' own tests and most of transformers' models are never imported here, and are a quarter of all modules.
 $(INSTALLED): pyproject.toml requirements.lock
@@ -53,7 +53,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 	$(BIN)/pip install -q --no-compile --no-deps $(TORCH) -r <(grep -i '^[p-z]' requirements.lock) & other=$$!; \
 	  $(BIN)/pip install $(QUIET) --no-compile --no-deps -r <(grep -vi '^[p-z]' requirements.lock) || \
 	  { kill $$other; exit 1; }; wait $$other
-	$(BIN)/pip install $(QUIET) --no-compile $(TORCH) $(SETUPTOOLS)
+	$(BIN)/pip install $(QUIET) --no-compile $(TORCH)
 	$(BIN)/pip install $(QUIET) --no-deps -e .
 	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|/transformers/models/(?!auto|bert)' $(VENV)/lib || true
 	@touch $@
@@ -74,16 +74,18 @@ $(VENV)/llm/complete:
 	$(LLM_FILES) server $(VENV)/llm
 	@touch $@
 
-lock: ## write requirements.lock anew: the newest versions that pyproject.toml allows, in an environment of their own
-	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
-	$(VENV)/lock/bin/pip install $(QUIET) $(TORCH)
-	$(VENV)/lock/bin/pip install $(QUIET) '.[all,dev]'
+$(VENV)/tools/complete: Makefile
+	test -x $(TOOL)/python || $(PYTHON) -m venv $(VENV)/tools
+	$(TOOL)/pip install $(QUIET) $(TOOLS)
+	@touch $@
+
+# uv.lock has a hash of each file; requirements.lock is the same in pip's form, but for torch and CUDA's packages.
+lock: $(VENV)/tools/complete ## write uv.lock and requirements.lock for pyproject.toml; OPTIONS=--upgrade renews all
+	$(TOOL)/uv lock $(OPTIONS)
 	{ sed -n '/^#/p' requirements.lock; \
-	  $(VENV)/lock/bin/pip freeze | grep -vE '^(torch|triton|revelator|nvidia-.*-cu[0-9]+)(==| @)' \
-	  | sed -E 's/^(numpy|nvidia-pytriton)==.*/& ; python_version < "3.13"/' ; \
-	  echo '$(NEW_NUMPY) ; python_version >= "3.13"'; } >requirements.lock.new
+	  $(TOOL)/uv export -q --frozen --all-extras --no-emit-project --no-hashes --no-annotate --no-header \
+	  | sed -E "s/ (;|and) sys_platform == 'linux'//g; /^(torch==|triton==|cuda-|nvidia-[^p])/d"; } >requirements.lock.new
 	mv requirements.lock.new requirements.lock
-	rm -rf $(VENV)/lock
 
 audit: install ## which of the locked versions have known vulnerabilities (asks PyPI); fails where one has, or cannot be looked up
 	@test -x $(VENV)/audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/pip install $(QUIET) $(AUDIT); }

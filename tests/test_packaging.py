@@ -127,7 +127,8 @@ def test_the_lock_holds_every_requirement_at_a_version_that_is_allowed(python: s
     from packaging.utils import canonicalize_name
 
     def applies(requirement: Requirement) -> bool:
-        return not requirement.marker or requirement.marker.evaluate({"python_version": python})
+        version = {"python_version": python, "python_full_version": f"{python}.0"}
+        return not requirement.marker or requirement.marker.evaluate(version)
 
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
     pins = [pin for pin in map(Requirement, filter(lambda line: "==" in line, lines)) if applies(pin)]
@@ -137,6 +138,40 @@ def test_the_lock_holds_every_requirement_at_a_version_that_is_allowed(python: s
     for requirement in filter(applies, map(Requirement, wanted)):
         if requirement.name not in ("torch", "revelator"):
             assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
+
+
+def test_uv_lock_is_of_the_ranges_of_pyproject_and_has_a_hash_of_every_file() -> None:
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
+    from packaging.utils import canonicalize_name
+
+    ours, others = read_uv_lock()
+    ranges = [*PROJECT["dependencies"], *(r for extra in PROJECT["optional-dependencies"].values() for r in extra)]
+    assert {(r["name"], SpecifierSet(r.get("specifier", ""))) for r in ours["metadata"]["requires-dist"]} == {
+        (canonicalize_name(r.name), r.specifier) for r in map(Requirement, ranges)
+    }, "run `make lock`"
+    assert ours["version"] == PROJECT["version"], "run `make lock`"
+    files = [file for p in others for file in [*p.get("wheels", ()), *([p["sdist"]] if "sdist" in p else [])]]
+    assert len(files) > len(others)
+    assert all(re.fullmatch("sha256:[0-9a-f]{64}", file["hash"]) for file in files)
+
+
+def test_requirements_lock_makefile_and_images_name_the_versions_of_uv_lock() -> None:
+    _, others = read_uv_lock()
+    pins = {f"{p['name']}=={p['version']}" for p in others}
+    apart = {pin for pin in pins if re.match("torch==|triton==|cuda-|nvidia-[^p]", pin)}
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    assert {line.partition(" ;")[0] for line in lines if not line.startswith("#")} == pins - apart
+    for name in ("Makefile", "deploy/Dockerfile", "deploy/gpu.Dockerfile"):
+        found = set(re.findall(r"\btorch==[0-9.]+", (ROOT / name).read_text(encoding="utf-8")))
+        assert found and found <= apart, name
+
+
+def read_uv_lock() -> tuple[dict, list[dict]]:
+    """The entry of this package, and those of all others."""
+    packages = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    (ours,) = (p for p in packages if p["name"] == PROJECT["name"])
+    return ours, [p for p in packages if p is not ours]
 
 
 def test_python_3_11_to_3_14_are_supported_and_triton_s_wheel_is_for_the_first_two() -> None:
