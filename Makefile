@@ -4,9 +4,11 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install vllm llm lock audit demo test lint types reference docs site bench clean
+.PHONY: help install vllm llm lock audit dist demo test lint types reference docs site bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+NEWEST := for v in 14 13 12 11; do python3.$$v -c 'import ensurepip' 2>/dev/null && echo python3.$$v && break; done
+OTHER_PYTHON ?= $(or $(shell $(NEWEST)),$(PYTHON))
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -14,7 +16,7 @@ SUPPORTED := import sys; v = "%d.%d" % sys.version_info[:2]; (3, 11) <= sys.vers
 Revelator needs Python 3.11 to 3.14, and this is " + v + "; name one: make install PYTHON=/path/to/python3.12")
 TORCH := torch==2.13.0
 AUDIT := pip-audit==2.10.1
-TOOLS := uv==0.13.9
+TOOLS := uv==0.13.9 build==1.6.1 twine==7.0.0 cyclonedx-bom==7.5.0
 TOOL := $(VENV)/tools/bin
 QUIET := $(if $(MAKE_TERMOUT),,-q)
 DEMO_HOME ?= runs/demo
@@ -90,6 +92,20 @@ lock: $(VENV)/tools/complete ## write uv.lock and requirements.lock for pyprojec
 audit: install ## which of the locked versions have known vulnerabilities (asks PyPI); fails where one has, or cannot be looked up
 	@test -x $(VENV)/audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/pip install $(QUIET) $(AUDIT); }
 	{ echo $(TORCH); cat requirements.lock; } | $(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip -r /dev/stdin
+
+# The environment of `pip install revelator` on another Python, outside this checkout: that is what users get.
+dist: $(VENV)/tools/complete ## build sdist, wheel and SBOM into runs, and try the wheel under OTHER_PYTHON
+	rm -rf runs/dist runs/wheel
+	$(TOOL)/pyproject-build --outdir runs/dist
+	$(TOOL)/twine check --strict runs/dist/*
+	$(TOOL)/uv export -q --frozen --extra all --no-emit-project --no-annotate --no-header \
+	  | PYTHONWARNINGS=ignore $(TOOL)/cyclonedx-py requirements - --pyproject pyproject.toml -o runs/sbom.json
+	$(OTHER_PYTHON) -m venv runs/wheel
+	runs/wheel/bin/pip install $(QUIET) runs/dist/*.whl
+	cd runs/wheel && bin/revelator --version && bin/revelator --help >/dev/null && bin/revelator ask --help >/dev/null
+	cd runs/wheel && bin/revelator plan parse "Who directed UHF? * When was {director} born?"
+	cd runs/wheel && bin/revelator plan check "Who directed UHF?"
+	cd runs/wheel && bin/python -I -c "from revelator.client import Client"
 
 demo: install ## the whole way on a generated world: data, training, gate, Triton, six questions
 	HF_HUB_OFFLINE=1 $(BIN)/revelator demo --home $(DEMO_HOME) $(OPTIONS)
