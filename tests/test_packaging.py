@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 
 from revelator.cli import COMMANDS, EXTRAS, RARE_EXTRAS, list_command_lines
 
@@ -172,6 +173,14 @@ def read_uv_lock() -> tuple[dict, list[dict]]:
     packages = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
     (ours,) = (p for p in packages if p["name"] == PROJECT["name"])
     return ours, [p for p in packages if p is not ours]
+
+
+def test_ci_runs_on_each_python_that_is_supported() -> None:
+    from packaging.specifiers import SpecifierSet
+
+    (job,) = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"].values()
+    supported = SpecifierSet(PROJECT["requires-python"])
+    assert job["strategy"]["matrix"]["python"] == [v for v in (f"3.{minor}" for minor in range(40)) if v in supported]
 
 
 def test_python_3_11_to_3_14_are_supported_and_triton_s_wheel_is_for_the_first_two() -> None:
