@@ -24,7 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from data_gen.annotate.names import find_mention
 from data_gen.annotate.plan import GoldStep, write_gold_plan
@@ -32,7 +32,6 @@ from data_gen.annotate.wording import list_relation_questions, tidy
 from data_gen.augment.clauses import UNREADABLE, Clause, read_clause
 from data_gen.augment.substitution import load_names
 from data_gen.config import QuestionSource
-from data_gen.everyday.questions import Asker
 from data_gen.leakage import QuestionFilter
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, AnnotatedStep, DroppedError, write_questions
 from data_gen.records import hash_fraction
@@ -53,22 +52,11 @@ class ComposeConfig(Strict):
     name: str
     seed: int = 13
     size: Annotated[int, Field(ge=1)] = 20_000  # questions to write
-    sources: tuple[QuestionSource, ...] = ()
+    sources: tuple[QuestionSource, ...] = Field(min_length=1)
     joined: Share = 0.0  # the share of compound ones
-    everyday: Share = 0.0  # the share of those that need no source (data_gen.everyday)
     names: FilePath
     held_out: FilePath | None = None
     keep_back: Share = 0.0  # as in a set
-
-    @model_validator(mode="after")
-    def _has_sources(self) -> ComposeConfig:
-        if self.joined + self.everyday > 1:
-            raise ValueError("joined and everyday are shares of the same questions: together at most 1")
-        if not self.sources and self.everyday < 1:
-            raise ValueError(
-                "sources: what is composed or joined are single questions; name their files, or set everyday: 1.0"
-            )
-        return self
 
 
 def compose(config: ComposeConfig, out: Path, progress: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
@@ -80,14 +68,13 @@ def compose(config: ComposeConfig, out: Path, progress: Callable[[int], None] = 
     COMPOSED.check_place(out)
     dropped = Counter[str]()
     singles = list(_read_singles(config, dropped))
-    licence = ", ".join(dict.fromkeys(single.licence for single in singles)) or "Apache-2.0"
+    licence = ", ".join(dict.fromkeys(single.licence for single in singles))
     clauses = list(_read_clauses(singles, dropped))
     random = Random(config.seed)
     names = load_names(Path(config.names))
-    shares = {"joined": config.joined, "everyday": config.everyday, "composed": 1 - config.joined - config.everyday}
-    make: dict[str, Callable[[], Composer | Joiner | Asker]] = {
+    shares = {"joined": config.joined, "composed": 1 - config.joined}
+    make: dict[str, Callable[[], Composer | Joiner]] = {
         "joined": lambda: Joiner(singles, Random(config.seed)),
-        "everyday": lambda: Asker(names, Random(config.seed)),
         "composed": lambda: Composer(clauses, names, Random(config.seed)),
     }
     try:

@@ -87,6 +87,8 @@ class PassageWriter:
     def _draw_table(self, identity: str) -> Iterator[ReadingRow]:
         """A row for each of several things of one kind. Questions ask for a cell, or for the key of a row."""
         kind, [absent, *things] = self._draw_keys(1 + self._random.randint(*ROWS))
+        if not things:  # the names that were drawn are alike
+            return
         entries = self._draw_columns(self._random.randint(*COLUMNS))
         heads = [_name_column(words) for _, words in entries]
         facts = [[self._make_fact(entry, words, thing) for entry, words in entries] for thing in things]
@@ -142,8 +144,7 @@ class PassageWriter:
         return [self._draw_entry() for _ in range(count)]
 
     def _draw_things(self) -> list[str]:
-        _, names = self._namer.draw_names()
-        return list(dict.fromkeys(names))[: self._random.choice((1, 2, 2, 3, 3))]
+        return list(dict.fromkeys(self._namer.draw_names()))[: self._random.choice((1, 2, 2, 3, 3))]
 
     def _draw_entry(self, among: Sequence[dict[str, Any]] = ()) -> tuple[dict[str, Any], Slots]:
         entry = self._random.choice(among or read_words()["facts"])
@@ -161,7 +162,7 @@ class PassageWriter:
     def _ask_unsaid(self, fact: _Fact, passage: str, absent: str = "") -> str:
         """A question about another thing, or about a fact that no thing of the passage has."""
         if self._random.random() < 0.5:
-            names = [absent] if absent else self._namer.draw_names()[1]
+            names = [absent] if absent else self._namer.draw_names()
             others = [name for name in names if name not in passage]
             if others:
                 return self._make_fact(fact.entry, fact.words, others[0]).ask(self._random)

@@ -1,4 +1,4 @@
-"""The words of everyday questions (`words.yaml`), the forms of verbs, and names of things."""
+"""The words of everyday passages (`words.yaml`), the forms of verbs, and names of things."""
 
 from __future__ import annotations
 
@@ -26,20 +26,13 @@ class Namer:
         self._random = random
         self._titles = [title for title in titles if title.isprintable() and " and " not in title and "," not in title]
 
-    def draw_names(self, kind_is_said: bool = False) -> tuple[Slots, list[str]]:
-        """Names of three things of one kind, in one style: the slots k, ks, a, b, c, and the names in full.
-
-        What stands at another thing ("the flight to Oslo") is "the one to Oslo" where the kind was said before."""
+    def draw_names(self) -> list[str]:
+        """Names of three things of one kind, in one style."""
         kind = self._random.choice(read_words()["kinds"].split())
         [style] = self._random.choices(list(STYLES), list(STYLES.values()))
         style = style.format(x="{x}", k=kind, at=self._random.choice(PLACES))
         [draw] = self._random.choices((self.draw_title, self.draw_word, self.draw_code), (45, 35, 20))
-        full = [style.format(x=draw()) for _ in "abc"]
-        slots = {"k": kind, "ks": f"{kind}s", **dict(zip("abc", full, strict=True))}
-        if style.startswith(f"the {kind} ") and style.count(" ") > 2:
-            for name in "abc" if kind_is_said else "bc":
-                slots[name] = slots[name].replace(f"the {kind} ", "the one ", 1)
-        return slots, full
+        return [style.format(x=draw()) for _ in range(3)]
 
     def draw_title(self) -> str:
         return self._random.choice(self._titles).partition(" (")[0]
@@ -64,9 +57,7 @@ def choose_forms(words: Mapping[str, Any], random: Random) -> Slots:
 def read_words() -> dict[str, Any]:
     """`words.yaml`, its lines with bars as lists."""
     data = dict(read_table("data_gen.everyday", "words.yaml"))
-    data["links"] = [line.split(" | ") for line in data["links"]]
     data["lives"] = [line.split(" | ") for line in data["lives"]]
-    data["asked"] = {kind: [line.split(" | ") for line in lines] for kind, lines in data["asked"].items()}
     return data
 
 
@@ -74,26 +65,18 @@ def list_words(kind: str) -> Iterator[dict[str, Any]]:
     """The slots of each word of a kind; a list has the forms to choose from."""
     found = read_words()[kind]
     match kind:
-        case "adjectives" | "attributes":
+        case "attributes":
             yield from found
-        case "relations" | "dates" | "roles" | "firms" | "sites":
+        case "dates" | "roles" | "firms" | "sites":
             yield from ({"n": noun} for noun in found)
         case "sizes":
             yield from ({"adj": adjective} for adjective in found)
         case "owners":
             yield from (dict(zip(("v", "does", "part"), each.split("/"), strict=True)) for each in found.split())
-        case "doers":
-            yield from ({"did": verb} for verb in found.split())
         case "amounts":
             yield from map(_inflect, found.split())
-        case "adverbs":
-            yield from (
-                {**_inflect(verb), "adv": row["adv"], "more": row["more"]}
-                for row in found
-                for verb in row["verbs"].split()
-            )
-        case "counts" | "masses":
-            tails = [f" {tail}" if tail else "" for tail in found.get("tails", [""])]
+        case "counts":
+            tails = [f" {tail}" if tail else "" for tail in found["tails"]]
             verbs = [_inflect(verb) for verb in found["verbs"].split()]
             yield from ({**verb, "n": noun, "tail": tails} for noun in found["nouns"].split() for verb in verbs)
         case "events" | "happens":

@@ -20,7 +20,6 @@ from data_gen.annotate.validation import find_fault
 from data_gen.annotate.wording import DOERS, list_relation_questions, split_words
 from data_gen.augment.clauses import DID, DOES, read_clause
 from data_gen.compose import ComposeConfig, Composer, Joiner
-from data_gen.everyday.questions import Asker
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.sources.rows import read_world
 from revelator import plans
@@ -187,39 +186,6 @@ def test_joined_questions_do_not_depend_on_the_hashes_of_a_process() -> None:
     assert drawn[0] == drawn[1] == drawn[2] != b""
 
 
-@given(st.integers(0, 2**32))
-def test_an_everyday_question_and_its_plan_name_the_same_things(seed: int) -> None:
-    drawn = Asker(NAMES, Random(seed)).draw("everyday:1", "everyday", "own")
-    assume(drawn is not None)
-    assert drawn and "{" not in drawn.question and drawn.question[-1] in "?."
-    plan = plans.parse(drawn.expression)
-    assert plans.render(plan) == drawn.expression and not plans.check(plan)
-    leaves = [leaf.text for leaf in plans.list_leaves(plan)]
-    assert len(set(leaves)) == len(leaves) - leaves.count(leaves[0]) + 1  # two branches may need the first
-    for name in ("Una Vale", "The Reed", "Tin Comet"):  # others are drawn word by word, too
-        assert any(name in leaf for leaf in leaves) == (name in drawn.question)
-    match drawn.route:
-        case "single":
-            assert leaves == [drawn.question]
-        case "compound":
-            assert list(drawn.parts) == leaves and len(leaves) in (2, 3)
-        case _:
-            assert set(plans.to_letters(plan)) <= set("ABC +*") and len(leaves) in (2, 3) and not drawn.parts
-
-
-def test_everyday_questions_need_no_source_and_split_by_what_is_asked(config: Path, tmp_path: Path) -> None:
-    config.write_text(f"name: everyday\nsize: 400\neveryday: 1.0\nnames: {tmp_path / 'names.txt'}\n")
-    run = CliRunner().invoke(
-        revelator, ["data", "compose", str(config), "--out", str(tmp_path / "out"), "--json"], catch_exceptions=False
-    )
-    assert run.exit_code == 0 and json.loads(run.stdout)["questions"] == 400
-    rows = list(read_world(tmp_path / "out"))
-    assert {row.route for row in rows} == {"single", "compound", "complex"} and {row.split for row in rows} == {
-        "train",
-        "dev",
-    }
-
-
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     questions, names, held = tmp_path / "single.jsonl", tmp_path / "names.txt", tmp_path / "held.sha256"
@@ -237,7 +203,7 @@ def test_the_shipped_configurations_load(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("REVELATOR_DATA", "/data")
     configs = sorted(Path(__file__).parents[2].joinpath("data_gen/configs/compose").glob("*.yaml"))
     loaded = [read_config(path, ComposeConfig) for path in configs]
-    assert loaded and all(config.sources or config.everyday == 1 for config in loaded)
+    assert loaded and all(config.sources for config in loaded)
 
 
 def test_the_command_writes_a_source_and_nothing_of_what_is_held_out(config: Path, tmp_path: Path) -> None:
@@ -265,8 +231,8 @@ def test_the_command_writes_a_source_and_nothing_of_what_is_held_out(config: Pat
         ("names.txt", "absent.txt", "names cannot be read"),
         ("name: composed", "named: composed", "named"),
         ("single.jsonl}", "single.jsonl, tasks: [route]}", "sources.0.tasks"),
-        ("size: 60", "joined: 0.6\neveryday: 0.6", "together at most 1"),
-        ("sources: [{", "sources: []  # [{", "name their files"),
+        ("size: 60", "joined: 1.6", "joined"),
+        ("sources: [{", "sources: []  # [{", "sources"),
     ],
 )
 def test_what_cannot_be_composed_from_is_refused_and_leaves_nothing(
