@@ -218,7 +218,7 @@ def measure_work(folder: Path, config: CostConfig) -> dict[str, Any]:
     if each call kept all cores of its machine busy. Where calls count no tokens, as the embedded reader's, those of
     `config` stand for them."""
     run, parts = read_run(folder), read_metrics(folder)["parts"]
-    cores = re.search(r"(\d+) cores", run.machine)
+    cores = re.search(r"(?<!\d)(\d++) cores", run.machine)
     if not parts or not cores:
         hint = "predictions of another system have none; name a run of `revelator eval run`"
         raise DataError("no question of this run has a trace", where=str(folder), hint=hint)

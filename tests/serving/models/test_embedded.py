@@ -167,7 +167,8 @@ Paul Abara teaches physics at Marrick Grammar School."""
 async def test_the_line_of_a_list_that_is_asked_about_is_read_alone_as_well() -> None:
     people = Passage("people", "Who is who", PEOPLE)
     reading = await EmbeddedGenerator().answer(GenerateRequest("read", "What does Ingrid Vale work?", (people,)))
-    assert (reading.answers, reading.document) == (("nurse",), "people")
+    [answer] = reading.answers
+    assert answer.startswith("nurse") and reading.document == "people"
     assert reading.sentence == "Ingrid Vale is a nurse at Thornby Infirmary."
     assert reading.probability and reading.probability > 0.5
 

@@ -40,7 +40,7 @@ class Service:
 
     def hold(self, name: str, count: int) -> list[str]:
         """Questions that the endpoint answers once `release` is called."""
-        held = [f"What is {name} {n} in Lantern Row?" for n in range(count)]
+        held = [f"Who directed Lantern Row, {name} {n}?" for n in range(count)]
         for question in held:
             self.endpoint.gate(question, "Ines Calloway")
         return held
