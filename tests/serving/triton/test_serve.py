@@ -109,15 +109,15 @@ def test_a_service_says_where_it_is_and_answers_and_is_told_to_stop_and_leaves_n
 
 
 def test_told_to_stop_it_answers_what_it_has_begun_and_triton_ends_after_that(home, index, endpoint):
-    held = "What is shown last in Lantern Row?"
+    held = "Where was Lantern Row shot?"
     endpoint.gate(held, "Tessaly")
-    endpoint.knowledge["Where is Tessaly?"] = ["Lantern Row"]
+    endpoint.knowledge["Which film was shot in Tessaly?"] = ["Lantern Row"]
     reader = ("--generator", endpoint.url, "--generator-model", "m", "--no-text")
     with serving(home, index, *reader) as process:
         url = await_running(home, process).grpc
         children = below(process)
         with Client(url, timeout=WAIT) as client:
-            pending = client.submit(held, plan=f"{held} * Where is {{it}}?")
+            pending = client.submit(held, plan=f"{held} * Which film was shot in {{it}}?")
             assert endpoint.started[held].wait(WAIT)
             process.terminate()
             with grpc_client.InferenceServerClient(url) as service:
