@@ -1,9 +1,8 @@
 """Ways to ask for documents that treat a logical combination of topics, and their query.
 
 `logic_wordings.jsonl` has them one by one: `{"question": "{0} anywhere but {1}, please", "query": "{0} AND NOT {1}"}`.
-They were written as different people would say it, by a large language model, without a grammar or word lists.
-Until 2026-11-30 rules made the questions out of 200 phrases, and a model trained on these read other people's badly
-(docs/results.md). One in ten of the ways is for dev and test alone, whatever its topics.
+A large language model wrote them, each as another person would say it: questions that rules make out of phrases teach a
+model to read these phrases alone (docs/results.md). One in ten of the ways is for dev and test, whatever its topics.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from revelator.plans.language import LANGUAGES
 from serving.home.config import ServingConfig
 from serving.http.protection import BODY_BYTES
 from serving.service.addresses import Exposure
-from serving.service.mcp_front import INDEXES, PATH, SPELLING, TRACES
+from serving.service.mcp_forms import SPELLING
+from serving.service.mcp_front import INDEXES, PATH, TRACES
 from tests.serving.service.conftest import FAST, MAX_IN_FLIGHT, PLAN, QUESTION, WAIT, Service, serve_in_thread
 
 TOOLS = ["ask", "plan", "check", "run_plan", "search"]
