@@ -52,7 +52,7 @@ def test_every_command_that_a_document_shows_exists_with_its_options_and_files(p
         for command in commands_in(block):
             assert_exists(command)
     for words in INLINE.findall(BLOCKS.sub("", text)):
-        command = words.removeprefix("revelator ").partition("|")[0]
+        command = " ".join(words.removeprefix("revelator ").partition("|")[0].split())  # it may stand on two lines
         if not isinstance(COMMANDS.get(command), (Command, type(None))) or command.startswith("-"):
             continue  # a group, or an option of `revelator` itself
         assert_exists(command)
