@@ -1,4 +1,4 @@
-"""`revelator model list`, `grade`, `promote`, `rollback`: score adapters, and move the alias behind the gate."""
+"""`revelator model list`, `grade`, `promote`: score adapters, and move the alias behind the gate."""
 
 from __future__ import annotations
 
@@ -182,27 +182,6 @@ def promote(
     was = f", in place of version {champion.version}" if champion else ""
     text = f"version {challenger.version} is champion{was}\nnext: revelator model deploy --home {home}"
     _print_summary(as_json, text, summary | {"moved": True})
-
-
-@click.command()
-@HOME
-@AS_JSON
-def rollback(home: Path, as_json: bool) -> None:
-    """Make the previous champion champion again; a second rollback goes one version further back.
-
-    Like a promotion, it is recorded in the versions of the registered model NAME-promotions.
-
-    \b
-    Examples:
-      revelator model rollback
-      revelator model rollback --home runs/demo --json
-    """
-    registry.connect(home, must_exist=True)
-    registry.resolve(NAME, "latest")
-    moved = promotions.roll_back(NAME)
-    text = f"version {moved.version} is champion again, in place of version {moved.replaced}"
-    text += f"\nnext: revelator model deploy --home {home}"
-    _print_summary(as_json, text, {"version": moved.version, "replaced": moved.replaced, "moved": True})
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""`revelator model deploy`: a registry version takes the traffic of a home folder; back again; a share; or for ever."""
+"""`revelator model deploy` and `rollback`: a version takes the traffic of a home folder, or a share of it; and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from revelator import registry
+from revelator import promotions, registry
 from revelator.errors import ConfigError, GateRefused, Unavailable
 from revelator.options import AS_JSON, HOME
 
@@ -48,7 +48,6 @@ def read_cards(text: str) -> tuple[int, ...]:
     "--gpus", type=read_cards, metavar="0,1|cpu", help="Cards for plans and vectors (default: as recorded, cpu)."
 )
 @click.option("--instances", type=click.IntRange(1), help="Processes of each model on each card (default: 1).")
-@click.option("--rollback", is_flag=True, help="Return to the version that release.json names as the previous one.")
 @click.option("--canary", type=read_share, metavar="SHARE", help="Let the version answer a share first, and judge it.")
 @click.option(
     "--canary-comparisons",
@@ -68,7 +67,6 @@ def deploy(
     url: str | None,
     gpus: tuple[int, ...] | None,
     instances: int | None,
-    rollback: bool,
     canary: float | None,
     comparisons: int,
     watch: bool,
@@ -84,7 +82,6 @@ def deploy(
     Examples:
       revelator model deploy
       revelator model deploy --alias 3 --home runs/demo
-      revelator model deploy --rollback
       revelator model deploy --alias latest --canary 10%
       revelator model deploy --watch --port 9465
       revelator model deploy --gpus 0,1 --instances 2
@@ -92,15 +89,14 @@ def deploy(
     """
     if url and engine != "vllm":
         raise click.UsageError("--url is that of a vLLM server: give --engine vllm, too")
-    modes = sum((rollback, canary is not None, watch))
-    if modes > 1:
-        raise click.UsageError("--rollback, --canary and --watch exclude one another")
+    if watch and canary is not None:
+        raise click.UsageError("--canary and --watch exclude one another")
     if engine == "vllm" and not url:
         raise click.UsageError("--engine vllm needs the address of a running vLLM server: --url http://127.0.0.1:8000")
     if engine == "vllm" and (gpus is not None or instances):
         raise click.UsageError("--gpus and --instances place our own engine; a vLLM server has the cards it began with")
-    if engine and modes and not watch:
-        raise click.UsageError("--rollback and --canary go to the engine of the release")
+    if engine and canary is not None:
+        raise click.UsageError("--canary goes to the engine of the release")
     vllm = url or ("" if engine == "own" else None)
     home = home.resolve()
     if gpus is not None or instances:
@@ -116,12 +112,37 @@ def deploy(
         from serving.deploy.deploy import deploy as put
 
         with Console(stderr=True).status("ask the registry") as status:
-            if rollback:
-                done = _roll_back(home, status.update)
-            else:
-                registry.connect(home, must_exist=True)
-                done = put(home, registry.resolve(registry.NAME, alias), vllm=vllm, report=status.update)
+            registry.connect(home, must_exist=True)
+            done = put(home, registry.resolve(registry.NAME, alias), vllm=vllm, report=status.update)
         _report(done, home, as_json)
+
+
+@click.command()
+@click.option("--served", is_flag=True, help="Return to the release before in the service, and leave the champion.")
+@HOME
+@AS_JSON
+def rollback(served: bool, home: Path, as_json: bool) -> None:
+    """Make the previous champion champion again; a second rollback goes one version further back.
+
+    Like a promotion, it is recorded in the versions of the registered model NAME-promotions. With --served, the service
+    returns at once to the release that release.json names as the previous one, also while the registry is down.
+
+    \b
+    Examples:
+      revelator model rollback
+      revelator model rollback --served --home runs/demo
+    """
+    home = home.resolve()
+    if served:
+        with Console(stderr=True).status("verify the release before") as status:
+            done = _roll_back(home, status.update)
+        return _report(done, home, as_json)
+    registry.connect(home, must_exist=True)
+    registry.resolve(registry.NAME, "latest")
+    moved = promotions.roll_back(registry.NAME)
+    text = f"version {moved.version} is champion again, in place of version {moved.replaced}"
+    text += f"\nnext: revelator model deploy --home {home}"
+    click.echo(json.dumps({"version": moved.version, "replaced": moved.replaced, "moved": True}) if as_json else text)
 
 
 def _place(home: Path, gpus: tuple[int, ...] | None, instances: int | None) -> None:

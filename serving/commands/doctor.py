@@ -1,4 +1,4 @@
-"""`revelator doctor`: what this machine and this installation have, what each part is for, and how to get what lacks.
+"""`revelator doctor`: this machine and installation, what each part is for, and how to get what is missing.
 
 Runs in the lightest installation: packages are looked up, not imported.
 """
@@ -67,7 +67,7 @@ class Finding:
 @click.option("--gpu", is_flag=True, help="Only what a GPU node needs; a card that torch sees must be there.")
 @AS_JSON
 def doctor(home: Path, need: tuple[str, ...], gpu: bool, as_json: bool) -> None:
-    """Look at this machine and installation: what is there, what it is for, how to get what lacks.
+    """Look at this machine and installation: what is there, what it is for, how to get what is missing.
 
     \b
     Exit status: 0 nothing is at fault and all that is needed is there, 1 otherwise, 2 wrong usage.
@@ -121,18 +121,18 @@ def _examine_extras() -> Iterator[Finding]:
     wanted = [Requirement(line) for line in importlib.metadata.requires("revelator") or ()]
     for extra, purpose in EXTRAS.items():
         own = [each for each in wanted if each.marker and each.marker.evaluate({"extra": extra})]
-        lacking, wrong = [], []
+        missing, wrong = [], []
         for requirement in own:
             version = _find_version(requirement.name)
             if version is None:
-                lacking.append(requirement.name)
+                missing.append(requirement.name)
             elif not requirement.specifier.contains(version, prereleases=True):
                 wrong.append(f"{requirement.name} {version}, not {requirement.specifier}")
         remedy = f"pip install 'revelator[{extra}]'"
         if wrong:
             yield Finding(extra, "fault", "; ".join(wrong), purpose, remedy)
-        elif lacking:
-            yield Finding(extra, "absent", f"without {', '.join(lacking)}", purpose, remedy)
+        elif missing:
+            yield Finding(extra, "absent", f"without {', '.join(missing)}", purpose, remedy)
         else:
             yield Finding(extra, "ok", f"{len(own)} packages", purpose)
 
@@ -203,7 +203,7 @@ def _examine_triton() -> Finding:
         try:
             found = find_installation(Path(work))
         except ConfigError as error:
-            is_wheel_there = _find_version("nvidia-pytriton") is not None  # and lacks what it needs to run
+            is_wheel_there = _find_version("nvidia-pytriton") is not None  # but not what it needs to run
             state = "fault" if is_wheel_there else "absent"
             return Finding("triton", state, error.message, purpose, error.hint or "")
         backends = sorted(folder.name for folder in found.backends.iterdir() if folder.is_dir())

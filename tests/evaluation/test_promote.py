@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from data_gen.commands import build as build_set
-from evaluation.gate.command import grade, promote, rollback, show_versions
+from evaluation.gate.command import grade, promote, show_versions
 from evaluation.gate.questions import read_slices
 from evaluation.gate.scores import PINNED, read_pinned_rows
 from revelator import promotions, registry
@@ -19,6 +19,7 @@ from revelator.errors import ArtifactError, ConfigError, DataError, GateRefused
 from revelator.fingerprints import Fingerprints
 from revelator.rows import make_table, read_split
 from revelator.rows import write_set as write_rows
+from serving.commands.deploy import rollback
 from tests.training.toy import write_adapter, write_base, write_set
 
 OPEN = "confidence: 0.9\nminimum: 1\nmargins: {}\nfloors: {}\n"

@@ -53,7 +53,7 @@ def test_there_is_no_verdict_before_enough_was_compared():
 def test_a_share_is_given_in_percent_or_as_a_part_and_modes_exclude_one_another():
     run = CliRunner().invoke
     assert "no share of the questions" in run(command, ["--canary", "200%"]).output
-    assert "exclude one another" in run(command, ["--canary", "0.1", "--rollback"]).output
+    assert "exclude one another" in run(command, ["--canary", "0.1", "--watch"]).output
 
 
 @pytest.mark.timeout(900)  # loads of torch; how busy the machine is must not decide

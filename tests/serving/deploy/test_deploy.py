@@ -32,6 +32,7 @@ from revelator.files import sha256_folder, try_lock
 from revelator.plans.language import LANGUAGES
 from revelator.tasks import TASKS
 from serving.commands.deploy import deploy as command
+from serving.commands.deploy import rollback
 from serving.deploy.deploy import deploy, release_embedded_base, roll_back, smoke_test
 from serving.home.config import read_serving, write_serving
 from serving.home.configure import configure
@@ -125,7 +126,7 @@ def test_the_command_rolls_back_a_home_that_has_no_registry_and_makes_none(versi
     for number in (1, 2):
         deploy(tmp_path / "home", versions[number])
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(command, ["--rollback", "--home", "home", "--json"])
+    result = CliRunner().invoke(rollback, ["--served", "--home", "home", "--json"])
     done = json.loads(result.stdout)
     assert done["version"] == 1 and "nothing stands there" in done["registry_error"]
     assert not list(tmp_path.rglob("mlflow.db"))
@@ -376,7 +377,7 @@ def test_a_deploy_says_that_an_endpoint_plans_meanwhile(registered, index, tmp_p
         (["--engine", "vllm", "--watch"], "needs the address of a running vLLM server"),
         (["--url", "http://127.0.0.1:9"], "give --engine vllm, too"),
         (["--engine", "vllm", "--url", "http://127.0.0.1:9", "--gpus", "0"], "place our own engine"),
-        (["--engine", "vllm", "--url", "http://127.0.0.1:9", "--rollback"], "the engine of the release"),
+        (["--engine", "vllm", "--url", "http://127.0.0.1:9", "--canary", "0.1"], "the engine of the release"),
     ],
 )
 def test_engine_and_address_go_together(options: list[str], said: str) -> None:

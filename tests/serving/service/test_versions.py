@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 import tritonclient.grpc as grpc_client
 from click.testing import CliRunner
@@ -25,6 +26,7 @@ from revelator.client import Client
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.files import write_bytes
 from serving.commands.deploy import deploy as command
+from serving.commands.deploy import rollback
 from serving.deploy.canary import CanaryPlan, CanaryRules
 from serving.deploy.deploy import deploy
 from serving.home.config import ServingConfig
@@ -105,7 +107,7 @@ def ask_for_version(client: Client, question: str = QUESTION) -> str:
     return client.ask(question, strategy="single").trace.versions[REVELATOR]
 
 
-def run(service: Service, *arguments: str) -> dict[str, object]:
+def run(service: Service, *arguments: str, command: click.Command = command) -> dict[str, object]:
     done = CliRunner().invoke(command, [*arguments, "--home", str(service.home), "--json"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
@@ -118,7 +120,7 @@ def test_the_commands_change_the_version_of_a_running_service_without_a_gap(serv
         assert (done["version"], done["previous"], done["url"]) == (2, 1, service.url)
         assert ask_for_version(client) == "2"
         assert triton.is_model_ready(REVELATOR, "2") and not triton.is_model_ready(REVELATOR, "1")
-        assert run(service, "--rollback")["version"] == 1
+        assert run(service, "--served", command=rollback)["version"] == 1
         assert ask_for_version(client) == "1"
         assert not triton.is_model_ready(REVELATOR, "2")
     assert {answer.outcome for answer in answers} == {"answered"}

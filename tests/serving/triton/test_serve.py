@@ -195,7 +195,7 @@ def test_a_home_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path):
         "model rollback",
         "model grade",
         "model deploy",
-        "model deploy --rollback",
+        "model rollback --served",
         "model deploy --canary 10%",
     ],
 )
