@@ -137,7 +137,7 @@ def read_judged(trace: Any) -> AnnotatedQuestion:
     spans = sorted(trace.data.spans, key=lambda span: span.start_time_ns)
     served = next((span for span in spans if ROUTE in span.attributes), None)
     if served is None or not served.inputs:
-        raise DroppedError("without texts: serve with --log-questions")
+        raise DroppedError("without texts: serve with `log_questions: true`")
     assessments = sorted(trace.info.assessments, key=lambda assessment: assessment.create_time_ms or 0)
     judged = [assessment for assessment in assessments if assessment.source.source_type == "HUMAN"]
     expected = [(assessment.name, assessment.value) for assessment in judged if assessment.expectation]
@@ -267,10 +267,10 @@ def collect_command(
 ) -> None:
     """Collect served questions that people judged, as annotated questions to learn from.
 
-    The server sends its traces to MLflow (docs/operations.md), with texts if it is started with --log-questions. On the
-    page of `revelator inspect`, or on MLflow's page Traces, a person gives feedback (yes or no), an expectation named
-    `plan` with the plan as it should have been, or says which documents are relevant. What this command writes is a
-    source of format `world`; a build drops held-out questions.
+    The server sends its traces to MLflow (docs/operations.md), with texts if its serving.yaml says `log_questions:
+    true`. On the page of `revelator inspect`, or on MLflow's page Traces, a person gives feedback (yes or no), an
+    expectation named `plan` with the plan as it should have been, or says which documents are relevant. What this
+    command writes is a source of format `world`; a build drops held-out questions.
 
     With --redact, e-mail addresses, telephone and card numbers and secrets are replaced, or their questions left out,
     by the rules of a file (data_gen/configs/collect/redact.yaml unless given).

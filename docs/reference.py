@@ -32,7 +32,8 @@ MODELS = {
     "Evaluation (`revelator eval run`)": "evaluation.harness.config:RunConfig",
     "Unit costs (`revelator eval cost`)": "evaluation.cost:CostConfig",
     "Knowledge sources (`--sources`)": "serving.knowledge.config:SourcesFile",
-    "What a home folder serves (`serving.json`)": "serving.home.config:ServingConfig",
+    "What is served, and how (`serving.yaml`)": "serving.home.config:ServiceFile",
+    "TLS (`tls` in `serving.yaml`)": "serving.home.config:TlsFiles",
 }
 NAMES = {"string": "text", "path": "path", "integer": "integer", "number": "number", "boolean": "true or false"}
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}

@@ -299,8 +299,8 @@ def demo(home: Path, base: str, size: int) -> None:
     )
     triton = "local" if is_installed() else "none"
     arguments = ("serve", "--home", str(home), "--index", str(home / "indexes" / "world"), "--triton", triton)
-    show_command(console, format_command((*arguments, "--remember")))
-    with serving([str(PROGRAM), *arguments, "--remember"], home, console) as url:
+    show_command(console, format_command(arguments))
+    with serving([str(PROGRAM), *arguments], home, console) as url:
         title = "ask six questions: of each kind the first by hash of its id"
         show_heading(console, len(todo) + 2, len(todo) + 2, title)
         asked = ask_questions(chosen, url, home, console)

@@ -35,7 +35,7 @@ SURE = 2  # calls in a row that refuse a field or do not heed it, after which it
 WAIVABLE = ("logprobs", "max_tokens", "max_completion_tokens", "temperature")  # some models refuse them, by name
 STREAMING = ("stream_options", "stream")  # as `WAIVABLE`, whatever the status of the refusal
 ENDED = ("", "stop")  # reasons of a reply that is whole: another says nothing about what the server heeds
-MORE_TIME = "allow a call more time: --timeout SECONDS of `serve` and of `eval`, `timeout` in a configuration"
+MORE_TIME = "allow a call more time: `timeout` in serving.yaml or a configuration, --timeout SECONDS of `eval`"
 NO_STREAM = "the reply to a request for a stream is no stream"
 NO_TEXT = "the reply is not what the protocol promises: no choices with a text"
 

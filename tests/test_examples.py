@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "examples").glob("*.sh"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINES = sorted(list_command_lines(COMMANDS), key=len, reverse=True)  # the longest one that fits is the command
-BLOCKS = re.compile(r"^```(?:sh)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCKS = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(revelator [^`]+)`")
 
 
@@ -48,8 +48,8 @@ def test_every_command_of_a_script_exists_with_its_options_and_files(script: Pat
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_every_command_that_a_document_shows_exists_with_its_options_and_files(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for block in BLOCKS.findall(text):
-        for command in commands_in(block):
+    for language, block in BLOCKS.findall(text):
+        for command in commands_in(block) if language in ("", "sh") else ():
             assert_exists(command)
     for words in INLINE.findall(BLOCKS.sub("", text)):
         command = " ".join(words.removeprefix("revelator ").partition("|")[0].split())  # it may stand on two lines

@@ -26,7 +26,8 @@ def quantile(values: Sequence[float], share: float) -> float:
 @contextmanager
 def serving(home: Path, *options: str) -> Iterator[tuple[RunningServer, psutil.Process]]:
     """`revelator serve` with these options, once it answers; and its process. Every question is answered anew."""
-    command = [sys.executable, "-m", "revelator", "serve", "--home", str(home), "--no-answer-cache", *options]
+    (home / "serving.yaml").write_text("answer_cache: false\n", encoding="utf-8")
+    command = [sys.executable, "-m", "revelator", "serve", "--home", str(home), *options]
     with (home / "serve.out").open("wb") as said:
         process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
     try:

@@ -192,7 +192,7 @@ def _report(done: Deployment, home: Path, as_json: bool) -> None:
     if done.registry_error:
         click.echo(f"warning: the registry does not record it: {done.registry_error}", err=True)
     if planner := read_serving(home).planner:
-        click.echo(f"{planner} plans until the next revelator serve --planner embedded --home {home}")
+        click.echo(f"{planner} plans until serving.yaml says otherwise")
     elif done.url:
         click.echo(f"in service at {'vLLM ' if release.vllm else ''}{done.url}")
     else:

@@ -33,7 +33,7 @@ def mcp(address: str | None, index: Path | None, home: Path) -> None:
 
     The agent's program starts this command. It passes everything on to a running service: that of --home, or the one
     whose HTTP answers at HOST:PORT (with REVELATOR_TOKEN and the REVELATOR_TLS_… files of the environment, as every
-    client). With --index, it needs no service: it searches an index with the settings that --home remembers.
+    client). With --index, it needs no service: it searches an index with the settings of serving.yaml in --home.
 
     \b
     Examples:
@@ -62,13 +62,14 @@ async def _serve(opening: AbstractAsyncContextManager[Server[Any]]) -> None:
 
 
 def _configure(home: Path, index: Path) -> ServingConfig:
-    """What is remembered, with this index; where nothing was deployed, the embedded base is released."""
+    """What the home folder's file says, with this index; where nothing was deployed, the embedded base is released."""
     from serving.deploy.deploy import release_embedded_base
+    from serving.home.config import read_settings
     from serving.home.configure import configure
     from serving.models.releases import read_release
 
     home.mkdir(parents=True, exist_ok=True)
-    config = configure(home, index=index)
+    config = configure(home, **read_settings(home).chosen | {"index": index})
     if config.needs_release and read_release(home) is None:
         release_embedded_base(home)
     return config

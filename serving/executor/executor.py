@@ -217,7 +217,7 @@ async def _answer_at_deadline(run: QuestionRun | None, deadline_ms: float, limit
         raise DeadlineExceeded(
             f"no part of the question was answered within {deadline_ms:g} ms, its deadline",
             hint="allow more time (the client's timeout or deadline_ms; here at most "
-            f"{limit_ms:g}: `serve --limit deadline_ms=N` raises it) or ask a simpler question",
+            f"{limit_ms:g}: `limits: {{deadline_ms: N}}` in serving.yaml raises it) or ask a simpler question",
         )
     run.recorder.trace.deadline_exceeded = True
     if run.plan is not None:

@@ -102,7 +102,7 @@ async def search_sources(sources: Sources, node: Node, query: Query, k: int) -> 
         result = await sources.gather(query, k)
         write_reports(node, result)
         if all(report.failure for report in result.reports):
-            hint = "ask again; if it stays so, are the sources that `serve --sources` names running?"
+            hint = "ask again; if it stays so, are the sources of the deployment running?"
             raise Unavailable(f"no source answered ({result.describe_reports()})", hint=hint)
     node.documents = drop_copies(result.passages[0])
     return result

@@ -1,10 +1,9 @@
-"""What a home folder serves: `serving.json`, which `revelator serve` writes at each start; with --remember also
-`remembered.json`, of the same form, with which later starts begin."""
+"""What a home folder serves: `serving.yaml`, which people write, and `serving.json`, which each start writes."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -19,19 +18,18 @@ from serving.protocols import Decoding, Writing
 from serving.retrieval.logical_search import LogicalSettings
 
 SERVING_FILE = "serving.json"
-REMEMBERED_FILE = "remembered.json"
+SETTINGS_FILE = "serving.yaml"
 EVENTS_VARIABLE = "REVELATOR_EVENTS"  # names the file that gets a line a question; `-` is standard error
 EMBEDDED: Literal["embedded"] = "embedded"  # the models of this package: the release plans and judges
 
 
-class ServingConfig(Strict):
-    """What `revelator serve` serves. It writes the file itself, of its options and of what was remembered.
+class ServingSettings(Strict):
+    """What is served, and how.
 
     `timeout` holds for planner, judge and reader alike, retries included. Without one, a call may take what is left of
     its question's deadline."""
 
-    index: Path | None = None  # searched since the last start
-    remembered: bool = False  # whether later starts begin with these settings
+    index: Path | None = None  # the one that is searched; none: the only one in the home folder
     generator: str = EMBEDDED  # who reads passages: `embedded`, or the base URL of an OpenAI-compatible endpoint
     generator_model: str = ""  # the endpoint's model
     planner: PlannerConfig | None = None  # an endpoint that plans in place of the release
@@ -41,26 +39,23 @@ class ServingConfig(Strict):
     timeout: Annotated[float, Field(gt=0, le=LONGEST_MS / 1000)] | None = None  # seconds of one call of an endpoint
     sources: Path | None = None  # file that names the knowledge sources; without one the index alone is searched
     limits: dict[str, int | float] = Field(default_factory=dict)  # lower ones than the executor's own
-    measured_deadline_ms: float | None = None  # what endpoints need, measured at the start, if that is over the default
     logic: LogicalSettings = LogicalSettings()  # how logical queries are run
     decoding: Decoding = "beams"  # how plans are written
     answer_cache: bool = True  # whether a step that was asked before is answered from memory
-    max_in_flight: Annotated[int, Field(ge=1)] = 64  # questions that are answered or wait
-    gpus: tuple[int, ...] = ()  # cards for plans and vectors; none: the CPU
-    instances: Annotated[int, Field(ge=1)] = 1  # processes of each model on each card
+    max_in_flight: Annotated[int, Field(ge=1)] = 64  # questions that are answered or wait; more are refused
 
     @model_validator(mode="after")
-    def _check(self) -> ServingConfig:
+    def _check(self) -> Self:
         if self.reads_at_endpoint:
             if not self.generator.startswith(("http://", "https://")):
-                raise ConfigError("neither `embedded` nor a URL", where="--generator")
+                raise ConfigError("neither `embedded` nor a URL", where="generator")
             if not self.generator_model:
-                raise ConfigError("an endpoint needs the name of a model", where="--generator-model")
+                raise ConfigError("an endpoint needs the name of a model", where="generator_model")
             check_url(self.generator)
         try:
             Limits.of_deployment(self.limits)
         except InvalidRequest as error:
-            raise ConfigError(error.message, where="--limit", hint=error.hint) from error
+            raise ConfigError(error.message, where="limits", hint=error.hint) from error
         return self
 
     @property
@@ -71,13 +66,6 @@ class ServingConfig(Strict):
     def needs_release(self) -> bool:
         """Whether the release plans or judges."""
         return self.planner is None or self.judge == EMBEDDED
-
-    @property
-    def executor_limits(self) -> Limits:
-        """The limits of every question. Unless somebody chose a deadline, it is as long as a call of an endpoint may
-        take, and as questions were measured to need."""
-        needed = max(Limits().deadline_ms, 1000 * (self.timeout or 0), self.measured_deadline_ms or 0)
-        return Limits.of_deployment({"deadline_ms": needed} | self.limits)
 
     @property
     def reader(self) -> str:
@@ -91,20 +79,58 @@ class ServingConfig(Strict):
         return Writing(has_text, self.own_knowledge, reads_messages=self.reads_at_endpoint)
 
 
+class TlsFiles(Strict):
+    """Files (PEM) with which gRPC and HTTP speak TLS."""
+
+    cert: Path  # the service's certificate
+    key: Path
+    ca: Path  # certificate of the authority that signed it, and the clients'
+    name: str | None = None  # in the certificate, where that is not 127.0.0.1
+    mutual: bool = False  # whether clients must show a certificate of the same authority
+
+
+class ServiceFile(ServingSettings):
+    """What `revelator serve` reads from `serving.yaml`. Paths start at the current folder."""
+
+    host: str = "127.0.0.1"  # IP address to listen on
+    ports: str = "auto"  # `8000,8001` (HTTP, gRPC); auto: these if they are free, else others
+    triton: str = "none"  # who hosts the models: none, local, or grpc://HOST:PORT
+    tls: TlsFiles | None = None
+    allow_hosts: tuple[str, ...] = ()  # further names under which HTTP may be called
+    log_questions: bool = False  # whether logs/events.jsonl holds questions, plans and answers, too
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What the file says of `ServingSettings`."""
+        return {name: getattr(self, name) for name in ServingSettings.model_fields if name in self.model_fields_set}
+
+
+class ServingConfig(ServingSettings):
+    """What is served by now, in `serving.json`. `revelator serve` writes it at each start, `model deploy` the cards."""
+
+    measured_deadline_ms: float | None = None  # what endpoints need, measured at the start, if that is over the default
+    gpus: tuple[int, ...] = ()  # cards for plans and vectors; none: the CPU
+    instances: Annotated[int, Field(ge=1)] = 1  # processes of each model on each card
+
+    @property
+    def executor_limits(self) -> Limits:
+        """The limits of every question. Unless somebody chose a deadline, it is as long as a call of an endpoint may
+        take, and as questions were measured to need."""
+        needed = max(Limits().deadline_ms, 1000 * (self.timeout or 0), self.measured_deadline_ms or 0)
+        return Limits.of_deployment({"deadline_ms": needed} | self.limits)
+
+
+def read_settings(home: Path, path: Path | None = None) -> ServiceFile:
+    """The file at `path`, else the home folder's, else the defaults. Raises ConfigError for a file that is wrong."""
+    if path is None and not (home / SETTINGS_FILE).is_file():
+        return ServiceFile()
+    return read_config(path or home / SETTINGS_FILE, ServiceFile)
+
+
 def read_serving(home: Path) -> ServingConfig:
     """What the last start served, or the defaults. Raises ConfigError for a file that is wrong."""
-    return _read(home / SERVING_FILE)
-
-
-def read_remembered(home: Path) -> ServingConfig:
-    """What a start begins with, or the defaults. Raises ConfigError for a file that is wrong."""
-    return _read(home / REMEMBERED_FILE)
-
-
-def _read(path: Path) -> ServingConfig:
-    return read_config(path, ServingConfig) if path.is_file() else ServingConfig()
+    return read_config(home / SERVING_FILE, ServingConfig) if (home / SERVING_FILE).is_file() else ServingConfig()
 
 
 def write_serving(home: Path, config: ServingConfig) -> None:
-    for name in (SERVING_FILE, *([REMEMBERED_FILE] if config.remembered else [])):
-        files.write_json(home / name, config.model_dump(mode="json"))
+    files.write_json(home / SERVING_FILE, config.model_dump(mode="json"))

@@ -1,4 +1,4 @@
-"""Chooses what a home folder serves: what was remembered, and what a start is given in its place."""
+"""Chooses what a home folder serves, of what a start is given."""
 
 from __future__ import annotations
 
@@ -7,53 +7,39 @@ from typing import Any
 
 from revelator.artifact import DEFAULT_BASE, find_base, require_task
 from revelator.errors import ConfigError
-from serving.home.config import EMBEDDED, ServingConfig, read_remembered, read_serving
+from serving.home.config import ServingConfig, read_serving
 from serving.home.versions import ADAPTER, version_folder
 from serving.models.releases import VersionContents, read_release
 
-NO_SOURCES = Path("none")  # `--sources none`: the index alone is searched again
 
+def configure(home: Path, **given: Any) -> ServingConfig:
+    """The defaults, with the fields that are `given` in their place; None keeps a default. Cards and processes are
+    those of the last `model deploy`. Writes nothing.
 
-def configure(home: Path, *, remember: bool = False, **given: Any) -> ServingConfig:
-    """What is remembered, or the defaults, with the fields that are `given` in its place; None keeps a field. Cards and
-    processes are those of the last `model deploy`. Writes nothing.
-
-    `remember`: later starts begin with all of it, once it is laid out. Raises ConfigError for what cannot work,
-    ArtifactError for a release that cannot do what is asked of it.
+    Raises ConfigError for what cannot work, ArtifactError for a release that cannot do what is asked of it.
     """
-    remembered, placed = read_remembered(home), read_serving(home)
+    placed = read_serving(home)
     changes = {name: value for name, value in given.items() if value is not None}
-    changes |= {"remembered": remember, "gpus": placed.gpus, "instances": placed.instances}
-    changes["index"] = _choose_index(home, changes.get("index"), remembered.index)
-    if changes.get("planner") == EMBEDDED:
-        changes["planner"] = None
-    if changes.get("timeout") == 0:
-        changes["timeout"] = None
-    changes["measured_deadline_ms"] = None  # the endpoints may be others, or as fast as they were not then
-    if "generator" in changes:
-        changes.setdefault("generator_model", "")
+    changes |= {"gpus": placed.gpus, "instances": placed.instances}
+    changes["index"] = _choose_index(home, changes.get("index"))
     if "sources" in changes:
-        changes["sources"] = None if changes["sources"] == NO_SOURCES else changes["sources"].resolve()
-    config = ServingConfig(**{**dict(remembered), **changes})
-    asked = {"--text": changes.get("text"), "--own-knowledge": changes.get("own_knowledge")}
-    if not config.reads_at_endpoint and (wrong := [option for option, is_asked in asked.items() if is_asked]):
+        changes["sources"] = changes["sources"].resolve()
+    if "logic" in changes:
+        changes["logic"] = changes["logic"].resolve()
+    config = ServingConfig(**changes)
+    wrong = [name for name in ("text", "own_knowledge") if changes.get(name)]
+    if wrong and not config.reads_at_endpoint:
         hint = "give a language model with --generator URL"
         raise ConfigError("the embedded reader writes no answers", where=wrong[0], hint=hint)
     if config.sources:
-        try:
-            _check_selection(home, config, config.sources)
-        except ConfigError as error:
-            if "sources" not in changes:
-                forget = "this file was remembered: --sources none leaves it out"
-                error.hint = "; ".join(filter(None, [error.hint, forget]))
-            raise
+        _check_selection(home, config, config.sources)
     return config
 
 
-def _choose_index(home: Path, given: Path | None, remembered: Path | None) -> Path:
-    """The index that is given, else the remembered one, else the only one below the home folder."""
+def _choose_index(home: Path, given: Path | None) -> Path:
+    """The index that is given, else the only one below the home folder."""
     below = sorted(path.parent for path in (home / "indexes").glob("*/manifest.json"))
-    folder = given or remembered or (below[0] if len(below) == 1 else None)
+    folder = given or (below[0] if len(below) == 1 else None)
     if folder is None:
         found = f"there {f'are {len(below)}' if below else 'is none'} below {home / 'indexes'}"
         hint = f"give one as --index DIR: {', '.join(map(str, below[:5]))}"
@@ -61,8 +47,7 @@ def _choose_index(home: Path, given: Path | None, remembered: Path | None) -> Pa
             hint = "build one with `revelator index build FILES --out DIR` and give it as --index DIR"
         raise ConfigError(f"which index is to be searched? {found}", where="--index", hint=hint)
     if not (folder / "manifest.json").is_file():
-        hint = "give another with --index DIR" + ("" if given else "; this one was remembered (--remember)")
-        raise ConfigError("not an index: it has no manifest.json", where=str(folder), hint=hint)
+        raise ConfigError("not an index: it has no manifest.json", where=str(folder), hint="give another: --index DIR")
     return folder.absolute()  # a link is followed when it is read: it may lead elsewhere by then
 
 

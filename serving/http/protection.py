@@ -94,7 +94,9 @@ class Protection:
         headers = Headers(scope=scope)
         host = _split_url(f"//{headers.get('host', '')}")
         if host is None or not self._is_known(host.hostname):
-            return refuse(400, "this server is not called by that name", "host", "start it with --allow-host NAME")
+            return refuse(
+                400, "this server is not called by that name", "host", "name it in serving.yaml: allow_hosts: [NAME]"
+            )
         if "origin" in headers:
             origin = _split_url(headers["origin"])
             if origin is None or origin.netloc != headers["host"]:

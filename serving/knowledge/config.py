@@ -135,7 +135,7 @@ def _open(settings: Text | GraphConfig | Sparql | Web, base: Path, retriever: Re
                 index = Index.open(base / settings.index)
                 retriever = LocalRetriever(index, (settings.logical or LogicalSettings()).resolve(base))
             elif settings.logical:
-                hint = "say it when it is served: revelator serve --logic NAME=VALUE"
+                hint = "say it when it is served: `logic:` in serving.yaml"
                 raise ConfigError("`logical` without `index`", where=settings.name, hint=hint)
             if retriever is None:
                 raise ConfigError("a text source without `index`, and no retriever is served", where=settings.name)

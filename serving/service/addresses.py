@@ -7,15 +7,15 @@ import random
 import socket
 import ssl
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from revelator.channels import Tls
 from revelator.errors import ConfigError
+from serving.home.config import ServiceFile
 
 LOOPBACK = "127.0.0.1"
 DRAWN = range(20_000, 32_768)  # below those that Linux gives to connections, which take one before it is listened on
 PORTS_HINT = "--ports 8000,8001 (HTTP, gRPC), or --ports auto"
-TLS_HINT = "--tls-cert FILE --tls-key FILE --tls-ca FILE"
+TLS_HINT = "tls: {cert: FILE, key: FILE, ca: FILE}"
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,6 @@ def _find_free_ports() -> Ports:
     return Ports(next(free), next(free))
 
 
-def choose_tls(cert: Path | None, key: Path | None, ca: Path | None, name: str | None) -> Tls | None:
-    """All three files, or none. Raises ConfigError."""
-    if cert and key and ca:
-        return Tls(ca, cert, key, name)
-    if cert or key or ca:
-        raise ConfigError("TLS needs a certificate, its key and its authority's", where="--tls-cert", hint=TLS_HINT)
-    return None
-
-
 @dataclass(frozen=True)
 class Exposure:
     """`tls` are the service's certificate and key, and the authority that signed it; with `mutual` clients must show a
@@ -86,7 +77,7 @@ class Exposure:
         except ValueError as error:
             raise ConfigError(f"not an IP address: {self.host!r}", where="--host", hint="--host 0.0.0.0") from error
         if self.mutual and not self.tls:
-            raise ConfigError("clients' certificates need TLS", where="--tls-mutual", hint=TLS_HINT)
+            raise ConfigError("clients' certificates need TLS", where="tls: mutual", hint=TLS_HINT)
         if self.tls:
             _check_tls(self.tls)
 
@@ -104,6 +95,14 @@ def _check_tls(tls: Tls) -> None:
         context.load_cert_chain(tls.cert, tls.key)
     except ssl.SSLError as error:
         raise ConfigError("no certificate with its key (PEM)", where=f"{tls.cert}, {tls.key}", hint=TLS_HINT) from error
+
+
+def open_exposure(settings: ServiceFile) -> Exposure:
+    """What the file says. Raises ConfigError as `Exposure` does."""
+    if settings.tls is None:
+        return Exposure(settings.host)
+    files = settings.tls
+    return Exposure(settings.host, Tls(files.ca, files.cert, files.key, files.name), files.mutual)
 
 
 CLOSED = Exposure()

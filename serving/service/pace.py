@@ -94,7 +94,7 @@ async def _time_plan(planner: PlannerConfig, seconds: float) -> float:
         await revelator.complete(TRANSLATE_BNF.name, [TRANSLATE_BNF.render(QuestionInput(question))])
         return time.perf_counter() - began
     except ServingError as error:
-        _add_hint(error, "--planner embedded lets the release plan")
+        _add_hint(error, "without `planner` the release plans")
         raise
     finally:
         await revelator.close()
@@ -109,7 +109,7 @@ async def _time_judgement(config: JudgeConfig, seconds: float) -> float:
         await judge.judge(Node("1", "atomic", question), question, passages)
         return time.perf_counter() - began
     except ServingError as error:
-        _add_hint(error, "--judge embedded lets the release judge")
+        _add_hint(error, "`judge: embedded` lets the release judge")
         raise
     finally:
         await judge.close()

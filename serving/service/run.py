@@ -104,7 +104,7 @@ def _read_token(exposure: Exposure) -> str | None:
     everybody could ask."""
     token = read_token()
     if token is None and not exposure.mutual and not is_loopback(exposure.host):
-        hint = f"export {TOKEN}=…, or let clients show certificates (--tls-mutual)"
+        hint = f"export {TOKEN}=…, or let clients show certificates (tls: mutual)"
         raise ConfigError("beyond loopback clients need a token", where="--host", hint=hint)
     return token
 

@@ -239,7 +239,7 @@ def test_traces_without_texts_say_how_to_have_them(
     monkeypatch.delenv(spans.QUESTIONS_VARIABLE)
     ask("A question?")
     refused = collect(tmp_path, tracking_server, code=1).exception
-    assert "serve with --log-questions: 1" in str(refused)
+    assert "serve with `log_questions: true`: 1" in str(refused)
 
 
 def test_a_model_that_changed_under_the_same_name_is_seen_in_each_row(

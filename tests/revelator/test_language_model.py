@@ -26,7 +26,7 @@ async def test_a_call_that_takes_too_long_says_which_bound_ended_it_and_how_to_r
         with pytest.raises(DeadlineExceeded) as error:
             await Endpoint(server.url, "m", timeout=0.2).chat(CHAT)
     assert f"{server.url}: no answer within 0.2 s, the timeout of a call" in str(error.value)
-    assert "--timeout SECONDS of `serve`" in str(error.value.hint)
+    assert "`timeout` in serving.yaml" in str(error.value.hint)
 
 
 def test_a_call_without_a_timeout_may_take_as_long_as_any_question() -> None:

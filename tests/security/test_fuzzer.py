@@ -91,8 +91,9 @@ def with_its_models(registered: Path, index: Path, endpoint: Endpoint, tmp_path_
     home: Path = tmp_path_factory.mktemp("attacked")
     registry.connect(registered)
     deploy(home, registry.resolve(registry.NAME, 1))
-    options = ["--index", index, "--generator", endpoint.url, "--generator-model", "m", "--no-text"]
-    with started("serve", "--home", home, *options, "--max-in-flight", MAX_IN_FLIGHT) as process:
+    options = ["--index", index, "--generator", endpoint.url, "--generator-model", "m"]
+    (home / "serving.yaml").write_text(f"text: false\nmax_in_flight: {MAX_IN_FLIGHT}\n")
+    with started("serve", "--home", home, *options) as process:
         running = find_running_server(home)
         assert running is not None and running.pid == process.pid
         yield Target(running.grpc, running.http, endpoint, lambda: find_family(process.pid))

@@ -22,7 +22,7 @@ from revelator.errors import ConfigError, DeadlineExceeded, RevelatorError, Unav
 from revelator.limits import Limits
 from serving.commands.serve import allow_time, describe_pace, serve
 from serving.executor.judges import JudgeConfig
-from serving.home.config import ServingConfig, read_serving, write_serving
+from serving.home.config import ServingConfig, read_settings
 from serving.home.configure import configure
 from serving.home.running import find_running_server
 from serving.models.endpoint_revelator import PlannerConfig
@@ -43,6 +43,13 @@ Ana Berg was born in Holm.
 """
 
 START_SECONDS, STOP_SECONDS = 120, 60
+
+
+def write_settings(folder: Path, **settings: Any) -> list[str]:
+    """Writes serving.yaml, and returns the option that names it."""
+    path = folder / "serving.yaml"
+    path.write_text(json.dumps(settings))
+    return ["--config", str(path)]
 
 
 @contextmanager
@@ -103,9 +110,9 @@ def test_a_language_model_plans_on_the_server_and_the_embedded_base_judges(
     monkeypatch.setenv("REVELATOR_EVENTS", str(tmp_path / "events.jsonl"))
     with running() as server:
         Planner(server).logprobs = True
-        options = ("--planner", server.url, "--planner-model", "m")
         home = tmp_path / "home"
-        with serve_locally(home, ("serve", "--home", str(home), "--index", str(index), *options)) as url:
+        file = write_settings(tmp_path, planner={"url": server.url, "model": "m"})
+        with serve_locally(home, ("serve", "--home", str(home), "--index", str(index), *file)) as url:
             with Client(url) as client:
                 answer = client.ask(ASKED)
                 trace = answer.trace
@@ -140,8 +147,9 @@ def test_a_server_whose_planner_and_judge_are_endpoints_loads_no_adapter(tmp_pat
     with running() as planning, running() as judging:
         Planner(planning)
         judging.replies = [says('{"numbers": [1, 2, 3]}')]
-        options = ("--planner", planning.url, "--planner-model", "m", "--judge", judging.url, "--judge-model", "j")
-        with serve_locally(home, ("serve", "--home", str(home), "--index", str(index), *options)) as url:
+        judge = {"url": judging.url, "model": "j"}
+        file = write_settings(tmp_path, index=str(index), planner={"url": planning.url, "model": "m"}, judge=judge)
+        with serve_locally(home, ("serve", "--home", str(home), *file)) as url:
             timed = len(judging.requests)
             with Client(url) as client:
                 trace = client.ask(ASKED).trace
@@ -164,50 +172,43 @@ def test_a_planner_that_cannot_answer_ends_the_start(
 ) -> None:
     with running() as server:
         server.replies = [fault] if fault else [cuts]
-        options = ["--planner", server.url, "--planner-model", "m"]
+        options = write_settings(tmp_path, planner={"url": server.url, "model": "m"})
         done = CliRunner().invoke(serve, ["--home", str(tmp_path / "home"), "--index", str(index), *options])
     assert isinstance(done.exception, RevelatorError) and said in str(done.exception)
     assert list((tmp_path / "home").iterdir()) == []
 
 
-def test_the_release_plans_again_when_it_is_asked_for(tmp_path: Path, index: Path) -> None:
-    endpoint = PlannerConfig(url="http://127.0.0.1:9/v1", model="m")
-    write_serving(tmp_path, configure(tmp_path, index=index, planner=endpoint, remember=True))
-    write_serving(tmp_path, configure(tmp_path))
-    assert read_serving(tmp_path).planner == endpoint
-    write_serving(tmp_path, configure(tmp_path, planner="embedded"))
-    assert read_serving(tmp_path).planner is None and configure(tmp_path).planner == endpoint
-
-
-def test_planner_judge_and_reader_are_remembered_each_for_itself(tmp_path: Path, index: Path) -> None:
-    planner = PlannerConfig(url="http://127.0.0.1:9/v1", model="p")
-    judge = JudgeConfig(url="http://127.0.0.1:9/v1", model="j")
-    everything = configure(
-        tmp_path, index=index, planner=planner, judge=judge, generator=judge.url, generator_model="r", remember=True
-    )
-    write_serving(tmp_path, everything)
-    again = configure(tmp_path)
-    assert (again.planner, again.judge, again.reader) == (planner, judge, "r at http://127.0.0.1:9/v1")
-    assert not again.needs_release
-    write_serving(tmp_path, configure(tmp_path, judge="none", remember=True))
-    write_serving(tmp_path, configure(tmp_path, generator="embedded", remember=True))
-    recorded = read_serving(tmp_path)
-    assert (recorded.planner, recorded.judge, recorded.reader) == (planner, "none", "embedded")
-    assert not recorded.needs_release
-    assert configure(tmp_path, index=index, judge="embedded").needs_release
+def test_an_option_goes_before_the_file_and_a_file_before_the_defaults(tmp_path: Path, index: Path) -> None:
+    judge = {"url": "http://127.0.0.1:9/v1", "model": "j"}
+    write_settings(tmp_path, judge=judge, max_in_flight=7, generator="http://127.0.0.1:9/v1", generator_model="r")
+    chosen = read_settings(tmp_path).chosen
+    config = configure(tmp_path, **chosen | {"index": index})
+    assert (config.judge, config.max_in_flight) == (JudgeConfig(**judge), 7)
+    assert (config.reader, config.planner, config.answer_cache) == ("r at http://127.0.0.1:9/v1", None, True)
+    assert read_settings(tmp_path / "elsewhere").chosen == {}
+    done = CliRunner().invoke(serve, ["--home", str(tmp_path), "--generator", "http://127.0.0.1:8/v1"])
+    assert "generator_model: an endpoint needs the name of a model" in str(done.exception), "the file's is another's"
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("settings", "said"),
     [
-        (["--judge", "http://127.0.0.1:9/v1"], "an endpoint needs the name of a model"),
-        (["--judge", "somebody", "--judge-model", "m"], "not an http or https address"),
-        (["--judge", "none", "--judge-model", "m"], "of which judge?"),
-        (["--judge-model", "m"], "of which judge?"),
+        ({"judge": "somebody"}, "judge"),
+        ({"judge": {"url": "http://127.0.0.1:9/v1"}}, "model"),
+        ({"judge": {"url": "somebody", "model": "m"}}, "not an http or https address"),
+        ({"judges": "none"}, "judges"),
+        ({"limits": {"leafs": 3}}, "leafs"),
+        ({"max_in_flight": 0}, "max_in_flight"),
+        ({"tls": {"cert": "a.pem"}}, "tls.key"),
+        ({"triton": "somewhere"}, "not where models can be hosted"),
+        ({"logic": {"negation": "never"}}, "negation"),
     ],
 )
-def test_a_judge_that_cannot_be_is_refused(tmp_path: Path, index: Path, options: list[str], said: str) -> None:
-    done = CliRunner().invoke(serve, ["--home", str(tmp_path / "home"), "--index", str(index), *options])
+def test_a_file_that_is_wrong_is_refused_with_its_field(
+    tmp_path: Path, index: Path, settings: dict[str, Any], said: str
+) -> None:
+    options = ["--home", str(tmp_path / "home"), "--index", str(index), *write_settings(tmp_path, **settings)]
+    done = CliRunner().invoke(serve, options)
     assert isinstance(done.exception, ConfigError) and said in str(done.exception)
     assert not (tmp_path / "home").exists()
 
@@ -215,10 +216,10 @@ def test_a_judge_that_cannot_be_is_refused(tmp_path: Path, index: Path, options:
 def test_a_judge_that_cannot_answer_ends_the_start(tmp_path: Path, index: Path) -> None:
     with running() as server:
         server.replies = [fails(401, "wrong key")]
-        options = ["--judge", server.url, "--judge-model", "m"]
+        options = write_settings(tmp_path, judge={"url": server.url, "model": "m"})
         done = CliRunner().invoke(serve, ["--home", str(tmp_path / "home"), "--index", str(index), *options])
     assert isinstance(done.exception, RevelatorError)
-    assert "--judge embedded lets the release judge" in str(done.exception)
+    assert "`judge: embedded` lets the release judge" in str(done.exception)
     assert list((tmp_path / "home").iterdir()) == []
 
 
@@ -286,11 +287,8 @@ def test_the_deadline_follows_from_the_pace_unless_somebody_set_it(tmp_path: Pat
     assert raised.executor_limits.deadline_ms == 70_000 and kept.executor_limits.deadline_ms == 20_000
     said, warned = " ".join(describe_pace(pace, raised)), " ".join(describe_pace(pace, kept))
     assert "about 32 s" in said and "deadline 70 s" in said and "warning" not in said
-    assert "deadline_ms=20000 is shorter: --limit deadline_ms=70000" in warned
+    assert "deadline_ms=20000 is shorter: deadline_ms: 70000" in warned
     assert allow_time(usual, Pace(plan=1)) == usual and not [*describe_pace(Pace(), usual)]
-    measured = configure(tmp_path, index=index, remember=True).model_copy(update={"measured_deadline_ms": 70_000})
-    write_serving(tmp_path, measured)
-    assert configure(tmp_path, index=index).measured_deadline_ms is None, "the next start measures anew"
 
 
 def test_a_question_has_at_least_as_long_as_a_call_of_an_endpoint_may_take(tmp_path: Path, index: Path) -> None:
@@ -303,13 +301,10 @@ def test_a_question_has_at_least_as_long_as_a_call_of_an_endpoint_may_take(tmp_p
     assert deadline_ms(timeout=200, limits={"deadline_ms": 20_000}) == 20_000, "somebody chose it"
     slow, pace = ServingConfig(timeout=200), Pace(plan=150)
     assert allow_time(slow, pace).executor_limits.deadline_ms == pace.deadline_ms == 600_000
-    assert "--timeout 200 is short: a call of 150.0 s" in " ".join(describe_pace(pace, slow))
+    assert "timeout: 200 is short: a call of 150.0 s" in " ".join(describe_pace(pace, slow))
     for wrong in (0, -1, 3_601, float("nan")):
         with pytest.raises(ValidationError, match="timeout"):
             ServingConfig(timeout=wrong)
-    write_serving(tmp_path, configure(tmp_path, index=index, timeout=200.0, remember=True))
-    assert configure(tmp_path, index=index).timeout == 200, "a later start keeps it"
-    assert configure(tmp_path, index=index, timeout=0.0).timeout is None
 
 
 def test_a_served_question_says_whether_the_timeout_of_a_call_or_its_deadline_ended_it(
@@ -318,8 +313,9 @@ def test_a_served_question_says_whether_the_timeout_of_a_call_or_its_deadline_en
     home = tmp_path / "home"
     with running() as server:
         server.replies = [says(write_reading())]  # while the start times its calls
-        options = ("--generator", server.url, "--generator-model", "r", "--no-text", "--judge", "none")
-        command = ("serve", "--home", str(home), "--index", str(index), *options, "--timeout", "2")
+        reader = {"generator": server.url, "generator_model": "r"}
+        file = write_settings(tmp_path, index=str(index), **reader, text=False, judge="none", timeout=2)
+        command = ("serve", "--home", str(home), *file)
         with serve_locally(home, command) as url, Client(url) as client:
             server.replies = [lambda handler: (server.release.wait(60), cuts(handler))[1]]
             late = client.ask("Who directed Lantern Row?", strategy="single")

@@ -34,7 +34,7 @@ from revelator.tasks import TASKS
 from serving.commands.deploy import deploy as command
 from serving.commands.deploy import rollback
 from serving.deploy.deploy import deploy, release_embedded_base, roll_back, smoke_test
-from serving.home.config import read_serving, write_serving
+from serving.home.config import write_serving
 from serving.home.configure import configure
 from serving.home.versions import list_versions
 from serving.models import releases
@@ -234,33 +234,6 @@ def test_what_cannot_work_is_refused_and_leaves_nothing_behind(given, message, i
     assert "pa55" not in str(refused.value) and not list(tmp_path.iterdir())
 
 
-def test_a_start_leaves_nothing_to_the_next_unless_it_is_to_be_remembered_and_then_all_of_it(index, tmp_path):
-    shutil.copytree(index, tmp_path / "indexes" / "only")
-    shutil.copytree(index, tmp_path / "other")
-    served = []
-    other = {"index": tmp_path / "other", "judge": "none", "max_in_flight": 7}
-    for given in (other, {}, other | {"remember": True}, {}, {"max_in_flight": 9}, {}):
-        write_serving(tmp_path, configure(tmp_path, **given))
-        config = read_serving(tmp_path)
-        served.append((config.index.name, config.judge, config.max_in_flight, config.remembered))
-    kept = ("other", "none", 7, False)
-    assert served == [kept, ("only", "embedded", 64, False), (*kept[:3], True), kept, ("other", "none", 9, False), kept]
-
-
-def test_sources_are_remembered_and_a_file_that_is_gone_says_how_to_do_without(index, tmp_path):
-    sources = tmp_path / "sources.yaml"
-    sources.write_text("sources: [{kind: text}]")
-    for given in ({"sources": sources, "remember": True}, {}):
-        write_serving(tmp_path, configure(tmp_path, index=index, **given))
-        assert read_serving(tmp_path).sources == sources
-    sources.unlink()
-    with pytest.raises(ConfigError, match="cannot be read") as refused:
-        configure(tmp_path, index=index)
-    assert "--sources none" in refused.value.hint
-    write_serving(tmp_path, configure(tmp_path, index=index, sources=Path("none")))
-    assert read_serving(tmp_path).sources is None
-
-
 def test_the_embedded_base_is_released_once_and_a_deploy_takes_its_place(versions, tmp_path):
     release_embedded_base(tmp_path)
     first = read_release(tmp_path)
@@ -273,19 +246,16 @@ def test_the_embedded_base_is_released_once_and_a_deploy_takes_its_place(version
     assert read_release(tmp_path) == release
 
 
-def test_choices_that_are_remembered_are_checked_again_and_the_only_index_is_found(index, tmp_path):
+def test_a_start_leaves_nothing_to_the_next_but_cards_and_the_only_index_is_found(index, tmp_path):
     shutil.copytree(index, tmp_path / "indexes" / "only")
-    endpoint = {"generator": "http://127.0.0.1:1/v1", "generator_model": "m"}
-    write_serving(tmp_path, configure(tmp_path, **endpoint, max_in_flight=7, decoding="grammar", remember=True))
+    shutil.copytree(index, tmp_path / "other")
+    before = configure(tmp_path, index=tmp_path / "other", judge="none", max_in_flight=7)
+    write_serving(tmp_path, before.model_copy(update={"gpus": (1,), "measured_deadline_ms": 70_000}))
     config = configure(tmp_path)
-    assert config == read_serving(tmp_path).model_copy(update={"remembered": False})
-    assert (config.index, config.max_in_flight) == (tmp_path / "indexes" / "only", 7)
-    assert (config.reader, config.decoding) == ("m at http://127.0.0.1:1/v1", "grammar")
+    assert (config.index, config.judge, config.max_in_flight) == (tmp_path / "indexes" / "only", "embedded", 64)
+    assert (config.gpus, config.measured_deadline_ms) == ((1,), None), "the next start measures anew"
     with pytest.raises(ConfigError, match="name of a model"):
         configure(tmp_path, generator="http://127.0.0.1:2/v1")
-    (tmp_path / "remembered.json").write_text('{"max_in_flight": 0}')
-    with pytest.raises(ConfigError, match="max_in_flight = 0"):
-        configure(tmp_path)
 
 
 # A child that kills itself with -9 at the n-th file operation below its home folder, for n = 1, 8, 15, …

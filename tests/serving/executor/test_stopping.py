@@ -64,7 +64,7 @@ async def test_the_deadline_of_a_request_cannot_exceed_the_limit(toy):
     world.gate(FOREVER)
     with pytest.raises(DeadlineExceeded, match="20 ms") as error:
         await world.executor(deadline_ms=20).run("q", plan=FOREVER, deadline_ms=1e9)
-    assert "here at most 20: `serve --limit deadline_ms=N` raises it" in str(error.value.hint)
+    assert "here at most 20: `limits: {deadline_ms: N}` in serving.yaml raises it" in str(error.value.hint)
 
 
 @pytest.mark.parametrize("strategy", ["single", "compound", "compile", "iterate"])

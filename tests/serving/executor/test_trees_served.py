@@ -63,8 +63,7 @@ def test_a_tree_is_asked_over_the_wire(served) -> None:
 
 def test_a_deployment_keeps_its_sources_and_refuses_a_file_that_is_wrong(tmp_path: Path, index: Path) -> None:
     (tmp_path / "sources.yaml").write_text("sources: [{kind: text}]")
-    write_serving(tmp_path, configure(tmp_path, index=index, remember=True, sources=tmp_path / "sources.yaml"))
-    write_serving(tmp_path, configure(tmp_path))
+    write_serving(tmp_path, configure(tmp_path, index=index, sources=tmp_path / "sources.yaml"))
     assert read_serving(tmp_path).sources == (tmp_path / "sources.yaml").resolve()
     (tmp_path / "wrong.yaml").write_text("sources: []")
     with pytest.raises(ConfigError, match="sources"):

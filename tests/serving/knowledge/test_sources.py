@@ -16,7 +16,7 @@ from revelator.plans.operators import Relate
 from revelator.tasks import TASKS, SelectInput
 from serving.circuit_breaker import RetryPolicy
 from serving.executor.trees import run_tree_alone
-from serving.home.config import write_serving
+from serving.home.config import read_settings
 from serving.home.configure import configure
 from serving.knowledge.config import open_sources, read_sources
 from serving.knowledge.operators import Query, SourceResult, build_direct_query, build_leaf_query, build_query
@@ -259,10 +259,10 @@ def test_a_text_source_runs_logical_queries_with_operators_and_calibration_of_it
 
 
 def test_the_served_index_runs_logical_queries_as_the_deployment_says(tmp_path: Path, index: Path) -> None:
-    """What is remembered holds until it is said anew."""
+    (tmp_path / "serving.yaml").write_text("logic: {negation: reciprocal, calibration: self}")
+    config = configure(tmp_path, **read_settings(tmp_path).chosen | {"index": index})
     how = read_logical_options(["negation=reciprocal", "calibration=self"])
-    write_serving(tmp_path, configure(tmp_path, index=index, logic=how, remember=True))
-    assert configure(tmp_path).logic == LogicalSettings(negation="reciprocal", calibration="self")
+    assert config.logic == how == LogicalSettings(negation="reciprocal", calibration="self")
     with pytest.raises(ConfigError, match="negation"):
         read_logical_options(["negation=never"])
     with pytest.raises(ConfigError, match="not NAME=VALUE"):

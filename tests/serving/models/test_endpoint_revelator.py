@@ -382,7 +382,7 @@ async def test_a_first_token_that_does_not_come_ends_with_the_questions_deadline
     async with asyncio.timeout(20):
         with pytest.raises(DeadlineExceeded, match="within 500 ms, its deadline") as error:
             await executor.run(ASKED, deadline_ms=500)
-    assert "serve --limit deadline_ms=N" in str(error.value.hint)
+    assert "limits: {deadline_ms: N}" in str(error.value.hint)
 
 
 async def test_a_slow_answer_exceeds_the_timeout_of_a_call(server: Server) -> None:

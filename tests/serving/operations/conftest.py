@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -64,14 +65,15 @@ def authority(tmp_path_factory) -> tuple[Tls, Tls, Tls]:
 def operated(registered, index, authority, receiver, tmp_path_factory) -> Iterator[Operated]:
     """A running `revelator serve`, for all tests of operations."""
     require_triton()
-    own, tls, stranger = authority
+    own, client, stranger = authority
     home = tmp_path_factory.mktemp("operated")
     registry.connect(registered)
     deploy(home, registry.resolve(registry.NAME, 1))
     command = [Path(sys.executable).parent / "revelator", "serve", "--home", home, "--index", index]
-    command += ["--triton", "local", "--tls-mutual", "--tls-name", own.name]
-    command += ["--tls-cert", own.cert, "--tls-key", own.key, "--tls-ca", own.ca]
-    command += ["--limit", "question_characters=200", "--limit", "leaves=2", "--limit", "options_bytes=100000"]
+    files = {"cert": own.cert, "key": own.key, "ca": own.ca}
+    tls = {**{name: str(path) for name, path in files.items()}, "name": own.name, "mutual": True}
+    limits = {"question_characters": 200, "leaves": 2, "options_bytes": 100_000}
+    (home / "serving.yaml").write_text(json.dumps({"triton": "local", "tls": tls, "limits": limits}))
     log = (home / "serve.log").open("wb")
     tracing = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "200"}
     environment = {**os.environ, **tracing}
@@ -81,7 +83,7 @@ def operated(registered, index, authority, receiver, tmp_path_factory) -> Iterat
         while (running := find_running_server(home)) is None:
             assert process.poll() is None and time.monotonic() < end, (home / "serve.log").read_text()
             time.sleep(0.1)
-        yield Operated(home, running, tls, own, stranger, receiver)
+        yield Operated(home, running, client, own, stranger, receiver)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)

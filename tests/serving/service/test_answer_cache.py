@@ -16,9 +16,8 @@ from revelator.artifact import digest_base, write_manifest
 from revelator.cli import revelator
 from revelator.client import Answer, Client
 from revelator.trace import Node, Usage
-from serving.commands.serve import serve
 from serving.deploy.deploy import deploy, release_embedded_base
-from serving.home.config import ServingConfig, read_remembered, write_serving
+from serving.home.config import ServingConfig
 from serving.home.configure import configure
 from serving.retrieval import build_index
 from tests.conftest import Endpoint
@@ -92,16 +91,6 @@ def test_a_service_that_is_told_not_to_answers_nothing_from_memory(start: Serve,
     client, _ = start(own_home, config)
     assert not config.answer_cache and ServingConfig().answer_cache
     assert [is_cached(client) for _ in range(2)] == [False, False]
-
-
-def test_the_choice_is_an_option_of_serve_that_is_remembered(index: Path, tmp_path: Path):
-    shown = CliRunner().invoke(serve, ["--help"]).output
-    assert "--no-answer-cache" in shown
-    config = configure(tmp_path, index=index, remember=True, answer_cache=False)
-    write_serving(tmp_path, config)
-    assert not read_remembered(tmp_path).answer_cache
-    assert not configure(tmp_path, remember=True).answer_cache
-    assert configure(tmp_path, answer_cache=True).answer_cache
 
 
 def test_an_index_that_was_added_to_answers_with_what_it_says_now(

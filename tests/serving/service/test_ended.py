@@ -81,7 +81,8 @@ def serving(home: Path, index: Path, endpoint: Endpoint, *options: str) -> Itera
     """`revelator serve --triton none` as a process of its own, and its gRPC address."""
     command = [sys.executable, "-c", "from revelator.cli import main; main()", "serve", "--triton", "none"]
     command += ["--home", str(home), "--index", str(index), "--generator", endpoint.url, "--generator-model", "m"]
-    command += ["--no-text", "--judge", "none", *options]
+    (home / "serving.yaml").write_text("text: false\njudge: none\n")
+    command += options
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:

@@ -112,7 +112,8 @@ def test_told_to_stop_it_answers_what_it_has_begun_and_triton_ends_after_that(ho
     held = "Where was Lantern Row shot?"
     endpoint.gate(held, "Tessaly")
     endpoint.knowledge["Which film was shot in Tessaly?"] = ["Lantern Row"]
-    reader = ("--generator", endpoint.url, "--generator-model", "m", "--no-text")
+    reader = ("--generator", endpoint.url, "--generator-model", "m")
+    (home / "serving.yaml").write_text("text: false")
     with serving(home, index, *reader) as process:
         url = await_running(home, process).grpc
         children = below(process)

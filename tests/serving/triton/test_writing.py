@@ -1,4 +1,4 @@
-"""What the language model of a deployment writes is a setting that can be remembered, and comes over the wire."""
+"""What the language model of a deployment writes is a setting, and comes over the wire."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 
 from revelator.client import Client
 from revelator.errors import ConfigError
-from serving.home.config import write_serving
 from serving.home.configure import configure
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import Writing
@@ -20,19 +19,14 @@ def chosen(home, **settings) -> Writing:
     return configure(home, **settings).writing
 
 
-def test_what_was_chosen_and_remembered_holds_until_something_else_is(index, tmp_path):
+def test_a_language_model_writes_the_text_and_no_knowledge_of_its_own_unless_it_is_told_otherwise(index, tmp_path):
     url = {"index": index, "generator": "http://127.0.0.1:9/v1", "generator_model": "m"}
     assert chosen(tmp_path, index=index) == Writing()
     assert chosen(tmp_path, **url) == Writing(text=True, reads_messages=True)
-    write_serving(tmp_path, configure(tmp_path, **url, text=True, own_knowledge=True, remember=True))
-    assert chosen(tmp_path, index=index) == Writing(text=True, own_knowledge=True, reads_messages=True)
-    assert chosen(tmp_path, index=index, text=False, own_knowledge=False) == Writing(reads_messages=True)
-    write_serving(tmp_path, configure(tmp_path, generator="embedded", remember=True))
-    assert chosen(tmp_path, index=index) == Writing(own_knowledge=True)
-    assert chosen(tmp_path, **url) == Writing(text=True, own_knowledge=True, reads_messages=True)
+    assert chosen(tmp_path, **url, text=False, own_knowledge=True) == Writing(own_knowledge=True, reads_messages=True)
 
 
-@pytest.mark.parametrize(("wrong", "option"), [({"text": True}, "--text"), ({"own_knowledge": True}, "--own")])
+@pytest.mark.parametrize(("wrong", "option"), [({"text": True}, "text"), ({"own_knowledge": True}, "own_knowledge")])
 def test_the_embedded_reader_writes_nothing_and_nobody_may_wait_for_it(index, tmp_path, wrong, option):
     with pytest.raises(ConfigError, match="writes no answers") as refused:
         configure(tmp_path, index=index, generator="embedded", **wrong)
