@@ -41,6 +41,7 @@ class ServingSettings(Strict):
     limits: dict[str, int | float] = Field(default_factory=dict)  # lower ones than the executor's own
     logic: LogicalSettings = LogicalSettings()  # how logical queries are run
     decoding: Decoding = "beams"  # how plans are written
+    uploads: bool | None = None  # whether the page adds documents to the index; none: if only this machine reaches it
     answer_cache: bool = True  # whether a step that was asked before is answered from memory
     max_in_flight: Annotated[int, Field(ge=1)] = 64  # questions that are answered or wait; more are refused
 

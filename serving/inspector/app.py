@@ -2,6 +2,7 @@
 
     GET  /                          the page; /web/… its files
     GET  /api/servers               the servers that can be asked, and the versions they serve
+    GET, POST /api/documents        those that are searched, and more (`serving.service.uploads`; the service alone)
     POST /api/check                 {"text", "language"} → what `revelator plan check` says, each fault with its excerpt
     POST /api/runs                  `inquiry.QuestionBody` → JSON lines: the events, then {"kind": "saved", …}
     GET  /api/runs                  the stored runs, newest first
@@ -116,6 +117,7 @@ class Pages:
     async def list_servers(self, request: Request) -> Response:
         async def describe(server: Server) -> dict[str, Any]:
             described = {"name": server.name, "has_passages": server.sources is not None}
+            described["takes_documents"] = server.takes_documents
             try:
                 return described | {"models": await server.list_models(), "error": None}
             except RevelatorError as error:

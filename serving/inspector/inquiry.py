@@ -27,12 +27,14 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Server:
     """One that questions can be put to. `stream` is that of `revelator.client.AsyncClient`, `list_models` returns the
-    version of each model that it serves, or raises Unavailable. `sources`: what it searches, if this process does."""
+    version of each model that it serves, or raises Unavailable. `sources`: what it searches, if this process does.
+    `takes_documents`: whether `/api/documents` adds to them."""
 
     name: str
     stream: Callable[..., AsyncGenerator[Event, None]]
     list_models: Callable[[], Awaitable[dict[str, str]]]
     sources: Sources | None = None
+    takes_documents: bool = False
 
 
 class QuestionBody(Body):

@@ -45,6 +45,7 @@ from serving.models.releases import name_version
 from serving.service import mcp_front
 from serving.service.admission import PEER
 from serving.service.questions import MODELS, Metadata, Questions
+from serving.service.uploads import Uploads
 
 ARRIVAL_SECONDS = 15.0
 HEADER_BYTES = 16_384
@@ -53,9 +54,17 @@ METRICS = "/metrics"  # on this machine it needs no token
 ERRORS = (RevelatorError, HTTPException, ClientDisconnect, Exception)
 
 
-def create_app(questions: Questions, address: str, runs: Path, hosts: Collection[str], token: str | None) -> Starlette:
+def create_app(
+    questions: Questions,
+    address: str,
+    runs: Path,
+    hosts: Collection[str],
+    token: str | None,
+    uploads: Uploads | None = None,
+) -> Starlette:
     """The ASGI application over the questions that are answered at `address` (gRPC), by which the page calls them. Runs
-    are kept in the folder `runs`; `hosts` and `token` are those of `serving.http.protection`."""
+    are kept in the folder `runs`; `hosts` and `token` are those of `serving.http.protection`; `uploads` takes documents
+    from the page."""
 
     async def ask(question: str, options: str, deadline_ms: float | None, id: str) -> kserve.Texts:
         trace = await questions.answer(question, options, Metadata(id, {"deadline_ms": deadline_ms}))
@@ -74,11 +83,13 @@ def create_app(questions: Questions, address: str, runs: Path, hosts: Collection
         state = "ready" if is_ready else "not ready" if questions.is_open else "stopping"
         return JSONResponse({"status": state}, 200 if is_ready else 503)
 
-    server, kept = Server(address, questions.ask, list_models, questions.executor.sources), Runs(runs)
+    server = Server(address, questions.ask, list_models, questions.executor.sources, uploads is not None)
+    kept = Runs(runs)
     inspector = app.make_routes([server], kept, find_tracking_server())
     sessions = mcp_front.open_sessions(mcp_front.make_server(questions, server, kept))
     agents = Route(mcp_front.PATH, StreamableHTTPASGIApp(sessions))
     own = [Route(METRICS, show_metrics), Route("/health", show_health), agents]
+    own += uploads.make_routes() if uploads else []
     return Starlette(
         routes=[*kserve.make_routes(ask, questions.is_ready), *own, *inspector],
         middleware=[

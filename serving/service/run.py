@@ -30,6 +30,7 @@ from serving.service.grpc_front import bind_grpc, serve_grpc
 from serving.service.http_front import create_app, listen, serve_http
 from serving.service.models import IN_PROCESS
 from serving.service.questions import MODELS, Questions, open_questions
+from serving.service.uploads import Uploads
 from serving.triton.host import SCHEME
 
 PORTS_HINT = "name other ports with --ports"
@@ -69,7 +70,10 @@ async def serve_home(
             listening = stack.enter_context(listen(exposure.host, ports.http, PORTS_HINT))
             server, _ = bind_grpc(config.executor_limits, tokens, exposure.host, ports.grpc, *tls)
             questions = await stack.enter_async_context(open_questions(home, config, place))
-            page = create_app(questions, address, home / "inspected", names, token)
+            is_open = is_loopback(exposure.host) if config.uploads is None else config.uploads
+            [*indexes] = questions.indexes.values()
+            uploads = Uploads(home, indexes[0]) if is_open and len(indexes) == 1 else None
+            page = create_app(questions, address, home / "inspected", names, token, uploads)
             await stack.enter_async_context(serve_http(page, listening, *tls))
             await stack.enter_async_context(serve_grpc(server, questions, tokens))
             running = RunningServer(

@@ -11,22 +11,27 @@ export class Fault extends Error {
 
 const TOKEN = "revelator-token";
 
-async function send(path, { body, signal } = {}) {
+async function send(path, { body, file, signal } = {}) {
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (file !== undefined) headers["Content-Type"] = "application/octet-stream";
   if (sessionStorage.getItem(TOKEN)) headers.Authorization = `Bearer ${sessionStorage.getItem(TOKEN)}`;
   let response;
   try {
-    response = await fetch(path, { method: body === undefined ? "GET" : "POST", headers, signal, body: body && JSON.stringify(body) });
+    const method = body === undefined && file === undefined ? "GET" : "POST";
+    response = await fetch(path, { method, headers, signal, body: file ?? (body && JSON.stringify(body)) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Fault({ message: "the inspector does not answer", hint: "is `revelator inspect` still running?" });
   }
   if (response.status === 401) {
     await askForToken();
-    return send(path, { body, signal });
+    return send(path, { body, file, signal });
   }
-  if (!response.ok) throw new Fault((await response.json()).error);
+  if (!response.ok) {
+    const { error } = await response.json();
+    throw new Fault(typeof error === "string" ? { message: error } : error);
+  }
   return response;
 }
 
@@ -47,6 +52,8 @@ function askForToken() {
 }
 
 export const servers = async () => (await send("/api/servers")).json();
+export const documents = async () => (await send("/api/documents")).json();
+export const upload = async (file) => (await send(`/api/documents?name=${encodeURIComponent(file.name)}`, { file })).json();
 export const runs = async () => (await send("/api/runs")).json();
 export const run = async (id) => (await send(`/api/runs/${encodeURIComponent(id)}`)).json();
 export const passage = async (id) => (await send(`/api/passages?id=${encodeURIComponent(id)}`)).json();

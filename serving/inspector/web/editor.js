@@ -143,5 +143,5 @@ export class Editor {
 }
 
 function whole({ message, excerpt, hint }) {
-  return h("div", { class: "fault-whole" }, h("p", {}, message), h("pre", {}, excerpt), h("p", { class: "hint" }, hint));
+  return h("div", { class: "fault-whole" }, h("p", {}, message), h("pre", { tabindex: "0" }, excerpt), h("p", { class: "hint" }, hint));
 }

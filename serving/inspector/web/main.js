@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { compareNodes, compareWords, summary } from "./differences.js";
+import { Documents } from "./documents.js";
 import { Editor } from "./editor.js";
 import { find, h, say } from "./element.js";
 import { nameRoute, nameVersion } from "./names.js";
@@ -15,6 +16,7 @@ const editor = new Editor((plan, language, reuse) => ask({ plan, language, reuse
   (plan) => shown[0].judge({ plan }));
 const list = new RunList();
 let shown = []; // the run views on the page: none, one, or two beside each other
+let documents = null; // the dialog, where a server takes documents
 let stop = null; // ends the questions that are being asked
 
 find("#plan").append(editor.element);
@@ -156,6 +158,10 @@ async function describeServers() {
   const options = () => servers.map(({ name, models }) => h("option", { value: name }, models.revelator ? `${name} (${nameVersion(models.revelator)})` : name));
   server.replaceChildren(...options());
   beside.replaceChildren(h("option", { value: "" }, "nothing"), ...options());
+  if (servers.some(({ takes_documents }) => takes_documents)) {
+    documents ??= new Documents();
+    find("#documents-button").hidden = false;
+  }
   document.body.classList.toggle("indexed", servers.some(({ has_passages }) => has_passages));
   document.querySelectorAll(".several").forEach((label) => (label.hidden = servers.length < 2));
   find("#servers").replaceChildren(...servers.map(({ name, models, error }) =>
@@ -181,6 +187,7 @@ const KEYS = {
   e: () => editor.text.focus(),
   t: () => shown[0]?.tree.focus(),
   r: () => find("#runs a")?.focus(),
+  d: () => documents?.open(),
   c: () => find("#runs .beside")?.click(),
   "?": () => find("#help").showModal(),
 };
