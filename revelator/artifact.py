@@ -23,7 +23,8 @@ from revelator.tasks import prompt_hash
 
 ADAPTER = FolderKind("an adapter", "revelator-adapter-1", "revelator train CONFIG.yaml")
 BASE = FolderKind("a base", "revelator-base-1", "revelator train pretrain")  # a base of ours; others have no manifest
-MERGED = FolderKind("a merged model", "revelator-merged-1", "revelator model merge ADAPTER --out DIR")
+MERGED = FolderKind("a merged model", "revelator-merged-1", "revelator model export NAME --out DIR")
+GGUF = FolderKind("a GGUF export", "revelator-gguf-1", "revelator model export NAME --format gguf --out DIR")
 _TRAINING = Path(__file__).resolve().parents[1] / "training"
 DEFAULT_BASE = "mini"
 EMBEDDED_BASE = _TRAINING / "bases" / DEFAULT_BASE

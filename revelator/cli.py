@@ -81,7 +81,7 @@ COMMANDS: dict[str, Command | Group] = {
         "promote": Command("evaluation.gate.command:promote", "Make a new version champion, if it is better."),
         "rollback": Command("serving.commands.deploy:rollback", "Go back to the previous champion or release."),
         "deploy": Command("serving.commands.deploy:deploy", "Put a version into service without a pause."),
-        "merge": Command("training.export:merge", "Write base and adapter as one model."),
+        "export": Command("evaluation.publish.export:export", "Write a version for llama.cpp, Ollama and others."),
     }),
     "eval": Group("Measure how good a system is, and what it costs.",
       "revelator eval run evaluation/configs/world.yaml --out runs/evaluations/auto", {

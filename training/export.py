@@ -1,4 +1,4 @@
-"""Exports what training made: an adapter's folder and version, or base and adapter merged into one model."""
+"""What training made, complete: an adapter's folder and version, or base and adapter merged into one model."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import json
 import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import TYPE_CHECKING, Any, Literal
 
 from revelator import registry
 from revelator.artifact import (
-    MERGED,
+    ADAPTER_WEIGHTS,
     AdapterManifest,
-    explain_full_disk,
     find_base,
     make_lasting_name,
     read_adapter_fingerprints,
@@ -22,10 +19,9 @@ from revelator.artifact import (
     verify_files,
     write_manifest,
 )
-from revelator.files import sha256_file, stage_folder, write_bytes
+from revelator.files import sha256_file, write_bytes
 from revelator.fingerprints import Fingerprints
-from revelator.options import AS_JSON, HOME, PATH
-from revelator.registry import CHAMPION, NAME
+from revelator.registry import NAME
 from training.checkpoints import flatten
 from training.config import AdapterConfig
 
@@ -94,63 +90,44 @@ def fetch_adapter(adapter: str, home: Path) -> Path:
     return registry.fetch(registry.resolve(NAME, adapter), home)
 
 
-@click.command()
-@click.argument("adapter", default=CHAMPION)
-@click.option("--base", help="`mini`, a folder, or a Hub id.  [default: the base that the adapter's manifest names]")
-@click.option("--out", type=PATH, required=True, help="Folder of the merged model.")
-@HOME
-@AS_JSON
-def merge(adapter: str, base: str | None, out: Path, home: Path, as_json: bool) -> None:
-    """Write base and adapter as one model in bf16, for engines that load no adapters.
+def write_merged(
+    adapter: Path, base: str | None, folder: Path, precision: Literal["bf16", "fp32"] = "bf16"
+) -> dict[str, Any]:
+    """Writes base and adapter as one model into `folder`, with tokenizer, generation configuration and fingerprints.
+    Returns what its manifest says: base, adapter's sha256, prompts and grammar.
 
-    ADAPTER is a folder, a version number, `latest`, or an alias (default: champion). An adapter that was trained on a
-    4-bit base (`quantization: nf4`) goes into the bf16 weights that the 4-bit ones were made from, as any other does.
-
-    \b
-    Examples:
-      revelator model merge --out runs/merged
-      revelator model merge runs/adapters/qwen --out runs/merged/qwen
-      revelator model merge 3 --base /models/Qwen2.5-0.5B --out runs/merged/3
+    Weights are loaded, summed and saved in `precision`: a server sums them in fp32, and bf16 halves memory and file.
+    Raises ArtifactError when the adapter does not fit the base, or when the base's own weights are quantised.
     """
-    MERGED.check_place(out)
-    manifest = merge_adapter(fetch_adapter(adapter, home), base, out)
-    if as_json:
-        click.echo(json.dumps({"out": str(out), **manifest}))
-    else:
-        made = f"base {manifest['base']['name']} with adapter {manifest['adapter'][:12]}…"
-        click.echo(f"merged model {out}: {made}, bf16")
-
-
-def merge_adapter(adapter: Path, base: str | None, out: Path) -> dict[str, Any]:
-    """Writes the model to `out`, by one rename; returns its manifest: base, adapter's sha256, prompts, grammar, and the
-    sha256 of each file.
-
-    Weights are summed in the base's bf16. Raises ArtifactError when the adapter does not fit the base, or when the
-    base's own weights are quantised.
-    """
-    folder = find_base(base or verify_files(adapter).base_name)
-    manifest = verify_adapter(adapter, folder)
+    base_folder = find_base(base or verify_files(adapter).base_name)
+    manifest = verify_adapter(adapter, base_folder)
 
     import torch
     from peft import PeftModel
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+    from transformers.utils import logging
 
     from training.base_model import refuse_quantized
 
-    refuse_quantized(AutoConfig.from_pretrained(folder, trust_remote_code=False), folder)
-    with explain_full_disk(out), stage_folder(out) as stage:
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.bfloat16, use_safetensors=True, trust_remote_code=False
-        )
-        with warnings.catch_warnings():  # peft 0.21 reads names that transformers 5 is about to rename
-            warnings.simplefilter("ignore", FutureWarning)
-            PeftModel.from_pretrained(model, adapter).merge_and_unload(safe_merge=True).save_pretrained(stage)
-        AutoTokenizer.from_pretrained(folder, trust_remote_code=False).save_pretrained(stage)
-        about = {
-            "base": {"name": manifest.base_name, "digest": manifest.base_digest},
-            "adapter": sha256_file(adapter / "adapter_model.safetensors"),
-            "prompt_hash": manifest.prompt_hash,
-            "grammar_hash": manifest.grammar_hash,
-        }
-        read_adapter_fingerprints(adapter, folder).write(stage)
-        return MERGED.write_manifest(stage, about)
+    logging.disable_progress_bar()
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    refuse_quantized(AutoConfig.from_pretrained(base_folder, trust_remote_code=False), base_folder)
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        base_folder, dtype=dtype, use_safetensors=True, trust_remote_code=False
+    )
+    with warnings.catch_warnings():  # peft 0.21 reads names that transformers 5 is about to rename
+        warnings.simplefilter("ignore", FutureWarning)
+        merged = PeftModel.from_pretrained(model, adapter).merge_and_unload(safe_merge=True)
+    tokenizer = AutoTokenizer.from_pretrained(base_folder, trust_remote_code=False)
+    end = tokenizer.eos_token_id
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else end
+    merged.generation_config = GenerationConfig(do_sample=False, eos_token_id=end, pad_token_id=pad)  # as it is asked
+    merged.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    read_adapter_fingerprints(adapter, base_folder).write(folder)
+    return {
+        "base": {"name": manifest.base_name, "digest": manifest.base_digest},
+        "adapter": sha256_file(adapter / ADAPTER_WEIGHTS),
+        "prompt_hash": manifest.prompt_hash,
+        "grammar_hash": manifest.grammar_hash,
+    }

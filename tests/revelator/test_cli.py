@@ -57,7 +57,7 @@ def test_the_help_of_a_group_imports_none_of_its_commands() -> None:
         ("promote", "revelator model promote"),  # a level below
         ("plan chekc", "revelator plan check"),
         ("index serch", "revelator index search"),
-        ("model marge --out x", "revelator model merge"),
+        ("model exprot --out x", "revelator model export"),
     ],
 )
 def test_an_unknown_command_suggests_the_nearest(typed: str, meant: str) -> None:

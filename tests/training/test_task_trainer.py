@@ -2,7 +2,6 @@
 processes train what one does with twice the accumulation; 4-bit bases."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from transformers import (
     PreTrainedConfig,
 )
 
+from evaluation.publish.export import export_adapter
 from revelator import registry
 from revelator.artifact import ADAPTER, ADAPTER_WEIGHTS, BASE, MERGED, read_base_fingerprints, verify_adapter
 from revelator.errors import ArtifactError, ConfigError
@@ -35,13 +35,13 @@ from revelator.fingerprints import FILE, Fingerprints
 from revelator.folders import MANIFEST
 from revelator.rows import read_split, sample_rows
 from revelator.tasks import TASKS
+from serving.models.adapters import Adapter
 from serving.models.engine import Engine
 from tests.training.toy import write_adapter
 from training import sft
 from training.base_model import check_base, choose_precision, has_bf16_units
 from training.checkpoints import BEST
 from training.config import FineTuneConfig
-from training.export import merge_adapter
 from training.sft import TaskTrainer, project_only, read_best
 from training.tracking import ProgressCallback
 
@@ -293,7 +293,7 @@ def test_an_adapter_of_a_4_bit_base_is_served_and_merged_on_the_bf16_one(
     assert made and made["figures"]["train/loss"] < 8
     verify_adapter(tmp_path / "a", base)
 
-    record = merge_adapter(tmp_path / "a", None, tmp_path / "merged")
+    record, _ = export_adapter(Adapter(tmp_path / "a"), "hf", tmp_path / "merged")
     assert record["base"]["name"] == str(base)
     assert read_base_fingerprints(tmp_path / "merged").unknown == ("toy",), "so base and set are called"
     merged, served = (
@@ -322,7 +322,7 @@ def test_a_merged_model_lists_what_base_and_adapter_have_seen_and_another_list_i
         Fingerprints.of([question]).write(folder)
         kind.write_manifest(folder, kind.find_manifest(folder))
     out = tmp_path / "merged"
-    merge_adapter(adapter, str(known), out)
+    export_adapter(Adapter(adapter), "hf", out, str(known))
     assert {"model.safetensors", "tokenizer.json", FILE} <= MERGED.read_manifest(out, verify=True)["files"].keys()
     seen = read_base_fingerprints(out)
     assert seen.has_question("Who built Ost?") and seen.has_question("Who sold Ost?") and not seen.unknown
@@ -342,11 +342,3 @@ def test_a_base_whose_weights_are_stored_in_4_bits_is_refused(base: Path, set_fo
     tokenizer.save_pretrained(folder)
     with pytest.raises(ArtifactError, match=r"stored quantised \(bitsandbytes\).*bf16 weights alone"):
         check_base(folder, tokenizer, longest=9, largest_id=9)
-
-
-def test_what_is_no_merged_model_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter").write_text("years of work")
-    command = [str(PROGRAM), "model", "merge", str(tmp_path), "--out", str(tmp_path / "thesis")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
-    assert done.returncode != 0 and "something stands there that is not a merged model" in done.stderr

@@ -1,0 +1,1 @@
+"""Versions for others: exports for other engines, their model card, and the model hub."""
