@@ -82,6 +82,7 @@ COMMANDS: dict[str, Command | Group] = {
         "rollback": Command("serving.commands.deploy:rollback", "Go back to the previous champion or release."),
         "deploy": Command("serving.commands.deploy:deploy", "Put a version into service without a pause."),
         "export": Command("evaluation.publish.export:export", "Write a version for llama.cpp, Ollama and others."),
+        "push": Command("evaluation.publish.push:push", "Publish a version on the model hub, with a card."),
     }),
     "eval": Group("Measure how good a system is, and what it costs.",
       "revelator eval run evaluation/configs/world.yaml --out runs/evaluations/auto", {
