@@ -35,7 +35,7 @@ USES: dict[Kind, str] = {  # in the repository's folder
     "ollama": f"ollama create revelator -f Modelfile.tasks\n{ASK_OLLAMA}\n"
     'ollama create plans -f Modelfile && ollama run plans "Who is older, Ada Lovelace or Alan Turing?"',
 }
-USE_EMBEDDED = "revelator model grade . --set SET"  # no other engine runs its base
+USE_EMBEDDED = "revelator model grade {what} --set SET"  # no other engine runs its base
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,9 @@ def write_card(facts: Facts, kind: Kind, *, title: str = "revelator", base: str 
         front |= {"base_model": hub_base, "base_model_relation": RELATIONS[kind]}
     front["tags"] = ["revelator", "question-decomposition"]
     shown = hub_base or Path(facts.manifest.base_name).name
-    use = USE_EMBEDDED if shown == DEFAULT_BASE else USES[kind]
+    use = USES[kind]
+    if shown == DEFAULT_BASE:
+        use = USE_EMBEDDED.format(what="." if kind == "adapter" else "base --base .")
     parts = [
         f"---\n{yaml.safe_dump(front, sort_keys=False)}---",
         f"# {title}",
