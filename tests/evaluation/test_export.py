@@ -212,6 +212,7 @@ def test_what_is_no_export_is_not_overwritten(adapter: Path, call: Call, tmp_pat
 
 
 @pytest.mark.llm
+@pytest.mark.timeout(900)
 def test_llama_cpp_itself_converts_and_serves_the_adapters_plans_word_for_word(
     set_folder: Path, tmp_path: Path
 ) -> None:
