@@ -17,6 +17,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from revelator import spans
 from revelator.endpoints import check_key, check_url, mask_key
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
 from revelator.limits import LONGEST_MS
@@ -29,6 +30,7 @@ MESSAGE_CHARACTERS = 500  # of a server's own error text
 REPLY_CHARACTERS = 200_000  # of an endpoint's reply; the executor takes half as many of its answers
 NAME_CHARACTERS = 200  # of the model that an endpoint reports
 KEY_VARIABLE = "OPENAI_API_KEY"
+PROVIDER = "openai"  # in spans: by OpenTelemetry's conventions that of the protocol, whoever serves the model
 ONE_REQUEST = frozenset({400, 413, 422})  # refusals of this one request; another may pass
 PASSING = frozenset({408, 409, 425, 429})  # refusals that pass, as faults of the server (500 and above) do
 SURE = 2  # calls in a row that refuse a field or do not heed it, after which it is not sent any more
@@ -157,15 +159,15 @@ class Endpoint:
         """The reply to a chat; `options` are fields of the protocol, and `extra_body` those of a server's own. Of a
         `stream`, `listener` is told the text as far as it has come, with each piece."""
         create: Any = self._client.chat.completions.create
-        if options.get("stream"):
-            tell = listener or (lambda text: None)
-            asked = partial(create, model=self.model, messages=list(messages), **options)
-            return await self._call(lambda: self._follow(asked, tell))
-        return self._read(
-            await self._call(lambda: create(model=self.model, messages=list(messages), **options)),
-            lambda choice: choice.message.content,
-            _read_chat_tokens,
-        )
+        ask = partial(create, model=self.model, messages=list(messages), **options)
+        with spans.open_completion("chat", self.model, PROVIDER) as span:
+            if options.get("stream"):
+                tell = listener or (lambda text: None)
+                reply = await self._call(lambda: self._follow(ask, tell))
+            else:
+                reply = self._read(await self._call(ask), lambda choice: choice.message.content, _read_chat_tokens)
+            spans.describe_completion(span, reply.model, reply.tokens_in, reply.tokens_out)
+        return reply
 
     async def ask_in_form(
         self, kind: str, ways: Sequence[Way], *, listener: Callable[[str], object] | None = None, **options: Any
@@ -215,11 +217,12 @@ class Endpoint:
         """What the model, or another one of the endpoint, writes behind a prompt, without a chat template
         (`/completions`)."""
         create: Any = self._client.completions.create
-        return self._read(
-            await self._call(lambda: create(model=model or self.model, prompt=prompt, **options)),
-            lambda choice: choice.text,
-            _read_text_tokens,
-        )
+        name = model or self.model
+        ask = partial(create, model=name, prompt=prompt, **options)
+        with spans.open_completion("text_completion", name, PROVIDER) as span:
+            reply = self._read(await self._call(ask), lambda choice: choice.text, _read_text_tokens)
+            spans.describe_completion(span, reply.model, reply.tokens_in, reply.tokens_out)
+        return reply
 
     async def list_models(self) -> dict[str, str]:
         """The names of the endpoint's models, each with its owner ("vllm" says who serves it)."""

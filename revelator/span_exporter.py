@@ -28,8 +28,9 @@ log = logging.getLogger(__name__)
 
 
 class LinkingExporter(OTLPSpanExporter):
-    """Makes the attribute `metadata` of a span, where it has it, metadata of the trace, and then sends the spans: so a
-    trace that has its spans is linked. The headers are those of the environment unless they are given."""
+    """Makes the attribute `metadata` of a span metadata of the trace before it sends that span, so that a trace which
+    has it is linked. The others are sent before: to a trace that it was told of, MLflow adds no tokens of later spans.
+    The headers are those of the environment unless they are given."""
 
     def __init__(self, endpoint: str, metadata: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(endpoint, headers=dict(headers) if headers else None)
@@ -41,13 +42,17 @@ class LinkingExporter(OTLPSpanExporter):
         self._trusted = ssl.create_default_context(cafile=os.environ.get("OTEL_EXPORTER_OTLP_CERTIFICATE"))
 
     def export(self, found: Sequence[ReadableSpan]) -> SpanExportResult:
+        linking = [span for span in found if self._experiment and self._metadata in (span.attributes or {})]
+        if not linking:
+            return super().export(found)
+        others = [span for span in found if span not in linking]
+        done = super().export(others) if others else SpanExportResult.SUCCESS
         try:
-            for span in found:
-                if self._experiment and self._metadata in (span.attributes or {}):
-                    self._link(span)
+            for span in linking:
+                self._link(span)
         except (OSError, HTTPException) as error:
             log.warning("traces are not linked to the version that answered: %s", error)
-        return super().export(found)
+        return max(done, super().export(linking), key=lambda result: result.value)
 
     def _link(self, span: ReadableSpan) -> None:
         assert span.attributes and span.context and span.start_time and span.end_time

@@ -6,6 +6,10 @@
 The W3C header `traceparent` carries the trace through gRPC. While it is off a span is one shared object that does
 nothing, and OpenTelemetry is not imported. Each span has a type of MLflow's (CHAIN, RETRIEVER, LLM). Spans hold
 questions and answers only where REVELATOR_LOG_QUESTIONS=1 says so.
+
+The spans of a question (`invoke_agent`), of each search in a source (`retrieval`) and of each model's answer (`chat`,
+`text_completion`) have OpenTelemetry's attributes for generative AI, `gen_ai.*`. Tokens stand on the model's span
+alone, so that a sum over a trace counts each once.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -30,8 +34,15 @@ PLAN_LANGUAGE = "revelator.plan_language"  # of the same span: of the plan, or o
 READER = "revelator.reader"  # of the same span: the language models that read documents, as their endpoints named them
 MODEL_ID = "mlflow.modelId"  # of the same span: MLflow's model of the version; of a trace, what MLflow finds it by
 TAG = "mlflow.traceTag."  # before the name of a tag of the whole trace, an attribute of its first span
-TYPES = {"search": "RETRIEVER"}  # of a call; other calls ask a model
+OPERATION, PROVIDER = "gen_ai.operation.name", "gen_ai.provider.name"
+AGENT, DATA_SOURCE = "gen_ai.agent.name", "gen_ai.data_source.id"
+REQUEST_MODEL, RESPONSE_MODEL = "gen_ai.request.model", "gen_ai.response.model"
+INPUT_TOKENS, OUTPUT_TOKENS = "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"
+ERROR = "error.type"
+OWN = "revelator"  # the agent, and the provider of its own models
+AGENT_SPANS = ("ask", "executor")  # of the client and of the service
 
+Completing = Literal["chat", "text_completion"]  # what a model is asked to do
 NO_ATTRIBUTES: Mapping[str, str] = {}
 Block = AbstractContextManager[Any]
 _tracer: Tracer | None = None
@@ -124,7 +135,35 @@ def open_span(
     with the block, the caller ends what the block is given, which is None while spans are off."""
     if _tracer is None:
         return _NOTHING
-    return _start_span(_tracer, name, kind, parent, ends, attributes)
+    if name in AGENT_SPANS:
+        attributes |= {OPERATION: "invoke_agent", AGENT: OWN, PROVIDER: OWN}
+    return _start_span(_tracer, name, kind, parent, ends, {SPAN_TYPE: "CHAIN"} | attributes)
+
+
+def open_retrieval(source: str) -> Block:
+    """Opens a span for the search in a source of that name."""
+    if _tracer is None:
+        return _NOTHING
+    attributes = {SPAN_TYPE: "RETRIEVER", OPERATION: "retrieval", PROVIDER: OWN, DATA_SOURCE: source}
+    return _start_span(_tracer, f"retrieval {source}", "client", None, True, attributes)
+
+
+def open_completion(operation: Completing, model: str, provider: str = OWN) -> Block:
+    """Opens a span for one answer of a model; give what the block is given to `describe_completion`."""
+    if _tracer is None:
+        return _NOTHING
+    attributes = {SPAN_TYPE: "LLM", OPERATION: operation, PROVIDER: provider, REQUEST_MODEL: model}
+    return _start_span(_tracer, f"{operation} {model}", "client", None, True, attributes)
+
+
+def describe_completion(span: Any, model: str, tokens_in: int, tokens_out: int) -> None:
+    """Writes into the span of `open_completion` which model answered, and its tokens where they are known."""
+    if span is None:
+        return
+    if model:
+        span.set_attribute(RESPONSE_MODEL, model)
+    if tokens_in or tokens_out:
+        span.set_attributes({INPUT_TOKENS: tokens_in, OUTPUT_TOKENS: tokens_out})
 
 
 @contextmanager
@@ -134,7 +173,6 @@ def _start_span(
     from opentelemetry.trace import SpanKind, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    attributes = {SPAN_TYPE: TYPES.get(name, "LLM") if kind == "client" and name != "ask" else "CHAIN"} | attributes
     context = TraceContextTextMapPropagator().extract({HEADER: parent}) if parent else None
     with tracer.start_as_current_span(
         name,
@@ -149,6 +187,7 @@ def _start_span(
             yield span
         except BaseException as error:
             span.set_status(StatusCode.ERROR, type(error).__name__)  # the error's text may quote a question
+            span.set_attribute(ERROR, type(error).__name__)
             raise
 
 

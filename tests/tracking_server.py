@@ -6,14 +6,14 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import mlflow
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 
 from revelator import registry, spans
 from revelator.span_exporter import LinkingExporter
@@ -53,16 +53,21 @@ def tracking_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def telling_spans(tracking_server: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """This process tells the tracking server each span at once, in an experiment named as the folder `home`. Gives the
-    experiment's id."""
+def telling_spans(
+    tracking_server: str,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    processor: Callable[[SpanExporter], SpanProcessor] = SimpleSpanProcessor,
+) -> Iterator[str]:
+    """This process tells the tracking server its spans, by default each at once, in an experiment named as the folder
+    `home`. Gives the experiment's id."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_server)
     registry.connect(home)
     number = mlflow.MlflowClient().create_experiment(home.name)
     provider = TracerProvider()
     to = {"x-mlflow-experiment-id": number}
     exporter = LinkingExporter(f"{tracking_server}/v1/traces", spans.MODEL_ID, to)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    provider.add_span_processor(processor(exporter))
     spans.start("test", provider.get_tracer("test"))
     yield number
     spans._tracer = None

@@ -47,7 +47,7 @@ def record_call(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any
     node.detail.setdefault("calls", []).append(call)
     began = time.perf_counter()
     try:
-        with spans.open_span(task, "client"):
+        with spans.open_span(task):
             yield call
     finally:
         call["ms"] = round((time.perf_counter() - began) * 1000, 3)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
+from revelator import spans
 from revelator.errors import DataError, DeadlineExceeded, RevelatorError
 from revelator.trace import Passage
 from serving.circuit_breaker import CircuitBreaker, RetryPolicy
@@ -212,7 +213,8 @@ async def _ask(source: Source, breaker: CircuitBreaker, query: Query, k: int) ->
     outcome: SourceStatus = "nothing"
 
     try:
-        found = await breaker.call(attempts.find)
+        with spans.open_retrieval(source.name):
+            found = await breaker.call(attempts.find)
     except Exception as error:  # a source is left out whatever befalls it
         outcome, failure = "late" if isinstance(error, DeadlineExceeded) else "failed", error
         if not isinstance(error, RevelatorError):

@@ -84,6 +84,11 @@ def name_version(version: str) -> str:
     return "0" if version == str(EMBEDDED_VERSION) else version
 
 
+def name_model(model: str, version: str) -> str:
+    """What a version of a model is called in spans, as MLflow's addresses have it."""
+    return f"{model}/{name_version(version)}"
+
+
 def format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 

@@ -20,11 +20,12 @@ import tritonclient.grpc.aio as grpc_client
 from tritonclient.grpc import InferInput, InferResult
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
+from revelator import spans
 from revelator.channels import Headers, Tls, make_channel_arguments
 from revelator.errors import ArtifactError, RevelatorError, Unavailable
 from revelator.tasks import TASKS
 from revelator.wire import read_error
-from serving.models.releases import REVELATOR, Traffic, find_choice
+from serving.models.releases import REVELATOR, Traffic, find_choice, name_model
 from serving.protocols import TEXT, Completion, GenerateRequest, Reading
 
 GENERATOR = "generator"
@@ -156,16 +157,19 @@ class RemoteRevelator:
 
     async def _complete_batch(self, task: str, prompts: Sequence[str], temperature: float) -> list[Completion]:
         n = len(prompts)
-        result = await self._models.infer(
-            REVELATOR,
-            find_choice().version,
-            task=make_strings([task] * n, n, 1),
-            prompt=make_strings(prompts, n, 1),
-            temperature=np.full((n, 1), temperature, dtype=np.float32),
-        )
+        with spans.open_completion("text_completion", REVELATOR) as span:
+            result = await self._models.infer(
+                REVELATOR,
+                find_choice().version,
+                task=make_strings([task] * n, n, 1),
+                prompt=make_strings(prompts, n, 1),
+                temperature=np.full((n, 1), temperature, dtype=np.float32),
+            )
+            names = "text", "probabilities", "usage", "degraded"
+            texts, rows, usage, degraded = (result.as_numpy(name) for name in names)
+            model = name_model(REVELATOR, result.get_response().model_version)
+            spans.describe_completion(span, model, *map(int, usage.sum(axis=0)))
         labels = TASKS[task].labels or (TEXT,)
-        names = "text", "probabilities", "usage", "degraded"
-        texts, rows, usage, degraded = (result.as_numpy(name) for name in names)
         return [
             Completion(
                 texts[i, 0].decode(),
@@ -272,5 +276,9 @@ class RemoteGenerator:
         wanted = asdict(request)
         del wanted["listener"]  # of texts, which the embedded reader does not write
         text = json.dumps(wanted, ensure_ascii=False)
-        result = await self._models.infer(GENERATOR, request=make_strings([text], 1, 1))
-        return Reading.from_json(result.as_numpy("reading")[0, 0])
+        with spans.open_completion("text_completion", GENERATOR) as span:
+            result = await self._models.infer(GENERATOR, request=make_strings([text], 1, 1))
+            reading = Reading.from_json(result.as_numpy("reading")[0, 0])
+            model = name_model(GENERATOR, result.get_response().model_version)
+            spans.describe_completion(span, model, reading.tokens_in, reading.tokens_out)
+        return reading

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from revelator import spans
 from revelator.errors import ArtifactError
 from revelator.trace import Passage
 from serving import latency
@@ -27,8 +28,8 @@ from serving.models.comparisons import CanaryRevelator
 from serving.models.embedded import EmbeddedGenerator
 from serving.models.engine import Engine
 from serving.models.local import LocalRevelator
-from serving.models.releases import REVELATOR, Traffic, find_choice
-from serving.models.triton import TritonRelease
+from serving.models.releases import REVELATOR, Traffic, find_choice, name_model
+from serving.models.triton import GENERATOR, TritonRelease
 from serving.models.vllm_server import ReleasedAdapter
 from serving.protocols import Completion, Decoding, GenerateRequest, Generator, Reading, Revelator
 from serving.retrieval import Index, LocalRetriever
@@ -121,9 +122,11 @@ class LocalRelease:
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         choice = find_choice()
-        with self._call(choice.version):
+        with self._call(choice.version), spans.open_completion("text_completion", REVELATOR) as span:
             revelator = await self.open(choice.version)
             completions = await revelator.complete(task, prompts, temperature=temperature)
+            tokens = sum(c.tokens_in for c in completions), sum(c.tokens_out for c in completions)
+            spans.describe_completion(span, name_model(REVELATOR, choice.version), *tokens)
         choice.answered[REVELATOR].add(choice.version)
         return completions
 
@@ -231,7 +234,9 @@ class ServedReader:
         self._batcher: Batcher[str, GenerateRequest, Reading] = Batcher(self._answer, READINGS)
 
     async def answer(self, request: GenerateRequest) -> Reading:
-        reading = await self._batcher.submit(request.mode, request)
+        with spans.open_completion("text_completion", GENERATOR) as span:
+            reading = await self._batcher.submit(request.mode, request)
+            spans.describe_completion(span, name_model(GENERATOR, PLAIN_VERSION), reading.tokens_in, reading.tokens_out)
         find_choice().answered["generator"].add(PLAIN_VERSION)
         return reading
 

@@ -22,6 +22,7 @@ class Span(NamedTuple):
     trace: str
     id: str
     parent: str
+    attributes: dict[str, Any]
 
 
 @dataclass
@@ -56,7 +57,16 @@ def _span(service: str, one: dict[str, Any], is_json: bool) -> Span:
     ids = [one.get(name, "") for name in ("traceId", "spanId", "parentSpanId")]
     if not is_json:  # protobuf's own JSON has bytes in base64
         ids = [base64.b64decode(id).hex() for id in ids]
-    return Span(service, one["name"], *ids)
+    attributes = {a["key"]: _value(a["value"]) for a in one.get("attributes", ())}
+    return Span(service, one["name"], *ids, attributes)
+
+
+def _value(value: dict[str, Any]) -> Any:
+    """An attribute's value: JSON has whole numbers as texts, and lists one level deeper."""
+    [(kind, held)] = value.items()
+    if kind == "arrayValue":
+        return [_value(one) for one in held.get("values", ())]
+    return int(held) if kind == "intValue" else held
 
 
 @contextmanager
