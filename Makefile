@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install vllm llm lock audit dist demo test lint types reference docs site bench clean
+.PHONY: help install adapters vllm llm lock audit dist demo test lint types reference docs site bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 NEWEST := for v in 14 13 12 11; do python3.$$v -c 'import ensurepip' 2>/dev/null && echo python3.$$v && break; done
@@ -29,6 +29,7 @@ BENCHMARKS := language executor decoding service switching throughput
 export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
+export HAYSTACK_TELEMETRY_ENABLED := false
 export RAY_USAGE_STATS_ENABLED := 0
 export OMP_WAIT_POLICY ?= PASSIVE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -60,6 +61,21 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|/transformers/models/(?!auto|bert)' $(VENV)/lib || true
 	@touch $@
 
+adapters: $(VENV)/adapters/complete ## test the adapters of examples/ with LangGraph, LlamaIndex and Haystack (150 MB)
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VENV)/adapters/bin/python -m pytest -q -rs \
+	  tests/serving/adapters tests/serving/test_examples.py
+
+# An environment that sees the packages of .venv as well, at the versions of uv.lock.
+$(VENV)/adapters/complete: pyproject.toml uv.lock $(INSTALLED) $(VENV)/tools/complete
+	rm -rf $(VENV)/adapters
+	$(BIN)/python -m venv $(VENV)/adapters
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  >$$(echo $(VENV)/adapters/lib/python3*/site-packages)/below.pth
+	$(TOOL)/uv export -q --frozen --extra adapters --no-emit-project --no-hashes --no-annotate --no-header \
+	  | $(VENV)/adapters/bin/pip install $(QUIET) -r /dev/stdin
+	$(VENV)/adapters/bin/pip install $(QUIET) --no-deps -e .
+	@touch $@
+
 vllm: $(VENV)/vllm/complete ## install vLLM for the CPU into an environment of its own, for the tests marked vllm (3.5 GB)
 
 $(VENV)/vllm/complete: deploy/vllm_environment.sh
@@ -81,11 +97,12 @@ $(VENV)/tools/complete: Makefile
 	$(TOOL)/pip install $(QUIET) $(TOOLS)
 	@touch $@
 
-# uv.lock has a hash of each file; requirements.lock is the same in pip's form, but for torch and CUDA's packages.
+# uv.lock has a hash of each file; requirements.lock is the same in pip's form, but for torch, CUDA's packages, and what
+# `make adapters` alone installs.
 lock: $(VENV)/tools/complete ## write uv.lock and requirements.lock for pyproject.toml; OPTIONS=--upgrade renews all
 	$(TOOL)/uv lock $(OPTIONS)
 	{ sed -n '/^#/p' requirements.lock; \
-	  $(TOOL)/uv export -q --frozen --all-extras --no-emit-project --no-hashes --no-annotate --no-header \
+	  $(TOOL)/uv export -q --frozen --all-extras --no-extra adapters --no-emit-project --no-hashes --no-annotate --no-header \
 	  | sed -E "s/ (;|and) sys_platform == 'linux'//g; /^(torch==|triton==|cuda-|nvidia-[^p])/d"; } >requirements.lock.new
 	mv requirements.lock.new requirements.lock
 

@@ -103,10 +103,12 @@ def test_a_command_of_an_absent_extra_says_which_one_to_install(base: Path, line
     assert "Traceback" not in done.stderr
 
 
-def test_every_extra_that_is_named_exists_and_all_holds_each_but_dev() -> None:
+def test_every_extra_that_is_named_exists_and_all_holds_each_but_those_for_this_checkout() -> None:
     extras = PROJECT["optional-dependencies"]
     assert {*EXTRAS.values(), *RARE_EXTRAS.values()} <= set(extras)
-    assert extras["all"] == [f"revelator[{','.join(name for name in extras if name not in ('all', 'dev', 'docs'))}]"]
+    assert extras["all"] == [
+        f"revelator[{','.join(name for name in extras if name not in ('all', 'dev', 'adapters'))}]"
+    ]
     assert {place.partition(".")[0] for place in _places()} <= {"revelator", *EXTRAS}
 
 
@@ -135,7 +137,8 @@ def test_the_lock_holds_every_requirement_at_a_version_that_is_allowed(python: s
     pins = [pin for pin in map(Requirement, filter(lambda line: "==" in line, lines)) if applies(pin)]
     locked = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in pins}
     assert len(locked) == len(pins)
-    wanted = [*PROJECT["dependencies"], *(r for extra in PROJECT["optional-dependencies"].values() for r in extra)]
+    extras = [extra for name, extra in PROJECT["optional-dependencies"].items() if name != "adapters"]
+    wanted = [*PROJECT["dependencies"], *(requirement for extra in extras for requirement in extra)]
     for requirement in filter(applies, map(Requirement, wanted)):
         if requirement.name not in ("torch", "revelator"):
             assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
@@ -158,8 +161,12 @@ def test_uv_lock_is_of_the_ranges_of_pyproject_and_has_a_hash_of_every_file() ->
 
 
 def test_requirements_lock_makefile_and_images_name_the_versions_of_uv_lock() -> None:
-    _, others = read_uv_lock()
-    pins = {f"{p['name']}=={p['version']}" for p in others}
+    """But for what `make adapters` alone installs."""
+    ours, others = read_uv_lock()
+    extras = [entries for name, entries in ours["optional-dependencies"].items() if name != "adapters"]
+    installed = list_required([*ours["dependencies"], *(entry for extra in extras for entry in extra)], others)
+    pins = {f"{p['name']}=={p['version']}" for p in others if p["name"] in installed}
+    assert 20 < len({p["name"] for p in others} - installed) < 50
     apart = {pin for pin in pins if re.match("torch==|triton==|cuda-|nvidia-[^p]", pin)}
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
     assert {line.partition(" ;")[0] for line in lines if not line.startswith("#")} == pins - apart
@@ -173,6 +180,22 @@ def read_uv_lock() -> tuple[dict, list[dict]]:
     packages = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
     (ours,) = (p for p in packages if p["name"] == PROJECT["name"])
     return ours, [p for p in packages if p is not ours]
+
+
+def list_required(entries: list[dict], packages: list[dict]) -> set[str]:
+    """The names of the packages that entries of uv.lock bring."""
+    found: set[tuple[str, tuple[str, ...]]] = set()
+    waiting = list(entries)
+    while waiting:
+        entry = waiting.pop()
+        name, extras = entry["name"], tuple(entry.get("extra", ()))
+        if (name, extras) in found:
+            continue
+        found.add((name, extras))
+        for package in (p for p in packages if p["name"] == name):
+            waiting += package.get("dependencies", ())
+            waiting += (e for extra in extras for e in package.get("optional-dependencies", {}).get(extra, ()))
+    return {name for name, _ in found}
 
 
 def test_ci_runs_on_each_python_that_is_supported() -> None:
