@@ -20,10 +20,11 @@ INLINE = re.compile(r"`(revelator [^`]+)`")
 
 
 def commands_in(code: str) -> list[str]:
-    """What follows `revelator` in each line of a shell's code, comments left out."""
+    """What follows `revelator` in each line of a shell's code, comments left out. An address follows a name, as that of
+    a server."""
     lines = [line for line in code.replace("\\\n", " ").splitlines() if not line.lstrip().startswith("#")]
     lines = [re.sub(r"\s#.*", "", line) for line in lines]
-    return [match[1] for line in lines for match in re.finditer(r"(?:^|\|\| |\s)revelator ([a-z].*)", line)]
+    return [match[1] for line in lines for match in re.finditer(r"(?:^|\|\| |\s)revelator ([a-z](?!\w*://).*)", line)]
 
 
 def assert_exists(command: str) -> None:
