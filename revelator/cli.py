@@ -81,6 +81,7 @@ COMMANDS: dict[str, Command | Group] = {
         "promote": Command("evaluation.gate.command:promote", "Make a new version champion, if it is better."),
         "rollback": Command("serving.commands.deploy:rollback", "Go back to the previous champion or release."),
         "deploy": Command("serving.commands.deploy:deploy", "Put a version into service without a pause."),
+        "agent": Command("serving.commands.agent:agent", "Log the whole system as a model for MLflow's servers."),
         "export": Command("evaluation.publish.export:export", "Write a version for llama.cpp, Ollama and others."),
         "push": Command("evaluation.publish.push:push", "Publish a version on the model hub, with a card."),
     }),

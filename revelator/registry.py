@@ -15,7 +15,7 @@ import socket
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, requires
@@ -58,6 +58,7 @@ MLFLOW_SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_UV_AUTO_DETECT": "false",  # a model's packages are those that we list, not those of a uv project around
 }
 
 
@@ -234,23 +235,28 @@ def _write_flavor(folder: Path, model_id: str, run_id: str, base: str) -> Path:
     written = Schema(
         [ColSpec(kind, name, required=name != "letters") for name, kind in (kinds | {"error": text}).items()]
     )
-    code = [PACKAGES / "revelator", PACKAGES / "serving"]
-    if base == DEFAULT_BASE:
-        code.append(folder.with_name("training"))
-        shutil.copytree(EMBEDDED_BASE, code[-1] / EMBEDDED_BASE.relative_to(PACKAGES / "training"))
     mlflow.pyfunc.save_model(
         path=str(folder),
         loader_module=LOADER,
-        code_paths=list(map(str, code)),
+        code_paths=list_code([EMBEDDED_BASE] if base == DEFAULT_BASE else [], folder.parent),
         mlflow_model=Model(model_id=model_id, run_id=run_id or None, artifact_path="."),
         signature=ModelSignature(Schema([ColSpec(text, "question")]), written),
         input_example={"question": ["When was the director of UHF born?"]},
-        pip_requirements=_list_requirements(),
+        pip_requirements=list_requirements(),
     )
     return folder
 
 
-def _list_requirements() -> list[str]:
+def list_code(embedded: Iterable[Path], place: Path) -> list[str]:
+    """The folders of code that a model needs where this package is not installed, and `embedded` models of this
+    package, which are copied to `place`."""
+    for model in embedded:
+        shutil.copytree(model, place / model.relative_to(PACKAGES))
+    copied = place / "training"
+    return list(map(str, [PACKAGES / "revelator", PACKAGES / "serving", *([copied] if copied.is_dir() else [])]))
+
+
+def list_requirements() -> list[str]:
     """What serving needs, faiss included, which `serving.retrieval` imports: in the versions that are installed here; a
     range of what is not."""
     known = [Requirement(line) for line in requires("revelator") or ()]

@@ -46,7 +46,7 @@ def tracking_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ) as process:
         url = f"http://127.0.0.1:{port}"
         try:
-            _until_it_answers(f"{url}/health", process)
+            until_it_answers(f"{url}/health", process)
             yield url
         finally:
             os.killpg(process.pid, signal.SIGTERM)
@@ -74,11 +74,11 @@ def telling_spans(
     provider.shutdown()
 
 
-def _until_it_answers(url: str, process: subprocess.Popen) -> None:
+def until_it_answers(url: str, process: subprocess.Popen) -> None:
     while process.poll() is None:
         try:
             urllib.request.urlopen(url, timeout=5).close()
             return
         except OSError:
             time.sleep(0.2)  # a closed port gives no event to wait for
-    raise AssertionError("the tracking server ended before it answered")
+    raise AssertionError(f"the server ended before it answered at {url}")

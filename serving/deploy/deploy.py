@@ -132,6 +132,16 @@ def release_embedded_base(home: Path) -> None:
         write_release(home, Release.of(contents, None))
 
 
+def release_adapter(home: Path, adapter: Path, version: Version) -> None:
+    """Makes a version, whose files lie in the folder `adapter`, the release of a new home folder. Raises ArtifactError
+    where it does not fit its base."""
+    with files.stage_folder(version_folder(home, version.version)) as staging:
+        shutil.copytree(adapter, staging / ADAPTER)
+        contents = _verify_contents(staging / ADAPTER, version)
+        files.write_json(staging / CONTENTS_FILE, asdict(contents))
+    write_release(home, Release.of(contents, None))
+
+
 def roll_back(home: Path, *, report: Report = ignore_report, registry_error: str | None = None) -> Deployment:
     """Deploys the version that `release.json` names as the previous one, from its folder: no registry is needed.
 

@@ -93,16 +93,17 @@ class Responses:
     async def create(self, request: Request) -> Response:
         try:
             wanted = await read_body(request, ResponseRequest)
-            inquiry = self._make_inquiry(wanted, str(request.base_url))
+            inquiry = self.make_inquiry(wanted, str(request.base_url))
             if wanted.stream:
                 events = await await_first_event(inquiry.stream_events())
-                return StreamingResponse(_stream_events(inquiry, events, wanted), media_type="text/event-stream")
+                return StreamingResponse(_write_events(inquiry, events, wanted), media_type="text/event-stream")
             await end_with_client(request, inquiry.run_whole())
         except RevelatorError as error:
             return JSONResponse(describe_error(error), choose_status(error), make_retry_headers(error))
-        return JSONResponse(_describe(inquiry, wanted, "completed", [_write_message(inquiry)]))
+        return JSONResponse(describe_response(inquiry, wanted))
 
-    def _make_inquiry(self, wanted: ResponseRequest, base_url: str) -> Inquiry:
+    def make_inquiry(self, wanted: ResponseRequest, base_url: str = "/") -> Inquiry:
+        """The question of a request. Raises InvalidRequest and DataError."""
         server, messages = find_server(self._servers, wanted.model), wanted.read_messages()
         steps = read_history(messages)
         if earlier := wanted.previous_response_id:
@@ -116,24 +117,31 @@ class Responses:
         return Inquiry(self._servers, self._runs, asked, base_url)
 
 
-async def _stream_events(
+async def _write_events(
     inquiry: Inquiry, events: AsyncGenerator[Event, None], wanted: ResponseRequest
 ) -> AsyncIterator[str]:
-    """Server-sent events, of the types of OpenAI's; an error after the beginning ends the stream as theirs does."""
+    """Server-sent events."""
+    async for sent in stream_response(inquiry, events, wanted):
+        yield f"event: {sent['type']}\ndata: {json.dumps(sent, ensure_ascii=False)}\n\n"
+
+
+async def stream_response(
+    inquiry: Inquiry, events: AsyncGenerator[Event, None], wanted: ResponseRequest
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Events of the types of OpenAI's; an error after the beginning ends the stream as theirs does."""
     number = 0
 
-    def send(kind: str, **fields: Any) -> str:
+    def send(kind: str, **fields: Any) -> dict[str, Any]:
         nonlocal number
         number += 1
-        data = json.dumps({"type": kind, "sequence_number": number - 1, **fields}, ensure_ascii=False)
-        return f"event: {kind}\ndata: {data}\n\n"
+        return {"type": kind, "sequence_number": number - 1, **fields}
 
     yield send("response.created", response=_describe(inquiry, wanted, "in_progress", []))
     begun = _describe_message(inquiry, "in_progress", [])
     at = {"item_id": begun["id"], "output_index": 0, "content_index": 0}
     reply, has_begun = ReplyStream(inquiry.read_trace), False
 
-    def send_delta(piece: str) -> Iterator[str]:
+    def send_delta(piece: str) -> Iterator[dict[str, Any]]:
         nonlocal has_begun
         if not has_begun:
             yield send("response.output_item.added", output_index=0, item=begun)
@@ -164,6 +172,11 @@ async def _stream_events(
     yield send("response.content_part.done", **at, part=part)
     yield send("response.output_item.done", output_index=0, item=message)
     yield send("response.completed", response=_describe(inquiry, wanted, "completed", [message]))
+
+
+def describe_response(inquiry: Inquiry, wanted: ResponseRequest) -> dict[str, Any]:
+    """The response of an inquiry that has run."""
+    return _describe(inquiry, wanted, "completed", [_write_message(inquiry)])
 
 
 def _describe(inquiry: Inquiry, wanted: ResponseRequest, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:

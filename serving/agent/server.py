@@ -1,0 +1,34 @@
+"""MLflow's Agent Server over the agent, which OpenAI's clients can ask:
+
+    REVELATOR_AGENT=models:/revelator-agent/1 uvicorn serving.agent.server:app --port 5005
+
+The agent is read from the registry of REVELATOR_HOME or MLFLOW_TRACKING_URI; without REVELATOR_AGENT it is the latest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+
+import mlflow
+from mlflow.genai.agent_server import AgentServer, invoke, stream
+from mlflow.types.responses import ResponsesAgentRequest, ResponsesAgentResponse, ResponsesAgentStreamEvent
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+
+from revelator import registry
+from serving.agent.parts import AGENT
+
+registry.connect(must_exist=True)
+agent = mlflow.pyfunc.load_model(os.environ.get("REVELATOR_AGENT", f"models:/{AGENT}/latest")).get_raw_model()
+app = AgentServer("ResponsesAgent").app
+
+
+@invoke()
+async def answer(request: ResponsesAgentRequest) -> ResponsesAgentResponse:
+    return await run_in_threadpool(agent.predict, request)
+
+
+@stream()
+async def stream_answer(request: ResponsesAgentRequest) -> AsyncIterator[ResponsesAgentStreamEvent]:
+    async for event in iterate_in_threadpool(agent.predict_stream(request)):
+        yield event

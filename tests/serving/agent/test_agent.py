@@ -1,0 +1,185 @@
+"""The whole system as an MLflow agent, behind MLflow's own servers and its OpenAI-compatible routes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import mlflow
+import openai
+import pytest
+from click.testing import CliRunner
+from mlflow.exceptions import MlflowException
+from mlflow.types.responses import ResponsesAgentResponse, ResponsesAgentStreamEvent
+
+from revelator import registry
+from revelator.errors import ConfigError
+from serving.agent.parts import AGENT, URL
+from serving.commands.agent import agent
+from serving.deploy.deploy import release_embedded_base
+from serving.home.config import ServingConfig
+from serving.retrieval import build_index
+from tests.loopback import find_port
+from tests.service_thread import serve_in_thread
+from tests.serving.toy_model import write_adapter
+from tests.tracking_server import MLFLOW, until_it_answers
+
+ROOT = Path(__file__).resolve().parents[3]
+QUESTION = "Who is the harbour master of Velm?"
+ASKED = {"input": [{"role": "user", "content": QUESTION}]}
+HARBOUR = "# The harbour of Velm\n\nThe harbour master of Velm is Ana Berg.\n"
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def harbour(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("harbour")
+    (folder / "harbour.md").write_text(HARBOUR)
+    build_index([folder / "harbour.md"], folder / "index")
+    return folder / "index"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def logged(home: Path, harbour: Path) -> dict[str, Any]:
+    """The embedded base over the harbour's index, as a model at MLflow."""
+    return log("base", "--index", str(harbour), "--home", str(home))
+
+
+def log(*arguments: str) -> dict[str, Any]:
+    result = CliRunner().invoke(agent, [*arguments, "--json"], catch_exceptions=True, standalone_mode=False)
+    if result.exception:
+        raise result.exception
+    return json.loads(result.stdout)
+
+
+@contextmanager
+def running(command: list[str], health: str, **environment: str) -> Iterator[None]:
+    """A server that starts without this checkout, where its command does not lead to it. MLflow looks for uvicorn on
+    the path."""
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    plain["PATH"] = f"{MLFLOW.parent}{os.pathsep}{plain['PATH']}"
+    with subprocess.Popen(command, env=plain | environment, start_new_session=True) as process:
+        try:
+            until_it_answers(health, process)
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def served(logged: dict[str, Any], home: Path) -> Iterator[httpx.Client]:
+    port = find_port()
+    command = [str(MLFLOW), "models", "serve", "-m", logged["uri"], "--env-manager", "local", "--port", str(port)]
+    url = f"http://127.0.0.1:{port}"
+    with (
+        running(command, f"{url}/ping", MLFLOW_TRACKING_URI=registry.find_store(home)),
+        httpx.Client(base_url=url, timeout=120) as client,
+    ):
+        yield client
+
+
+def test_mlflow_models_serve_answers_with_the_passages_as_annotations(served: httpx.Client) -> None:
+    said = served.post("/invocations", json=ASKED)
+    assert said.status_code == 200, said.text
+    response = ResponsesAgentResponse(**said.json())
+    [message] = response.output
+    [part] = message.content
+    [note] = part["annotations"]
+    assert (note["type"], note["filename"]) == ("file_citation", "harbour.md")
+    assert part["text"].startswith("Ana Berg") and part["text"][note["index"] :].strip().startswith("[1]")
+    told = response.custom_outputs
+    assert told and (told["answers"], told["outcome"], told["versions"]["revelator"]) == (["Ana Berg"], "answered", "0")
+    assert told["sources"][0]["text"] == "The harbour master of Velm is Ana Berg."
+
+
+def test_the_loaded_model_streams_the_same_response(logged: dict[str, Any]) -> None:
+    model = mlflow.pyfunc.load_model(logged["uri"])
+    whole, events = model.predict(ASKED), list(model.predict_stream(ASKED))
+    kinds = [ResponsesAgentStreamEvent(**event).type for event in events]
+    assert kinds[0] == "response.created" and kinds[-1] == "response.completed"
+    [part] = whole["output"][0]["content"]
+    assert "".join(event["delta"] for event in events if event["type"].endswith("delta")) == part["text"]
+    notes = [event["annotation"] for event in events if event["type"] == "response.output_text.annotation.added"]
+    assert notes == part["annotations"] and events[-1]["custom_outputs"]["answers"] == ["Ana Berg"]
+
+
+def test_what_is_no_question_is_the_client_s_fault_and_says_why(served: httpx.Client) -> None:
+    last = {"input": [{"role": "assistant", "content": "Ana Berg"}]}
+    refused = served.post("/invocations", json=last)
+    assert refused.status_code == 400 and "the last message must be the user's" in refused.text
+    pictured = {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x/y.png"}]}]}
+    refused = served.post("/invocations", json=pictured)
+    assert refused.status_code == 400 and "input_image" in refused.text
+
+
+def test_the_agent_server_answers_openai_s_client_with_a_conversation_and_a_stream(
+    logged: dict[str, Any], home: Path
+) -> None:
+    port = find_port()
+    command = [sys.executable, "-m", "uvicorn", "serving.agent.server:app", "--port", str(port)]
+    command += ["--app-dir", str(ROOT)]
+    given = {"MLFLOW_TRACKING_URI": registry.find_store(home), "REVELATOR_AGENT": logged["uri"]}
+    with running(command, f"http://127.0.0.1:{port}/health", **given):
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}", api_key="none", timeout=120)
+        first = client.responses.create(input=[{"role": "user", "content": QUESTION}])
+        assert first.output_text.startswith("Ana Berg") and first.output[0].content[0].annotations
+        talk = [*ASKED["input"], first.output[0].model_dump(exclude_none=True), {"role": "user", "content": QUESTION}]
+        again = client.responses.create(input=talk)
+        assert again.output_text == first.output_text
+        events = list(client.responses.create(input=ASKED["input"], stream=True))
+        kinds = [event.type for event in events]
+        assert "".join(one.delta for one in events if one.type == "response.output_text.delta") == first.output_text
+        assert kinds[-1] == "response.completed"
+        about = httpx.get(f"http://127.0.0.1:{port}/agent/info").json()
+        assert about["agent_api"] == "responses"
+
+
+def test_a_running_service_is_asked_and_nothing_else_is_opened(
+    harbour: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    release_embedded_base(home)
+    with serve_in_thread(home, ServingConfig(index=harbour)) as (_, running_at):
+        made = log("--url", running_at.grpc, "--home", str(home))
+        model = mlflow.pyfunc.load_model(made["uri"])
+        assert model.predict(ASKED)["custom_outputs"]["answers"] == ["Ana Berg"]
+        source = Path(mlflow.artifacts.download_artifacts(made["uri"]))
+        assert not (source / "artifacts").exists() and not (source / "code" / "training").exists()
+        monkeypatch.setenv(URL, running_at.grpc)
+        assert mlflow.pyfunc.load_model(made["uri"]).predict(ASKED)["output"]
+    with pytest.raises(MlflowException, match=r"127\.0\.0\.1") as gone:
+        model.predict(ASKED)
+    assert gone.value.get_http_status_code() == 503
+
+
+def test_an_agent_holds_a_version_and_each_tells_of_the_other(base: Path, harbour: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    registry.connect(home)
+    number = registry.register_adapter(write_adapter(tmp_path / "adapter", base, 1))
+    made = log("latest", "--index", str(harbour), "--home", str(home))
+    assert registry.resolve(registry.NAME, number).tags["agent"] == f"{AGENT}/{made['version']}"
+    assert registry.resolve(AGENT, made["version"]).tags["revelator"] == str(number)
+    said = mlflow.pyfunc.load_model(made["uri"]).predict(ASKED)
+    assert said["custom_outputs"]["versions"]["revelator"] == str(number)
+
+
+def test_what_a_model_cannot_hold_is_refused(harbour: Path, tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    with pytest.raises(ConfigError, match="searches its own index"):
+        log("--url", "127.0.0.1:1", "--index", str(harbour), "--home", home)
+    with pytest.raises(ConfigError, match="which index is to be searched"):
+        log("base", "--home", home)
