@@ -89,6 +89,7 @@ COMMANDS: dict[str, Command | Group] = {
       "revelator eval run evaluation/configs/world.yaml --out runs/evaluations/auto", {
         "run": Command("evaluation.run:evaluate", "Run systems on a benchmark."),
         "reading": Command("evaluation.reading:reading", "Measure how well a reader reads answers from passages."),
+        "agent": Command("evaluation.agent:agent", "Judge a logged agent by MLflow's evaluation."),
         "report": Command("evaluation.report.command:report", "Compare several runs on one page."),
         "cost": Command("evaluation.cost:cost", "Calculate what serving so many questions takes."),
     }),

@@ -58,6 +58,7 @@ MLFLOW_SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_MODEL_CATALOG_URI": "",  # prices of models, which a judge would fetch from github.com
     "MLFLOW_UV_AUTO_DETECT": "false",  # a model's packages are those that we list, not those of a uv project around
 }
 
