@@ -21,6 +21,8 @@ from tests.loopback import find_port
 
 MLFLOW = Path(sys.executable).with_name("mlflow")
 SETTINGS = {
+    "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http",  # a receiver on loopback
+    "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # its queues lie in a folder of /dev/shm that MLflow never removes
 }
 

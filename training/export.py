@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from revelator import registry
 from revelator.artifact import (
     ADAPTER_WEIGHTS,
+    DEFAULT_BASE,
     AdapterManifest,
     find_base,
     make_lasting_name,
@@ -22,6 +24,7 @@ from revelator.artifact import (
 from revelator.files import sha256_file, write_bytes
 from revelator.fingerprints import Fingerprints
 from revelator.registry import NAME
+from revelator.rows import SET
 from training.checkpoints import flatten
 from training.config import AdapterConfig
 
@@ -73,13 +76,36 @@ def register_version(config: AdapterConfig, manifest: AdapterManifest, figures: 
     begun = f", on from the adapter {config.adapter.name}" if config.adapter else ""
     sets = " and ".join(folder.name for folder in (first, *others))
     learnt = f"{config.length} of the set{'s' * bool(others)} {sets}"
-    description = f"{config.stage} on the base {manifest.base_name}{begun}: {learnt} ({manifest.data_digest[:12]})"
+    about = f"{config.stage} on the base {manifest.base_name}{begun}: {learnt} ({manifest.data_digest[:12]})"
+    description = f"{about}\n\n{write_data_card(manifest.base_name, [first, *others])}"
     params = {name: str(value) for name, value in flatten(config.model_dump(mode="json")).items()}
     # Names of their own: a metric of a model is one of its run, too, where it would be one more point of the curve.
     metrics = {f"model/{name}": value for name, value in figures.items() if name.startswith(("dev/", "best/"))}
     return registry.register_adapter(
         config.out, NAME, manifest.run_id, tags, description=description, params=params, metrics=metrics
     )
+
+
+def write_data_card(base: str, sets: Sequence[Path]) -> str:
+    """What a version is made of, with the licence of each part, as a Markdown table: `base`, and the training rows of
+    each instruction set. MLflow shows it on the version's page."""
+    lines = ["| made of | rows | licences |", "|---|---|---|", f"| base `{base}` | | {find_licence(base)} |"]
+    for folder in sets:
+        counts = SET.read_manifest(folder)["counts"]["licence"]["train"]
+        licences = ", ".join(f"{name or 'not stated'} ({n:,})" for name, n in sorted(counts.items()))
+        lines.append(f"| set {folder.name} | {sum(counts.values()):,} | {licences} |")
+    return "\n".join(lines)
+
+
+def find_licence(base: str) -> str:
+    """The licence that a base's README names in its front matter; that of this package for the embedded base."""
+    if base == DEFAULT_BASE:
+        return metadata("revelator")["License-Expression"]
+    from huggingface_hub import metadata_load
+
+    readme = Path(base) / "README.md"
+    stated = metadata_load(readme) if readme.is_file() else None
+    return str((stated or {}).get("license", "not stated"))
 
 
 def fetch_adapter(adapter: str, home: Path) -> Path:

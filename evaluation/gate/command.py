@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from evaluation.gate.card import Decision, record_verdict
 from evaluation.gate.rules import RULES, Verdict, build_verdict_table, describe_seen, judge, read_rules, render_text
 from evaluation.gate.scores import Scores, build_score_table, read_pinned_rows, score_adapter
 from revelator import promotions, registry
@@ -153,6 +154,9 @@ def promote(
     ours = exam.score(challenger, f"version {challenger.version}")
     verdict = judge(ours, theirs, rule)
     summary = _summarise(challenger, champion, verdict)
+    if not dry_run:
+        decision: Decision = "refused" if verdict.refusals else "forced" if doubts else "passed"
+        record_verdict(challenger, verdict, decision, rival, describe_mean(summary))
     against = f"champion {rival.version}" if rival else None
     table = build_verdict_table(verdict, f"version {challenger.version}", against)
     if not verdict.passes:

@@ -68,7 +68,7 @@ class Comparison:
             what = f"falls from {self.champion:.3f} to {self.challenger:.3f}, by more than {-self.bar:g}"
         else:
             what = f"may fall by more than {-self.bar:g}"
-        return f"{self.task} {self.score} {what} ({_format_change(self.change)}, n = {self.n})"
+        return f"{self.task} {self.score} {what} ({format_change(self.change)}, n = {self.n})"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Verdict:
         said = [comparison.describe_failure() for comparison in self.comparisons if not comparison.passes]
         if self.change and not self.is_mean_rise_shown:
             means = f"{self.champion_mean:.3f} to {self.challenger_mean:.3f}"
-            said.append(f"the mean over tasks is not shown to rise: {means} ({_format_change(self.change)})")
+            said.append(f"the mean over tasks is not shown to rise: {means} ({format_change(self.change)})")
         return said
 
     @property
@@ -146,7 +146,7 @@ def _compare_scores(
     return paired_bootstrap(differences, groups, confidence=confidence)
 
 
-def _format_change(change: Interval) -> str:
+def format_change(change: Interval) -> str:
     return f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}]"
 
 
@@ -159,13 +159,13 @@ def build_verdict_table(verdict: Verdict, challenger: str, champion: str | None)
         ours, *theirs = [f"\n{count.format_count()}" for count in c.seen]
         against = [f"{c.bar:.3f}"]
         if c.change is not None:
-            against = [f"{c.champion:.3f}{theirs[0]}", _format_change(c.change), f"{-c.bar:.3f}"]
+            against = [f"{c.champion:.3f}{theirs[0]}", format_change(c.change), f"{-c.bar:.3f}"]
         passed = "passed" if c.passes else "FAILED"
         table.add_row(c.task, c.score, str(c.n), f"{c.challenger:.3f}{ours}", *against, passed)
     if verdict.change is not None:
         means = f"{verdict.challenger_mean:.3f}", f"{verdict.champion_mean:.3f}"
         passed = "passed" if verdict.is_mean_rise_shown else "FAILED"
-        row = ("mean", "", "", *means, _format_change(verdict.change), "must rise", passed)
+        row = ("mean", "", "", *means, format_change(verdict.change), "must rise", passed)
         table.add_row(*row, style="bold")
     return table
 

@@ -78,6 +78,10 @@ def test_the_gate_refuses_with_the_table_and_moves_nothing(place: Place) -> None
     refused = CliRunner().invoke(promote, arguments)
     summary = json.loads(refused.stdout)
     assert summary["moved"] is False and any("under its floor" in reason for reason in summary["refusals"])
+    judged = registry.resolve("revelator", "latest")
+    page = registry.open_client().get_model_version("revelator", str(judged.version)).description
+    assert judged.tags["gate.verdict"] == "refused" and "**refused**: mean over tasks" in page
+    assert "\n* translate_bnf letters" in page and "| floor | change |" in page
 
 
 def test_a_dry_run_judges_and_moves_nothing(place: Place) -> None:
@@ -86,6 +90,7 @@ def test_a_dry_run_judges_and_moves_nothing(place: Place) -> None:
     table = place.call(promote, "--version", "1", "--rules", place.rules(OPEN), "--dry-run")
     assert "route" in table and "translate_bnf" in table and "the gate is open; --dry-run moves nothing" in table
     assert registry.find_champion() is None
+    assert "gate.verdict" not in registry.resolve("revelator", 2).tags
 
 
 def test_what_an_adapter_was_graded_on_before_is_not_asked_again(place: Place) -> None:
@@ -119,6 +124,9 @@ def test_a_promotion_moves_the_alias_and_records_what_it_replaced(place: Place) 
     assert "Version 2 became champion in place of 1: mean over tasks" in run.data.tags["mlflow.note.content"]
     [scored] = run.inputs.dataset_inputs
     assert scored.dataset.name == place.set_folder.name and scored.tags[0].value == "evaluation"
+    assert champion.tags["gate.verdict"] == "passed" and champion.tags["gate.route"].endswith("accuracy, n = 1")
+    page = registry.open_client().get_model_version("revelator", "2").description
+    assert page.count("## Promotion gate") == 1 and "| route | accuracy | 1 |" in page
     model = registry.open_client().get_logged_model(champion.model_id)
     assert "challenger/translate_bnf_letters" in {metric.key for metric in model.metrics}
 

@@ -22,7 +22,14 @@ import yaml
 from safetensors.torch import load_file
 
 from revelator import registry, rows
-from revelator.artifact import BASE, digest_base, read_adapter_fingerprints, read_manifest, verify_adapter
+from revelator.artifact import (
+    BASE,
+    DEFAULT_BASE,
+    digest_base,
+    read_adapter_fingerprints,
+    read_manifest,
+    verify_adapter,
+)
 from revelator.errors import ArtifactError, ConfigError, DataError, Unavailable
 from revelator.files import sha256_file
 from revelator.fingerprints import FILE, Fingerprints
@@ -33,6 +40,7 @@ from training import sft
 from training.checkpoints import find_checkpoint, lock_work
 from training.commands import train
 from training.config import FineTuneConfig, Lora
+from training.export import find_licence
 
 PROGRAM = Path(sys.executable).with_name("revelator")
 WEIGHTS = "adapter_model.safetensors"
@@ -147,9 +155,18 @@ def test_mlflow_says_what_experiment_run_and_version_are_and_shows_the_models_fi
     assert "60 steps of 8 rows" in run.data.tags["mlflow.note.content"]
     [version] = client.search_model_versions("name='revelator'")[-1:]
     assert "60 steps of 8 rows of the set toy" in version.description
+    assert "| base `" in version.description and "| not stated |" in version.description
+    assert "| set toy | 600 | CC0-1.0 (600) |" in version.description
     model = client.get_logged_model(registry.resolve("revelator", 1).model_id)
     assert model.params["learning_rate"] == "0.01" and model.params["lora.rank"] == "16"
     assert {metric.key for metric in model.metrics} >= {"model/dev/score", "model/best/score"}
+
+
+def test_a_base_has_the_licence_that_its_page_names(tmp_path: Path) -> None:
+    assert find_licence(DEFAULT_BASE) == "Apache-2.0"
+    assert find_licence(str(tmp_path)) == "not stated"
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n\n# A base\n")
+    assert find_licence(str(tmp_path)) == "mit"
 
 
 def test_the_run_says_how_many_tokens_it_reads_a_second(trained: Trained) -> None:
