@@ -31,7 +31,7 @@ MODELS = {
     "The promotion gate (`revelator model promote --rules`)": "evaluation.gate.rules:Rules",
     "Evaluation (`revelator eval run`)": "evaluation.harness.config:RunConfig",
     "Unit costs (`revelator eval cost`)": "evaluation.cost:CostConfig",
-    "Knowledge sources (`--sources`)": "serving.knowledge.config:SourcesFile",
+    "Knowledge sources (`sources` in `serving.yaml`)": "serving.knowledge.config:SourcesFile",
     "What is served, and how (`serving.yaml`)": "serving.home.config:ServiceFile",
     "TLS (`tls` in `serving.yaml`)": "serving.home.config:TlsFiles",
 }

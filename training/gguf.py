@@ -84,7 +84,7 @@ def write_modelfiles(folder: Path, end: str) -> None:
     """Writes what `ollama create` reads, beside the GGUF; `end` is the tokenizer's end token.
 
     By `Modelfile` a question is what a user types, and its plan is the reply. By `Modelfile.tasks` the whole prompt of
-    a task is put, as `revelator serve --planner-prompt trained` does.
+    a task is put, as a planner with `prompt: trained` is.
     """
     plan = TRANSLATE_BNF.template.replace("$question", "{{ .Prompt }}")
     assert TRANSLATE_BNF.language is not None
