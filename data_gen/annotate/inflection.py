@@ -30,15 +30,8 @@ def to_singular(noun: str) -> str:
     return noun[:-2] if noun.endswith(("sses", "ches", "shes", "xes")) else noun[:-1]
 
 
-def to_plural(noun: str) -> str:
-    """flight → flights, city → cities, person → people, river_2 → rivers_2; what is a plural stays."""
-    if numbered := re.fullmatch(r"(.+)(_\d+)", noun):
-        return to_plural(numbered[1]) + numbered[2]
-    return noun if is_plural(noun) else make_plural(noun)
-
-
 def make_plural(noun: str) -> str:
-    """The plural of a singular, whatever its ending: lens → lenses."""
+    """flight → flights, city → cities, person → people, lens → lenses."""
     if noun in PLURALS:
         return PLURALS[noun]
     if noun.endswith("man") and len(noun) > 4:

@@ -8,7 +8,7 @@ step, `{n}`, or `{n*}` where all its values are meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from data_gen.annotate import trees
@@ -67,19 +67,19 @@ def write_gold_plan(question: str, steps: Sequence[GoldStep], seed: str) -> Gold
     mentioned = [_spell_names(step, question) for step in steps]
     entities = tuple(dict.fromkeys(s.subject for s in mentioned if s.subject and find_mention(s.subject, question)))
     worded = _write_steps(_introduce_subjects(mentioned, question), question, seed)
-    tree = find_shape({index: step.references for index, step in enumerate(steps)})
-    order = list_leaves(tree)
-    numbers = {index: number for number, index in enumerate(order, start=1)}
+    numbers: dict[int, int] = {}  # of the steps as leaves; each stands after those that it refers to
 
-    def refer(mark: re.Match[str]) -> str:
-        return f"{{{numbers[int(mark[1]) - 1]}{'*' if mark[2] else ''}}}"
+    def write(index: int) -> str:
+        numbers[index + 1] = len(numbers) + 1
+        return mark_numbers(worded[index], numbers)
 
-    expression = build_expression(tree, (REFERENCE.sub(refer, worded[index]) for index in order))
+    shape = find_shape({index: step.references for index, step in enumerate(steps)})
+    expression = build_expression(shape, write)
     if faults := plans.check(expression):
         raise DroppedError(f"the plan does not check ({faults[0].code})")
     known = all(any(step.answers) for step in steps)
-    answered = tuple(_answer_step(steps, worded, index) for index in order) if known else ()
-    calls = [_build_call(mentioned[i], order) for i in order]
+    answered = tuple(_answer_step(steps, worded[k - 1], k) for k in numbers) if known else ()
+    calls = [_build_call(mentioned[k - 1], numbers) for k in numbers]
     nodes = tuple(trees.build_nodes(expression, calls))
     return GoldPlan(plans.render(expression), answered, entities, nodes)
 
@@ -118,42 +118,32 @@ def _write_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[st
     return worded
 
 
-def list_leaves(tree: Tree) -> list[int]:
-    """Step indices as the leaves of a tree without operations stand, left to right."""
+def build_expression(tree: Tree, write: Callable[[int], str]) -> plans.Expression:
+    """The plan of a tree without operations; `write` gives the text of a step, and is called from left to right."""
     if isinstance(tree, int):
-        return [tree]
+        return plans.Atomic(write(tree))
     assert not isinstance(tree, Computed)
-    return [index for part in tree for index in list_leaves(part)]
+    parts = tuple(build_expression(part, write) for part in tree)
+    return plans.Dependent(*parts) if isinstance(tree, tuple) else plans.Sequence(parts)
 
 
-def build_expression(tree: Tree, texts: Iterator[str]) -> plans.Expression:
-    """The plan of a tree without operations; `texts` are those of its leaves, left to right."""
-    if isinstance(tree, int):
-        return plans.Atomic(next(texts))
-    if isinstance(tree, tuple):
-        left, right = tree
-        return plans.Dependent(build_expression(left, texts), build_expression(right, texts))
-    assert not isinstance(tree, Computed)
-    return plans.Sequence(tuple(build_expression(part, texts) for part in tree))
+def replace_references(text: str, write: Callable[[int, str], str]) -> str:
+    """The text with what `write` makes of each reference: of its number, and of the "s" where all values are meant."""
+    return REFERENCE.sub(lambda mark: write(int(mark[1]), mark[2]), text)
 
 
-def mark_numbers(text: str) -> str:
-    """A text with `{n}` for `#n` and `{n*}` for `#ns`."""
-    return REFERENCE.sub(lambda mark: f"{{{mark[1]}{'*' if mark[2] else ''}}}", text)
+def mark_numbers(text: str, numbers: Mapping[int, int]) -> str:
+    """The text with `{n}` for `#k` and `{n*}` for `#ks`, n being the number of k."""
+    return replace_references(text, lambda k, s: f"{{{numbers[k]}{'*' if s else ''}}}")
 
 
-def _build_call(step: GoldStep, order: Sequence[int]) -> Call | None:
+def _build_call(step: GoldStep, numbers: Mapping[int, int]) -> Call | None:
     """The operator of a step that was annotated with one, or as a relation; `[i]` stands for leaf i."""
-
-    def mark(text: str) -> str:
-        return REFERENCE.sub(lambda match: f"[{order.index(int(match[1]) - 1) + 1}]", text)
-
-    if step.call:
-        return Filter(tuple(map(mark, step.call.entities)), mark(step.call.condition))
-    return Relate(mark(step.subject), step.relation) if step.relation else None
+    call = step.call or (Relate(step.subject, step.relation) if step.relation else None)
+    return call and call.rewrite(lambda text: replace_references(text, lambda k, _: f"[{numbers[k]}]"))
 
 
-def _answer_step(steps: Sequence[GoldStep], worded: Sequence[str], index: int) -> AnnotatedStep:
-    """The step as it is asked once earlier answers are known."""
-    asked = REFERENCE.sub(lambda match: join_answers(steps[int(match[1]) - 1].answers), worded[index])
-    return AnnotatedStep(asked, steps[index].answers, steps[index].title)
+def _answer_step(steps: Sequence[GoldStep], worded: str, k: int) -> AnnotatedStep:
+    """Step k as it is asked once earlier answers are known."""
+    asked = replace_references(worded, lambda earlier, _: join_answers(steps[earlier - 1].answers))
+    return AnnotatedStep(asked, steps[k - 1].answers, steps[k - 1].title)

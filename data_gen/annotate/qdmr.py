@@ -7,14 +7,13 @@ leaf. Operators that no source is asked for, such as counts and comparisons, are
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from data_gen.annotate.inflection import is_plural, to_plural, to_singular
-from data_gen.annotate.plan import REFERENCE, GoldStep
-from data_gen.annotate.wording import WORDS, find_asked_noun, tidy
+from data_gen.annotate.inflection import is_plural, to_singular
+from data_gen.annotate.plan import REFERENCE, GoldStep, replace_references
+from data_gen.annotate.wording import WORDS, tidy
 from data_gen.questions import DroppedError
 from revelator.plans.operators import Filter
 
@@ -64,7 +63,6 @@ ADJECTIVE = re.compile(
 class StepWords:
     """A step in words. In a text `#n` is a value of step n, `#ns` all its values."""
 
-    noun: str  # what a value is called
     question: str
     phrase: str = ""  # the noun phrase that speaks of the step without asking it
     folded: bool = False  # it is only spoken of
@@ -86,7 +84,7 @@ class Writer:
         if COMPUTED.fullmatch(text):
             raise DroppedError("an operator that no source is asked for")
         if match := re.fullmatch(rf"{R} besides (.+)", text, re.IGNORECASE):
-            return self._discard(k, match[1], match[2])
+            return self._discard(match[1], match[2])
         if match := re.fullmatch(rf"{R} (.+)", text):
             return self._narrow(k, match[1], match[2])
         if match := ADJECTIVE.fullmatch(text):
@@ -94,33 +92,25 @@ class Writer:
         if not REFERRED.search(text) and _is_statement(text):
             raise DroppedError("a step that states something")
         phrase = self._spell(text)
-        question, noun = _ask_phrase(phrase), _find_head(text)
+        question = _ask_phrase(phrase)
         if question == tidy(phrase):
-            return StepWords(find_asked_noun(question) or "answer", question)
+            return StepWords(question)
         if REFERRED.search(text):
-            found = re.match(
-                r"(?:the\s++)?([^#]+?)(?<!\s)\s++(?:of|in|on|for|from|by|at|to|that|which|who)\s++[^#]*#", text
-            )
-            noun = _find_head(found[1]) if found else noun
-            return StepWords(to_singular(noun), question, phrase, many=is_plural(noun), kind=phrase)
+            return StepWords(question, phrase, many=is_plural(_find_head(text)), kind=phrase)
         users = self._list_users(k)
         bare = _is_bare(text) and len(self._list_narrowed(k)) == len(users)
         name = _is_name(text) and not any(user.startswith(f"#{k} besides") for user in users)
         folded = bool(users) and (bare or name)
-        return StepWords(to_singular(noun), question, text, folded, is_plural(noun), kind=text)
+        return StepWords(question, text, folded, is_plural(_find_head(text)), kind=text)
 
-    def find_needed(self, last: int, used: Mapping[int, Iterable[int]]) -> set[int]:
-        """The steps that lead to the last one; one that is only spoken of does not. `used` are those that a step uses
-        which has no question."""
-        found: set[int] = set()
-        waiting = [last]
-        while waiting:
-            k = waiting.pop()
-            if k not in found:
-                found.add(k)
-                waiting += used.get(k, ())
-                waiting += [int(number) for number, _ in REFERENCE.findall(self.words[k].question)]
-        return found
+    def number_needed(self, used: Mapping[int, Iterable[int]]) -> dict[int, int]:
+        """The steps that lead to the last one, each with its number among them; one that is only spoken of does not.
+        `used` are those that a step uses which has no question."""
+        needed = {len(self.steps)}
+        for k in range(len(self.steps), 0, -1):
+            if k in needed:
+                needed.update(used.get(k, ()), (int(number) for number, _ in REFERENCE.findall(self.words[k].question)))
+        return {k: number for number, k in enumerate(sorted(needed), start=1)}
 
     def _list_users(self, k: int) -> list[str]:
         """The steps that refer to step k."""
@@ -139,12 +129,6 @@ class Writer:
 
         return REFERRED.sub(one, text)
 
-    def _ask_which(self, k: int, number: str, many: bool = True) -> str:
-        """A choice from a list; where others use what is chosen, its noun says that they mean this and not the list."""
-        base = self.words[int(number)]
-        chosen = f"which {to_plural(base.noun) if many else base.noun} among" if self._list_users(k) else "which of"
-        return f"{chosen} {base.phrase if base.folded else f'#{number}s'}"
-
     def _narrow(self, k: int, number: str, told: str) -> StepWords:
         base, said = self.words[int(number)], self._spell(told, many=True)
         filters, users = (*base.filters, said), self._list_users(k)
@@ -152,26 +136,25 @@ class Writer:
         clausal = re.match(r"(?:that|which|who|where)\b(?! (?:is|are) in\b)", said)
         beside = short and not clausal and "#" not in base.kind and len(self._list_users(int(number))) == 1
         if not base.kind or not (base.folded or beside):
-            question = tidy(f"{self._ask_which(k, number, base.many)} {_write_condition(said, base.many)}")
-            return _keep(base, number, said, question)
+            return _keep(base, number, said, _write_condition(said, base.many))
         phrase = _join_filters(base.kind, filters)
         folded = short and len(filters) < MOST_FILTERS and len(self._list_narrowed(k)) == len(users) > 0
         plain = [one[1] for text in filters if (one := re.fullmatch(r"(?:that|which|who) (?:is|are) (.+)", text))]
         predicate = f"which {base.kind} are {' and '.join(plain)}" if base.many and len(plain) == len(filters) else ""
         question = tidy(predicate) if predicate else _ask_phrase(phrase)
-        return StepWords(base.noun, question, phrase, folded, base.many, filters, base.kind)
+        return StepWords(question, phrase, folded, base.many, filters, base.kind)
 
-    def _discard(self, k: int, number: str, told: str) -> StepWords:
+    def _discard(self, number: str, told: str) -> StepWords:
         base, rest = self.words[int(number)], self._spell(told, many=True)
         among = "among " if re.fullmatch(R, told) and self.words[int(told[1:])].many else ""
-        question = tidy(f"{self._ask_which(k, number)} are not {among}{rest}")
-        return _keep(base, number, f"other than {rest}", question)
+        return _keep(base, number, f"other than {rest}", f"are not {among}{rest}")
 
 
-def _keep(base: StepWords, number: str, condition: str, question: str) -> StepWords:
+def _keep(base: StepWords, number: str, condition: str, predicate: str) -> StepWords:
     """A step that keeps some of the values of another one, which may only be spoken of."""
-    call = None if base.folded else Filter((f"#{number}",), condition)
-    return StepWords(base.noun, question, many=True, call=call)
+    if base.folded:
+        return StepWords(tidy(f"which of {base.phrase} {predicate}"), many=True)
+    return StepWords(f"Which of #{number}s {predicate}?", many=True, call=Filter((f"#{number}",), condition))
 
 
 def read_gold_steps(decomposition: str) -> list[GoldStep]:
@@ -180,9 +163,8 @@ def read_gold_steps(decomposition: str) -> list[GoldStep]:
     writer = Writer(steps)
     for k, step in enumerate(steps, start=1):
         writer.words[k] = writer.write_step(k, step)
-    kept = sorted(writer.find_needed(len(steps), {}))
-    place = {k: number for number, k in enumerate(kept, start=1)}
-    return [_make_gold_step(writer.words[k], place) for k in kept]
+    numbers = writer.number_needed({})
+    return [_make_gold_step(writer.words[k], numbers) for k in numbers]
 
 
 def split_steps(decomposition: str) -> list[str]:
@@ -198,14 +180,14 @@ def split_steps(decomposition: str) -> list[str]:
     return steps
 
 
-def _make_gold_step(one: StepWords, place: dict[int, int]) -> GoldStep:
+def _make_gold_step(one: StepWords, numbers: Mapping[int, int]) -> GoldStep:
     """The step with its references to leaves."""
+    call = one.call and one.call.rewrite(lambda text: _renumber(text, numbers))
+    return GoldStep(_renumber(one.question, numbers), call=call)
 
-    def move(text: str) -> str:
-        return REFERENCE.sub(lambda match: f"#{place[int(match[1])]}{match[2]}", text)
 
-    call = one.call and Filter(tuple(map(move, one.call.entities)), move(one.call.condition))
-    return GoldStep(move(one.question), call=call)
+def _renumber(text: str, numbers: Mapping[int, int]) -> str:
+    return replace_references(text, lambda k, s: f"#{numbers[k]}{s}")
 
 
 # ---- noun phrases and questions of the short English in which QDMR writes its steps
@@ -213,17 +195,9 @@ def _make_gold_step(one: StepWords, place: dict[int, int]) -> GoldStep:
 
 def _find_head(phrase: str) -> str:
     """The noun that a phrase is about: "field goals of Kasay" → goals."""
-    words = _find_head_words(phrase)
-    return words[-1].casefold() if words else "answer"
-
-
-def _find_head_words(phrase: str) -> list[str]:
-    kind = re.sub(r"\b(most|least|best|top|\w+ly|\w+est)\s+[a-z]+(?:ed|ing)\b", r"\1", phrase)  # "most visited parks"
-    before = re.split(rf"(?<!\s)\s+(?={LINK.pattern})", re.sub(r"^(?:the|a|an)\s+", "", kind), maxsplit=1)[0]
+    before = re.split(rf"(?<!\s)\s+(?={LINK.pattern})", re.sub(r"^(?:the|a|an)\s+", "", phrase), maxsplit=1)[0]
     words = re.findall(r"[^\W\d_][\w'-]*", before)
-    pairs = enumerate(itertools.pairwise(words), start=1)
-    end = next((i for i, (one, two) in pairs if one.islower() and is_plural(one) and two[0].isupper()), None)
-    return words[:end]  # "times Korea was attacked" is about times
+    return words[-1].casefold() if words else "answer"
 
 
 def _is_bare(phrase: str) -> bool:

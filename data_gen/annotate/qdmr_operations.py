@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from data_gen.annotate.plan import REFERENCE, mark_numbers
+from data_gen.annotate.plan import mark_numbers
 from data_gen.annotate.qdmr import REFERRED, StepWords, Writer, split_steps
 from data_gen.questions import DroppedError
 from revelator.plans.operations import Condition
@@ -60,27 +60,23 @@ def read_plan_steps(decomposition: str, operators: Sequence[str]) -> list[PlanSt
     for k, (text, name) in numbered:
         if k in computed:
             base = writer.words[(computed[k].chosen or computed[k].needs)[0]]
-            writer.words[k] = StepWords("number" if computed[k].name == "count" else base.noun, "", many=base.many)
+            writer.words[k] = StepWords("", many=base.many)
         elif name in UNSAID and len(REFERRED.findall(text)) > 1:
             raise DroppedError(f"an operator that no plan has: {UNSAID[name]}")
         else:
             said = writer.write_step(k, text)
             writer.words[k] = replace(said, folded=said.folded and k not in used)
     uses = {k: [*one.needs, *([one.each] if one.each else [])] for k, one in computed.items()}
-    kept = sorted(writer.find_needed(len(steps), uses))
-    place = {k: index for index, k in enumerate(kept)}
+    numbers = writer.number_needed(uses)
+    place = {k: number - 1 for k, number in numbers.items()}
 
-    def move(text: str) -> str:
-        return REFERENCE.sub(lambda mark: f"#{place[int(mark[1])] + 1}{mark[2]}", text)
-
-    def move_operation(one: OperationStep) -> OperationStep:
-        chosen = tuple(place[k] for k in one.chosen if k in place)
-        needs = tuple(place[k] for k in one.needs)
-        return OperationStep(one.name, needs, chosen, place.get(one.each or 0), one.condition)
+    def move(one: OperationStep) -> OperationStep:
+        chosen, needs = (tuple(place[k] for k in of if k in place) for of in (one.chosen, one.needs))
+        return replace(one, needs=needs, chosen=chosen, each=place.get(one.each or 0))
 
     return [
-        move_operation(computed[k]) if k in computed else PlanStep(mark_numbers(move(writer.words[k].question)))
-        for k in kept
+        move(computed[k]) if k in computed else PlanStep(mark_numbers(writer.words[k].question, numbers))
+        for k in numbers
     ]
 
 

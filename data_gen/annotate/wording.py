@@ -10,21 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 
-from data_gen.annotate.inflection import to_singular
 from revelator.config import read_table
 from revelator.files import sha256_text
 
 WORDS = read_table("data_gen.annotate", "words.yaml")
 STOP_WORDS, DIVISIONS = (frozenset(WORDS[name].split()) for name in ("stop_words", "divisions"))
-DOERS: dict[str, str] = WORDS["doers"]
-
-
-HEAD_END = re.compile(
-    r"\b(?:is|are|was|were|be|do|does|did|has|have|had|can|could|will|would|of|in|on|at|to|for|from|by|with|that|who|which"
-    r"|gave|built|made|owns|won|shares|borders|became|began|hosts?|holds?|(?!united)[a-z]{3,}ed)\b"
-)
 
 
 def ask(relation: str, subject: str, answer: str, question: str, place: float, seed: str) -> str:
@@ -33,9 +24,7 @@ def ask(relation: str, subject: str, answer: str, question: str, place: float, s
     `place` is where in the question (in words) this step is likely to be spoken of; `seed` decides between equally good
     wordings. A relation without wordings gets "What is the {relation} of …?".
     """
-    ways = _load_wordings().get(relation)
-    if ways is None:
-        return f"What is the {relation} of {subject}?"
+    ways = _load_wordings().get(relation, [[relation, f"What is the {relation} of {{x}}?"]])
     said = split_words(question)
     kin = {_stem(word) for word in said}
     kinds = DIVISIONS & set(split_words(answer))
@@ -77,20 +66,6 @@ def _stem(word: str) -> str:
     return word
 
 
-def find_asked_noun(question: str) -> str | None:
-    """The noun after "what" or "which": "in which river basin is …" → basin."""
-    text = re.sub(r"\{[^{}]*\}|#\d+", " x ", question.casefold())
-    match = re.search(r"\b(what|which|who|whom|whose|where|when|how)\s+(?!'s\b)([a-z][a-z \-]*)", text)
-    if match is None or match[1] not in ("what", "which"):
-        return None
-    asked = HEAD_END.split(match[2], maxsplit=1)[0]
-    words = re.split(r"\b(?:the|an?|some)\b", asked, maxsplit=1)[0].split()[:4]
-    known = [word for word in words if word in _load_nouns() or to_singular(word) in _load_nouns()]
-    ended = HEAD_END.search(match[2]) is not None and 0 < len(words) < 3
-    usable = ended and words[-1] not in STOP_WORDS and not re.search(r"(?:[^s]s|ed|ly|er|x)$", to_singular(words[-1]))
-    return to_singular(known[-1]) if known else to_singular(words[-1]) if usable else None
-
-
 def tidy(text: str) -> str:
     """A question as written, with the blanks around marks mended, a capital at the start and a mark at the end."""
     text = " ".join(text.replace("’", "'").split())
@@ -105,12 +80,6 @@ def tidy(text: str) -> str:
 def list_relation_questions() -> tuple[str, ...]:
     """Every way to ask for a relation, with `{x}` for its subject."""
     return tuple(template for ways in _load_wordings().values() for _, template in ways)
-
-
-@cache
-def _load_nouns() -> frozenset[str]:
-    """Nouns that questions ask for after "what" or "which"."""
-    return frozenset(files("data_gen.annotate").joinpath("nouns.txt").read_text(encoding="utf-8").split())
 
 
 def _load_wordings() -> dict[str, list[list[str]]]:

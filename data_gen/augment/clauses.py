@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from data_gen.annotate.inflection import make_third_person, to_singular
-from data_gen.annotate.wording import DOERS, WORDS, find_asked_noun
+from data_gen.annotate.wording import STOP_WORDS, WORDS
 
 LONGEST = 16  # words of a question
 UNREADABLE = re.compile(r"[{}()+*#\"“”‘`;:\[\]<>]|(?<!\w)'|, |\band (?:how|why|when|what)\b")
 ASKS = re.compile(r"\b(?:who|what|which|where|when|how)\b")
+NO_NOUN = re.compile(r"(?:[^s]s|ed|ly|er|x)$")  # ends of words that are none, unless they are known
+NOUNS = frozenset(WORDS["nouns"].split())  # that questions ask for after "what" or "which"
+DOERS: dict[str, str] = WORDS["doers"]
 DID: dict[str, str] = WORDS["past"]
 DOES = {base: make_third_person(base) for base in (*DID, "have", "flow", "belong")}
 FINITE = WORDS["finite"].replace(" ", "|")
@@ -78,7 +81,7 @@ def _find_phrases(text: str) -> Iterator[str]:
     elif match := re.fullmatch(rf"who ((?:is|was) {PART} .+)", text):
         yield f"the person who {match[1]}"
     elif match := re.fullmatch(rf"(?:what|which) ((?:[a-z]+ ){{0,2}}[a-z]+) ((?:{FINITE}|(?:is|was) {PART}) .+)", text):
-        if to_singular(match[1].split()[-1]) == find_asked_noun(text) and not LOOSE.search(text):
+        if _is_noun(match[1]) and not LOOSE.search(text):
             yield f"the {match[1]} that {match[2]}"
             reduced = match[2].removeprefix("is ").removeprefix("was ")
             yield f"the {match[1]} {reduced if reduced != match[2] else f'which {match[2]}'}"
@@ -96,7 +99,7 @@ def _find_inverted(text: str) -> Iterator[str]:
             yield f"the {noun} where {match[2]} {match[1]} {match[3]}"
         return
     match = re.fullmatch(rf"(in |on )?(?:what|which) ([a-z]+) (is|was) (.+?) ({PART})( in| on| to)?", text)
-    if match and (match[1] or match[6]) and to_singular(match[2]) == find_asked_noun(text):
+    if match and (match[1] or match[6]) and _is_noun(match[2]):
         held = f"{match[4]} {match[3]} {match[5]}"
         yield f"the {match[2]} where {held}"
         place = (match[1] or match[6]).strip()
@@ -108,13 +111,20 @@ def _find_inverted(text: str) -> Iterator[str]:
     if match := re.fullmatch(r"((?:in |on |for |at )?)(who|where|(?:what|which) [a-z]+) (did|does) (.+)", text):
         words, verb = _split_at_verb(match[4], match[3])
         noun = match[2].split()[-1]
-        if not verb or (" " in match[2] and to_singular(noun) != find_asked_noun(text)):
+        if not verb or (" " in match[2] and not _is_noun(noun)):
             return
         form = (DID if match[3] == "did" else DOES)[words[verb]]
         said = " ".join([*words[:verb], form, *words[verb + 1 :]])
         kinds = {"who": ("person", "who"), "where": ("place", "where")}
         one, link = kinds.get(noun, (noun, f"{match[1]}which" if match[1] else "that"))
         yield f"the {one} {link} {said}"
+
+
+def _is_noun(phrase: str) -> bool:
+    """Whether the words after "what" or "which" end in a noun, with nothing but more of its kind before it."""
+    *before, word = phrase.split()
+    one = to_singular(word)
+    return STOP_WORDS.isdisjoint(before) and (one in NOUNS or not (word in STOP_WORDS or NO_NOUN.search(one)))
 
 
 def _find_spans(text: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass, replace
 from itertools import product
 
-from data_gen.annotate.plan import build_expression, list_leaves
+from data_gen.annotate.plan import build_expression
 from data_gen.questions import AnnotatedStep
 from data_gen.world.documents import View, possess
 from data_gen.world.graph import ARTICLE, Entity, Relation, Value, Wording
@@ -159,17 +159,21 @@ def build_plan(view: View, roots: Items[AskedTerm]) -> Plan:
     """The plan of `roots`. What two branches need is asked in both; each takes its own."""
     everything = list({id(t): t for root in roots for t in (*reversed(list_inputs(root)), root)}.values())
     tree = _shape(list(roots), set(), {id(term): place for place, term in enumerate(everything)})
-    terms = tuple(everything[place] for place in list_leaves(tree))
+    terms = list[AskedTerm]()
     numbers: dict[int, int] = {}  # of the leaves so far, the last for a term that stands twice
-    texts = list[str]()
-    for number, term in enumerate(terms, start=1):
-        texts.append(_write_leaf(term, numbers))
-        numbers[id(term)] = number
+
+    def write(place: int) -> str:
+        terms.append(term := everything[place])
+        text = _write_leaf(term, numbers)
+        numbers[id(term)] = len(terms)
+        return text
+
+    expression = build_expression(tree, write)
     steps = _list_steps(view, terms)
-    return Plan(build_expression(tree, iter(texts)), terms, tuple(steps), tuple(steps.values()))
+    return Plan(expression, tuple(terms), tuple(steps), tuple(steps.values()))
 
 
-def _list_steps(view: View, terms: tuple[AskedTerm, ...]) -> dict[AnnotatedStep, tuple[str, ...]]:
+def _list_steps(view: View, terms: Items[AskedTerm]) -> dict[AnnotatedStep, tuple[str, ...]]:
     steps: dict[AnnotatedStep, tuple[str, ...]] = {}
     for term in terms:
         for combination in product(*(list_entities(arg) for arg in term.args)):

@@ -7,9 +7,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.annotate import plan
 from data_gen.annotate.names import find_mention, recase
-from data_gen.annotate.plan import GoldStep, find_shape, write_gold_plan
+from data_gen.annotate.plan import GoldStep, build_expression, find_shape, write_gold_plan
 from data_gen.annotate.wording import ask, tidy
 from data_gen.questions import DroppedError
 from revelator.plans import bind, check, list_leaves, parse, to_letters
@@ -54,7 +53,8 @@ def decompositions(draw: st.DrawFn) -> list[tuple[int, ...]]:
 
 @given(decompositions())
 def test_every_step_is_one_leaf_and_stands_after_what_it_uses(references: list[tuple[int, ...]]) -> None:
-    order = plan.list_leaves(find_shape({i: [r - 1 for r in used] for i, used in enumerate(references)}))
+    shape = find_shape({i: [r - 1 for r in used] for i, used in enumerate(references)})
+    order = [int(leaf.text) for leaf in list_leaves(build_expression(shape, str))]
     assert sorted(order) == list(range(len(references)))
     assert all(order.index(r - 1) < order.index(i) for i, used in enumerate(references) for r in used)
 

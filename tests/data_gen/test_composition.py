@@ -17,8 +17,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from data_gen.annotate.validation import find_fault
-from data_gen.annotate.wording import DOERS, list_relation_questions, split_words
-from data_gen.augment.clauses import DID, DOES, read_clause
+from data_gen.annotate.wording import list_relation_questions, split_words
+from data_gen.augment.clauses import DID, DOERS, DOES, read_clause
 from data_gen.compose import ComposeConfig, Composer, Joiner
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.sources.rows import read_world
