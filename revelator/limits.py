@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from revelator.errors import InvalidRequest, PlanError
 from revelator.plans import Atomic, Dependent, Expression, list_leaves
+from revelator.plans.art import Art, number_nodes
 
 Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)  # "auto" asks the revelator for the route
@@ -106,6 +107,15 @@ class Limits:
         if (stages := count_stages(expression)) > self.depth:
             message = f"the plan's longest chain has {stages} stages; the limit depth is {self.depth}"
             raise PlanError(message, hint=DIVIDED)
+
+    def check_tree(self, tree: Art) -> None:
+        """Raises PlanError that names the limit."""
+        nodes = number_nodes(tree)
+        leaves, steps = sum(not node.children for node in nodes), max(len(node.path) for node in nodes)
+        if leaves > self.leaves:
+            raise PlanError(f"the tree has {leaves} leaves; the limit leaves is {self.leaves}", hint=DIVIDED)
+        if steps > self.depth:
+            raise PlanError(f"the tree is {steps} steps deep; the limit depth is {self.depth}", hint=DIVIDED)
 
 
 def count_stages(expression: Expression) -> int:

@@ -17,7 +17,7 @@ from revelator.errors import DeadlineExceeded, PlanError
 from revelator.limits import Limits
 from revelator.plans import Atomic, Expression, bind, check, list_leaves, list_steps, render, substitute
 from revelator.plans.bnf import unbrace_placeholders
-from revelator.tasks import TRANSLATE_BNF
+from revelator.plans.language import BNF
 from revelator.trace import Passage, Trace, join_answers
 from serving.executor import routes
 from serving.executor.evidence import Models
@@ -161,7 +161,7 @@ async def run_qcompiler(run: QuestionRun) -> None:
         if len(list_leaves(plan)) < len(list_steps(plan)):
             raise PlanError("the paper's executor knows no operations")
 
-    plan = await routes.translate(run, TRANSLATE_BNF, require)
+    plan = await routes.translate(run, BNF, require=require)
     trace = run.recorder.trace
     trace.plan_source = "model" if plan else "fallback"
     plan = plan or Atomic(unbrace_placeholders(run.question))

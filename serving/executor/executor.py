@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from functools import partial
 from typing import Any
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
@@ -12,7 +13,7 @@ from revelator.limits import STRATEGIES, Limits, Strategy
 from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage, find_language
 from revelator.tasks import Step
 from revelator.trace import Event, Node, Trace
-from serving.executor import routes, trees
+from serving.executor import routes
 from serving.executor.conversation import read_in_conversation
 from serving.executor.evidence import Models, find_reusable_nodes
 from serving.executor.judges import RevelatorJudge
@@ -33,17 +34,9 @@ ROUTES: dict[str, Callable[[QuestionRun], Awaitable[None]]] = {
     "compound": routes.answer_compound,
     "complex": routes.answer_by_plan,
     "compile": routes.answer_by_plan,
-    "atomic": trees.answer_by_tree,
-    "logic": routes.answer_by_query,
+    "atomic": partial(routes.answer_by_plan, language=ART),
+    "logic": partial(routes.answer_by_plan, language=LOGIC),
     "iterate": routes.answer_by_loop,
-}
-
-
-# by language: raises PlanError for a plan that cannot be run within limits
-REQUIREMENTS: dict[str, Callable[[Any, Limits], None]] = {
-    BNF.name: routes.require_valid,
-    LOGIC.name: routes.require_answerable,
-    ART.name: trees.require_valid_tree,
 }
 
 STYLE_CHARACTERS = 2_000  # of what is read of a style
@@ -167,7 +160,7 @@ class Executor:
         revelator writes no plan that can be run."""
         self.limits.check_question(question)
         run = QuestionRun(question, self.models, self.sources, self.limits, Recorder(question, language.strategy))
-        await routes.write_plan(run, language, lambda plan: REQUIREMENTS[language.name](plan, self.limits))
+        await routes.write_plan(run, language)
         return run.recorder.trace
 
     async def search(self, query: str, k: int) -> Node:
@@ -192,7 +185,7 @@ async def _read_plan(text: str, language: PlanLanguage, limits: Limits) -> Any:
 
     def read() -> Any:
         plan = language.parse(text)
-        REQUIREMENTS[language.name](plan, limits)
+        routes.require_runnable(language, plan, limits)
         routes.refuse(language.find_refusals(plan))
         return plan
 
@@ -201,7 +194,7 @@ async def _read_plan(text: str, language: PlanLanguage, limits: Limits) -> Any:
 
 async def _take_route(run: QuestionRun, strategy: str, by_plan: bool) -> None:
     if run.given_plan is not None:
-        await ROUTES[find_language(strategy).strategy](run)
+        await routes.answer_by_plan(run, find_language(strategy))
     elif strategy == "auto" and by_plan:
         await routes.answer_by_plan(run)
         run.recorder.trace.route = run.route

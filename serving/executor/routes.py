@@ -8,34 +8,18 @@ the model's own can be run.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
 from revelator.limits import Limits
-from revelator.plans import (
-    Atomic,
-    Diagnostic,
-    Expression,
-    Operation,
-    check,
-    list_leaves,
-    logic,
-)
+from revelator.plans import Atomic, Diagnostic, Expression, Operation, list_leaves
 from revelator.plans import Sequence as ListOf
 from revelator.plans.bnf import name_route
-from revelator.plans.language import BNF, LANGUAGES, LOGIC, PlanLanguage
-from revelator.tasks import (
-    TASKS,
-    TRANSLATE_BNF,
-    TRANSLATE_LOGIC,
-    QuestionInput,
-    Step,
-    StepsInput,
-    Task,
-)
+from revelator.plans.language import ART, BNF, LANGUAGES, LOGIC, PlanLanguage
+from revelator.tasks import TASKS, QuestionInput, Step, StepsInput
 from revelator.trace import Node, PlanSource
 from serving.executor.labels import find_labels
 from serving.executor.merging import judge_answers, merge_steps
@@ -92,8 +76,9 @@ async def answer_straightforward(run: QuestionRun) -> None:
     await answer_single(run)
 
 
-async def answer_single(run: QuestionRun) -> None:
-    node = await _answer_step(run, run.question)
+async def answer_single(run: QuestionRun, query: str | None = None) -> None:
+    """Answers the question as one step, whose documents it finds, or a logical query (ITLR)."""
+    node = await _answer_step(run, run.question, query)
     run.answer(node.answers)
 
 
@@ -104,7 +89,7 @@ async def answer_compound(run: QuestionRun, operation: str = "") -> None:
         [output] = await run.models.complete(node, "decompose", [QuestionInput(run.question)])
         try:
             expression = _join_parts(TASKS["decompose"].parse(output), operation)
-            require_valid(expression, run.limits)
+            require_runnable(BNF, expression, run.limits)
             node.answers = [leaf.text for leaf in list_leaves(expression)]
         except (TaskOutputError, PlanError) as error:
             node.end_without_answer("fault", str(error))
@@ -114,45 +99,26 @@ async def answer_compound(run: QuestionRun, operation: str = "") -> None:
     await run_plan(run, expression, "fallback" if run.recorder.trace.degraded else "model")
 
 
-async def answer_by_plan(run: QuestionRun) -> None:
-    """Answers by a plan, the caller's or the model's own; where the model writes none, by the loop, and where it is
-    unsure of the one that it writes, as a single question."""
+async def answer_by_plan(run: QuestionRun, language: PlanLanguage = BNF) -> None:
+    """Answers by a plan, the caller's or the model's own; where the model writes none, by what stands in for it
+    (`INSTEAD`), and where it is unsure of the one that it writes, as a single question."""
+    trace = run.recorder.trace
+    trace.plan_language = language.name
     if run.given_plan is not None:
         await run_plan(run, run.given_plan, "given")
         return
-    floor = run.limits.plan_floor if run.recorder.trace.strategy == "auto" else 0.0
-    expression = await translate(run, TRANSLATE_BNF, lambda plan: require_valid(plan, run.limits), floor)
-    if expression is None and run.route == "single":
+    floor = run.limits.plan_floor if trace.strategy == "auto" else 0.0
+    plan = await translate(run, language, floor)
+    if plan is not None:
+        if trace.strategy == "auto" and trace.route is None:
+            run.route = trace.route = name_route(plan)
+        await run_plan(run, plan, "model")
+    elif run.route == "single":
         await answer_single(run)
-    elif expression is None:
-        run.degrade(
-            f"no plan that the model wrote could be run ({find_last_fault(run)}): the question went through the loop"
-        )
-        await answer_by_loop(run)
     else:
-        if run.recorder.trace.strategy == "auto" and run.recorder.trace.route is None:
-            run.route = run.recorder.trace.route = name_route(expression)
-        await run_plan(run, expression, "model")
-
-
-async def answer_by_query(run: QuestionRun) -> None:
-    """Answers by one step whose documents a logical query finds (ITLR): the caller's or the model's; else the words of
-    the question find them."""
-    trace = run.recorder.trace
-    trace.plan_language = LOGIC.name
-    query = run.given_plan
-    if query is None:
-        query = await translate(run, TRANSLATE_LOGIC, lambda query: require_answerable(query, run.limits))
-    if query is None:
-        fault = find_last_fault(run)
-        run.degrade(f"no query that the model wrote could be run ({fault}): the question's words found the documents")
-        await answer_single(run)
-        return
-    trace.plan = logic.render(query)
-    trace.plan_source = "model" if run.given_plan is None else "given"
-    run.recorder.report("planned", trace)
-    node = await _answer_step(run, run.question, trace.plan)
-    run.answer(node.answers)
+        kind, said, answer = INSTEAD[language.name]
+        run.degrade(f"no {kind} that the model wrote could be run ({_find_last_fault(run)}): {said}")
+        await answer(run)
 
 
 async def answer_by_loop(run: QuestionRun) -> None:
@@ -173,13 +139,13 @@ async def answer_by_loop(run: QuestionRun) -> None:
     await merge_steps(run)
 
 
-async def write_plan(run: QuestionRun, language: PlanLanguage, require: Callable[[Any], None]) -> None:
+async def write_plan(run: QuestionRun, language: PlanLanguage) -> None:
     """Writes the model's plan into the trace as `run_plan` would run it. Raises PlanError where it writes none."""
     trace = run.recorder.trace
-    plan = await translate(run, next(task for task in TASKS.values() if task.language is language), require)
+    plan = await translate(run, language)
     if plan is None:
         hint = "ask the question as it stands, or write a plan yourself and check it"
-        raise PlanError(f"no plan that the model wrote can be run ({find_last_fault(run)})", hint=hint)
+        raise PlanError(f"no plan that the model wrote can be run ({_find_last_fault(run)})", hint=hint)
     trace.plan, trace.plan_source = language.render(language.adapt_to_question(plan, run.question)), "model"
     trace.plan_language = language.name
 
@@ -191,6 +157,9 @@ async def run_plan(run: QuestionRun, plan: Any, source: PlanSource) -> None:
         plan = language.adapt_to_question(plan, run.question)
     trace.plan, trace.plan_source = language.render(plan), source
     run.recorder.report("planned", trace)
+    if language is LOGIC:
+        await answer_single(run, trace.plan)
+        return
     run.plan = PlanRun(
         plan,
         run.ask,
@@ -224,10 +193,15 @@ async def _answer_step(run: QuestionRun, question: str, query: str | None = None
     return node
 
 
-async def translate(run: QuestionRun, task: Task, require: Callable[[Any], None], floor: float = 0.0) -> Any:
-    """Returns the model's first plan that parses and passes `require`, or None; each fault becomes a diagnostic.
+async def translate(
+    run: QuestionRun, language: PlanLanguage, floor: float = 0.0, require: Callable[[Any], None] | None = None
+) -> Any:
+    """Returns the model's first plan that parses and can be run (or passes `require`), or None; each fault becomes a
+    diagnostic.
 
     A plan whose tokens have a probability below `floor` is None as well, and makes the route a single one."""
+    task = next(task for task in TASKS.values() if task.language is language)
+    require = require or partial(require_runnable, language, limits=run.limits)
     node = run.open("translate")
     attempts: list[dict[str, object]] = []
     node.detail |= {"task": task.name, "attempts": attempts}
@@ -278,7 +252,7 @@ async def _refine(run: QuestionRun) -> str | None:
     return node.answers[0]
 
 
-def find_last_fault(run: QuestionRun) -> str:
+def _find_last_fault(run: QuestionRun) -> str:
     """The message of the last fault in a plan of the model."""
     return str(run.recorder.trace.diagnostics[-1]["message"])
 
@@ -289,18 +263,25 @@ def _join_parts(questions: Sequence[str], operation: str) -> Expression:
     return Operation(joined, operation) if operation else joined
 
 
-def require_valid(expression: Expression, limits: Limits) -> None:
-    limits.check_plan(expression)
-    refuse(check(expression))
+def require_runnable(language: PlanLanguage, plan: Any, limits: Limits) -> None:
+    """Raises PlanError for a plan that cannot be run, or that is larger than the limits; the bounds of a logical query
+    hold whatever the limits are."""
+    if language is BNF:
+        limits.check_plan(plan)
+    elif language is ART:
+        limits.check_tree(plan)
+    refuse(language.check(plan), "tree" if language is ART else "plan")
 
 
-def require_answerable(query: logic.Query, limits: Limits) -> None:
-    """Raises PlanError for a query that no document can be ranked by; its own bounds hold whatever the limits are."""
-    refuse(logic.check(query))
-
-
-def refuse(diagnostics: Sequence[Diagnostic]) -> None:
+def refuse(diagnostics: Sequence[Diagnostic], kind: str = "plan") -> None:
     """Raises PlanError for a plan with faults."""
     if diagnostics:
         first = diagnostics[0]
-        raise PlanError(f"the plan cannot be run: {first.message}", diagnostics=tuple(diagnostics), hint=first.hint)
+        raise PlanError(f"the {kind} cannot be run: {first.message}", diagnostics=tuple(diagnostics), hint=first.hint)
+
+
+INSTEAD: dict[str, tuple[str, str, Callable[[QuestionRun], Awaitable[None]]]] = {  # of a plan that no model wrote
+    BNF.name: ("plan", "the question went through the loop", answer_by_loop),
+    LOGIC.name: ("query", "the question's words found the documents", answer_single),
+    ART.name: ("tree", "it wrote a plan instead", answer_by_plan),
+}
