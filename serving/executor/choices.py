@@ -7,12 +7,12 @@ own director, never with another film's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from revelator.plans.graph import GraphStep
-from revelator.trace import Node, join_answers
+from revelator.trace import Node
 
 MOST_TRIES = 1_000  # of the search for a leaf's choices: a few milliseconds
 
@@ -65,12 +65,6 @@ class EndedCall:
         return () if "verdict" in self.node.detail else self.answers
 
 
-def explain_no_value(node: Node) -> str:
-    """Why a question cannot be asked with what a node answers."""
-    answer, asked = join_answers(node.answers), node.asked or node.question
-    return f"“{answer}” is a verdict on “{asked}”, and nothing to ask about"
-
-
 def choose_values(
     step: GraphStep,
     outcomes: Mapping[int, Sequence[EndedCall]],
@@ -88,50 +82,39 @@ def choose_values(
     calls = {p: [(one, values) for one in outcomes[p] if (values := one.values)] for p in names}
     if not all(calls.values()):
         return [], False
-    lists = step.taken_whole
-    whole = {producer: _make_list_choice(names[producer], calls[producer], list_nodes[producer]) for producer in lists}
-    order = list(names)
+
+    def make_choice(producer: int, node: str, value: str, picked: Mapping[int, Pick]) -> Choice:
+        return Choice(dict.fromkeys(names[producer], value), dict.fromkeys(names[producer], node), picked)
+
+    lists = {p: list(dict.fromkeys(v for _, values in calls[p] for v in values)) for p in step.taken_whole}
+    whole = {p: make_choice(p, list_nodes[p], join_with_and(values), {}) for p, values in lists.items()}
+
+    def extend(choice: Choice, producers: Sequence[int]) -> Iterator[Choice | None]:
+        """The choices that extend `choice` by a value of each producer, and None for each try."""
+        if not producers:
+            yield choice
+            return
+        producer, *others = producers
+        if producer in whole:
+            yield from extend(choice.combine(whole[producer]), others)
+            return
+        for one, values in calls[producer]:
+            yield None
+            if one.choice.agrees(choice):
+                for number, value in enumerate(values):
+                    yield None
+                    picked = {**one.choice.picked, producer: Pick(one.node.id, number, value)}
+                    yield from extend(choice.combine(make_choice(producer, one.node.id, value, picked)), others)
+
     found: list[Choice] = []
     tries = 0
-
-    def extend(choice: Choice, position: int) -> bool:
-        """Adds the choices that extend `choice`; returns whether the search goes on."""
-        nonlocal tries
-        if position == len(order):
+    for choice in extend(NOTHING_CHOSEN, list(names)):
+        tries += choice is None
+        if tries > MOST_TRIES or (len(found) == limit and choice):
+            return found, True
+        if choice:
             found.append(choice)
-            return len(found) <= limit
-        producer = order[position]
-        if producer in lists:
-            return extend(choice.combine(whole[producer]), position + 1)
-        for one, values in calls[producer]:
-            tries += 1
-            if not one.choice.agrees(choice):
-                continue
-            for number, value in enumerate(values):
-                tries += 1
-                if tries > MOST_TRIES:
-                    return False
-                option = _make_choice(names[producer], one, value, number, producer)
-                if not extend(choice.combine(option), position + 1):
-                    return False
-        return tries <= MOST_TRIES
-
-    is_whole = extend(NOTHING_CHOSEN, 0)
-    return found[:limit], not is_whole
-
-
-def _make_choice(names: Sequence[str], one: EndedCall, answer: str, number: int, producer: int) -> Choice:
-    """The choice of the call's `answer`, its `number`-th."""
-    return Choice(
-        dict.fromkeys(names, answer),
-        dict.fromkeys(names, one.node.id),
-        {**one.choice.picked, producer: Pick(one.node.id, number, answer)},
-    )
-
-
-def _make_list_choice(names: Sequence[str], ended: Sequence[tuple[EndedCall, Sequence[str]]], list_node: str) -> Choice:
-    text = join_with_and(list(dict.fromkeys(value for _, values in ended for value in values)))
-    return Choice(dict.fromkeys(names, text), dict.fromkeys(names, list_node))
+    return found, False
 
 
 def join_with_and(values: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,14 +19,15 @@ from typing import Any
 from revelator.computing.operations import Case, Operand, explain, keep_known, operate
 from revelator.errors import Unavailable
 from revelator.limits import NODE_CHARACTERS, Limits
+from revelator.node_detail import Cause
 from revelator.plans import bind, substitute
 from revelator.plans.art import Art
 from revelator.plans.bnf import measure_substituted
 from revelator.plans.graph import GraphStep, read_tree
 from revelator.plans.operations import VERDICTS
 from revelator.plans.operators import read_call, spell_call
-from revelator.trace import Node
-from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, Pick, choose_values, explain_no_value
+from revelator.trace import Node, join_answers
+from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, Pick, choose_values
 from serving.executor.evidence import copy_answer
 from serving.executor.recording import Recorder
 from serving.executor.source_answers import write_answer
@@ -49,39 +50,32 @@ class Fan:
     members: tuple[asyncio.Task[EndedCall | Fan], ...]
 
 
+@dataclass(eq=False)
 class PlanRun:
-    """One execution of a plan that has passed its check: an expression, or a tree.
+    """One execution of a plan that has passed its check: an expression, or a tree; its nodes come `after` others.
 
     After `run`, also when it was stopped, the results stand in `list_answered_calls(leaf)` and the nodes are closed.
     """
 
-    def __init__(
-        self,
-        plan: Any,
-        answer: AnswerNode,
-        recorder: Recorder,
-        limits: Limits,
-        after: Sequence[str] = (),
-        judge: JudgeNode | None = None,
-        name_parts: NameParts = lambda parts: [""] * len(parts),
-    ) -> None:
-        self.plan = plan
-        self.graph = read_tree(plan) if isinstance(plan, Art) else bind(plan)
+    plan: Any
+    answer: AnswerNode
+    recorder: Recorder
+    limits: Limits
+    after: Sequence[str] = ()
+    judge: JudgeNode | None = None
+    name_parts: NameParts = lambda parts: [""] * len(parts)
+
+    def __post_init__(self) -> None:
+        self.graph = read_tree(self.plan) if isinstance(self.plan, Art) else bind(self.plan)
         self.steps = self.graph.steps
         self.errors: list[Exception] = []
         self._calls = 0
-        self._answer = answer
-        self._recorder = recorder
-        self._limits = limits
-        self._after = tuple(after)
-        self._judge = judge
-        self._name_parts = name_parts
-        self._slots = asyncio.Semaphore(limits.concurrency)
+        self._slots = asyncio.Semaphore(self.limits.concurrency)
         self._group = asyncio.TaskGroup()  # of the leaves and of the members of every fan
         self._tasks: list[asyncio.Task[EndedCall | Fan]] = []  # one a leaf, in the plan's order
         self._cut_leaves: set[int] = set()  # leaves that were not asked about every answer before them
         self._first: dict[str, tuple[Node, asyncio.Event]] = {}  # by what is asked: who was first, and has it ended
-        self.root, self._nodes = recorder.open_plan(plan, self._after)
+        self.root, self._nodes = self.recorder.open_plan(self.plan, self.after)
         for number, node in enumerate(self._nodes, start=1):
             node.detail["step"] = number  # by which the plan speaks of it
 
@@ -93,7 +87,7 @@ class PlanRun:
         except BaseExceptionGroup as errors:  # of what no leaf expects: the first ended the others
             raise errors.exceptions[0] from None
         finally:
-            self._recorder.close_plan(self.root)
+            self.recorder.close_plan(self.root)
 
     def list_answered_calls(self, leaf: int) -> list[EndedCall]:
         """The calls of a leaf that gave answers, in the order of the values that they asked about."""
@@ -124,7 +118,7 @@ class PlanRun:
         if not sources:
             return await self._ask(leaf, node, NOTHING_CHOSEN)
         producers = sorted(set(sources.values()))
-        width = self._limits.fan_out
+        width = self.limits.fan_out
         if len(producers) == 1 and not any(map(self.steps[leaf].takes_all, sources)):
             return await self._follow(leaf, node, producers[0], await self._tasks[producers[0]], width)
         outcomes = {producer: await _await_calls(self._tasks[producer]) for producer in producers}
@@ -137,13 +131,24 @@ class PlanRun:
         if isinstance(outcome, EndedCall):
             return await self._fan_out(leaf, node, {producer: [outcome]}, width)
         share = max(1, width // len(outcome.members))
-        nodes = self._recorder.open_members(node, len(outcome.members))
 
-        async def follow(member: asyncio.Task[EndedCall | Fan], member_node: Node) -> EndedCall | Fan:
+        async def follow(member_node: Node, member: asyncio.Task[EndedCall | Fan]) -> EndedCall | Fan:
             return await self._follow(leaf, member_node, producer, await member, share)
 
-        pairs = zip(outcome.members, nodes, strict=True)
-        return Fan(tuple(self._group.create_task(follow(member, member_node)) for member, member_node in pairs))
+        return await self._spread(node, outcome.members, follow)
+
+    async def _spread(
+        self, node: Node, items: Sequence[Any], work: Callable[[Node, Any], Coroutine[Any, Any, EndedCall | Fan]]
+    ) -> EndedCall | Fan:
+        """Does the work for each item in a task and a node of its own; for a single item, in the node itself."""
+        if len(items) == 1:
+            return await work(node, items[0])
+        members = zip(self.recorder.open_members(node, len(items)), items, strict=True)
+        return Fan(tuple(self._group.create_task(work(member, item)) for member, item in members))
+
+    def _leave_out(self, node: Node, cause: Cause, said: str) -> EndedCall:
+        self.recorder.leave_out(node, cause, said)
+        return EndedCall(node, NOTHING_CHOSEN)
 
     async def _fan_out(
         self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[EndedCall]], width: int
@@ -152,32 +157,26 @@ class PlanRun:
         step, ended = self.steps[leaf], [one for calls in outcomes.values() for one in calls]
         choices, is_cut = choose_values(step, outcomes, list_nodes, width)
         if all("none" in one.node.detail for one in ended):
-            with self._recorder.record(node):
+            with self.recorder.record(node):
                 write_answer(node, (), "last step", decided=True)
             return EndedCall(node, NOTHING_CHOSEN)
         without = [one.node for one in ended if one.answers and not one.values]
         if not choices and without:
-            self._recorder.leave_out(node, "no-value-before", explain_no_value(without[0]))
-            return EndedCall(node, NOTHING_CHOSEN)
+            said = f"“{join_answers(without[0].answers)}” is a verdict on “{without[0].asked or without[0].question}”"
+            return self._leave_out(node, "no-value-before", f"{said}, and nothing to ask about")
         if not choices:
             reason = "no values that belong together were found" if is_cut else "a question before it gave no answer"
-            self._recorder.leave_out(node, "no-answer-before", f"nothing to ask with: {reason}")
-            return EndedCall(node, NOTHING_CHOSEN)
-        if without:
+            return self._leave_out(node, "no-answer-before", f"nothing to ask with: {reason}")
+        if without or is_cut:
             self._cut_leaves.add(leaf)
         if is_cut:
-            self._cut_leaves.add(leaf)
             node.detail["truncated"] = f"of more values than the limit lets through, the first {width} were asked"
-        most = NODE_CHARACTERS if step.call or step.is_drawn else self._limits.leaf_characters
+        most = NODE_CHARACTERS if step.call or step.is_drawn else self.limits.leaf_characters
         if any(sum(measure_substituted(text, choice.values) for text in step.texts) > most for choice in choices):
-            limit = "the limit leaf_characters" if most == self._limits.leaf_characters else "the most that is taken"
+            limit = "the limit leaf_characters" if most == self.limits.leaf_characters else "the most that is taken"
             said = f"with the answers in it the question is too long; {limit} is {most}"
-            self._recorder.leave_out(node, "too-long", said)
-            return EndedCall(node, NOTHING_CHOSEN)
-        if len(choices) == 1:
-            return await self._ask(leaf, node, choices[0])
-        pairs = zip(self._recorder.open_members(node, len(choices)), choices, strict=True)
-        return Fan(tuple(self._group.create_task(self._ask(leaf, member, choice)) for member, choice in pairs))
+            return self._leave_out(node, "too-long", said)
+        return await self._spread(node, choices, partial(self._ask, leaf))
 
     def _find_question(self, leaf: int) -> str:
         """The question that a leaf was asked, or its planned text where it was asked for several values."""
@@ -210,22 +209,22 @@ class PlanRun:
 
     async def _ask(self, leaf: int, node: Node, choice: Choice) -> EndedCall:
         work = await self._write_question(leaf, node, choice)
-        node.inputs, after = dict(choice.inputs), self._after
+        node.inputs, after = dict(choice.inputs), self.after
         if before := [*choice.inputs.values(), *(self._nodes[place].id for place in self.steps[leaf].inside)]:
-            self._recorder.set_predecessors(node, after := tuple(dict.fromkeys(before)))
+            self.recorder.set_predecessors(node, after := tuple(dict.fromkeys(before)))
         asked = node.id if self.steps[leaf].is_drawn else str(node.detail.get("key", node.asked))
         first, ended = self._first.setdefault(asked, (node, asyncio.Event()))
         if first is not node:
-            self._recorder.set_predecessors(node, (*after, first.id))
+            self.recorder.set_predecessors(node, (*after, first.id))
             await ended.wait()
-            with self._recorder.record(node):
+            with self.recorder.record(node):
                 copy_answer(node, first, "shared_from")
         else:
             try:
                 async with self._slots:
                     self._calls += 1
-                    with self._recorder.record(node):
-                        await self._answer(node, work)
+                    with self.recorder.record(node):
+                        await self.answer(node, work)
             except Exception as error:
                 log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
                 self.errors.append(error)
@@ -235,16 +234,13 @@ class PlanRun:
 
     async def _run_operation(self, step: GraphStep, place: int, node: Node) -> EndedCall | Fan:
         """Works once for each value that the steps of its operand were asked with from outside of it."""
-        self._recorder.set_predecessors(node, [self._nodes[before].id for before in step.inside])
+        self.recorder.set_predecessors(node, [self._nodes[before].id for before in step.inside])
         groups = self._find_groups(step)
-        if len(groups) > self._limits.fan_out:
+        if len(groups) > self.limits.fan_out:
             self._cut_leaves.add(place)
-            node.detail["truncated"] = f"it was done for the first {self._limits.fan_out} values of {len(groups)}"
-            groups = groups[: self._limits.fan_out]
-        if len(groups) == 1:
-            return await self._operate(step, node, groups[0])
-        pairs = zip(self._recorder.open_members(node, len(groups)), groups, strict=True)
-        return Fan(tuple(self._group.create_task(self._operate(step, *pair)) for pair in pairs))
+            node.detail["truncated"] = f"it was done for the first {self.limits.fan_out} values of {len(groups)}"
+            groups = groups[: self.limits.fan_out]
+        return await self._spread(node, groups, partial(self._operate, step))
 
     def _find_groups(self, step: GraphStep) -> list[Choice]:
         """The values from outside that the parts of an operation were asked with, each combination once."""
@@ -260,16 +256,13 @@ class PlanRun:
         operation, parts = step.operation, step.parts
         calls = {i: [one for one in self.list_answered_calls(i) if one.choice.agrees(group)] for i in step.inside}
         missing = [part for part in parts if not calls[part] and not self._is_known_empty(part)]
-        call = EndedCall(node, group)
         if missing and (operation != "judge" or len(missing) == len(parts)):
-            said = f"nothing to work on: step {missing[0] + 1} has no answer"
-            self._recorder.leave_out(node, "no-answer-before", said)
-            return call
+            return self._leave_out(node, "no-answer-before", f"nothing to work on: step {missing[0] + 1} has no answer")
         operands = [
             Operand(part, tuple(self._make_case(one, group) for one in calls[part]), label)
             for part, label in zip(parts, self._write_labels(step, node), strict=True)
         ]
-        with self._recorder.record(node):
+        with self.recorder.record(node):
             size = sum(len(answer) for operand in operands for answer in operand.answers)
             done = await offload(size, partial(operate, operation, operands, step.chosen, step.condition))
             if done is not None:
@@ -278,8 +271,8 @@ class PlanRun:
                 node.answers, node.detail["method"] = list(done), operation
                 if operation in VERDICTS:
                     node.detail["verdict"] = True
-            elif self._judge:
-                await self._judge(node, [one.node for i in step.inside for one in calls[i]])
+            elif self.judge:
+                await self.judge(node, [one.node for i in step.inside for one in calls[i]])
                 if step.condition:
                     node.answers = keep_known(node.answers, operands)
             if done == ():
@@ -288,7 +281,7 @@ class PlanRun:
                 node.end_without_answer("undecided", explain(operation, operands))
             elif not all(self.is_whole(place) or self._is_known_empty(place) for place in step.inside):
                 node.detail["unsupported"] = "a step before it has no answer, or was not asked about every value"
-        return call
+        return EndedCall(node, group)
 
     def _is_known_empty(self, place: int) -> bool:
         """Whether a step is known to have no values, which is an answer."""
@@ -303,7 +296,7 @@ class PlanRun:
     def _write_labels(self, step: GraphStep, node: Node) -> Sequence[str]:
         """What the question calls each part of an operation. A tree's node has a question of its own, which says it."""
         if not step.sources:
-            return self._name_parts([[self._find_question(place) for place in chain] for chain in step.branches])
+            return self.name_parts([[self._find_question(place) for place in chain] for chain in step.branches])
         outcomes = {place: self.list_answered_calls(place) for place in set(step.sources.values())}
         choices, _ = choose_values(step, outcomes, {place: self._nodes[place].id for place in outcomes}, 1)
         chosen = choices[0] if choices else NOTHING_CHOSEN
