@@ -158,6 +158,9 @@ class Node:
         """Ends the node by its cause; `said` tells a person."""
         self.status, self.cause, self.error = STATUS_OF.get(cause, "unanswered"), cause, said
 
+    def fail(self, error: Exception) -> None:
+        self.end_without_answer("fault", f"{type(error).__name__}: {error}")
+
     def end_well(self) -> None:
         self.status, self.cause, self.error = "ok", None, None
 

@@ -167,12 +167,6 @@ def is_relevant(passage: Passage, least: float) -> bool:
     return passage.relevance is None or passage.relevance >= least
 
 
-async def read_documents(models: Models, node: Node, kept: Sequence[Passage], limits: Limits) -> None:
-    """Reads the answer from documents that were judged."""
-    request = GenerateRequest("read", node.asked or node.question, passages=tuple(kept))
-    await models.generate(node, request, limits.answer_floor)
-
-
 async def answer_from_own_knowledge(models: Models, node: Node) -> None:
     """Asks a language model what no document answered; where it knows nothing either, the node's reason stays."""
     cause, reason = node.cause, node.error

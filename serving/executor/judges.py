@@ -37,6 +37,7 @@ JUDGE = "judge"  # in the versions of a trace: who judged, where that is not who
 DOCUMENT_CHARACTERS = 1_500  # of each document that a language model judges: ten of them are some 3,500 tokens
 SENTENCE_CHARACTERS = 500
 REPLY_CHARACTERS = 2_000  # of a broken reply that the model is shown
+ATTEMPTS = 2  # the second with what was wrong with the first
 VALUES = 100  # brackets in a reply at which its numbers are looked for: each may read the rest of the text
 FIELD = "numbers"
 RULES = f"""You pick the documents that help to answer a question.
@@ -133,19 +134,18 @@ class ListwiseJudge:
         documents = await offload(size, partial(_describe_documents, question, passages))
         data = make_data_message({"question": question, "documents": documents})
         chat = [{"role": "system", "content": RULES}, data]
-        reply = await self._ask(node, chat, count)
-        try:
-            numbers = await _read_numbers(reply, count)
-        except DataError as error:
-            again = f"This cannot be used: {error.message}. Reply with the JSON object alone."
-            chat += [{"role": "assistant", "content": reply[:REPLY_CHARACTERS]}, {"role": "user", "content": again}]
+        for _ in range(ATTEMPTS):
+            reply = await self._ask(node, chat, count)
             try:
-                numbers = await _read_numbers(await self._ask(node, chat, count), count)
-            except DataError as second:
-                node.detail["relevance"] = f"the judge failed, {second.message}: documents were read in their ranking"
-                node.detail["degraded"] = True
-                return None
-        return [float(number in numbers) for number in range(1, count + 1)]
+                numbers = await offload(len(reply), partial(read_numbers, reply, count))
+                return [float(number in numbers) for number in range(1, count + 1)]
+            except DataError as error:
+                fault = error.message
+                again = f"This cannot be used: {fault}. Reply with the JSON object alone."
+                chat += [{"role": "assistant", "content": reply[:REPLY_CHARACTERS]}, {"role": "user", "content": again}]
+        node.detail["relevance"] = f"the judge failed, {fault}: documents were read in their ranking"
+        node.detail["degraded"] = True
+        return None
 
     async def _ask(self, node: Node, chat: Sequence[Message], count: int) -> str:
         ways = make_form(count).list_ways(chat)
@@ -178,10 +178,6 @@ def _describe_documents(question: str, passages: Sequence[Passage]) -> list[dict
         {"number": number, "title": p.title, "text": text if said in text else f"{text} … {said[:SENTENCE_CHARACTERS]}"}
         for number, (p, text, said) in enumerate(zip(passages, texts, sentences, strict=True), 1)
     ]
-
-
-async def _read_numbers(reply: str, count: int) -> set[int]:
-    return await offload(len(reply), partial(read_numbers, reply, count))
 
 
 def read_numbers(reply: str, count: int) -> set[int]:

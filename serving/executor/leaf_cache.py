@@ -16,10 +16,9 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from revelator.limits import Limits
-from revelator.node_detail import Detail
 from revelator.trace import Node
 from serving.executor.evidence import copy_answer
 from serving.executor.judges import JUDGE
@@ -79,7 +78,7 @@ class LeafCache:
             await self._ask(node, key, ask)
 
     async def _ask(self, node: Node, key: LeafKey, ask: Callable[[], Awaitable[None]]) -> None:
-        before, choice = dict(node.detail), find_choice()
+        choice = find_choice()
         with use_choice(replace(choice, answered=defaultdict(set))) as own:
             try:
                 await ask()
@@ -87,7 +86,7 @@ class LeafCache:
                 for model, versions in own.answered.items():
                     choice.answered[model] |= versions
         if ended_well(node) and _is_of_version(own):
-            self._keep(key, _make_entry(key, node, before, own))
+            self._keep(key, _make_entry(key, node, own))
 
     def _find(self, key: LeafKey) -> _Entry | None:
         if entry := self._entries.get(key):
@@ -129,21 +128,11 @@ def _is_of_version(choice: VersionChoice) -> bool:
     return not choice.version or judged <= {choice.version}
 
 
-def _make_entry(key: LeafKey, node: Node, before: Mapping[str, object], choice: VersionChoice) -> _Entry:
-    """What asking has found; what the plan had said of the node `before` is its own."""
-    found = {name: value for name, value in node.detail.items() if before.get(name) is not value and name != "calls"}
-    kept = Node(
-        node.id,
-        node.kind,
-        node.question,
-        documents=list(node.documents),
-        sentence=node.sentence,
-        answers=list(node.answers),
-        status="ok" if node.status == "running" else node.status,
-        cause=node.cause,
-        error=node.error,
-        detail=cast(Detail, found),
-    )
+def _make_entry(key: LeafKey, node: Node, choice: VersionChoice) -> _Entry:
+    kept = Node(node.id, node.kind, node.question)
+    copy_answer(kept, node, "cached_from")
+    if kept.status == "running":
+        kept.status = "ok"
     answered = {model: frozenset(versions) for model, versions in choice.answered.items()}
     found_at = datetime.now(UTC).isoformat(timespec="seconds")
     return _Entry(kept, answered, found_at, _measure(key, kept))

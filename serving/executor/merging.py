@@ -27,8 +27,9 @@ async def merge_steps(run: QuestionRun) -> None:
     node = run.open("merge")
     known = tuple(step for step in run.steps if step.answers)
     with run.recorder.record(node):
-        written = known and await _answer_by_reader(run, node, known)
-        if not written:
+        if known:
+            await _merge(run, node, known)
+        if not node.answers:
             node.answers = list(run.steps[-1].answers) if run.steps else []
             node.detail["method"] = LAST
         run.answer(node.answers)
@@ -39,39 +40,36 @@ async def judge_answers(run: QuestionRun, node: Node, answered: Sequence[Node]) 
     one, what it reads in the passages that they were answered from, the best of each first. The question is that of
     the node, where it has one of its own."""
     steps = tuple(Step(one.asked or one.question, tuple(one.answers)) for one in answered)
-    if await _answer_by_reader(run, node, steps) or node.cause:
+    await _merge(run, node, steps)
+    if node.answers or node.cause:
         return
     kept = [[passage for passage in one.documents if passage.id in one.detail.get("kept", ())] for one in answered]
     passages = tuple({passage.id: passage for passage in take_turns(kept)}.values())[: run.limits.documents]
     if not passages:
         return
     node.documents = list(passages)
-    request = GenerateRequest("read", node.asked or run.question, passages=passages)
-    try:
-        await run.models.generate(node, request, run.limits.answer_floor)
-    except Exception as error:
-        log.warning("reading failed: %s: %s", type(error).__name__, error)
-        node.end_without_answer("fault", f"{type(error).__name__}: {error}")
+    await _ask_reader(run, node, GenerateRequest("read", node.asked or run.question, passages=passages))
     if node.answers:
         node.detail["method"] = "read from the passages of the parts"
     else:
         node.documents, node.sentence = [], ""
 
 
-async def _answer_by_reader(run: QuestionRun, node: Node, steps: tuple[Step, ...]) -> bool:
-    """Asks the reader to make one answer of what these steps answered; returns whether it did."""
+async def _merge(run: QuestionRun, node: Node, steps: tuple[Step, ...]) -> None:
+    """Asks the reader to make one answer of what these steps answered; where it makes none, nothing is lost."""
     node.detail["method"] = "generator"
+    await _ask_reader(run, node, GenerateRequest("merge", node.asked or run.question, steps=steps))
+    if not node.answers and node.cause != "fault":
+        node.end_well()
+
+
+async def _ask_reader(run: QuestionRun, node: Node, request: GenerateRequest) -> None:
+    """Asks the reader; that it fails is the node's fault alone."""
     try:
-        await run.models.generate(
-            node, GenerateRequest("merge", node.asked or run.question, steps=steps), run.limits.answer_floor
-        )
+        await run.models.generate(node, request, run.limits.answer_floor)
     except Exception as error:
-        log.warning("merge failed: %s: %s", type(error).__name__, error)
-        node.end_without_answer("fault", f"{type(error).__name__}: {error}")
-        return False
-    if not node.answers:
-        node.end_well()  # nothing was lost
-    return bool(node.answers)
+        log.warning("the reader failed to %s: %s: %s", request.mode, type(error).__name__, error)
+        node.fail(error)
 
 
 async def write_text(run: QuestionRun) -> None:

@@ -151,7 +151,7 @@ class Recorder:
             node.end_without_answer("stopped", "stopped before it was done")
             raise
         except Exception as error:
-            node.end_without_answer("fault", f"{type(error).__name__}: {error}")
+            node.fail(error)
             raise
         finally:
             node.ended_ms = self.now_ms()

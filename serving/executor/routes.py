@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
 from revelator.limits import Limits
@@ -48,14 +48,6 @@ async def choose_route(run: QuestionRun, plan_threshold: float = 0.0) -> str:
         node.answers = [route]
     run.recorder.trace.route = route
     return route
-
-
-async def _knows_enough(run: QuestionRun) -> bool:
-    node = run.open("end")
-    with run.recorder.record(node):
-        [label] = await run.models.complete(node, "end", [StepsInput(run.question, tuple(run.steps))])
-        node.answers = [TASKS["end"].parse(label)]
-    return label == "yes"
 
 
 async def answer_direct(run: QuestionRun) -> None:
@@ -126,7 +118,7 @@ async def answer_by_loop(run: QuestionRun) -> None:
     that nothing supports ends it: what would come next would be asked with a guess."""
     asked: set[str] = set()
     while len(run.steps) < run.limits.steps:
-        question = await _refine(run)
+        question = await _ask_model(run, "refine")
         if question is None or question in asked:
             break
         asked.add(question)
@@ -134,7 +126,7 @@ async def answer_by_loop(run: QuestionRun) -> None:
         run.steps.append(Step(question, tuple(node.answers)))
         if node.status == "unanswered":
             break
-        if await _knows_enough(run):
+        if await _ask_model(run, "end") == "yes":
             break
     await merge_steps(run)
 
@@ -146,19 +138,15 @@ async def write_plan(run: QuestionRun, language: PlanLanguage) -> None:
     if plan is None:
         hint = "ask the question as it stands, or write a plan yourself and check it"
         raise PlanError(f"no plan that the model wrote can be run ({_find_last_fault(run)})", hint=hint)
-    trace.plan, trace.plan_source = language.render(language.adapt_to_question(plan, run.question)), "model"
     trace.plan_language = language.name
+    _announce_plan(run, plan, "model")
 
 
 async def run_plan(run: QuestionRun, plan: Any, source: PlanSource) -> None:
     """Runs a plan in the language of the trace and makes its answer."""
-    trace, language = run.recorder.trace, LANGUAGES[run.recorder.trace.plan_language]
-    if source == "model":
-        plan = language.adapt_to_question(plan, run.question)
-    trace.plan, trace.plan_source = language.render(plan), source
-    run.recorder.report("planned", trace)
-    if language is LOGIC:
-        await answer_single(run, trace.plan)
+    plan = _announce_plan(run, plan, source)
+    if run.recorder.trace.plan_language == LOGIC.name:
+        await answer_single(run, run.recorder.trace.plan)
         return
     run.plan = PlanRun(
         plan,
@@ -174,6 +162,18 @@ async def run_plan(run: QuestionRun, plan: Any, source: PlanSource) -> None:
         raise error
     run.last_nodes = (run.plan.root.id,)
     run.answer(run.plan.list_answers())
+
+
+def _announce_plan(run: QuestionRun, plan: Any, source: PlanSource) -> Any:
+    """Writes a plan in the language of the trace into it, and returns it; one of the model's is about the question as
+    it was asked."""
+    trace = run.recorder.trace
+    language = LANGUAGES[trace.plan_language]
+    if source == "model":
+        plan = language.adapt_to_question(plan, run.question)
+    trace.plan, trace.plan_source = language.render(plan), source
+    run.recorder.report("planned", trace)
+    return plan
 
 
 async def _answer_step(run: QuestionRun, question: str, query: str | None = None) -> Node:
@@ -239,12 +239,13 @@ def _describe_faults(error: ExpressionError | PlanError, output: str, temperatur
     return [{"expression": output, "temperature": temperature, **asdict(fault)} for fault in faults]
 
 
-async def _refine(run: QuestionRun) -> str | None:
-    node = run.open("refine")
+async def _ask_model(run: QuestionRun, task: Literal["refine", "end"]) -> str | None:
+    """What the model makes of the question and the steps so far; None where it cannot be read."""
+    node = run.open(task)
     with run.recorder.record(node):
-        [output] = await run.models.complete(node, "refine", [StepsInput(run.question, tuple(run.steps))])
+        [output] = await run.models.complete(node, task, [StepsInput(run.question, tuple(run.steps))])
         try:
-            node.answers = [TASKS["refine"].parse(output)]
+            node.answers = [TASKS[task].parse(output)]
         except TaskOutputError as error:
             node.end_without_answer("fault", str(error))
             node.detail["output"] = output

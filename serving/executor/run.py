@@ -82,7 +82,7 @@ class QuestionRun:
                 answer_from_children(node, work)
         except Exception as error:
             failure, node.answers = error, []
-            node.end_without_answer("fault", f"{type(error).__name__}: {error}")
+            node.fail(error)
         if node.answers or "none" in node.detail:
             return
         if read_call(node.question):

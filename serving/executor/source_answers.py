@@ -21,7 +21,7 @@ irrelevant is left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,12 +31,14 @@ from revelator.plans import logic
 from revelator.plans.operators import Call, spell_call
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_LOGIC, QuestionInput, Task
 from revelator.trace import Node, Passage, Usage
-from serving.executor.evidence import Models, Report, is_relevant, judge_documents, read_documents
+from serving.executor.evidence import Models, Report, is_relevant, judge_documents
 from serving.executor.model_calls import count_retries, record_call
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import Query, SourceResult, build_direct_query, build_leaf_query
 from serving.knowledge.sources import CombinedResult, Sources
+from serving.protocols import GenerateRequest
 
+Read = Callable[[], Awaitable[object]]
 SURE = 0.5  # P of an answer that the reader holds against a graph's list
 
 
@@ -69,17 +71,26 @@ async def answer_from_sources(
         return
     kept = await judge_documents(models, node, limits, report)
     listed = result.typed if _is_relevant(node, result, limits) else None
-    if kept and not (listed and all(passage.id in result.triples for passage in kept)):
+    request = GenerateRequest("read", asked, passages=tuple(kept))
+    await read_beside_list(node, listed, result, kept, lambda: models.generate(node, request, limits.answer_floor))
+    if not listed and node.status == "unanswered" and (lost := [one.source for one in result.reports if one.error]):
+        node.error = f"{node.error}; without {', '.join(lost)}, which failed or came too late"
+
+
+async def read_beside_list(
+    node: Node, listed: SourceResult | None, result: CombinedResult, passages: Sequence[Passage], read: Read
+) -> None:
+    """Reads passages, unless all of them are a list's own triples, and weighs the list against what was read. Where
+    there is a list, a reader that fails is named in the trace."""
+    if passages and not (listed and all(passage.id in result.triples for passage in passages)):
         try:
-            await read_documents(models, node, kept, limits)
+            await read()
         except RevelatorError as error:
             if not listed:
                 raise
             node.detail["unread"] = str(error)
     if listed:
-        weigh_list(node, listed, result)
-    elif node.status == "unanswered" and (lost := [one.source for one in result.reports if one.error]):
-        node.error = f"{node.error}; without {', '.join(lost)}, which failed or came too late"
+        _weigh_list(node, listed, result)
 
 
 async def search_sources(sources: Sources, node: Node, query: Query, k: int) -> CombinedResult:
@@ -153,7 +164,7 @@ def _describe_search(node: Node, result: CombinedResult) -> None:
         node.detail["scored"] = {name: {"scored": n, "of": count} for name, (n, count) in result.scored.items()}
 
 
-def weigh_list(node: Node, listed: SourceResult, result: CombinedResult) -> None:
+def _weigh_list(node: Node, listed: SourceResult, result: CombinedResult) -> None:
     """Makes a graph's list the answer of a node, unless what was read contradicts it."""
     agrees = _share_an_answer(node.answers, listed.answers)
     is_sure = node.detail.get("probability", 1.0) >= SURE and node.detail.get("document") not in result.triples

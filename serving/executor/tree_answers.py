@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from revelator.errors import RevelatorError
 from revelator.limits import Limits
 from revelator.plans.operators import Filter, spell_call
 from revelator.trace import Node, Passage
 from serving.executor.evidence import Models
-from serving.executor.source_answers import drop_copies, weigh_list, write_answer, write_reports
+from serving.executor.source_answers import drop_copies, read_beside_list, write_answer, write_reports
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import PASSAGES, Ids, Query, compute_overlap
@@ -47,19 +46,13 @@ async def run_operator(models: Models, sources: Sources, node: Node, query: Quer
         is_fault = any(report.error for report in result.reports)
         why = _explain_failure(result, node, settings.overlap)
         node.end_without_answer("fault" if is_fault else "nothing-found", why)
-    elif not (listed and all(passage.id in result.triples for passage in passages)):
-        try:
-            await _read_passages(models, node, query, passages, limits)
-        except RevelatorError as error:
-            if not listed:
-                raise
-            node.detail["unread"] = str(error)
-    if listed:
-        weigh_list(node, listed, result)
-        if node.detail.get("method") == result.by:
-            _write_ids(node, result.ids)
-            if listed.count is not None:
-                node.detail["count"] = listed.count
+        return
+    read = partial(_read_passages, models, node, query, passages, limits)
+    await read_beside_list(node, listed, result, passages, read)
+    if listed and node.detail.get("method") == result.by:
+        _write_ids(node, result.ids)
+        if listed.count is not None:
+            node.detail["count"] = listed.count
 
 
 async def _read_passages(models: Models, node: Node, query: Query, passages: Sequence[Passage], limits: Limits) -> None:
