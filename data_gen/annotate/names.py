@@ -50,25 +50,13 @@ def _simplify(character: str) -> str:
 
 
 def recase(text: str, question: str) -> str:
-    """`text` with each small word that the question writes with a capital, and never small, written so too."""
+    """`text` with each word in small letters that the question writes with a capital, and never small, written so too,
+    but for articles and prepositions: "the first album" of a question that writes "The Boarding House"."""
     written = re.findall(r"[^\W_]+", question)[1:]
     small = {word for word in written if word.islower()}
-    capital = {word.casefold(): word for word in written if word[0].isupper() and word.casefold() not in small}
+    capital = {word.casefold(): word for word in written if word[0].isupper() and word.casefold() not in small | SMALL}
 
-    def spell(match: re.Match[str]) -> str:
-        if match[0] in SMALL and not _has_same_neighbour(match, text, question.casefold()):
-            return match[0]  # "the first album" of a question that writes "The Boarding House"
-        return capital.get(match[0], match[0])
-
-    return re.sub(r"(?<![{\w])[^\W_]+", spell, text)
-
-
-def _has_same_neighbour(match: re.Match[str], text: str, question: str) -> bool:
-    """Whether the question has the word beside the same neighbour."""
-    before = re.search(r"(?<!\w)\w++\W++$", text[: match.start()])
-    after = re.match(r"\W+\w+", text[match.end() :])
-    pairs = [before[0] + match[0] if before else "", match[0] + after[0] if after else ""]
-    return any(pair and pair.casefold() in question for pair in pairs)
+    return re.sub(r"(?<![{\w])[^\W_]+", lambda match: capital.get(match[0], match[0]), text)
 
 
 def introduce(subjects: list[str], question: str) -> list[str]:

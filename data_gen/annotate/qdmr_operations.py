@@ -13,20 +13,13 @@ from dataclasses import replace
 
 from data_gen.annotate.plan import mark_numbers
 from data_gen.annotate.qdmr import REFERRED, StepWords, Writer, split_steps
+from data_gen.annotate.wording import WORDS
 from data_gen.questions import DroppedError
 from revelator.plans.operations import Condition
 from revelator.plans.steps import OperationStep, PlanStep
 
 R = REFERRED.pattern
-_GREATEST = (
-    "highest largest most longest maximum max biggest greatest latest last newest tallest oldest heaviest higher larger"
-    " longer more bigger greater later newer taller older heavier"
-)
-_LEAST = (
-    "lowest smallest least fewest shortest minimum min earliest first youngest lightest cheapest lower smaller less"
-    " fewer shorter earlier younger lighter cheaper"
-)
-ENDS = dict.fromkeys(_GREATEST.split(), "max") | dict.fromkeys(_LEAST.split(), "min")
+ENDS = {word: end for end in ("max", "min") for word in WORDS[end].split()}
 AGGREGATES = {"number": "count", "sum": "sum", "total": "sum", "average": "mean", "mean": "mean", **ENDS}
 _AGGREGATE = re.compile(rf"(?:the )?(\w+)(?: number)?(?: of)?(?: the)? {R}(?: for each (?:of )?(?:the )?{R})?", re.I)
 _SUPERLATIVE = re.compile(rf"{R} where {R} (?:is|are|was) (?:the )?(\w+)", re.I)
