@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from data_gen.questions import DroppedError
 from revelator.computing.operations import Case, Operand, operate
 from revelator.computing.values import is_value
-from revelator.plans import Atomic, Dependent, Expression, Operation, bind, list_steps, spell_by_numbers
+from revelator.plans import Dependent, Expression, Operation, bind, list_leaves, list_steps, spell_by_numbers
 from revelator.plans import Sequence as ListOf
 from revelator.plans.bnf import renumber
 from revelator.plans.operations import EXTREMES, OPERATIONS, Condition
+from revelator.plans.steps import PlanStep, UnspelledError, write_plan
 from revelator.scores import normalise
 from revelator.trace import join_answers
 
@@ -70,22 +71,12 @@ def _move_numbers(before: Expression, after: Expression) -> Expression:
 
 def _drop_last(plan: Expression) -> Expression:
     """The plan without its last leaf, which asks of the answers before it. Raises DroppedError where it takes none."""
-    *_, last = bind(plan).sources
-    rest = _cut_last(plan)
-    if not last or rest is None:
+    if not bind(plan).sources[-1]:
         raise DroppedError("no plan says its ending: its last step asks of no answer before it")
-    return rest
-
-
-def _cut_last(plan: Expression) -> Expression | None:
-    if isinstance(plan, Atomic):
-        return None
-    *before, end = plan.children
-    rest = _cut_last(end)
-    if isinstance(plan, Dependent):
-        return Dependent(plan.left, rest) if rest else plan.left
-    items = [*before, rest] if rest else before
-    return ListOf(tuple(items)) if len(items) > 1 else items[0]
+    try:
+        return write_plan([PlanStep(leaf.text) for leaf in list_leaves(plan)[:-1]])
+    except UnspelledError as error:
+        raise DroppedError(f"no plan says its ending: {error}") from None
 
 
 def _count_last(plan: Expression) -> Expression:
