@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from revelator.plans.graph import GraphStep
@@ -89,8 +90,11 @@ def choose_values(
     lists = {p: list(dict.fromkeys(v for _, values in calls[p] for v in values)) for p in step.taken_whole}
     whole = {p: make_choice(p, list_nodes[p], join_with_and(values), {}) for p, values in lists.items()}
 
-    def extend(choice: Choice, producers: Sequence[int]) -> Iterator[Choice | None]:
-        """The choices that extend `choice` by a value of each producer, and None for each try."""
+    tries = 0
+
+    def extend(choice: Choice, producers: Sequence[int]) -> Iterator[Choice]:
+        """The choices that extend `choice` by a value of each producer."""
+        nonlocal tries
         if not producers:
             yield choice
             return
@@ -99,22 +103,16 @@ def choose_values(
             yield from extend(choice.combine(whole[producer]), others)
             return
         for one, values in calls[producer]:
-            yield None
-            if one.choice.agrees(choice):
-                for number, value in enumerate(values):
-                    yield None
-                    picked = {**one.choice.picked, producer: Pick(one.node.id, number, value)}
-                    yield from extend(choice.combine(make_choice(producer, one.node.id, value, picked)), others)
+            tries += 1
+            for number, value in enumerate(values if one.choice.agrees(choice) else ()):
+                tries += 1
+                if tries > MOST_TRIES:
+                    return
+                picked = {**one.choice.picked, producer: Pick(one.node.id, number, value)}
+                yield from extend(choice.combine(make_choice(producer, one.node.id, value, picked)), others)
 
-    found: list[Choice] = []
-    tries = 0
-    for choice in extend(NOTHING_CHOSEN, list(names)):
-        tries += choice is None
-        if tries > MOST_TRIES or (len(found) == limit and choice):
-            return found, True
-        if choice:
-            found.append(choice)
-    return found, False
+    found = list(islice(extend(NOTHING_CHOSEN, list(names)), limit + 1))
+    return found[:limit], len(found) > limit or tries > MOST_TRIES
 
 
 def join_with_and(values: Sequence[str]) -> str:

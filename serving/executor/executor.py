@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -42,6 +43,7 @@ ROUTES: dict[str, Callable[[QuestionRun], Awaitable[None]]] = {
 STYLE_CHARACTERS = 2_000  # of what is read of a style
 
 
+@dataclass(eq=False)
 class Executor:
     """Answers questions with a revelator, sources of knowledge and a generator.
 
@@ -52,28 +54,20 @@ class Executor:
     on a question; the wait for it is part of the question's time.
     """
 
-    def __init__(
-        self,
-        revelator: Revelator,
-        sources: Sources,
-        generator: Generator,
-        limits: Limits | None = None,
-        *,
-        judge: Judge | None = None,
-        writing: Writing | None = None,
-        on_finish: Callable[[Trace], object] = lambda trace: None,
-        turn: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
-        cache: LeafCache | None = None,
-        routes_by_plan: bool = False,
-    ) -> None:
-        self.models = Models(revelator, generator, judge or RevelatorJudge(revelator))
-        self.sources = sources
-        self.limits = limits or Limits()
-        self.writing = writing or Writing()
-        self._on_finish = on_finish
-        self._turn = turn
-        self._cache = cache
-        self._routes_by_plan = routes_by_plan
+    revelator: Revelator
+    sources: Sources
+    generator: Generator
+    limits: Limits = field(default_factory=Limits)
+    _: KW_ONLY
+    judge: Judge | None = None
+    writing: Writing = field(default_factory=Writing)
+    on_finish: Callable[[Trace], object] = lambda trace: None
+    turn: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
+    cache: LeafCache | None = None
+    routes_by_plan: bool = False
+
+    def __post_init__(self) -> None:
+        self.models = Models(self.revelator, self.generator, self.judge or RevelatorJudge(self.revelator))
 
     async def run(
         self,
@@ -125,12 +119,12 @@ class Executor:
                     earlier_nodes=find_reusable_nodes(reuse) if reuse else {},
                     writing=self.writing,
                     style=style[:STYLE_CHARACTERS],
-                    cache=None if fresh else self._cache,
+                    cache=None if fresh else self.cache,
                 )
-                async with self._turn():
+                async with self.turn():
                     has_conversation = bool(history) or (history is not None and self.writing.reads_messages)
                     if plan is not None or not has_conversation or await read_in_conversation(run, history or ()):
-                        await _take_route(run, strategy, self._routes_by_plan)
+                        await _take_route(run, strategy, self.routes_by_plan)
                         if self.writing.text:
                             await write_text(run)
         except TimeoutError:
@@ -139,7 +133,7 @@ class Executor:
             if run is None or not run.recorder.trace.answers:  # else its text alone is missing
                 run = await _answer_at_deadline(run, deadline, limits.deadline_ms)
         trace = run.recorder.finish()
-        self._on_finish(trace)
+        self.on_finish(trace)
         return trace
 
     async def stream(self, question: str, **options: Any) -> AsyncGenerator[Event, None]:

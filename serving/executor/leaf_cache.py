@@ -69,7 +69,8 @@ class LeafCache:
         Else asks, and keeps the answer. Without a key it always asks."""
         if key is None:
             await ask()
-        elif entry := self._find(key):
+        elif entry := self._entries.get(key):
+            self._entries.move_to_end(key)
             copy_answer(node, entry.node, "cached_from")
             node.detail["cached_from"] = entry.found
             for model, versions in entry.answered.items():
@@ -87,11 +88,6 @@ class LeafCache:
                     choice.answered[model] |= versions
         if ended_well(node) and _is_of_version(own):
             self._keep(key, _make_entry(key, node, own))
-
-    def _find(self, key: LeafKey) -> _Entry | None:
-        if entry := self._entries.get(key):
-            self._entries.move_to_end(key)
-        return entry
 
     def _keep(self, key: LeafKey, entry: _Entry) -> None:
         if former := self._entries.pop(key, None):  # two questions asked it at the same time
