@@ -21,8 +21,9 @@ from pathlib import Path
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.multi_hop import read_qdmr
 from revelator.errors import ExpressionError
-from revelator.plans import Expression, Operation, check, list_steps, make_letters_key, parse
+from revelator.plans import Atomic, Dependent, Expression, Operation, check, list_steps, make_letters_key, parse
 from revelator.plans import Sequence as ListOf
+from revelator.plans.trees import join
 from revelator.tasks import TRANSLATE_BNF, QuestionInput
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 
@@ -48,10 +49,10 @@ def read_gold(data: Path, sample: int) -> Iterator[tuple[str, AnnotatedQuestion]
 def drop_operations(plan: Expression) -> Expression:
     if isinstance(plan, Operation):
         return drop_operations(plan.operand)
+    if isinstance(plan, Atomic):
+        return plan
     parts = [drop_operations(child) for child in plan.children]
-    if isinstance(plan, ListOf):
-        parts = [item for part in parts for item in (part.items if isinstance(part, ListOf) else (part,))]
-    return plan.with_children(parts)
+    return join(ListOf, parts) if isinstance(plan, ListOf) else Dependent(*parts)
 
 
 def score(written: str, gold: Expression) -> dict[str, bool]:

@@ -49,8 +49,8 @@ def is_writable(art: Art) -> bool:
     if check(art) or depth(art) > DEEPEST:
         return False
     for at in number_nodes(art):
-        before = at.path[0] if at.path else 0
-        texts = [NAMEABLE.sub("", text) for text in at.node.texts]
+        before = int(at.path[1]) if at.path else 0
+        texts = [NAMEABLE.sub("", text) for _, text in at.node.locate_texts()]
         if any(map(UNWRITABLE.search, texts)) or max(at.needs, default=0) > before:
             return False
     return True

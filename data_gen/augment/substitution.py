@@ -19,6 +19,7 @@ from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from revelator import plans
 from revelator.errors import DataError, ExpressionError
 from revelator.plans.art import parse, render
+from revelator.plans.bnf import rewrite
 
 
 def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Random) -> AnnotatedQuestion | None:
@@ -61,18 +62,12 @@ def _rename_plan(text: str, rename: Callable[[str], str]) -> str | None:
     if not text:
         return ""
     before = plans.parse(text)
-    after = _map_texts(before, rename)
+    after = rewrite(before, lambda leaf, _: rename(leaf.text))
     try:
         same = plans.to_letters(after) == plans.to_letters(before) and not plans.check(after)
     except ExpressionError:
         return None
     return plans.render(after) if same and plans.bind(after).sources == plans.bind(before).sources else None
-
-
-def _map_texts(expression: plans.Expression, rename: Callable[[str], str]) -> plans.Expression:
-    if isinstance(expression, plans.Atomic):
-        return plans.Atomic(rename(expression.text))
-    return expression.with_children(_map_texts(child, rename) for child in expression.children)
 
 
 def load_names(path: Path) -> list[str]:

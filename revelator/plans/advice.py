@@ -76,6 +76,5 @@ def _find_lone_questions(steps: tuple[Step, ...], bound: tuple[GraphStep, ...]) 
             continue
         [end] = bound[place].parts
         if isinstance(steps[end], Atomic) and not is_fanned_out(place, steps, bound):
-            assert step.span is not None
             message = f"{step.name} takes two values, and is done with one question: it must have two answers"
-            yield Diagnostic("one-question", message, *step.span, JOIN_THEM)
+            yield Diagnostic("one-question", message, *step.place, JOIN_THEM)

@@ -60,10 +60,11 @@ class Art:
     def is_direct(self) -> bool:
         return self.call is None and not self.children
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Every text in which a reference may stand, the question first."""
-        return (self.question, *(self.call.texts if self.call else ()))
+    def locate_texts(self) -> Iterator[tuple[Path, str]]:
+        """Finds every text in which a reference may stand, with its path below the node, the question first."""
+        yield ("question",), self.question
+        if self.call:
+            yield from (((_name_way(self.call), *path), text) for path, text in self.call.locate_texts())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +75,24 @@ class Numbered:
     node: Art
     parent: int | None
     children: tuple[int, ...]
-    path: tuple[int, ...]  # positions among the children, from the root down
+    path: Path  # from the root down
 
     @property
     def needs(self) -> tuple[int, ...]:
         """The nodes whose answers its own texts name, in order of first use."""
-        return tuple(dict.fromkeys(i for text in self.node.texts for i in references(text)))
+        return tuple(dict.fromkeys(i for _, text in self.node.locate_texts() for i in references(text)))
 
 
 def number_nodes(art: Art) -> tuple[Numbered, ...]:
     """Lists all nodes breadth-first; node i is at index i."""
     found: list[Numbered] = []
-    queue: deque[tuple[Art, int | None, tuple[int, ...]]] = deque([(art, None, ())])
+    queue: deque[tuple[Art, int | None, Path]] = deque([(art, None, ())])
     last = 0
     while queue:
         node, parent, path = queue.popleft()
         number, below = len(found), tuple(range(last + 1, last + 1 + len(node.children)))
         last += len(below)
-        queue.extend((child, number, (*path, place)) for place, child in enumerate(node.children))
+        queue.extend((child, number, (*path, "children", place)) for place, child in enumerate(node.children))
         found.append(Numbered(number, node, parent, below, path))
     return tuple(found)
 
@@ -101,16 +102,10 @@ def depth(art: Art) -> int:
     return 1 + max((depth(child) for child in art.children), default=0)
 
 
-def find_references(text: str) -> Iterator[tuple[int, int, int]]:
-    """Finds each reference `[i]` of a text with its offsets; `[[i]]` is none."""
-    for match in REFERENCE.finditer(text):
-        if len(match[1]) == len(match[3]) == 1:
-            yield int(match[2]), match.start(), match.end()
-
-
 def references(text: str) -> tuple[int, ...]:
-    """Lists the distinct numbers that a text refers to, in order of first use."""
-    return tuple(dict.fromkeys(number for number, _, _ in find_references(text))) if "[" in text else ()
+    """Lists the distinct numbers that a text refers to, in order of first use; `[[i]]` is no reference."""
+    found = (match for match in REFERENCE.finditer(text) if len(match[1]) == len(match[3]) == 1)
+    return tuple(dict.fromkeys(int(match[2]) for match in found))
 
 
 def escape(text: str) -> str:
@@ -246,29 +241,23 @@ def _spell_path(path: Path) -> str:
 
 def _locate(text: str, path: Path) -> tuple[int, int]:
     """Offsets of the value at `path` in a JSON text that has been read without error."""
-    start = _skip(text, 0)
+    at = _skip(text, 0)
     for step in path:
-        start = _step(text, start, step)
-    return start, _DECODER.raw_decode(text, start)[1]
-
-
-def _step(text: str, start: int, wanted: str | int) -> int:
-    at, place = _skip(text, start + 1), 0
-    while True:
-        if isinstance(wanted, str):
-            key, at = _DECODER.raw_decode(text, at)
-            at = _skip(text, _skip(text, at) + 1)  # past the colon
-        else:
-            key = place
-        if key == wanted:
-            return at
-        at = _skip(text, _DECODER.raw_decode(text, at)[1])
-        at, place = _skip(text, at + 1), place + 1  # past the comma
+        at, key = _skip(text, at + 1), -1  # past the bracket
+        while True:
+            if isinstance(step, str):
+                key, at = _DECODER.raw_decode(text, at)
+                at = _skip(text, _skip(text, at) + 1)  # past the colon
+            else:
+                key += 1
+            if key == step:
+                break
+            at = _skip(text, _skip(text, _DECODER.raw_decode(text, at)[1]) + 1)  # past the comma
+    return at, _DECODER.raw_decode(text, at)[1]
 
 
 def _skip(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    return match.end() if match else at
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
 
 
 def check(art: Art) -> tuple[Diagnostic, ...]:
@@ -290,17 +279,16 @@ def check(art: Art) -> tuple[Diagnostic, ...]:
 
 def _find_faults(at: Numbered, nodes: tuple[Numbered, ...]) -> Iterator[tuple[str, str, Path, str]]:
     """Code, message, path to the text that is wrong, hint."""
-    for name, text in _locate_texts(at.node):
+    for path, text in at.node.locate_texts():
         for number in references(text):
             if reason := _explain_unready(at, number, nodes):
-                message = f"node {at.number} names [{number}], {reason}"
                 hint = "name a node that is answered earlier: one to the left of it, or below such a one"
-                yield "reference", message, _find_path(at, name), hint
+                yield "reference", f"node {at.number} names [{number}], {reason}", (*at.path, *path), hint
     is_drawn = at.node.is_direct and (at.parent is not None or at.node.operation)
     if is_drawn and not references(at.node.question):
         message = f"node {at.number} is answered from earlier answers but names none"
         hint = "write [i] for the answers that it is drawn from, or give it an operator"
-        yield "direct", message, _find_path(at, ("question",)), hint
+        yield "direct", message, (*at.path, "question"), hint
 
 
 def _explain_unready(at: Numbered, number: int, nodes: tuple[Numbered, ...]) -> str | None:
@@ -312,16 +300,6 @@ def _explain_unready(at: Numbered, number: int, nodes: tuple[Numbered, ...]) -> 
     if other.path[: len(at.path)] == at.path:
         return "which stands below it"
     return None if other.path < at.path else "which is answered later"
-
-
-def _locate_texts(node: Art) -> Iterator[tuple[Path, str]]:
-    yield ("question",), node.question
-    if call := node.call:
-        yield from (((_name_way(call), *path), text) for path, text in call.locate_texts())
-
-
-def _find_path(at: Numbered, name: Path) -> Path:
-    return (*(step for place in at.path for step in ("children", place)), *name)
 
 
 def make_structure_key(art: Art) -> str:

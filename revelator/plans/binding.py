@@ -19,6 +19,7 @@ from revelator.plans.bnf import (
     list_steps,
     read_reference,
     replace_placeholders,
+    rewrite,
     spell_operation,
 )
 from revelator.plans.graph import Graph, GraphStep
@@ -33,18 +34,10 @@ def bind(expression: Expression) -> Graph:
 
 def spell_by_numbers(expression: Expression) -> Expression:
     """The same plan with the number of its step in place of each name that has a producer."""
-    steps = iter(bind(expression).steps)
-
-    def spell(node: Expression) -> Expression:
-        if type(node) is Atomic:
-            step = next(steps)
-            return Atomic(replace_placeholders(node.text, lambda name: spell_number(name, step)))
-        spelled = node.with_children([spell(child) for child in node.children])
-        if type(node) is Operation:
-            next(steps)
-        return spelled
-
-    return spell(expression)
+    steps = bind(expression).steps
+    return rewrite(
+        expression, lambda leaf, i: replace_placeholders(leaf.text, lambda name: spell_number(name, steps[i]))
+    )
 
 
 def spell_number(name: str, step: GraphStep) -> str:

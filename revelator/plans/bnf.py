@@ -7,48 +7,38 @@ what step 2 answers: the leaf is asked once for each value, and with `{2*}` for 
 refuse, with ValueError, what has another spelling (a sequence of fewer than two items, a sequence straight inside a
 sequence) and what is deeper than `MAX_DEPTH`: equal plans are equal values, and every walk over a plan may recurse.
 
-`parse` hands the tokens of `lexer` to Lark's LALR parser of `bnf.lark`; `render` writes the canonical text.
+`parse` hands the tokens of `lexer` to the parser of `parsing`; `render` writes the canonical text, which `bnf.lark`
+defines.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import count
 from typing import Any, NamedTuple
-
-from lark import Token, Transformer, UnexpectedToken
 
 from revelator.errors import ExpressionError
 from revelator.plans.faults import fault
-from revelator.plans.grammar import BREAKS, locate, make_parser, write_string
+from revelator.plans.grammar import BREAKS, write_string
 from revelator.plans.lexer import PLAIN, reads_as_itself, split_plan_text
 from revelator.plans.operations import CHOOSING, CONDITIONAL, OPERATIONS, Condition
-from revelator.plans.trees import Node, walk, walk_up
+from revelator.plans.parsing import MisplacedError, Token, parse_tokens
+from revelator.plans.trees import Joined, Node, cover, join, walk, walk_up
 
 MAX_CHARACTERS = 1_000_000
 NAME = r"\d+\*|\w(?:[\w .'-]{0,62}\w)?"
 _NUMBER = re.compile(r"(\d+)(\*?)", re.ASCII)
 _BRACED = re.compile(rf"(?<!\{{)(\{{++)({NAME})(\}}++)")
-_SPACED = re.compile(rf"(?<!\{{)\{{(?:\s+({NAME})\s*|({NAME})\s+)\}}(?!\}})")
+SPACED = re.compile(rf"(?<!\{{)\{{(?:\s+({NAME})\s*|({NAME})\s+)\}}(?!\}})")
 _PLACEHOLDER = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Question(Node):
-    """What the three kinds share."""
-
-    def with_children(self, children: Iterable[Expression]) -> Expression:
-        """This node over other children."""
-        match self:
-            case Dependent():
-                return Dependent(*children)
-            case Sequence():
-                return Sequence(tuple(children))
-            case Operation(_, name, references, condition):
-                [operand] = children
-                return Operation(operand, name, references, condition)
-        return self  # type: ignore[return-value]
+    """What the four kinds share."""
 
     @property
     def has_placeholders(self) -> bool:
@@ -83,15 +73,14 @@ class Dependent(_Question):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sequence(_Question):
+class Sequence(_Question, Joined):
     """`a + b + …`: two or more questions in parallel, none of them a sequence itself."""
 
     items: tuple[Expression, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", tuple(self.items))
-        self.check_parts()
-        Node.__post_init__(self)
+        Joined.__post_init__(self)
 
     @property
     def children(self) -> tuple[Expression, ...]:
@@ -139,12 +128,10 @@ def list_steps(expression: Expression) -> tuple[Step, ...]:
 
 def is_explicit(expression: Expression) -> bool:
     """Whether a plan names steps by number or spells an operation: nothing of it is then guessed from words."""
-    for node in walk(expression):
-        if type(node) is Operation:
-            return True
-        if type(node) is Atomic and node.placeholders and any(map(read_reference, node.placeholders)):
-            return True
-    return False
+    return any(
+        any(map(read_reference, node.placeholders)) if type(node) is Atomic else type(node) is Operation
+        for node in walk(expression)
+    )
 
 
 def name_route(expression: Expression) -> str:
@@ -174,12 +161,6 @@ def find_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
         yield match[1], match.start(), match.end()
 
 
-def find_spaced_references(text: str) -> Iterator[tuple[str, int, int]]:
-    """Finds each `{ name }` of a text, whose spaces make it text, with its offsets: what was meant, and where."""
-    for match in _SPACED.finditer(text) if "{" in text else ():
-        yield match[1] or match[2], match.start(), match.end()
-
-
 def list_placeholders(text: str) -> tuple[str, ...]:
     """Distinct placeholder names of a text, in order of first use."""
     return tuple(dict.fromkeys(_PLACEHOLDER.findall(text))) if "{" in text else ()
@@ -195,6 +176,25 @@ def replace_placeholders(text: str, find: Callable[[str], str]) -> str:
     return _PLACEHOLDER.sub(lambda match: find(match[1]), text)
 
 
+def rewrite(
+    expression: Expression, write: Callable[[Atomic, int], str], number: Callable[[int], int] = lambda number: number
+) -> Expression:
+    """The same plan with other texts: `write` is given each leaf with its index among the steps, and `number` the
+    number of each step that an operation names."""
+    places = count()
+
+    def visit(node: Expression) -> Expression:
+        if type(node) is Atomic:
+            return Atomic(write(node, next(places)))
+        parts = [visit(child) for child in node.children]
+        if type(node) is Operation:
+            next(places)
+            return Operation(parts[0], node.name, tuple(map(number, node.references)), node.condition)
+        return Dependent(*parts) if type(node) is Dependent else Sequence(tuple(parts))
+
+    return visit(expression)
+
+
 def renumber(expression: Expression, number: Callable[[int], int]) -> Expression:
     """The same plan with another number for each step that it names."""
 
@@ -202,12 +202,7 @@ def renumber(expression: Expression, number: Callable[[int], int]) -> Expression
         found = read_reference(name)
         return f"{{{number(found.number)}{'*' * found.is_all}}}" if found else f"{{{name}}}"
 
-    if type(expression) is Atomic:
-        return Atomic(replace_placeholders(expression.text, spell))
-    changed = expression.with_children([renumber(child, number) for child in expression.children])
-    if type(changed) is Operation:
-        return Operation(changed.operand, changed.name, tuple(map(number, changed.references)), changed.condition)
-    return changed
+    return rewrite(expression, lambda leaf, _: replace_placeholders(leaf.text, spell), number)
 
 
 def substitute(text: str, values: Mapping[str, str]) -> str:
@@ -257,66 +252,44 @@ def parse(text: str) -> Expression:
     if not found:
         raise fault(text, "empty", "there is no question here", 0, len(text), 'write one; an empty text is ""')
     try:
-        return make_parser("bnf.lark", _Builder)(found)
-    except UnexpectedToken as error:
-        raise _misplaced_error(text, found, error.token) from None
+        return parse_tokens(found, MAKERS)
+    except MisplacedError as error:
+        raise _make_misplaced_error(text, error.token, error.before) from None
     except ValueError as error:
         hint = "join steps that do not need one another with +"
         raise fault(text, "too-deep", str(error), 0, len(text), hint) from None
 
 
-class _Builder(Transformer):
-    """One method a rule of the grammar."""
-
-    def word(self, parts: list[Token]) -> Token:
-        return parts[0]
-
-    def text(self, parts: list[Token]) -> Expression:
-        return Atomic(parts[0].value, span=locate(parts[0]))
-
-    quoted = text
-
-    def group(self, parts: list) -> Expression:
-        opening, node, closing = parts
-        return replace(node, span=(locate(opening)[0], locate(closing)[1]))
-
-    def dependent(self, parts: list) -> Expression:
-        left = parts[0]
-        for right in parts[2::2]:
-            left = Dependent(left, right, span=(left.span[0], right.span[1]))
-        return left
-
-    def start(self, parts: list) -> Expression:
-        if isinstance(parts[-1], Token):  # of an operation
-            end = next(place for place, part in enumerate(parts) if isinstance(part, Token) and part.type == "ARROW")
-            operation, *more = (token for token in parts[end + 1 :] if token.type != "SPACE")
-            named = tuple(int(token[1:-1]) for token in more if token.type == "REFERENCE")
-            condition = Condition(more[-2].value, more[-1].value) if operation.type == "FILTER" else None
-            span = parts[0].span[0], locate(parts[-1])[1]
-            return Operation(self.start(parts[:end]), operation.value, named, condition, span=span)
-        if len(parts) == 1:
-            return parts[0]
-        items = [item for node in parts[::2] for item in (node.items if type(node) is Sequence else (node,))]
-        return Sequence(tuple(items), span=(parts[0].span[0], parts[-1].span[1]))
+def _operate(operand: Expression, token: Token) -> Operation:
+    name, references, condition = token.value
+    named = tuple(int(reference[1:-1]) for reference in references)
+    return Operation(operand, name, named, condition, span=(operand.place[0], token.end))
 
 
-def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionError:
+MAKERS: dict[str, Callable[..., Expression]] = {
+    "TEXT": Atomic,
+    "TIGHT": lambda parts: reduce(lambda left, right: Dependent(left, right, span=cover([left, right])), parts),
+    "LOOSE": lambda parts: join(Sequence, parts, cover(parts)),
+    "CLOSE": lambda node, span: replace(node, span=span),
+    "OPERATION": _operate,
+}
+
+
+def _make_misplaced_error(text: str, token: Token, before: Token) -> ExpressionError:
     """An operand is missing before `token`."""
-    index = len(found) if token.type == "$END" else next(i for i, t in enumerate(found) if t is token)
-    before = found[index - 1] if index else token
-    if before.type in ("OPERATION", "CHOICE", "REFERENCE", "VALUE"):
+    if before.kind == "OPERATION":
         hint = "put what it is done with in parentheses, together with it: (a + b => union) * c"
-        if before.type == "VALUE":
+        if before.value[2]:
             hint = f'{hint}; a {token.value} in a value stands in quotes: where = "R + D"'
-        return fault(text, "operation-inside", "an operation ends its part of the plan", *locate(token), hint)
-    if before.type == "OPEN" and token.type == "CLOSE":
+        return fault(text, "operation-inside", "an operation ends its part of the plan", token.start, token.end, hint)
+    if before.kind == "OPEN" and token.kind == "CLOSE":
         hint = "write a question in it, or quote the text"
-        return fault(text, "empty-group", "there is nothing in this group", locate(before)[0], locate(token)[1], hint)
-    side, operator = ("before", token) if token.type in ("PLUS", "TIMES", "ARROW") else ("after", before)
-    what = "operation" if operator.type == "ARROW" and side == "after" else "question"
+        return fault(text, "empty-group", "there is nothing in this group", before.start, token.end, hint)
+    side, operator = ("before", token) if token.kind in ("LOOSE", "TIGHT", "ARROW") else ("after", before)
+    what = "operation" if operator.kind == "ARROW" and side == "after" else "question"
     message = f"there is no {what} {side} this {operator.value}"
     hint = f'write one, remove the {operator.value}, or quote the text: "a {operator.value} b"'
-    return fault(text, "dangling-operator", message, *locate(operator), hint)
+    return fault(text, "dangling-operator", message, operator.start, operator.end, hint)
 
 
 def render(expression: Expression) -> str:

@@ -21,13 +21,13 @@ from revelator.errors import ExpressionError
 from revelator.plans import logic
 from revelator.plans.binding import bind
 from revelator.plans.bnf import (
+    SPACED,
     Atomic,
     Dependent,
     Expression,
     Operation,
     Step,
     find_placeholders,
-    find_spaced_references,
     is_explicit,
     list_leaves,
     list_placeholders,
@@ -63,8 +63,8 @@ def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, 
 
 def find_lone_braces(expression: Expression) -> tuple[Diagnostic, ...]:
     """Finds the questions with a brace that has no partner: it was to be a placeholder. Offsets are as in `check`."""
-    found = [leaf.span for leaf in list_leaves(with_spans(expression)) if _has_lone_brace(leaf)]
-    return tuple(Diagnostic("lone-brace", LONE_BRACE, *span, CLOSE_IT) for span in found if span)
+    found = filter(_has_lone_brace, list_leaves(with_spans(expression)))
+    return tuple(Diagnostic("lone-brace", LONE_BRACE, *leaf.place, CLOSE_IT) for leaf in found)
 
 
 def find_reference_spaces(expression: Expression) -> tuple[Diagnostic, ...]:
@@ -74,17 +74,17 @@ def find_reference_spaces(expression: Expression) -> tuple[Diagnostic, ...]:
 
 def _describe_spaces(leaf: Atomic) -> Iterator[Diagnostic]:
     place = make_placer(leaf)
-    for name, start, end in find_spaced_references(leaf.text):
-        message = f"a reference has no spaces in its braces: this is text, not {{{name}}}"
-        yield Diagnostic("spaced-reference", message, *place(start, end), f"write {{{name}}}")
+    for match in SPACED.finditer(leaf.text) if "{" in leaf.text else ():
+        meant = f"{{{match[1] or match[2]}}}"
+        message = f"a reference has no spaces in its braces: this is text, not {meant}"
+        yield Diagnostic("spaced-reference", message, *place(*match.span()), f"write {meant}")
 
 
 def find_query_faults(expression: Expression) -> tuple[Diagnostic, ...]:
     """Finds the leaves that are logical queries which cannot be run, as `logic.check` says. The place is the leaf."""
     return tuple(
-        replace(fault, start=leaf.span[0], end=leaf.span[1])
+        replace(fault, start=leaf.place[0], end=leaf.place[1])
         for leaf in list_leaves(with_spans(expression))
-        if leaf.span
         for fault in _check_query(leaf.text)
     )
 
@@ -175,27 +175,26 @@ def _find_reference_faults(leaf: Atomic, place: int, count: int, step: GraphStep
 def _find_operation_faults(
     operation: Operation, place: int, steps: tuple[Step, ...], bound: Sequence[GraphStep]
 ) -> Iterator[Diagnostic]:
-    assert operation.span is not None
     parts, inside = [steps[part] for part in bound[place].parts], bound[place].inside
     outside = [number for number in operation.references if number - 1 not in inside]
     if outside:
         message = f"step {outside[0]} is not one of those that {operation.name} is done with"
         hint = f"name steps {inside[0] + 1} to {place}"
-        yield Diagnostic("operation-reference", message, *operation.span, hint)
+        yield Diagnostic("operation-reference", message, *operation.place, hint)
     if operation.condition and list_placeholders(operation.condition.value):
         message = "a condition compares with a value that stands in the plan"
         hint = "write the value itself; => judge compares answers with one another"
-        yield Diagnostic("condition-reference", message, *operation.span, hint)
+        yield Diagnostic("condition-reference", message, *operation.place, hint)
     if operation.name in SEVERAL and len(parts) < 2:
         message, hint = f"{operation.name} needs two parts or more", "join them with + in front of the =>"
-        yield Diagnostic("one-part", message, *operation.span, hint)
+        yield Diagnostic("one-part", message, *operation.place, hint)
     elif operation.name in COMPARING and len(parts) < 2 and not is_fanned_out(place, steps, bound):
         message = f"{operation.name} compares what several questions answer, and this one is asked once"
-        yield Diagnostic("one-part", message, *operation.span, JOIN_THEM)
+        yield Diagnostic("one-part", message, *operation.place, JOIN_THEM)
     if operation.name in ORDERING and any(type(part) is Operation and part.name in VERDICTS for part in parts):
         message = f"{operation.name} cannot be done with yes or no"
         hint = "give it dates, numbers or quantities; judge takes any answers"
-        yield Diagnostic("mixed-types", message, *operation.span, hint)
+        yield Diagnostic("mixed-types", message, *operation.place, hint)
 
 
 def _find_missing_dependency(node: Expression) -> Iterator[Diagnostic]:
@@ -206,8 +205,7 @@ def _find_missing_dependency(node: Expression) -> Iterator[Diagnostic]:
     hint = "write {name} where the earlier result belongs, or join the questions with + if they are independent"
     if any(map(_has_lone_brace, list_leaves(node))):
         message, hint = LONE_BRACE, CLOSE_IT
-    assert node.span is not None
-    yield Diagnostic("missing-dependency", message, *node.span, hint)
+    yield Diagnostic("missing-dependency", message, *node.place, hint)
 
 
 def is_fanned_out(operation: int, steps: Sequence[Step], bound: Sequence[GraphStep]) -> bool:
@@ -228,8 +226,7 @@ def is_fanned_out(operation: int, steps: Sequence[Step], bound: Sequence[GraphSt
 
 def make_placer(leaf: Atomic) -> Callable[[int, int], Span]:
     """Offsets of part of a leaf's text; those of the whole leaf where white space or escapes make them uncertain."""
-    assert leaf.span is not None
-    whole = first, last = leaf.span
+    whole = first, last = leaf.place
     surplus = last - first - len(leaf.text)
     if surplus == 2 and not reads_as_itself(leaf.text) and quote(leaf.text) == f'"{leaf.text}"':
         first += 1  # the opening quote

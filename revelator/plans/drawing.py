@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from itertools import count
 from typing import Any
 
 from revelator.plans import trees
@@ -19,6 +18,7 @@ from revelator.plans.bnf import (
     list_steps,
     read_reference,
     render,
+    rewrite,
     spell_operation,
 )
 
@@ -33,7 +33,7 @@ def letter(index: int) -> str:
 def to_letters(expression: Expression) -> str:
     """Writes the shape of a plan, a letter for each leaf from left to right: `A * (B + C)`. An operation is spelled
     out, and takes a letter that no leaf has."""
-    return render(_relabel(expression, map(letter, count())))
+    return render(rewrite(expression, lambda leaf, index: letter(index)))
 
 
 def make_letters_key(expression: Expression) -> str:
@@ -44,15 +44,6 @@ def make_letters_key(expression: Expression) -> str:
     if type(expression) is Operation:
         return f"({keys[0]}=>{expression.name})"
     return f"({'*'.join(keys) if type(expression) is Dependent else '+'.join(sorted(keys))})"
-
-
-def _relabel(node: Expression, names: Iterator[str]) -> Expression:
-    if type(node) is Atomic:
-        return Atomic(next(names))
-    same = node.with_children([_relabel(child, names) for child in node.children])
-    if type(node) is Operation:
-        next(names)
-    return same
 
 
 LABELS = {Dependent: "*  in order", Sequence: "+  in parallel"}
@@ -98,29 +89,19 @@ def to_json(expression: Expression) -> dict[str, Any]:
 
 
 def _node_to_json(node: Expression, places: Iterator[tuple[int, Mapping[str, int]]]) -> dict[str, Any]:
-    span = list(node.span) if node.span else None
-    if type(node) is Atomic:
-        index, sources = next(places)
-        return {
-            "kind": "atomic",
-            "span": span,
-            "step": index + 1,
-            "letter": letter(index),
-            "text": node.text,
-            "placeholders": [
-                {"name": name, "source": _count_from_one(sources.get(name))} for name in node.placeholders
-            ],
-        }
     parts = [_node_to_json(child, places) for child in node.children]
+    found: dict[str, Any] = {"kind": type(node).__name__.lower(), "span": list(node.span) if node.span else None}
+    if type(node) is Dependent:
+        return found | {"left": parts[0], "right": parts[1]}
+    if type(node) is Sequence:
+        return found | {"items": parts}
+    index, sources = next(places)
+    found["step"] = index + 1
     if type(node) is Operation:
-        index, _ = next(places)
         condition = node.condition and asdict(node.condition)
         named = {"name": node.name, "references": list(node.references), "condition": condition}
-        return {"kind": "operation", "span": span, "step": index + 1, **named, "operand": parts[0]}
-    if type(node) is Dependent:
-        return {"kind": "dependent", "span": span, "left": parts[0], "right": parts[1]}
-    return {"kind": "sequence", "span": span, "items": parts}
-
-
-def _count_from_one(index: int | None) -> int | None:
-    return None if index is None else index + 1
+        return found | named | {"operand": parts[0]}
+    assert type(node) is Atomic
+    numbers = {name: step + 1 for name, step in sources.items()}
+    placeholders = [{"name": name, "source": numbers.get(name)} for name in node.placeholders]
+    return found | {"letter": letter(index), "text": node.text, "placeholders": placeholders}

@@ -5,16 +5,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Any
 
-from lark import Lark, Token, Transformer
-from lark.lexer import Lexer
-
-from revelator.plans.faults import Span, fault
+from revelator.plans.faults import fault
 
 BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")  # what JSON leaves as it is though it may break a line
 CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # inside a character class: what ends a line or cannot be seen
@@ -58,30 +53,6 @@ def _escape_character(escape: re.Match[str]) -> str:
 def read_grammar_file(file: str) -> str:
     """Reads a grammar file of this package: `bnf.lark`, `logic.lark` or `art.schema.json`."""
     return files("revelator.plans").joinpath(file).read_text(encoding="utf-8")
-
-
-class _TokensAsGiven(Lexer):
-    """Lark wants a lexer; the languages make their tokens themselves."""
-
-    def __init__(self, _: object) -> None:
-        pass
-
-    def lex(self, data: list[Token]) -> list[Token]:  # type: ignore[override]
-        return data
-
-
-@cache
-def make_parser(file: str, builder: type[Transformer]) -> Callable[[list[Token]], Any]:
-    """The LALR parser of a grammar file, from tokens to what `builder` makes of the rule `start`. It raises
-    UnexpectedToken; the token's type is `$END` where one is missing at the end."""
-    made: Any = Lark(read_grammar_file(file), parser="lalr", lexer=_TokensAsGiven, transformer=builder())
-    return made.parse
-
-
-def locate(token: Token) -> Span:
-    """Where a token stands in its text."""
-    assert token.start_pos is not None and token.end_pos is not None
-    return token.start_pos, token.end_pos
 
 
 def read_string(text: str, start: int, end: int, what: str) -> str:

@@ -7,6 +7,7 @@ strategy of the executor, scored by a measure, and kept in a field of the annota
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from revelator.plans.json_decoding import make_art_grammar, make_json_grammar
 from revelator.plans.names import find_words
 
 LanguageName = Literal["bnf", "logic", "art"]
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class PlanLanguage:
     def find_refusals(self, plan: Any) -> tuple[Diagnostic, ...]:
         """What keeps a plan that checks from being run when a caller gives it: what `refuse` finds, and half a
         surrogate pair, which no model or index can be asked with."""
-        if _has_surrogate(self.render(plan)):
+        if _SURROGATE.search(self.render(plan)):
             hint = r"write the whole character, or both halves: \ud83d\ude00"
             return (Diagnostic("surrogate", "half a surrogate pair is no character", 0, 1, hint),)
         return self.refuse(plan)
@@ -86,7 +88,7 @@ class PlanLanguage:
             diagnostics = list(self.check(plan) or self.find_refusals(plan))
             advice = () if diagnostics else self.advise(plan)
             canonical, letters, leaves = self.render(plan), self.letters(plan), self.count_leaves(plan)
-            if _has_surrogate(canonical):
+            if _SURROGATE.search(canonical):
                 canonical = None  # no reply can hold it
         return {
             "expression": text,
@@ -97,14 +99,6 @@ class PlanLanguage:
             "diagnostics": [vars(diagnostic) for diagnostic in diagnostics],
             "advice": [vars(diagnostic) for diagnostic in advice],
         }
-
-
-def _has_surrogate(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _leaf_texts(plan: bnf.Expression) -> str:

@@ -1,20 +1,20 @@
 """Text → tokens of the language bnf: which `+`, `*`, `=>`, parentheses and quotes are syntax, and which are text.
 
-A parenthesis is a group only if a whole operand stands in it, which shows at its far end; none of Lark's own lexers
-looks that far. One scan with one regular expression finds every mark that could be syntax, one walk over these marks
-decides, both in linear time. All words of an operand become one token, so the parser sees a handful of tokens.
+A parenthesis is a group only if a whole operand stands in it, which shows at its far end. One scan with one regular
+expression finds every mark that could be syntax, one walk over these marks decides, both in linear time. All words of
+an operand become one token, so the parser sees a handful of tokens.
 """
 
 from __future__ import annotations
 
 import re
-
-from lark import Token
+from itertools import takewhile
 
 from revelator.errors import ExpressionError
 from revelator.plans.faults import fault
 from revelator.plans.grammar import read_string
-from revelator.plans.operations import CHOOSING, CONDITIONAL, OPERATIONS, SIGNS
+from revelator.plans.operations import CHOOSING, CONDITIONAL, OPERATIONS, SIGNS, Condition
+from revelator.plans.parsing import Token
 from revelator.plans.trees import MAX_DEPTH
 
 # A parenthesis; an operator between spaces, parentheses or ends; at the start of a word a quotation, or (group 1) one
@@ -29,7 +29,8 @@ MARK = re.compile(
 PLAIN = re.compile(r'[^\s"()+*×=⇒→>]+(?: [^\s"()+*×=⇒→>]+)*')
 ODD = re.compile(r"\( | \)|(?<![^\s(])(?:\(\)|=>)")  # what the grammar's canonical spelling has no place for
 SPACES = re.compile(r"\s*")
-OPERATORS = {"+": "PLUS", "*": "TIMES", "×": "TIMES", "=>": "ARROW"}
+OPERATORS = {"+": "LOOSE", "*": "TIGHT", "×": "TIGHT", "=>": "ARROW"}
+WORDS = re.compile(r"\S+")
 OPERATOR = re.compile(r"(?:[+*×]|=>)(?=[\s)]|\Z)")
 ARROWS = ("⇒", "→", ">")
 _NAMED = r"(?:\s+\{\d+\})*"
@@ -57,7 +58,7 @@ def reads_as_itself(text: str) -> bool:
         found = split_plan_text(text)
     except ExpressionError:
         return False
-    return len(found) == 1 and found[0].type == "WORD" and found[0].value == text
+    return len(found) == 1 and found[0].kind == "TEXT" and found[0].value == text
 
 
 class _Reader:
@@ -68,7 +69,6 @@ class _Reader:
         self.partner: dict[int, int] = {}
         self.found: list[Token] = []
         self.operand = 0
-        self.fresh = True  # no mark in the current operand yet
         self.groups: list[int] = []
 
     def read(self) -> list[Token]:
@@ -92,7 +92,6 @@ class _Reader:
                 self._add("CLOSE", start, mark)
                 self.groups.pop()
             else:
-                self.fresh = False
                 text_end = self.partner.get(start, 0)
         self._close_operand(len(self.text))
         return self.found
@@ -133,7 +132,7 @@ class _Reader:
 
     def _is_group(self, start: int) -> bool:
         """Is `(` at the start of an operand, and does its partner stand at the end of that operand?"""
-        if not self.fresh or self._after_spaces(self.operand) != start:
+        if self._after_spaces(self.operand) != start:
             return False
         after = self._after_spaces(self.partner[start] + 1)
         if OPERATOR.match(self.text, after):
@@ -153,8 +152,7 @@ class _Reader:
 
     def _add(self, kind: str, start: int, mark: str) -> None:
         self.operand = start + len(mark)
-        self.fresh = True
-        self.found.append(Token(kind, mark, start_pos=start, end_pos=self.operand))
+        self.found.append(Token(kind, mark, start, self.operand))
 
     def _close_operand(self, end: int) -> None:
         raw = self.text[self.operand : end].rstrip()
@@ -163,59 +161,47 @@ class _Reader:
             return
         start = self.operand + len(raw) - len(raw.lstrip())
         stop = self.operand + len(raw)
-        if self.found and self.found[-1].type == "ARROW":
-            self._read_operation(start, stop, words)
-        elif words[0][0] == '"' and MARK.match(self.text, start).end() == stop:  # type: ignore[union-attr]
-            value = read_string(self.text, start, stop, "a quoted text")
-            self.found.append(Token("QUOTED", value, start_pos=start, end_pos=stop))
+        if self.found and self.found[-1].kind == "ARROW":
+            self.found.append(Token("OPERATION", self._read_operation(start, stop), start, stop))
         else:
-            self.found.append(Token("WORD", " ".join(words), start_pos=start, end_pos=stop))
+            self.found.append(Token("TEXT", self._read_text(words, start, stop, "a quoted text"), start, stop))
 
-    def _read_operation(self, start: int, stop: int, words: list[str]) -> None:
+    def _read_text(self, words: list[str], start: int, stop: int, what: str) -> str:
+        """The words that stand from `start` to `stop`: their text, or what they quote as a whole."""
+        if words[0][0] == '"' and MARK.match(self.text, start).end() == stop:  # type: ignore[union-attr]
+            return read_string(self.text, start, stop, what)
+        return " ".join(words)
+
+    def _read_operation(self, start: int, stop: int) -> tuple[str, list[str], Condition | None]:
         """The name of an operation, its references and its condition."""
-        is_conditional = words[0] in CONDITIONAL
-        for place, word in enumerate(words):
-            start = self.text.index(word, start)
-            end = start + len(word)
-            if place and is_conditional and not REFERENCE.fullmatch(word):
-                break
-            if place == 0 and word not in OPERATIONS:
-                hint = f"one of {', '.join(OPERATIONS)}; quote a => that is text"
-                raise fault(self.text, "unknown-operation", f"there is no operation {word[:40]!r}", start, end, hint)
-            if place and not (REFERENCE.fullmatch(word) and words[0] in CHOOSING):
-                hint = f"{', '.join(CHOOSING)} alone name steps, by number: => argmin {{1}} {{3}}"
-                message = f"nothing else may stand behind {words[0]}"
-                raise fault(self.text, "operation-reference", message, start, end, hint)
-            if place:
-                self.found.append(Token("SPACE", " ", start_pos=start - 1, end_pos=start))
-            named = "FILTER" if is_conditional else "CHOICE" if word in CHOOSING else "OPERATION"
-            self.found.append(Token("REFERENCE" if place else named, word, start_pos=start, end_pos=end))
-            start = end
-        if is_conditional:
-            self._read_condition(start, stop)
+        first, *more = WORDS.finditer(self.text, start, stop)
+        name = first[0]
+        if name not in OPERATIONS:
+            hint = f"one of {', '.join(OPERATIONS)}; quote a => that is text"
+            raise fault(self.text, "unknown-operation", f"there is no operation {name[:40]!r}", *first.span(), hint)
+        named = [*takewhile(lambda word: name in CHOOSING and REFERENCE.fullmatch(word[0]), more)]
+        rest = more[len(named) :]
+        if rest and name not in CONDITIONAL:
+            hint = f"{', '.join(CHOOSING)} alone name steps, by number: => argmin {{1}} {{3}}"
+            message = f"nothing else may stand behind {name}"
+            raise fault(self.text, "operation-reference", message, *rest[0].span(), hint)
+        condition = self._read_condition(rest, stop) if name in CONDITIONAL else None
+        return name, [word[0] for word in named], condition
 
-    def _read_condition(self, start: int, stop: int) -> None:
+    def _read_condition(self, words: list[re.Match[str]], stop: int) -> Condition:
         """The sign and the value behind `where` and its references."""
-        said, *words = self.text[start:stop].split() or [""]
-        sign, value = WRITTEN.get(said, said), " ".join(words)
-        start = self._after_spaces(start)
-        end = min(start + len(said), stop)
-        first = self._after_spaces(end)
-        if value[:1] == '"' and MARK.match(self.text, first).end() == stop:  # type: ignore[union-attr]
-            value = read_string(self.text, first, stop, "the value of a condition")
-        if sign not in SIGNS or not value.strip():
+        sign, *value = [word[0] for word in words] or [""]
+        text = self._read_text(value, words[1].start(), stop, "the value of a condition") if value else ""
+        try:
+            return Condition(WRITTEN.get(sign, sign), text)
+        except ValueError:
+            start = words[0].start() if words else stop - 1
             hint = (
                 f"write => where > 1980 or => where {{1}} > 1980, with spaces around the sign ({', '.join(SIGNS)}); "
                 'a value with + or * in it stands in quotes: = "R + D"'
             )
             message = "where needs a sign and a value, and may name steps in front of these, as {1}"
-            raise fault(self.text, "no-condition", message, min(start, stop - 1), stop, hint)
-        self.found += [
-            Token("SPACE", " ", start_pos=start - 1, end_pos=start),
-            Token("COMPARED", sign, start_pos=start, end_pos=end),
-            Token("SPACE", " ", start_pos=end, end_pos=first),
-            Token("VALUE", value, start_pos=first, end_pos=stop),
-        ]
+            raise fault(self.text, "no-condition", message, start, stop, hint) from None
 
     def _refuse_operator(self, operator: str, start: int) -> None:
         """In a parenthesis that is text, the operator in `(+)` and `(x +)` is text, but ` + ` reads as one."""

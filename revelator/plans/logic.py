@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
-
-from lark import Token, Transformer, UnexpectedToken
 
 from revelator.errors import ExpressionError
 from revelator.plans import trees
-from revelator.plans.faults import Diagnostic, Span, fault, sort_faults
-from revelator.plans.grammar import locate, make_parser, read_string, write_string
-from revelator.plans.trees import MAX_DEPTH, Node, walk
+from revelator.plans.faults import Diagnostic, fault, sort_faults
+from revelator.plans.grammar import read_string, write_string
+from revelator.plans.parsing import MisplacedError, Token, parse_tokens
+from revelator.plans.trees import MAX_DEPTH, Joined, Node, cover, join, walk
 
 MAX_CHARACTERS = 100_000
 MAX_TERMS = 64
@@ -52,12 +50,8 @@ class Not(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class _Joined(Node):
+class _Operands(Joined):
     operands: tuple[Query, ...]
-
-    def __post_init__(self) -> None:
-        self.check_parts()
-        Node.__post_init__(self)
 
     @property
     def children(self) -> tuple[Query, ...]:
@@ -65,22 +59,17 @@ class _Joined(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class And(_Joined):
+class And(_Operands):
     """Documents for which all operands hold."""
 
 
 @dataclass(frozen=True, slots=True)
-class Or(_Joined):
+class Or(_Operands):
     """Documents for which at least one operand holds."""
 
 
 Query = Term | Not | And | Or
-
-
-def join_queries(kind: type[And] | type[Or], operands: list[Query], span: Span | None = None) -> Query:
-    """`operands` under one `kind`, canonical: a single one is itself, those of the same kind are taken apart."""
-    flat = [part for operand in operands for part in (operand.operands if type(operand) is kind else (operand,))]
-    return kind(tuple(flat), span=span) if len(flat) > 1 else flat[0]
+join_queries = join
 
 
 def list_terms(query: Query) -> tuple[str, ...]:
@@ -156,9 +145,9 @@ def _group(query: Query, needed: bool, space: str) -> str:
 
 
 _TOKEN = re.compile(
-    r"""(?P<TERM>"(?:[^"\\]|\\.)*+")|(?P<OPEN>\()|(?P<CLOSE>\))|(?P<WORD>[^\s()"]+)|(?P<UNCLOSED>")""", re.DOTALL
+    r"""(?P<TEXT>"(?:[^"\\]|\\.)*+")|(?P<OPEN>\()|(?P<CLOSE>\))|(?P<WORD>[^\s()"]+)|(?P<UNCLOSED>")""", re.DOTALL
 )
-_WORDS = frozenset({"AND", "OR", "NOT"})
+_WORDS = {"AND": "TIGHT", "OR": "LOOSE", "NOT": "NOT"}
 _EXAMPLE = 'write it like "a" AND ("b" OR NOT "c")'
 
 
@@ -167,33 +156,37 @@ def parse(text: str) -> Query:
     if len(text) > MAX_CHARACTERS:
         message = f"a logical query has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}"
         raise fault(text, "too-long", message, 0, len(text), "shorten its terms")
-    found = _tokens(text)
+    found = [_read_token(text, match) for match in _TOKEN.finditer(text)]
     if not found:
         raise fault(text, "empty", "there is no term here", 0, len(text), _EXAMPLE)
     try:
-        return make_parser("logic.lark", _Builder)(found)
-    except UnexpectedToken as error:
-        raise _misplaced_error(text, found, error.token) from None
+        return parse_tokens(found, MAKERS)
+    except MisplacedError as error:
+        raise _make_misplaced_error(text, error) from None
     except ValueError:
         message = f"groups and negations are nested more than {MAX_DEPTH} deep"
         hint = "remove parentheses and NOTs that change nothing"
         raise fault(text, "too-deep", message, 0, len(text), hint) from None
 
 
-def _tokens(text: str) -> list[Token]:
-    found: list[Token] = []
-    for match in _TOKEN.finditer(text):
-        kind, value, (start, end) = str(match.lastgroup), match[0], match.span()
-        if kind == "UNCLOSED":
-            raise fault(text, "open-quote", "this quote is never closed", start, end, 'close the term with "')
-        if kind == "WORD":
-            if value not in _WORDS:
-                raise _make_unquoted_error(text, value, start, end)
-            kind = value
-        if kind == "TERM":
-            value = read_string(text, start, end, "a term")
-        found.append(Token(kind, value, start_pos=start, end_pos=end))
-    return found
+MAKERS: dict[str, Callable[..., Query]] = {
+    "TEXT": Term,
+    "NOT": Not,
+    "TIGHT": lambda parts: join(And, parts, cover(parts)),
+    "LOOSE": lambda parts: join(Or, parts, cover(parts)),
+    "CLOSE": lambda node, span: node,
+}
+
+
+def _read_token(text: str, match: re.Match[str]) -> Token:
+    kind, value, (start, end) = str(match.lastgroup), match[0], match.span()
+    if kind == "UNCLOSED":
+        raise fault(text, "open-quote", "this quote is never closed", start, end, 'close the term with "')
+    if kind == "WORD" and value not in _WORDS:
+        raise _make_unquoted_error(text, value, start, end)
+    if kind == "TEXT":
+        value = read_string(text, start, end, "a term")
+    return Token(_WORDS[value] if kind == "WORD" else kind, value, start, end)
 
 
 def _make_unquoted_error(text: str, value: str, start: int, end: int) -> ExpressionError:
@@ -203,49 +196,20 @@ def _make_unquoted_error(text: str, value: str, start: int, end: int) -> Express
     return fault(text, "unquoted", "a term stands in straight double quotes", start, end, _EXAMPLE)
 
 
-class _Builder(Transformer):
-    """One method a rule of the grammar."""
-
-    def term(self, parts: list[Token]) -> Query:
-        return Term(str(parts[0]), span=locate(parts[0]))
-
-    def group(self, parts: list[Any]) -> Query:
-        return parts[1]
-
-    def negation(self, parts: list[Any]) -> Query:
-        sign, operand = parts
-        return Not(operand, span=(sign.start_pos, operand.span[1]))
-
-    def literal(self, parts: list[Query]) -> Query:
-        return parts[0]
-
-    def conjunction(self, parts: list[Any]) -> Query:
-        return _join(And, parts[::2])
-
-    def start(self, parts: list[Any]) -> Query:
-        return _join(Or, parts[::2])
-
-
-def _join(kind: type[And] | type[Or], operands: list[Any]) -> Query:
-    span = (operands[0].span[0], operands[-1].span[1])
-    return operands[0] if len(operands) == 1 else join_queries(kind, operands, span)
-
-
-def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionError:
-    if token.type == "$END":
-        start, end = locate(found[-1])
-        opened = [t for t in found if t.type == "OPEN"]
-        if found[-1].type in ("TERM", "CLOSE") and opened:
-            start, end = locate(opened[-1])
-            return fault(text, "open-group", "this parenthesis is never closed", start, end, "close it with )")
-        return fault(text, "no-operand", f"no term stands after this {found[-1].value}", start, end, _EXAMPLE)
-    start, end = locate(token)
-    if token.type in ("TERM", "OPEN", "NOT"):
-        message = "AND or OR is missing before this" if token.type != "NOT" else "NOT cannot stand here"
+def _make_misplaced_error(text: str, error: MisplacedError) -> ExpressionError:
+    token, before, opening = error.token, error.before, error.opening
+    start, end = token.start, token.end
+    if token.kind == "END" and before.kind in ("TEXT", "CLOSE") and opening:
+        message = "this parenthesis is never closed"
+        return fault(text, "open-group", message, opening.start, opening.end, "close it with )")
+    if token.kind == "END":
+        message = f"no term stands after this {before.value}"
+        return fault(text, "no-operand", message, before.start, before.end, _EXAMPLE)
+    if token.kind in ("TEXT", "OPEN", "NOT"):
+        message = "AND or OR is missing before this" if token.kind != "NOT" else "NOT cannot stand here"
         hint = "join terms with AND or OR; negate a negation as NOT (NOT …)"
         return fault(text, "no-operator", message, start, end, hint)
-    open_groups = sum((t.type == "OPEN") - (t.type == "CLOSE") for t in found[: found.index(token)])
-    if token.type == "CLOSE" and open_groups <= 0:
+    if token.kind == "CLOSE" and not opening:
         return fault(text, "no-group", "this parenthesis was never opened", start, end, "remove it, or open it with (")
     return fault(text, "no-operand", f"no term stands before this {token.value}", start, end, _EXAMPLE)
 
@@ -263,26 +227,24 @@ def check(query: Query) -> tuple[Diagnostic, ...]:
 
 
 def _faults(query: Query) -> Iterator[Diagnostic]:
-    assert query.span is not None
     for node in walk(query):
         if isinstance(node, Term) and not any(c.isalnum() for c in node.text):
-            assert node.span is not None
             yield Diagnostic(
-                "empty-term", "this term holds no word", *node.span, "write what documents should be about"
+                "empty-term", "this term holds no word", *node.place, "write what documents should be about"
             )
     names, times = list_terms(query), len(list_literals(query))
     if len(names) > MAX_TERMS or times > MAX_LITERALS:
         message = f"{len(names)} terms in {times} places, and a query has at most {MAX_TERMS} in {MAX_LITERALS}"
-        yield Diagnostic("too-many-terms", message, *query.span, "leave out terms, or ask several queries")
+        yield Diagnostic("too-many-terms", message, *query.place, "leave out terms, or ask several queries")
     elif len(names) <= MAX_TABLED:
         columns, every_row = _truth_columns(names)
         column = _truth(query, columns, every_row)
         if not column:
             hint = "one part excludes what another asks for: leave one of them out"
-            yield Diagnostic("contradiction", "no document can match this query", *query.span, hint)
+            yield Diagnostic("contradiction", "no document can match this query", *query.place, hint)
         if column == every_row:
             hint = "join what must hold at once with AND"
-            yield Diagnostic("tautology", "every document matches this query", *query.span, hint)
+            yield Diagnostic("tautology", "every document matches this query", *query.place, hint)
 
 
 def has_conditions(query: Query) -> bool:

@@ -31,14 +31,10 @@ class _Call:
     __slots__ = ()
     __pydantic_config__ = STRICT
 
-    @property
-    def values(self) -> dict[str, Any]:
-        """The operator's own fields, by name."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
-
     def locate_texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Finds the texts, each with its path below the operator."""
-        for name, value in self.values.items():
+        for name in self.__dataclass_fields__:  # type: ignore[attr-defined]
+            value = getattr(self, name)
             if isinstance(value, str):
                 yield (name,), value
             elif isinstance(value, tuple):
@@ -56,7 +52,7 @@ class _Call:
                 return tuple(map(write, value))
             return write(value) if value and isinstance(value, str) else value
 
-        return type(self)(*map(write_value, self.values.values()))
+        return type(self)(*(write_value(getattr(self, name)) for name in self.__dataclass_fields__))  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)

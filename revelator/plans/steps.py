@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 from revelator.plans.bnf import (
@@ -115,10 +114,10 @@ def write_plan(steps: Steps) -> Expression:
         tree = _join([_build(steps, end) for end in ends])
     else:
         tree = find_shape({index: step.needs for index, step in enumerate(steps)})
-    if _count_steps(tree) > MOST_STEPS:
-        raise UnspelledError("a plan of too many steps")
-    plan, _ = _spell(steps, tree, [], count(1))
-    return plan
+    try:
+        return _spell(steps, tree, [], iter(range(1, MOST_STEPS + 1)))[0]
+    except StopIteration:
+        raise UnspelledError("a plan of too many steps") from None
 
 
 def _build(steps: Steps, last: int) -> Tree:
@@ -167,12 +166,6 @@ def _join(parts: Sequence[Tree]) -> Tree:
     if len(parts) == 1:
         return parts[0]
     return [item for part in parts for item in (part if isinstance(part, list) else [part])]
-
-
-def _count_steps(tree: Tree) -> int:
-    if isinstance(tree, int):
-        return 1
-    return 1 + _count_steps(tree.operand) if isinstance(tree, Computed) else sum(map(_count_steps, tree))
 
 
 def _spell(
@@ -258,15 +251,11 @@ def _read_step(step: Any) -> PlanStep | OperationStep:
     match step:
         case {"ask": str(asked)} if asked.strip() and len(step) == 1:
             return PlanStep(" ".join(asked.split()))
-        case {"operation": str(name), "of": [*of], **more} if name in OPERATIONS and of and _has_its_fields(name, more):
-            if all(type(number) is int for number in of):
+        case {"operation": str(name), "of": [_, *_] as of, **more} if name in OPERATIONS:
+            fields = {SIGN, VALUE} if name in CONDITIONAL else set()
+            if more.keys() == fields and all(type(number) is int for number in of):
                 return OperationStep(name, tuple(number - 1 for number in of), condition=_read_condition(more))
     raise UnspelledError(f"this is no step: {json.dumps(step, ensure_ascii=False)[:100]}")
-
-
-def _has_its_fields(name: str, more: Mapping[Any, Any]) -> bool:
-    """Whether an operation has a condition if it takes one, and nothing else."""
-    return more.keys() == ({SIGN, VALUE} if name in CONDITIONAL else set())
 
 
 def _read_condition(more: Mapping[Any, Any]) -> Condition | None:
