@@ -125,9 +125,10 @@ def test_every_function_on_the_page_is_in_the_file_that_it_names() -> None:
         assert {*first.split("."), *filter(None, second.split("."))} <= defined, file
 
 
-def test_the_language_and_the_tasks_import_no_torch() -> None:
+def test_the_language_the_tasks_and_an_executor_whose_models_run_elsewhere_import_no_torch() -> None:
     code = (
         "import sys, revelator, revelator.tasks, revelator.trace, revelator.cli, revelator.client; "
+        "import serving.service.run; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

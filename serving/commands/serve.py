@@ -177,8 +177,8 @@ def _serve(home: Path, settings: ServiceFile, config: ServingConfig, exposure: E
 
     try:
         with suppress(asyncio.CancelledError):  # told to stop before it was ready
-            names, triton = settings.allow_hosts, settings.triton
-            _run(lambda: run_until_stopped(home, ports, config, exposure, names, triton, report))
+            names, triton, delay = settings.allow_hosts, settings.triton, settings.shutdown_delay
+            _run(lambda: run_until_stopped(home, ports, config, exposure, names, triton, report, delay))
     finally:
         status.stop()
     click.echo("stopped")

@@ -98,6 +98,7 @@ class ServiceFile(ServingSettings):
     triton: str = "none"  # who hosts the models: none, local, or grpc://HOST:PORT
     tls: TlsFiles | None = None
     allow_hosts: tuple[str, ...] = ()  # further names under which HTTP may be called
+    shutdown_delay: Annotated[float, Field(ge=0)] = 0.0  # seconds after SIGTERM, a balancer's time to notice
     log_questions: bool = False  # whether logs/events.jsonl holds questions, plans and answers, too
 
     @property

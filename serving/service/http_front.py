@@ -76,11 +76,12 @@ def create_app(
     async def show_metrics(request: Request) -> Response:
         for retriever in questions.indexes.values():
             await retriever.follow()  # a service that nobody asks takes up a new version with the next look at it
+        questions.report_waiting()
         return Response(await asyncio.to_thread(generate_latest), media_type="text/plain; version=0.0.4")
 
     async def show_health(request: Request) -> Response:
         is_ready = await questions.is_ready()
-        state = "ready" if is_ready else "not ready" if questions.is_open else "stopping"
+        state = "ready" if is_ready else "stopping" if questions.is_stopping else "not ready"
         return JSONResponse({"status": state}, 200 if is_ready else 503)
 
     server = Server(address, questions.ask, list_models, questions.executor.sources, uploads is not None)

@@ -44,6 +44,7 @@ ACTIVE_VERSION = _gauge("active_version", "Version of each model that answered l
 INDEX_VERSION = _gauge("index_version", "Version of each index that questions search", "index")
 INDEX_REFUSED = _gauge("index_refused", "1 while the version in an index's folder is not fit to be searched", "index")
 IN_FLIGHT = _gauge("in_flight", "Requests in flight")
+WAITING = _gauge("waiting", "Requests in flight that wait for a turn: the queue")
 IN_FLIGHT_LIMIT = _gauge("in_flight_limit", "Requests in flight beyond which the next is refused")
 
 

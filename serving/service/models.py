@@ -26,8 +26,6 @@ from serving.home.config import ServingConfig
 from serving.home.versions import ADAPTER, require_contents, version_folder
 from serving.models.comparisons import CanaryRevelator
 from serving.models.embedded import EmbeddedGenerator
-from serving.models.engine import Engine
-from serving.models.local import LocalRevelator
 from serving.models.releases import REVELATOR, Traffic, find_choice, name_model
 from serving.models.triton import GENERATOR, TritonRelease
 from serving.models.vllm_server import ReleasedAdapter
@@ -166,10 +164,13 @@ class LocalRelease:
         return await asyncio.shield(self._versions[version])
 
     def _load(self, version: str) -> BatchedRevelator:
+        from serving.models.engine import Engine  # with torch, which a service over Triton or vLLM does without
+        from serving.models.local import LocalRevelator
+
         contents = require_contents(self._home, int(version))
         adapter = version_folder(self._home, int(version)) / ADAPTER if contents.files else None
         engine = Engine(contents.base["folder"], adapter, device=self._device)
-        return BatchedRevelator(engine, self._threads, self._decoding)
+        return BatchedRevelator(LocalRevelator(engine, self._decoding, self._threads))
 
     def close_unused(self) -> None:
         """Closes what nobody needs; forgets what did not open, so that the next call tries again."""
@@ -195,10 +196,10 @@ def _is_whole(opening: asyncio.Task[BatchedRevelator]) -> bool:
 
 
 class BatchedRevelator:
-    """`serving.protocols.Revelator` over an engine: prompts of one task that wait are one batch."""
+    """`serving.protocols.Revelator` over one in this process: prompts of one task that wait are one batch."""
 
-    def __init__(self, engine: Engine, threads: ThreadPoolExecutor, decoding: Decoding) -> None:
-        self._revelator = LocalRevelator(engine, decoding, threads)
+    def __init__(self, revelator: Revelator) -> None:
+        self._revelator = revelator
         self._batcher: Batcher[tuple[str, float], str, Completion] = Batcher(self._complete, BATCH)
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:

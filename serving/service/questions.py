@@ -18,7 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,7 +49,7 @@ from serving.protocols import Completion
 from serving.retrieval import LocalRetriever
 from serving.retrieval.retriever import hold_generations
 from serving.service.admission import Admission
-from serving.service.metrics import INDEX_REFUSED, INDEX_VERSION
+from serving.service.metrics import INDEX_REFUSED, INDEX_VERSION, WAITING
 from serving.service.models import IN_PROCESS, PLAIN_VERSION, Models, ServedIndex, open_models
 from serving.service.options import read_deadline, read_wanted
 from serving.service.settings import open_knowledge, open_planner_and_judge
@@ -156,6 +156,7 @@ class Questions:
         most = config.max_in_flight
         self.admission = Admission(most, max(1, 3 * most // 4) if asks_elsewhere else A_CORE * cores)
         self.is_open = True
+        self.is_stopping = False
         self.on_indexes = lambda: None
         self._traffic = traffic
         self.models = models
@@ -288,13 +289,17 @@ class Questions:
             INDEX_REFUSED.labels(name).set(bool(retriever.refused))
         self.on_indexes()
 
+    def report_waiting(self) -> None:
+        """Tells metrics how many questions wait for a turn; one admission for all models."""
+        WAITING.labels(EXECUTOR).set(self.admission.waiting)
+
     def record(self, trace: Trace) -> None:
         """Tells telemetry of the trace that the current task has finished."""
         TELEMETRY.get().record_trace(_add_versions(trace, find_choice()))
 
     async def is_ready(self) -> bool:
-        """Whether questions are taken in, and the Triton server has the models, where there is one."""
-        return self.is_open and (self.models.host is None or await self.models.host.is_ready())
+        """Whether questions should be sent here, and the Triton server has the models, where there is one."""
+        return not self.is_stopping and (self.models.host is None or await self.models.host.is_ready())
 
     def describe_host(self) -> Iterator[str]:
         """Who hosts the models, where that is not this process, a line each."""
@@ -303,9 +308,17 @@ class Questions:
             if host.server and not host.server.is_private:
                 yield NOT_PRIVATE
 
+    async def leave(self, seconds: float, hurried: asyncio.Event) -> None:
+        """From now on this service is not ready. For `seconds`, or until it is `hurried`, it still takes questions in:
+        a balancer that looks at its health notices meanwhile, and sends the next ones elsewhere."""
+        self.is_stopping = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await hurried.wait()
+
     async def drain(self, seconds: float) -> None:
         """From now on questions are Unavailable. Returns when those in flight are answered, or after `seconds`."""
-        self.is_open = False
+        self.is_stopping, self.is_open = True, False
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()

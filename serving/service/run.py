@@ -23,7 +23,7 @@ from serving.home.config import ServingConfig, write_serving
 from serving.home.running import LOCK, SERVE_JSON, RunningServer
 from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
 from serving.http.protection import is_loopback
-from serving.models.releases import name_version
+from serving.models.releases import name_version, read_release
 from serving.service.access import Tokens, read_control_token
 from serving.service.addresses import CLOSED, LOOPBACK, Exposure, Ports
 from serving.service.grpc_front import bind_grpc, serve_grpc
@@ -49,12 +49,12 @@ async def serve_home(
     place: str = IN_PROCESS,
 ) -> AsyncIterator[tuple[Questions, RunningServer]]:
     """Opens the models at `place` (`serving.service.models.open_models`), answers, and writes `serve.json`; at the end
-    of the block questions in flight are answered first. Over a Triton server that runs elsewhere several services may
-    serve one home folder: deploys go to the first, whose `serve.json` stands. Raises ConfigError when this home folder
-    is being served already, and what `open_questions` raises."""
+    of the block questions in flight are answered first. Where versions of the release run elsewhere (a Triton server of
+    others, vLLM) several services may serve one home folder: the `serve.json` of the first stands, to which deploys go.
+    Raises ConfigError when this home folder is being served already, and what `open_questions` raises."""
     home = require_existing(home).resolve()
     with try_lock(home / LOCK) as is_first:
-        if not is_first and not place.startswith(SCHEME):
+        if not is_first and _runs_models(home, config, place):
             hint = "stop that service, or name another folder with --home"
             raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON), hint=hint)
         if is_first:
@@ -103,6 +103,14 @@ async def serve_home(
                 await questions.drain(DRAIN_SECONDS)
 
 
+def _runs_models(home: Path, config: ServingConfig, place: str) -> bool:
+    """Whether this service itself runs what a deploy changes, so that no other may serve its home folder."""
+    if place != IN_PROCESS:
+        return not place.startswith(SCHEME)
+    release = read_release(home)
+    return config.needs_release and not (release and release.vllm)
+
+
 def _read_token(exposure: Exposure) -> str | None:
     """What clients must send, where the environment names it. Raises ConfigError for an address beyond loopback that
     everybody could ask."""
@@ -121,8 +129,10 @@ async def run_until_stopped(
     hosts: Collection[str],
     place: str,
     report: Callable[[Questions, RunningServer], None],
+    shutdown_delay: float = 0.0,
 ) -> None:
-    """Serves until SIGINT or SIGTERM; `report` is called once questions are answered. Raises what `serve_home` does."""
+    """Serves until SIGINT or SIGTERM, and for `shutdown_delay` seconds more, or until a second signal, in which it is
+    not ready; `report` is called once questions are answered. Raises what `serve_home` does."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the usual 1,024 are fewer than idle connections may be
     (home / LOG).parent.mkdir(exist_ok=True)
@@ -137,3 +147,5 @@ async def run_until_stopped(
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
         report(questions, running)
         await stopped.wait()
+        stopped.clear()
+        await questions.leave(shutdown_delay, stopped)

@@ -147,10 +147,11 @@ def test_a_question_that_waits_until_its_deadline_is_late_and_its_place_is_free(
     assert client.ask(FAST, strategy="single").answers == ("Orland",)
 
 
-def test_the_page_of_metrics_shows_how_many_are_in_flight(service: Service, client: Client):
+def test_the_page_of_metrics_shows_how_many_are_in_flight_and_how_many_of_them_wait(service: Service, client: Client):
     held = service.hold("sign", MAX_IN_FLIGHT)
     pending = fill(service, client, held)
     metrics = httpx.get(f"{service.running.http}/metrics").text
     assert f'revelator_in_flight{{model="executor"}} {MAX_IN_FLIGHT}.0' in metrics
+    assert 'revelator_waiting{model="executor"} 1.0' in metrics
     service.release()
     assert [future.result(WAIT).outcome for future in pending] == ["answered"] * MAX_IN_FLIGHT

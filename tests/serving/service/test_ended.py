@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -24,6 +25,7 @@ from revelator.errors import ConfigError, InvalidRequest, Overloaded, Unavailabl
 from serving.deploy.deploy import release_embedded_base
 from serving.home.config import ServingConfig
 from serving.home.running import find_running_server
+from serving.models.releases import read_release, write_release
 from serving.service import control
 from serving.service.addresses import Exposure, read_ports
 from serving.service.run import serve_home
@@ -77,12 +79,12 @@ def test_a_client_that_closes_its_http_connection_ends_the_work(service: Service
 
 
 @contextmanager
-def serving(home: Path, index: Path, endpoint: Endpoint, *options: str) -> Iterator[tuple[subprocess.Popen, str]]:
+def serving(home: Path, index: Path, endpoint: Endpoint, settings: str = "") -> Iterator[tuple[subprocess.Popen, str]]:
     """`revelator serve --triton none` as a process of its own, and its gRPC address."""
     command = [sys.executable, "-c", "from revelator.cli import main; main()", "serve", "--triton", "none"]
     command += ["--home", str(home), "--index", str(index), "--generator", endpoint.url, "--generator-model", "m"]
-    (home / "serving.yaml").write_text("text: false\njudge: none\n")
-    command += options
+    home.mkdir(exist_ok=True)
+    (home / "serving.yaml").write_text(f"text: false\njudge: none\n{settings}")
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
@@ -132,6 +134,26 @@ def test_a_service_that_is_told_to_stop_answers_what_it_has_begun(tmp_path: Path
     assert '"outcome": "answered"' in (home / "logs" / "events.jsonl").read_text()
 
 
+def test_within_its_shutdown_delay_a_service_is_not_ready_and_answers_until_a_second_signal(
+    tmp_path: Path, index: Path, endpoint: Endpoint
+):
+    endpoint.knowledge[FAST] = ["Orland"]
+    home = tmp_path / "home"
+    with (
+        serving(home, index, endpoint, settings="shutdown_delay: 600") as (process, url),
+        Client(url, timeout=WAIT) as client,
+    ):
+        running = find_running_server(home)
+        process.send_signal(signal.SIGTERM)
+        with grpc_client.InferenceServerClient(url) as triton:
+            while triton.is_server_ready():
+                pass
+        assert running and httpx.get(f"{running.http}/health").json() == {"status": "stopping"}
+        assert client.ask(FAST, strategy="single").answers == ("Orland",)
+        process.send_signal(signal.SIGTERM)  # the balancer has noticed
+        assert process.wait(WAIT) == 0
+
+
 def test_a_service_that_is_told_to_stop_before_it_answers_ends_as_if_it_had(tmp_path: Path, index: Path):
     """Told at different moments: while it imports, and while it opens models."""
     for marker in ("release.json", ".control-token"):
@@ -178,6 +200,22 @@ def test_a_home_folder_is_served_once(service: Service, config):
 
     with pytest.raises(ConfigError, match="being served already"):
         asyncio.run(serve())
+
+
+def test_a_home_folder_is_served_by_several_where_vllm_runs_its_versions(
+    tmp_path: Path, config: ServingConfig, endpoint: Endpoint
+):
+    endpoint.knowledge[FAST] = ["Orland"]
+    release_embedded_base(tmp_path)
+    release = read_release(tmp_path)
+    assert release
+    write_release(tmp_path, replace(release, vllm="http://127.0.0.1:9/v1"))
+    with serve_in_thread(tmp_path, config) as (_, first), serve_in_thread(tmp_path, config) as (_, second):
+        found = find_running_server(tmp_path)
+        assert found and found.grpc == first.grpc, "deploys go to the first"
+        for running in (first, second):
+            with Client(running.grpc, timeout=WAIT) as client:
+                assert client.ask(FAST, strategy="single").answers == ("Orland",)
 
 
 def test_with_mutual_tls_only_clients_with_a_certificate_are_answered(tmp_path, index, endpoint, config, authority):
