@@ -173,6 +173,7 @@ _BY_CODE: dict[str, type[RevelatorError]] = {
 MOST_BYTES = 6_000  # of an error as gRPC writes it: a client refuses a status of more than 8 kB, trailers and all
 _LENGTHS = (MOST_BYTES, 1_500, 400, 100, 30)  # characters that each text of an error may keep, until the whole fits
 _PLACE = ("code", "start", "end", "line", "column", "excerpt")
+_CUT = "Stream removed"  # gRPC's words for a stream without a status: a proxy ends it so when its server is gone
 # Triton's words for a model that is dead or not loaded; in a stream an error has no code
 _GONE = re.compile(r"Stub process .* is not healthy\.$|Request for unknown model: ")
 
@@ -235,6 +236,8 @@ def read_error(code: str, message: str) -> RevelatorError:
     except (ValueError, KeyError, TypeError):
         if _GONE.match(message):
             return Unavailable(message, hint="ask again: `revelator serve` loads a model anew whose process died")
+        if message.startswith(_CUT):
+            return Unavailable("the answer ended midway: who was writing it has gone", hint="ask again")
         return _BY_CODE.get(code, ServingError)(message)
     kind = _BY_NAME.get(name, ServingError)
     given = {**value, **value.get("place", {})}

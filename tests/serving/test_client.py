@@ -50,6 +50,11 @@ def test_a_server_that_is_full_says_when_to_ask_again(after):
     assert isinstance(arrived, errors.Overloaded) and arrived.retry_after_ms == after
 
 
+def test_a_stream_that_a_proxy_ends_without_a_status_is_one_whose_server_has_gone():
+    arrived = read_error("UNKNOWN", "Stream removed (Data frame with END_STREAM flag received)")
+    assert isinstance(arrived, errors.Unavailable) and arrived.hint == "ask again"
+
+
 def test_diagnostics_of_a_plan_arrive_whole():
     diagnostics = check(parse("Where was {director} born? + What is {x}?"))
     error = errors.PlanError("cannot be run", diagnostics=diagnostics, hint="mend it")
