@@ -1,5 +1,5 @@
-"""What runs elsewhere: the compose file, the Kustomize base and the models for Triton, by their own tools and by what
-they promise."""
+"""What runs elsewhere: the compose file, HAProxy's, the manifests for Kustomize and the models for Triton, by their own
+tools and by what they promise."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from google.protobuf import text_format
+from prometheus_client import Gauge
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from revelator.channels import TOKEN
@@ -25,12 +26,15 @@ from revelator.cli import revelator
 from revelator.files import write_json
 from serving.http.protection import OPEN_TO_ALL
 from serving.models.triton import MAX_BATCH
+from serving.service import metrics
 from serving.service.addresses import Ports
 from serving.triton.repository import read_config
+from tests.balanced import find_haproxy
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "compose.yaml"
+HAPROXY = DEPLOY / "haproxy.cfg"
 SECRETS = [line.rstrip("=") for line in (DEPLOY / "env.example").read_text().splitlines() if line.endswith("=")]
 docker_compose = pytest.mark.skipif(not shutil.which("docker-compose"), reason="docker-compose is not installed")
 kubectl = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl, which carries Kustomize, is not installed")
@@ -43,12 +47,15 @@ def configured(profile: str, **environment: str) -> subprocess.CompletedProcess[
 
 
 @docker_compose
-@pytest.mark.parametrize("profile", ["cpu", "gpu", "vllm"])
-def test_compose_takes_the_file_with_each_profile_and_says_which_secret_is_missing(profile):
+@pytest.mark.parametrize(
+    ("profile", "service"),
+    [("cpu", "service-cpu"), ("gpu", "service-gpu"), ("vllm", "service-vllm"), ("executors", "executor-3")],
+)
+def test_compose_takes_the_file_with_each_profile_and_says_which_secret_is_missing(profile, service):
     whole = dict.fromkeys(SECRETS, "a-secret")
     done = configured(profile, **whole)
     assert done.returncode == 0, done.stderr
-    assert f"service-{profile}" in yaml.safe_load(done.stdout)["services"]
+    assert service in yaml.safe_load(done.stdout)["services"]
     for name in SECRETS:
         refused = configured(profile, **{k: v for k, v in whole.items() if k != name})
         assert refused.returncode != 0 and name in refused.stderr
@@ -80,9 +87,11 @@ def test_images_are_pinned_ports_are_on_loopback_and_no_secret_is_written_down()
 def test_the_commands_that_are_started_have_the_options_that_they_are_given():
     pods = yaml.safe_load((DEPLOY / "kubernetes" / "base" / "deployment.yaml").read_text())["spec"]["template"]["spec"]
     patches = yaml.safe_load((DEPLOY / "kubernetes" / "vllm" / "sidecar.yaml").read_text())
-    boxes = pods["initContainers"] + pods["containers"] + [patch["value"] for patch in patches]
+    follows = yaml.safe_load((DEPLOY / "kubernetes" / "executors" / "follow.yaml").read_text())["spec"]["template"]
+    boxes = pods["initContainers"] + pods["containers"] + follows["spec"]["containers"]
+    boxes += [patch["value"] for patch in patches]
     given = [box["args"] for box in boxes if isinstance(box, dict) and "args" in box]
-    assert len(given) == 3
+    assert len(given) == 4
     given += [
         line.split()[1:]
         for line in COMPOSE.read_text().replace("exec ", "").splitlines()
@@ -103,13 +112,16 @@ def built(folder: str) -> str:
     return done.stdout
 
 
+FOLDERS = {"base": 7, "gpu": 7, "vllm": 7, "executors": 12, "mlflow": 4}  # and how many resources each makes
+
+
 @kubectl
-@pytest.mark.parametrize("folder", ["base", "gpu", "vllm"])
+@pytest.mark.parametrize("folder", FOLDERS)
 @pytest.mark.parametrize("version", ["1.31", "1.34"])
 def test_kustomize_builds_what_the_schemas_of_kubernetes_allow(folder, version):
     validate = pytest.importorskip("kubernetes_validate")
     resources = list(yaml.safe_load_all(built(folder)))
-    assert len(resources) == 7
+    assert len(resources) == FOLDERS[folder]
     for resource in resources:
         validate.validate(resource, version, strict=True)
 
@@ -142,7 +154,7 @@ def test_a_new_version_is_one_line_by_which_a_pod_has_started(tmp_path):
 
 
 @kubectl
-@pytest.mark.parametrize("folder", ["base", "gpu", "vllm"])
+@pytest.mark.parametrize("folder", ["base", "gpu", "vllm", "executors"])
 def test_a_kubelet_asks_for_what_a_service_shows_without_a_token(folder):
     boxes = rendered("Deployment", folder)["spec"]["template"]["spec"]["containers"]
     [service] = [box for box in boxes if box["name"] == "service"]
@@ -164,7 +176,9 @@ def test_prometheus_asks_with_the_token_that_the_service_was_given():
 
 
 def rendered(kind: str, folder: str = "base") -> dict:
-    return next(resource for resource in yaml.safe_load_all(built(folder)) if resource["kind"] == kind)
+    """That of the service; what else is beside it has other names."""
+    found = (r for r in yaml.safe_load_all(built(folder)) if r["metadata"]["name"] == "revelator")
+    return next(resource for resource in found if resource["kind"] == kind)
 
 
 @kubectl
@@ -185,6 +199,52 @@ def test_a_pod_of_a_gpu_node_asks_for_its_card_and_may_no_more_than_one_without(
     mounted = {mount["name"] for mount in (boxes["vllm"] if folder == "vllm" else boxes["service"])["volumeMounts"]}
     assert "shm" in mounted & {volume["name"] for volume in pod["volumes"]}
     assert (folder == "gpu") == (boxes["service"]["args"][-2:] == ["--triton", "local"])
+
+
+@kubectl
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_pod_is_closed_and_takes_its_secrets_by_reference(folder: str) -> None:
+    pods = [r["spec"]["template"]["spec"] for r in yaml.safe_load_all(built(folder)) if r["kind"] == "Deployment"]
+    assert pods
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] and not pod["automountServiceAccountToken"]
+        for box in pod.get("initContainers", []) + pod["containers"]:
+            closed = box["securityContext"]
+            assert closed["readOnlyRootFilesystem"] and not closed["allowPrivilegeEscalation"]
+            assert closed["capabilities"] == {"drop": ["ALL"]} and box["resources"]["limits"]["memory"]
+            assert [each["name"] for each in box.get("env", [])] in ([], ["HOME"])
+    secrets = [s for pod in pods for box in pod["containers"] for s in box["envFrom"] if "secretRef" in s]
+    assert secrets == [{"secretRef": {"name": "mlflow" if folder == "mlflow" else "revelator"}}]
+
+
+@kubectl
+def test_the_autoscaler_goes_by_the_queue_that_a_service_shows_and_an_executor_without_a_model_by_its_own() -> None:
+    exposed = {metric._name: metric for metric in vars(metrics).values() if isinstance(metric, Gauge)}
+    for folder in ("base", "executors"):
+        scaled = [metric["pods"]["metric"] for metric in rendered("HorizontalPodAutoscaler", folder)["spec"]["metrics"]]
+        assert [metric["name"] for metric in scaled] == ["revelator_waiting", "revelator_in_flight"]
+        for metric in scaled:
+            assert {*metric["selector"]["matchLabels"]} == {*exposed[metric["name"]]._labelnames}
+        budget = rendered("PodDisruptionBudget", folder)["spec"]
+        assert budget["selector"]["matchLabels"].items() <= rendered("Deployment", "base")["metadata"]["labels"].items()
+
+
+@kubectl
+def test_executors_share_a_home_folder_wait_for_its_first_release_and_keep_nothing_else() -> None:
+    deployments = {
+        r["metadata"]["name"]: r for r in yaml.safe_load_all(built("executors")) if r["kind"] == "Deployment"
+    }
+    assert {*deployments} == {"revelator", "follow", "vllm"} and "replicas" not in deployments["revelator"]["spec"]
+    pods = {name: each["spec"]["template"]["spec"] for name, each in deployments.items()}
+    for pod in pods.values():
+        [home] = [volume for volume in pod["volumes"] if volume["name"] == "home"]
+        assert home["persistentVolumeClaim"] == {"claimName": "home"}
+    [waits] = pods["revelator"]["initContainers"]
+    assert "/srv/revelator/release.json" in waits["command"][-1] and "args" not in waits
+    [follows] = pods["follow"]["containers"]
+    assert follows["args"][-3:] == ["--url", "http://vllm:8100", "--watch"]
+    cards = {name for name, pod in pods.items() if "nvidia.com/gpu" in pod["containers"][0]["resources"]["limits"]}
+    assert cards == {"vllm"}
 
 
 @kubectl
@@ -223,10 +283,27 @@ def test_the_executor_sends_triton_no_more_rows_than_a_batch_has() -> None:
     assert read_config("revelator").max_batch_size == MAX_BATCH
 
 
+def test_haproxy_takes_its_file_with_what_the_compose_file_names() -> None:
+    program = find_haproxy()
+    if not program:
+        pytest.skip("haproxy is not installed (Debian: apt-get install haproxy)")
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    given = services["balancer"]["environment"]
+    assert {*re.findall(r"\$\{(\w+)\}", HAPROXY.read_text())} == {*given}
+    for name, address in given.items():
+        if name.startswith("EXECUTOR"):
+            executor, port = address.split(":")
+            assert executor in services and int(port) == asdict(Ports())[name.rpartition("_")[2].lower()]
+    # names that only Docker's network knows are looked up while it runs
+    environment = {name: re.sub(r"^[\w-]+:", "127.0.0.1:", address) for name, address in given.items()}
+    done = subprocess.run([program, "-c", "-f", HAPROXY], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "valid" in done.stdout + done.stderr and "WARNING" not in done.stderr
+
+
 def test_the_linter_of_dockerfiles_finds_nothing() -> None:
     files = sorted(DEPLOY.glob("*Dockerfile"))
     done = subprocess.run([Path(sys.executable).with_name("hadolint"), *files], capture_output=True, text=True)
-    assert done.returncode == 0 and len(files) == 3, done.stdout
+    assert done.returncode == 0 and len(files) == 4, done.stdout
 
 
 def test_images_have_the_torch_of_everybody_and_a_gpu_node_s_the_python_of_its_server() -> None:
