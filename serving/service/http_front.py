@@ -30,7 +30,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -89,7 +89,7 @@ def create_app(
     inspector = app.make_routes([server], kept, find_tracking_server())
     sessions = mcp_front.open_sessions(mcp_front.make_server(questions, server, kept))
     agents = Route(mcp_front.PATH, StreamableHTTPASGIApp(sessions))
-    own = [Route(METRICS, show_metrics), Route("/health", show_health), agents]
+    own: list[BaseRoute] = [Route(METRICS, show_metrics), Route("/health", show_health), agents]
     own += uploads.make_routes() if uploads else []
     return Starlette(
         routes=[*kserve.make_routes(ask, questions.is_ready), *own, *inspector],
