@@ -43,7 +43,7 @@ class GoldServices:
     def __init__(self, answers: Mapping[str, Sequence[str]]) -> None:
         self._answers = answers
 
-    async def search(self, query: str, k: int) -> list[Passage]:
+    async def search(self, query: str, k: int, scope: object = None) -> list[Passage]:
         return [Passage(query, query, ", ".join(self._answers.get(query, ())))]
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:

@@ -28,8 +28,9 @@ from revelator.errors import DataError
 from revelator.node_detail import AS_MAPPING, STATUS_OF, Cause, Detail, Status
 from revelator.plans.language import LanguageName
 
-# 2 adds plan_language, 3 `unanswered`, 4 `text`, 5 `cause`; earlier traces are read with the defaults of what they lack
-SCHEMA_VERSION = 5
+# 2 adds plan_language, 3 `unanswered`, 4 `text`, 5 `cause`, 6 `where`; earlier traces are read with the defaults of
+# what they lack
+SCHEMA_VERSION = 6
 STRICT = ConfigDict(extra="forbid")
 
 Kind = Literal[
@@ -216,7 +217,7 @@ class Trace:
 
     `answers` are bare values, `answer` joins them. `text` says them in sentences, as a language model wrote them, with
     `[n]` for the n-th of `list_sources()`; "" where none did. `usage` is the sum over nodes, `critical_path_ms` the
-    time along the longest dependent chain.
+    time along the longest dependent chain, `where` the filter of the documents that were asked.
     """
 
     __pydantic_config__ = STRICT
@@ -243,6 +244,7 @@ class Trace:
     versions: Annotated[dict[str, str], FewKeys] = field(
         default_factory=dict
     )  # by model; and MLflow's id of the release
+    where: str = ""
     schema: int = SCHEMA_VERSION
 
     def list_evidence(self) -> list[Evidence]:

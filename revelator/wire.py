@@ -71,6 +71,7 @@ class Options(TypedDict, total=False):
     reuse: Trace | None  # an earlier trace: what is asked again and was answered there is taken from it
     history: Sequence[Step] | None  # of a conversation: what was asked and answered before, the earliest first
     style: str | None  # in which language and tone a language model is to write the answer's text
+    where: str  # a filter of the documents that are asked: year >= 2024 and team = "ops"
     fresh: bool  # whether every step is asked anew, also one whose answer the service has in memory
 
 

@@ -132,10 +132,26 @@ class Revelator(Protocol):
         """One completion a prompt, in order. `task` is a key of `revelator.tasks.TASKS`."""
 
 
+GROUP = r"[\w.@:/+-]{1,100}"  # the name of a group of callers
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which passages may be found: those of documents that fulfil the filter `where` (`serving.retrieval.filters`), and
+    that somebody of the `groups` may read. `groups` are of whoever asks, and never from the question; without any, what
+    everybody may read is found. None is whoever owns the files, who may read all."""
+
+    where: str = ""
+    groups: frozenset[str] | None = frozenset()
+
+
+PUBLIC, OWNER = Scope(), Scope(groups=None)
+
+
 class Retriever(Protocol):
-    async def search(self, query: str, k: int) -> list[Passage]:
-        """The `k` best passages, best first; `SearchResult` where words were read as others. The query is words, or a
-        logical query (`revelator.plans.logic`) with an operator."""
+    async def search(self, query: str, k: int, scope: Scope = PUBLIC) -> list[Passage]:
+        """The `k` best passages of the scope, best first; `SearchResult` where words were read as others. The query is
+        words, or a logical query (`revelator.plans.logic`) with an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +167,12 @@ class PassagePlace:
 class Shelf(Protocol):
     """A retriever whose passages can be opened by their ids, too: an index."""
 
-    async def open_passage(self, id: str) -> PassagePlace | None:
-        """None for an id that no passage has."""
+    async def open_passage(self, id: str, scope: Scope = PUBLIC) -> PassagePlace | None:
+        """None for an id that no passage has that the groups of the scope may read."""
 
-    def describe(self) -> dict[str, Any]:
-        """What the index holds and how it was built, as plain values; no path of this machine."""
+    def describe(self, scope: Scope = PUBLIC) -> dict[str, Any]:
+        """What the index holds that they may read, and how it was built, as plain values; `fields` are the kinds of
+        values by field. No path of this machine."""
 
 
 @runtime_checkable

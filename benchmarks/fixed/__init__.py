@@ -29,7 +29,7 @@ class FixedServices:
         self.latency = latency
         self.passages = passages
 
-    async def search(self, query: str, k: int) -> list[Passage]:
+    async def search(self, query: str, k: int, scope: object = None) -> list[Passage]:
         if self.latency:
             await asyncio.sleep(self.latency)
         # they name what is asked about and state the answer: else the executor reads none, or doubts it

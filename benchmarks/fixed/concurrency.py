@@ -70,7 +70,7 @@ class EndlessServices(FixedServices):
         self.all_live = asyncio.Event()
         self.last_end = 0.0
 
-    async def search(self, query: str, k: int) -> list[Passage]:
+    async def search(self, query: str, k: int, scope: object = None) -> list[Passage]:
         self.live += 1
         if self.live == self.wanted:
             self.all_live.set()

@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A trace that --json wrote: what is asked again is taken from it.",
 )
+@click.option(
+    "--where",
+    default="",
+    metavar="FILTER",
+    help='Ask only the documents whose fields fulfil it: year >= 2024 and team = "ops".',
+)
 @click.option("--fresh", is_flag=True, help="Ask every step anew, also one whose answer the service has in memory.")
 @click.option(
     "--timeout",
@@ -55,6 +61,7 @@ def ask(
     plan: str | None,
     strategy: str,
     reuse: Path | None,
+    where: str,
     fresh: bool,
     timeout: float | None,
     url: str | None,
@@ -76,6 +83,7 @@ def ask(
       revelator ask "What is the extension of the head of the Flume Laboratory?" --steps
       revelator ask "Who is the head of the Flume Laboratory?" --stream
       revelator ask "Who is the head of the Flume Laboratory?" --strategy single --json > trace.json
+      revelator ask "Who is the head of the Flume Laboratory?" --where 'type = "md" and path like "research/*"'
       revelator ask "Which papers deal with gene therapy, but not in mice?" --strategy logic
       PLAN="Who is the head of the Flume Laboratory? * What is the extension of {head}?"
       revelator ask "What is the extension of the head of the Flume Laboratory?" --plan "$PLAN" --reuse trace.json
@@ -85,7 +93,7 @@ def ask(
 
     try:
         earlier = _read_trace(reuse) if reuse else None
-        options = Options(plan=plan, strategy=strategy, reuse=earlier, fresh=fresh)
+        options = Options(plan=plan, strategy=strategy, reuse=earlier, fresh=fresh, where=where)
         address = find_address(home) if url is None else url
         if stream:
             trace = asyncio.run(_stream(address, timeout, question, options, as_json))

@@ -17,6 +17,7 @@ from revelator.options import AS_JSON, PATH
 from revelator.plans import logic as language
 from revelator.terminal import mask_controls
 from revelator.trace import Passage
+from serving.protocols import OWNER, Scope
 from serving.retrieval import INDEX, Index, IndexSettings, add_to_index, build_index, remove_from_index
 from serving.retrieval.build import has_changed, is_gone
 from serving.retrieval.documents import OVERLAP, SIZE
@@ -208,6 +209,8 @@ def info(folder: Path, as_json: bool) -> None:
         f"{_describe_contents(manifest)}, {sum(manifest['sizes'].values()):,} bytes, version {manifest['version']}"
     )
     click.echo("settings: " + ", ".join(f"{name} {value}" for name, value in manifest["settings"].items()))
+    if fields := manifest.get("fields"):
+        click.echo(mask_controls("fields: " + ", ".join(f"{name} ({count:,})" for name, count in fields.items())))
     for corpus in corpora:
         click.echo(mask_controls(f"file: {corpus['name']}  {corpus['passages']:,} passages  sha256 {corpus['sha256']}"))
     for name, reason in manifest["unread"].items():
@@ -235,6 +238,7 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
 @click.argument("folder", metavar="DIR", type=PATH)
 @click.argument("query")
 @click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many passages.")
+@click.option("--where", default="", metavar="FILTER", help='Fields of the documents: year >= 2024 and team = "ops".')
 @click.option("--logic", is_flag=True, help='QUERY is logical: "a" AND ("b" OR NOT "c").')
 @click.option(
     "--set",
@@ -248,11 +252,13 @@ def search(
     folder: Path,
     query: str,
     k: int,
+    where: str,
     logic: bool,
     how: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Print the best passages for QUERY, as they are read: title, place and text.
+    """Print the best passages for QUERY, as they are read: title, place and text. Whoever may read the folder of the
+    index sees all of them, whatever `allowed` says.
 
     With --logic, standard error says what is odd about the query, and how many passages were scored if not all were;
     --json then writes an object of `warnings`, `scored`, `of` (all passages) and `passages`, else the list of passages.
@@ -260,19 +266,21 @@ def search(
     \b
     Examples:
       revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
+      revelator index search runs/indexes/mine "travel" --where 'year >= 2024 and not type = "pdf"'
       revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --set calibration=self
     """
     if not logic and how:
         raise click.UsageError("--set counts with --logic alone")
     settings = read_logical_options(how, "--set") or LogicalSettings()
-    opened = Index.open(folder)
+    opened, scope = Index.open(folder), Scope(where, OWNER.groups)
+    opened.columns.require_fields(scope)
     warnings, scored = None, None
     passages: list[Passage]
     if not logic:
-        passages = opened.search(query, k)
+        passages = opened.search(query, k, scope)
     else:
         parsed = language.parse(query)
-        passages = found = search_logical(opened, parsed, k, settings)
+        passages = found = search_logical(opened, parsed, k, settings, scope)
         scored = found.scored
         if scored and scored[0] < scored[1]:
             click.echo(f"scored {scored[0]:,} of {scored[1]:,} passages: those that a term brings", err=True)

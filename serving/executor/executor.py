@@ -26,7 +26,8 @@ from serving.executor.source_answers import search_sources
 from serving.knowledge.operators import build_direct_query
 from serving.knowledge.sources import Sources
 from serving.latency import offload
-from serving.protocols import Generator, Judge, Revelator, Writing
+from serving.protocols import PUBLIC, Generator, Judge, Revelator, Scope, Writing
+from serving.retrieval.filters import parse_filter
 
 ROUTES: dict[str, Callable[[QuestionRun], Awaitable[None]]] = {
     "straightforward": routes.answer_straightforward,
@@ -81,6 +82,7 @@ class Executor:
         history: Sequence[Step] | None = None,
         style: str = "",
         fresh: bool = False,
+        scope: Scope = PUBLIC,
         listener: Callable[[Event], None] | None = None,
     ) -> Trace:
         """Answers one question and returns its trace.
@@ -91,7 +93,8 @@ class Executor:
         after substitution, what a leaf there was asked and answered takes over its documents and answers. `history`:
         what was asked and answered before in the conversation, the earliest first; none for its first message, and None
         where there is no conversation. `style`: in which language and tone the answer's text is to be written; it
-        changes nothing else. `fresh`: no leaf is answered from the cache. `listener` gets each event as it happens, the
+        changes nothing else. `fresh`: no leaf is answered from the cache. `scope`: which documents every leaf is asked
+        of; of a trace with another filter nothing is reused. `listener` gets each event as it happens, the
         last is `finished`; `revelator.trace.replay` makes the trace of them.
 
         What fails inside is in the trace: outcome "partial", "unanswered" or "failed". Cancelling it cancels every call
@@ -103,18 +106,21 @@ class Executor:
         limits.check_question(question)
         limits.check_size(plan)
         self._check_options(strategy, deadline_ms)
-        run, given = None, None
+        run, given, sources = None, None, self.sources.within(scope)
+        parse_filter(scope.where)
+        if reuse and reuse.where != scope.where:
+            reuse = None
         deadline = min(deadline_ms or limits.deadline_ms, limits.deadline_ms)
         try:
-            async with asyncio.timeout(deadline / 1000) as scope:
+            async with asyncio.timeout(deadline / 1000) as timer:
                 if plan is not None:
                     given = await _read_plan(plan, find_language(strategy), limits)
                 run = QuestionRun(
                     question,
                     self.models,
-                    self.sources,
+                    sources,
                     limits,
-                    Recorder(question, strategy, listener),
+                    Recorder(question, strategy, listener, scope.where),
                     given_plan=given,
                     earlier_nodes=find_reusable_nodes(reuse) if reuse else {},
                     writing=self.writing,
@@ -122,13 +128,14 @@ class Executor:
                     cache=None if fresh else self.cache,
                 )
                 async with self.turn():
+                    await sources.require_fields()
                     has_conversation = bool(history) or (history is not None and self.writing.reads_messages)
                     if plan is not None or not has_conversation or await read_in_conversation(run, history or ()):
                         await _take_route(run, strategy, self.routes_by_plan)
                         if self.writing.text:
                             await write_text(run)
         except TimeoutError:
-            if not scope.expired():
+            if not timer.expired():
                 raise
             if run is None or not run.recorder.trace.answers:  # else its text alone is missing
                 run = await _answer_at_deadline(run, deadline, limits.deadline_ms)
@@ -157,12 +164,13 @@ class Executor:
         await routes.write_plan(run, language)
         return run.recorder.trace
 
-    async def search(self, query: str, k: int) -> Node:
-        """The passages that the sources find for words or a logical query, as documents of a node that nobody judges or
-        reads. Raises InvalidRequest, and what `search_sources` raises."""
+    async def search(self, query: str, k: int, scope: Scope = PUBLIC) -> Node:
+        """The passages of a scope that the sources find for words or a logical query, as documents of a node that
+        nobody judges or reads. Raises InvalidRequest, and what `search_sources` raises."""
         self.limits.check_question(query)
-        node = Node("1", "atomic", query)
-        await search_sources(self.sources, node, build_direct_query(query), k)
+        node, sources = Node("1", "atomic", query), self.sources.within(scope)
+        await sources.require_fields()
+        await search_sources(sources, node, build_direct_query(query), k)
         return node
 
     def _check_options(self, strategy: str, deadline_ms: float | None) -> None:

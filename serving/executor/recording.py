@@ -26,9 +26,11 @@ class Recorder:
     waited for has ended, and ends once.
     """
 
-    def __init__(self, question: str, strategy: str, listener: Callable[[Event], None] | None = None) -> None:
+    def __init__(
+        self, question: str, strategy: str, listener: Callable[[Event], None] | None = None, where: str = ""
+    ) -> None:
         self._began = time.perf_counter()
-        self.trace = Trace(question, strategy, started_at=time.time())
+        self.trace = Trace(question, strategy, where=where, started_at=time.time())
         self._sender = EventSender(listener) if listener else None
         self._nodes: dict[str, Node] = {}
         self._after: dict[str, Sequence[str]] = {}

@@ -14,7 +14,7 @@ from serving.executor.judges import Unjudged
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
 from serving.knowledge.sources import Sources
-from serving.protocols import Completion, Generator
+from serving.protocols import PUBLIC, Completion, Generator, Scope
 
 
 async def answer_by_tree(run: QuestionRun) -> None:
@@ -43,5 +43,5 @@ class NoModel:
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         raise NotImplementedError(task)
 
-    async def search(self, query: str, k: int) -> list[Passage]:
+    async def search(self, query: str, k: int, scope: Scope = PUBLIC) -> list[Passage]:
         raise NotImplementedError(query)

@@ -97,6 +97,7 @@ class ServiceFile(ServingSettings):
     ports: str = "auto"  # `8000,8001` (HTTP, gRPC); auto: these if they are free, else others
     triton: str = "none"  # who hosts the models: none, local, or grpc://HOST:PORT
     tls: TlsFiles | None = None
+    clients: Path | None = None  # file of clients: the digest of each one's token, and its groups; or a gateway
     allow_hosts: tuple[str, ...] = ()  # further names under which HTTP may be called
     shutdown_delay: Annotated[float, Field(ge=0)] = 0.0  # seconds after SIGTERM, a balancer's time to notice
     log_questions: bool = False  # whether logs/events.jsonl holds questions, plans and answers, too

@@ -16,13 +16,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from revelator.errors import InvalidRequest
-from serving.http.protection import Body, describe_error, make_retry_headers, read_body, write_error_json
+from serving.http.protection import Body, describe_error, make_retry_headers, read_body, read_groups, write_error_json
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped
 MODEL = "/v2/models/executor"
 INPUTS, OUTPUTS = ("question", "options"), ("answer", "trace")
 Texts = dict[str, str]  # of each output
-Ask = Callable[[str, str, float | None, str], Coroutine[Any, Any, Texts]]  # question, options, deadline_ms, request id
+# question, options, deadline_ms, request id, and the groups of who asks
+Ask = Callable[[str, str, float | None, str, frozenset[str]], Coroutine[Any, Any, Texts]]
 Ready = Callable[[], Awaitable[bool]]
 Result = TypeVar("Result")
 
@@ -69,7 +70,8 @@ def make_routes(ask: Ask, ready: Ready) -> list[Route]:
         if "question" not in inputs:
             hint = '{"name": "question", "datatype": "BYTES", "shape": [1], "data": ["…"]}'
             raise InvalidRequest("the input question is missing", where="inputs", hint=hint)
-        work = ask(inputs["question"], inputs.get("options", ""), asked.parameters.deadline_ms, asked.id)
+        options, groups = inputs.get("options", ""), read_groups(request)
+        work = ask(inputs["question"], options, asked.parameters.deadline_ms, asked.id, groups)
         texts = await end_with_client(request, work)
         wanted = [output.name for output in asked.outputs or ()] or OUTPUTS
         tensors = [{"name": n, "datatype": "BYTES", "shape": [1], "data": [texts[n]]} for n in wanted]

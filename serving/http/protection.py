@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import math
-import secrets
 from collections.abc import Collection
 from ipaddress import ip_address
 from typing import Any, TypeVar
@@ -29,6 +28,7 @@ from revelator import errors
 from revelator.config import find_first_fault
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.wire import write_error
+from serving.http.callers import EVERYBODY, Callers
 from serving.latency import count_values
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -44,26 +44,27 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+GROUPS = "revelator.groups"  # of an ASGI scope
 OPEN_TO_ALL = ("/", "/health")  # and /web/: the page asks for the token, health says that it is ready or not
 
 
 class Protection:
     """ASGI middleware. `hosts` are the names that a request may use in its Host header; `by_address` accepts any
-    IP address, too: a name is what a page can bind to another machine. `token`, if there is one, must be given as
-    `Authorization: Bearer …` for everything but the page's own files and `/health`, which a kubelet asks for; and, on
-    this machine itself, the paths `probes`."""
+    IP address, too: a name is what a page can bind to another machine. The `callers` must be known for everything but
+    the page's own files and `/health`, which a kubelet asks for; and, on this machine itself, the paths `probes`.
+    `read_groups` of a request that it lets in gives the groups of who asks."""
 
     def __init__(
         self,
         app: ASGIApp,
         hosts: Collection[str],
-        token: str | None = None,
+        callers: Callers = EVERYBODY,
         by_address: bool = False,
         probes: Collection[str] = (),
     ) -> None:
         self.app = app
         self.hosts = frozenset(host.lower() for host in hosts)
-        self.token = token
+        self.callers = callers
         self.by_address = by_address
         self.probes = frozenset(probes)
 
@@ -103,14 +104,25 @@ class Protection:
                 hint = "open the page at the server's own address; programs send no Origin"
                 return refuse(403, "a page of another origin may not ask here", "origin", hint)
         path = scope["path"]
-        if self.token is None or path in OPEN_TO_ALL or path.startswith("/web/"):
+        if path in OPEN_TO_ALL or path.startswith("/web/"):
             return None
         if path in self.probes and is_loopback((scope.get("client") or ("",))[0]):
             return None
-        given = headers.get("authorization", "")
-        if secrets.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
-            return None
-        return refuse(401, "the bearer token is missing or wrong", "invalid_api_key", "send Authorization: Bearer …")
+        try:
+            groups = self.callers.find_groups(headers.items())
+        except InvalidRequest as error:
+            return refuse(400, error.message, error.where or "groups", error.hint)
+        if groups is None:
+            hint = "send Authorization: Bearer …"
+            return refuse(401, "the bearer token is missing or wrong", "invalid_api_key", hint)
+        scope[GROUPS] = groups
+        return None
+
+
+def read_groups(request: Request) -> frozenset[str]:
+    """The groups of who asks, as `Protection` found them."""
+    groups: frozenset[str] = request.scope[GROUPS]
+    return groups
 
 
 def refuse(status: int, message: str, code: str, hint: str | None) -> JSONResponse:

@@ -37,6 +37,7 @@ from starlette.staticfiles import StaticFiles
 from revelator.errors import DataError, RevelatorError
 from revelator.plans.faults import excerpt
 from revelator.plans.language import BNF, LANGUAGES, LanguageName
+from serving.http.callers import Callers
 from serving.http.protection import (
     LOOPBACK,
     Body,
@@ -44,6 +45,7 @@ from serving.http.protection import (
     describe_error,
     make_retry_headers,
     read_body,
+    read_groups,
     write_error_json,
 )
 from serving.inspector.chat import Chat
@@ -52,6 +54,7 @@ from serving.inspector.judging import Judgement, keep_judgement
 from serving.inspector.responses import Responses
 from serving.inspector.runs import Runs
 from serving.latency import write_json
+from serving.protocols import Scope
 
 WEB = Path(__file__).with_name("web")
 MOST = 8_000  # characters: 32 leaves, which a plan may have, of 250 each
@@ -72,10 +75,10 @@ def create_app(
     token: str | None = None,
     tracking_uri: str | None = None,
 ) -> Starlette:
-    """The ASGI application. `hosts` and `token` are those of `serving.http.protection`."""
+    """The ASGI application. `hosts` and `token`, which each caller sends, are those of `serving.http.protection`."""
     return Starlette(
         routes=make_routes(servers, runs, tracking_uri),
-        middleware=[Middleware(Protection, hosts=hosts, token=token)],
+        middleware=[Middleware(Protection, hosts=hosts, callers=Callers(token))],
         exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), answer_error),
     )
 
@@ -130,7 +133,7 @@ class Pages:
         return JSONResponse(await asyncio.to_thread(check_text, plan.text, plan.language))
 
     async def ask(self, request: Request) -> Response:
-        inquiry = Inquiry(self._servers, self._runs, await read_body(request, QuestionBody))
+        inquiry = Inquiry(self._servers, self._runs, await read_body(request, QuestionBody), read_groups(request))
         events = await await_first_event(inquiry.stream_events())
 
         async def lines() -> AsyncIterator[str]:
@@ -147,23 +150,23 @@ class Pages:
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
     async def list_runs(self, request: Request) -> Response:
-        return JSONResponse(await asyncio.to_thread(self._runs.list_summaries))
+        return JSONResponse(await asyncio.to_thread(self._runs.list_summaries, read_groups(request)))
 
     async def read_run(self, request: Request) -> Response:
-        run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
+        run = await asyncio.to_thread(self._runs.read, request.path_params["id"], read_groups(request))
         return JSONResponse(run.to_json())
 
     async def read_passage(self, request: Request) -> Response:
-        id = request.query_params.get("id", "")
+        id, scope = request.query_params.get("id", ""), Scope(groups=read_groups(request))
         for server in self._servers.values():
             if server.sources is not None:
-                return JSONResponse(asdict(await server.sources.open_passage(id)))
+                return JSONResponse(asdict(await server.sources.within(scope).open_passage(id)))
         raise DataError("this page has no index", hint="open the page of the service that searched it")
 
     async def judge(self, request: Request) -> Response:
         said = await read_body(request, Judgement)
         async with self._judging:
-            run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
+            run = await asyncio.to_thread(self._runs.read, request.path_params["id"], read_groups(request))
             await asyncio.to_thread(keep_judgement, run, said, self._tracking_uri)
             judged = replace(run, judged=said.add_to(run.judged))
             await asyncio.to_thread(self._runs.save, judged)

@@ -28,7 +28,7 @@ from revelator.errors import DataError, InvalidRequest, RevelatorError
 from revelator.tasks import TASKS, Step
 from revelator.trace import Event, Trace, join_answers
 from serving.http.kserve import end_with_client
-from serving.http.protection import choose_status, make_retry_headers, read_body
+from serving.http.protection import choose_status, make_retry_headers, read_body, read_groups
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.reply import ReplyStream, asked_nothing, read_answer, write_reply
 from serving.inspector.runs import Runs
@@ -59,7 +59,8 @@ class StreamOptions(BaseModel):
 
 
 class CompletionRequest(BaseModel):
-    """The body of a request. What would change the kind of answer is refused; other fields are accepted unread."""
+    """The body of a request. What would change the kind of answer is refused; other fields are accepted unread, but for
+    `where`, our own: a filter of the documents."""
 
     model: str = MODEL
     messages: list[Message]
@@ -68,6 +69,7 @@ class CompletionRequest(BaseModel):
     n: int | None = 1
     tools: list[Any] | None = None
     response_format: dict[str, Any] | None = None
+    where: str | None = None
 
     def read_question(self) -> str:
         """Returns the text of the last message. Raises InvalidRequest if it is not the user's, and for `n` other than
@@ -130,7 +132,7 @@ class Chat:
     async def complete(self, request: Request) -> Response:
         try:
             wanted = await read_body(request, CompletionRequest)
-            inquiry = self._make_inquiry(wanted, str(request.base_url))
+            inquiry = self._make_inquiry(wanted, request)
             if wanted.stream:
                 events = await await_first_event(inquiry.stream_events())
                 return StreamingResponse(_stream_chunks(inquiry, events, wanted), media_type="text/event-stream")
@@ -144,11 +146,11 @@ class Chat:
         usage = count_tokens(inquiry.run.trace)
         return JSONResponse({**_make_head(inquiry, wanted, "chat.completion"), "choices": [choice], "usage": usage})
 
-    def _make_inquiry(self, wanted: CompletionRequest, base_url: str) -> Inquiry:
+    def _make_inquiry(self, wanted: CompletionRequest, request: Request) -> Inquiry:
         server, question = find_server(self._servers, wanted.model), wanted.read_question()
         history, style = read_history(wanted.messages), wanted.read_style()
-        asked = QuestionBody(question=question, server=server, history=history, style=style)
-        return Inquiry(self._servers, self._runs, asked, base_url)
+        asked = QuestionBody(question=question, server=server, history=history, style=style, where=wanted.where)
+        return Inquiry(self._servers, self._runs, asked, read_groups(request), str(request.base_url))
 
 
 async def _stream_chunks(

@@ -26,9 +26,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Server:
-    """One that questions can be put to. `stream` is that of `revelator.client.AsyncClient`, `list_models` returns the
-    version of each model that it serves, or raises Unavailable. `sources`: what it searches, if this process does.
-    `takes_documents`: whether `/api/documents` adds to them."""
+    """One that questions can be put to. `stream` takes a question, the groups of who asks, and the options of
+    `revelator.client.AsyncClient.stream`; `list_models` returns the version of each model that it serves, or raises
+    Unavailable. `sources`: what it searches, if this process does. `takes_documents`: whether `/api/documents` adds to
+    them."""
 
     name: str
     stream: Callable[..., AsyncGenerator[Event, None]]
@@ -50,13 +51,22 @@ class QuestionBody(Body):
     deadline_ms: float | None = None
     history: list[Step] | None = None
     style: str | None = None
+    where: str | None = None
 
 
 class Inquiry:
     """One question: `stream_events` gives what happens, and `run` is there when they have ended. Raises InvalidRequest
-    for a server that there is not; without a name the first is asked. `base_url` is the address of the page."""
+    for a server that there is not; without a name the first is asked. `groups` are those of who asks, `base_url` is
+    the address of the page."""
 
-    def __init__(self, servers: Mapping[str, Server], runs: Runs, wanted: QuestionBody, base_url: str = "/") -> None:
+    def __init__(
+        self,
+        servers: Mapping[str, Server],
+        runs: Runs,
+        wanted: QuestionBody,
+        groups: frozenset[str] | None,
+        base_url: str = "/",
+    ) -> None:
         name = wanted.server or next(iter(servers))
         if name not in servers:
             raise InvalidRequest(f"there is no server {name!r}", hint=f"one of {', '.join(servers)}")
@@ -65,6 +75,7 @@ class Inquiry:
         self.id = runs.new_id()
         self.run: StoredRun | None = None
         self.saved = False
+        self._groups = groups
         self._base_url = base_url
         self._runs = runs
         self._replay = Replay()
@@ -73,15 +84,17 @@ class Inquiry:
     async def stream_events(self) -> AsyncGenerator[Event, None]:
         """Raises what the server raises; a run that had begun is stored, one that its client abandoned is not."""
         wanted = self.wanted
-        earlier = await asyncio.to_thread(self._runs.read, wanted.reuse) if wanted.reuse else None
+        earlier = await asyncio.to_thread(self._runs.read, wanted.reuse, self._groups) if wanted.reuse else None
         asked = self.server.stream(
             wanted.question,
+            self._groups,
             plan=wanted.plan,
             strategy=LANGUAGES[wanted.language].strategy if wanted.plan and wanted.language else wanted.strategy,
             deadline_ms=wanted.deadline_ms,
             reuse=earlier.trace if earlier else None,
             history=wanted.history,
             **({"style": wanted.style} if wanted.style else {}),
+            **({"where": wanted.where} if wanted.where else {}),
         )
         begun = False
         span: Any = None
@@ -126,7 +139,10 @@ class Inquiry:
     async def _save(self, error: RevelatorError | None) -> None:
         described = json.loads(write_error(error)) if error else None
         trace = self.read_trace()
-        self.run = StoredRun(self.id, self.server.name, trace, self.wanted.reuse, described, self._trace_id)
+        groups = None if self._groups is None else sorted(self._groups)
+        self.run = StoredRun(
+            self.id, self.server.name, trace, self.wanted.reuse, described, self._trace_id, groups=groups
+        )
         try:
             await asyncio.to_thread(self._runs.save, self.run)
             self.saved = True

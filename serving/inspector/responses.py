@@ -25,7 +25,7 @@ from revelator.errors import InvalidRequest, RevelatorError
 from revelator.tasks import Step
 from revelator.trace import Event, Evidence, Passage, Trace
 from serving.http.kserve import end_with_client
-from serving.http.protection import choose_status, make_retry_headers, read_body
+from serving.http.protection import choose_status, make_retry_headers, read_body, read_groups
 from serving.inspector.chat import MODEL, Message, count_tokens, describe_error, find_server, read_history
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.reply import ReplyStream, write_reply
@@ -57,7 +57,8 @@ class TextOptions(BaseModel):
 
 
 class ResponseRequest(BaseModel):
-    """The body of a request. What would change the kind of answer is refused; other fields are accepted unread."""
+    """The body of a request. What would change the kind of answer is refused; other fields are accepted unread, but for
+    `where`, our own: a filter of the documents."""
 
     model: str = MODEL
     input: str | list[Item]
@@ -67,6 +68,7 @@ class ResponseRequest(BaseModel):
     background: bool | None = False
     tools: list[Any] | None = None
     text: TextOptions | None = None
+    where: str | None = None
 
     def read_messages(self) -> list[Message]:
         """The conversation, whose last message is the question. Raises InvalidRequest."""
@@ -93,7 +95,7 @@ class Responses:
     async def create(self, request: Request) -> Response:
         try:
             wanted = await read_body(request, ResponseRequest)
-            inquiry = self.make_inquiry(wanted, str(request.base_url))
+            inquiry = self.make_inquiry(wanted, read_groups(request), str(request.base_url))
             if wanted.stream:
                 events = await await_first_event(inquiry.stream_events())
                 return StreamingResponse(_write_events(inquiry, events, wanted), media_type="text/event-stream")
@@ -102,19 +104,22 @@ class Responses:
             return JSONResponse(describe_error(error), choose_status(error), make_retry_headers(error))
         return JSONResponse(describe_response(inquiry, wanted))
 
-    def make_inquiry(self, wanted: ResponseRequest, base_url: str = "/") -> Inquiry:
-        """The question of a request. Raises InvalidRequest and DataError."""
+    def make_inquiry(
+        self, wanted: ResponseRequest, groups: frozenset[str] = frozenset(), base_url: str = "/"
+    ) -> Inquiry:
+        """The question of a request by a caller of these groups. Raises InvalidRequest and DataError."""
         server, messages = find_server(self._servers, wanted.model), wanted.read_messages()
         steps = read_history(messages)
         if earlier := wanted.previous_response_id:
-            trace = self._runs.read(earlier.removeprefix(PREFIX)).trace
+            trace = self._runs.read(earlier.removeprefix(PREFIX), groups).trace
             if not asks_nothing(trace):
                 steps.insert(0, Step(trace.question, tuple(trace.answers)))
         style = [wanted.instructions or "", *(m.text for m in messages if m.role in ("system", "developer"))]
+        written = "\n".join(filter(None, style))
         asked = QuestionBody(
-            question=messages[-1].text, server=server, history=steps, style="\n".join(filter(None, style))
+            question=messages[-1].text, server=server, history=steps, style=written, where=wanted.where
         )
-        return Inquiry(self._servers, self._runs, asked, base_url)
+        return Inquiry(self._servers, self._runs, asked, groups, base_url)
 
 
 async def _write_events(

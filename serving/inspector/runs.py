@@ -11,7 +11,7 @@ import re
 import secrets
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ class StoredRun:
 
     `server` is the address that was asked, `reuse` the id of the run whose answers stood in for what had not changed,
     `error` (JSON of `revelator.wire.write_error`) what ended the question before its trace was finished; `trace_id`
-    names its spans where they are sent, `judged` what a person said of it last (`serving.inspector.judging`).
+    names its spans where they are sent, `judged` what a person said of it last (`serving.inspector.judging`). `groups`
+    are those of who asked, None of the owner of the files.
     """
 
     id: str
@@ -42,6 +43,11 @@ class StoredRun:
     error: dict[str, Any] | None = None
     trace_id: str = ""
     judged: dict[str, Any] | None = None
+    groups: list[str] | None = field(default_factory=list)
+
+    def is_open_to(self, groups: frozenset[str] | None) -> bool:
+        """Whether somebody of these groups may read all that the run's caller might."""
+        return _may_read(self.groups, groups)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "trace": self.trace.to_json()}
@@ -62,7 +68,12 @@ class StoredRun:
             "plan_judged": "plan" in judged,
             "started_at": trace.started_at,
             "wall_ms": trace.wall_ms,
+            "groups": self.groups,
         }
+
+
+def _may_read(own: list[str] | None, groups: frozenset[str] | None) -> bool:
+    return groups is None or (own is not None and groups.issuperset(own))
 
 
 _RUN = TypeAdapter(StoredRun)
@@ -89,11 +100,12 @@ class Runs:
         for id in self._ids()[self.most :]:
             self._path(id).unlink(missing_ok=True)
 
-    def read(self, id: str) -> StoredRun:
-        """Raises DataError for an id that no run has, and for a file that is damaged."""
-        path = self._path(id)
+    def read(self, id: str, groups: frozenset[str] | None = frozenset()) -> StoredRun:
+        """Raises DataError for an id that no run has which somebody of these groups may read (None: the owner of the
+        files), and for a file that is damaged."""
+        path, missing = self._path(id), DataError(f"there is no run {id}", hint=f"the newest {self.most} are kept")
         if not _ID.fullmatch(id) or not path.is_file():
-            raise DataError(f"there is no run {id}", hint=f"the newest {self.most} are kept")
+            raise missing
         try:
             value = from_json(path.read_bytes())  # unlike json.loads it refuses what is nested too deep
             run = _RUN.validate_python({**value, "trace": Trace.from_json(value["trace"]).to_json()})
@@ -102,17 +114,20 @@ class Runs:
             raise DataError("this is no run", where=str(path), hint="remove the file") from error
         if run.id != id:
             raise DataError(f"this is run {run.id}", where=str(path), hint="name the file as the run")
+        if not run.is_open_to(groups):
+            raise missing
         return run
 
-    def list_summaries(self) -> list[dict[str, Any]]:
-        """Newest first. A file that is no run is left out."""
+    def list_summaries(self, groups: frozenset[str] | None = frozenset()) -> list[dict[str, Any]]:
+        """Newest first, of the runs that somebody of these groups may read. A file that is no run is left out."""
         known, ids = self._summaries, self._ids()
         self._summaries = {id: known.get(id) or self._summarise(id) for id in ids}
-        return [self._summaries[id] for id in ids if self._summaries[id]]
+        found = [self._summaries[id] for id in ids if self._summaries[id]]
+        return [summary for summary in found if _may_read(summary["groups"], groups)]
 
     def _summarise(self, id: str) -> dict[str, Any]:
         try:
-            return self.read(id).summarise()
+            return self.read(id, None).summarise()
         except DataError:
             return {}
 

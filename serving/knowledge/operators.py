@@ -17,6 +17,7 @@ from revelator.plans.names import WORD, find_name_words
 from revelator.plans.operators import Call, Relate, Search, fill
 from revelator.trace import Passage
 from serving.knowledge.labels import fold_label
+from serving.protocols import PUBLIC, Scope
 from serving.retrieval import ASKING_WORDS, STOP_WORDS, extract_terms
 
 SourceKind = Literal["text", "graph", "web"]
@@ -37,7 +38,7 @@ class Query:
     `ids` maps an entity's name to the identifiers that an earlier node found for it, by source. `logical` is a logical
     query that takes the place of the texts in a text source. `key` is a digest of what an operator is called with:
     sub-question, arguments, and who its entities are. `alternatives` take the place of the call where a graph has no
-    relation of its name.
+    relation of its name. `scope`: which documents may answer it, for sources that hold some.
     """
 
     question: str
@@ -49,6 +50,7 @@ class Query:
     logical: str = ""
     key: str = ""
     alternatives: tuple[Relate, ...] = ()
+    scope: Scope = PUBLIC
 
     @property
     def characters(self) -> int:

@@ -8,8 +8,10 @@ stays down is left alone for a while (`serving.circuit_breaker`).
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -23,8 +25,10 @@ from serving.knowledge.attempts import Attempts
 from serving.knowledge.operators import Query, Source, SourceResult
 from serving.knowledge.selection import Selection, Selector, SourceSettings
 from serving.knowledge.text_source import TextSource
-from serving.protocols import Dated, Generator, PassagePlace, Retriever, Revelator, Shelf
+from serving.protocols import PUBLIC, Dated, Generator, PassagePlace, Retriever, Revelator, Scope, Shelf
 from serving.retrieval import LocalRetriever
+from serving.retrieval.columns import require_fields
+from serving.retrieval.filters import Kind
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +63,7 @@ class SourceReport:
 
 
 Asked = tuple[SourceResult, SourceReport]
+NO_FIELDS = "it holds no documents whose fields a filter could compare"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,8 @@ class CombinedResult:
 
 
 class Sources:
-    """The configured sources. Their list is fixed when it is made: nothing that is read later adds to it.
+    """The configured sources. Their list is fixed when it is made: nothing that is read later adds to it. What they
+    give is of a scope, without `within` what everybody may read: searches, opened passages, descriptions, states.
 
     `writer`, `about` and `revelator` are for a model that selects (`serving.knowledge.selection`).
     """
@@ -108,6 +114,7 @@ class Sources:
         if not names or len(set(names)) < len(names):
             raise ValueError(f"one source or more, each with a name of its own, not {names}")
         self.all = tuple(sources)
+        self.scope = PUBLIC
         self.settings = settings or SourceSettings()
         self._selector = Selector(sources, self.settings, writer, about, revelator)
         self._breakers = {source.name: CircuitBreaker(source.name, policy) for source in sources}
@@ -122,23 +129,45 @@ class Sources:
         """Whether there is one source, which holds texts, so that there is nothing to select or to combine."""
         return [source.kind for source in self.all] == ["text"] and self._selector.way == "all"
 
+    def within(self, scope: Scope) -> Sources:
+        """The same sources, of which a scope is asked."""
+        scoped = copy.copy(self)
+        scoped.scope = scope
+        return scoped
+
+    async def require_fields(self) -> None:
+        """Raises InvalidRequest for a filter that names a field, or a kind of value, that no source has among what the
+        caller may read."""
+        if self.scope.where:
+            known: dict[str, set[Kind]] = defaultdict(set)
+            for described in await asyncio.to_thread(self.describe):
+                for name, kinds in described.get("fields", {}).items():
+                    known[name].update(kinds)
+            require_fields(self.scope, known)
+
     async def gather(self, query: Query, k: int) -> CombinedResult:
-        """Asks the selected sources, all at once, for at most `k` passages a text each, or as the settings say."""
-        k = self.settings.passages or k
+        """Asks the selected sources, all at once, for at most `k` passages a text each, or as the settings say. With a
+        filter those that hold no documents are not asked."""
+        k, query = self.settings.passages or k, replace(query, scope=self.scope)
         selection = await self._selector.choose(query)
+        without = [source for source in selection.sources if source.kind != "text"] if self.scope.where else []
+        if without:
+            texts = [source for source in selection.sources if source.kind == "text"]
+            selection = replace(selection, sources=tuple(texts or [s for s in self.all if s.kind == "text"]))
         asked = [_ask(source, self._breakers[source.name], query, k) for source in selection.sources]
         # one is asked without the tasks that several need, which cost more than all else here
         ended = [await asked[0]] if len(asked) == 1 else await self._await_all(selection.sources, asked, query)
         if len(self.all) > 1:
             ended = [(_name_source(report.source, found), report) for found, report in ended]
+        ended += [(SourceResult(), SourceReport(one.name, "not needed", note=NO_FIELDS)) for one in without]
         return _combine(ended, query, selection, self.settings.evidence == "first")
 
     def describe(self) -> list[dict[str, Any]]:
-        """Each source by name and kind; of an index also what it holds."""
+        """Each source by name and kind; of an index also what it holds that the caller may read."""
 
         def describe(source: Source) -> dict[str, Any]:
             shelf = source.retriever if isinstance(source, TextSource) else None
-            about: dict[str, Any] = shelf.describe() if isinstance(shelf, Shelf) else {}
+            about: dict[str, Any] = shelf.describe(self.scope) if isinstance(shelf, Shelf) else {}
             return {"name": source.name, "source": source.kind} | about
 
         return [*map(describe, self.all)]
@@ -148,9 +177,10 @@ class Sources:
         return self._find_shelf(id) is not None
 
     async def open_passage(self, id: str) -> PassagePlace:
-        """A passage as it was found, by its id, with its neighbours. Raises DataError for one that there is not."""
+        """A passage as it was found, by its id, with its neighbours. Raises DataError for one that there is not, and in
+        the same words for one that the caller may not read."""
         shelf, name = self._find_shelf(id) or (None, "")
-        place = await shelf.open_passage(id.removeprefix(name)) if shelf else None
+        place = await shelf.open_passage(id.removeprefix(name), self.scope) if shelf else None
         if place is None:
             raise DataError(
                 f"there is no passage {id[:200]!r}", hint="was its document removed, or the index built anew?"
@@ -172,16 +202,19 @@ class Sources:
         return {text.name: text.retriever for text in texts if isinstance(text.retriever, LocalRetriever)}
 
     def find_state(self) -> str | None:
-        """What all sources hold now, by their names; None where one of them cannot say it."""
+        """What all sources hold now, by their names, and the scope that is asked; None where one of them cannot say
+        it."""
         states = [source.find_state() if isinstance(source, Dated) else None for source in self.all]
         if None in states:
             return None
-        return " ".join(f"{source.name}={state}" for source, state in zip(self.all, states, strict=True))
+        held = " ".join(f"{source.name}={state}" for source, state in zip(self.all, states, strict=True))
+        return f"{held} {self.scope.where!r} {sorted(self.scope.groups or ())} {self.scope.groups is None}"
 
     def keep(self, names: Sequence[str]) -> Sources:
         """The same with the named sources alone."""
         kept, how = [source for source in self.all if source.name in names], self._selector
-        return Sources(kept, self.settings, writer=how.writer, about=how.about, revelator=how.revelator)
+        sources = Sources(kept, self.settings, writer=how.writer, about=how.about, revelator=how.revelator)
+        return sources.within(self.scope)
 
     async def close(self) -> None:
         for source in self.all:

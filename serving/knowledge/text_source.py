@@ -21,7 +21,7 @@ class TextSource:
 
     async def find(self, query: Query, k: int) -> SourceResult:
         texts = (query.logical,) if query.logical else query.texts
-        searches = [self.retriever.search(text, k) for text in texts]
+        searches = [self.retriever.search(text, k, query.scope) for text in texts]
         found = [await searches[0]] if len(searches) == 1 else await asyncio.gather(*searches)
         respelled = {w: near for one in found if isinstance(one, SearchResult) for w, near in one.respelled.items()}
         scored = next((one.scored for one in found if isinstance(one, SearchResult) and one.scored), None)

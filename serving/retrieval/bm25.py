@@ -29,7 +29,7 @@ from rapidfuzz.process import extract
 from revelator.errors import DataError
 from revelator.minilm import read_vocabulary
 from serving.retrieval.index_folder import Shard, create_mapped
-from serving.retrieval.words import extract_query_terms, extract_query_words, hash_words
+from serving.retrieval.words import extract_query_terms, extract_query_words, extract_terms, hash_words
 
 K1 = 1.2  # saturation of repeats
 B = 0.75  # weight of a passage's length
@@ -57,12 +57,21 @@ class BM25Scores:
             return np.zeros(self.count, np.float32)
         return self._bm25.get_scores_from_ids(numbers)
 
-    def respell(self, query: str) -> dict[str, list[str]]:
-        """The words of a query that no passage holds, with those that they may be meant for."""
+    def respell(self, query: str, readable: np.ndarray | None = None) -> dict[str, list[str]]:
+        """The words of a query that no passage holds, with those that they may be meant for. Of a mask of `readable`
+        passages no others count: what only they say is neither known nor offered."""
         words = extract_query_words(query)
-        _, known = self._find_terms(list(words))
+        places, known = self._find_terms(list(words))
+        if readable is not None:
+            known &= [self._is_said(place, readable) for place in places]
         unknown = [word for word, is_known in zip(words.values(), known, strict=True) if not is_known]
-        return {word: near for word in unknown if (near := self._find_nearest(word))}
+        return {word: near for word in unknown if (near := self._find_nearest(word, readable))}
+
+    def _is_said(self, place: int, readable: np.ndarray) -> bool:
+        """Whether a readable passage holds the term that stands at a place."""
+        number = self._numbers[place]
+        first, end = self._bm25.scores["indptr"][number : number + 2]
+        return bool(readable[self._bm25.scores["indices"][first:end]].any())
 
     @cached_property
     def _words(self) -> list[str]:
@@ -72,13 +81,17 @@ class BM25Scores:
         number = self._spellings.fileno()
         return os.pread(number, os.fstat(number).st_size, 0).decode().split()
 
-    def _find_nearest(self, word: str) -> list[str]:
+    def _find_nearest(self, word: str, readable: np.ndarray | None) -> list[str]:
         """The words that `word`, which is none of them, may be meant for: those with the fewest edits."""
         if len(word) < LEAST or not word.isalpha() or word in read_vocabulary():
             return []
         edits = 1 if len(word) < LONG else 2
-        found = extract(word, self._words, scorer=OSA.distance, score_cutoff=edits, limit=MOST)
-        return [near for near, distance, _ in found if distance == found[0][1]]
+        most = MOST if readable is None else None
+        found = extract(word, self._words, scorer=OSA.distance, score_cutoff=edits, limit=most)
+        if readable is not None:
+            places, _ = self._find_terms([term for near, _, _ in found for term in extract_terms(near)])
+            found = [one for one, place in zip(found, places, strict=True) if self._is_said(place, readable)]
+        return [near for near, distance, _ in found if distance == found[0][1]][:MOST]
 
     def _find_term_numbers(self, words: list[str]) -> np.ndarray:
         places, known = self._find_terms(words)

@@ -28,12 +28,12 @@ import numpy as np
 from rich.progress import Progress
 
 from revelator.errors import ArtifactError, DataError
-from revelator.files import lock_work_folder, sha256_file, stage_folder
-from revelator.trace import Passage
-from serving.retrieval import bm25, dense
-from serving.retrieval.corpora import ROWS, find_files, is_document, read_corpus
+from revelator.files import lock_work_folder, stage_folder
+from serving.retrieval import bm25, columns, dense
+from serving.retrieval.corpora import ROWS, ReadPassage, find_files, is_document, read_corpus
 from serving.retrieval.documents import DOCUMENTS, PartlyRead
 from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
+from serving.retrieval.fields import derive_fields, digest_source
 from serving.retrieval.index import Index
 from serving.retrieval.index_folder import INDEX, IndexSettings, Shard, write_passages, write_shard
 from serving.retrieval.neighbours import check_factory
@@ -48,14 +48,14 @@ _DEFAULTS = IndexSettings()
 class Part:
     """The passages of one file: where they are read from, and their vectors where an older index has them.
 
-    `path` is absolute. `read` gives place and passage; `vectors` has one row a passage. `note` says what of the file
+    `path` is absolute. `read` gives its passages; `vectors` has one row a passage. `note` says what of the file
     could not be read, if it was read before. A broken file ends the build if
     it `must_be_whole`, and is left out otherwise."""
 
     name: str
     path: str
     sha256: str
-    read: Callable[[], Iterator[tuple[str, Passage]]]
+    read: Callable[[], Iterator[ReadPassage]]
     vectors: np.ndarray | None = None
     note: str = ""
     must_be_whole: bool = False
@@ -77,6 +77,7 @@ def build_index(
     index, and when the model cannot be read; ConfigError while another process builds there.
     """
     build = _Build(out, settings, progress, shard_size)
+    build.old = build.old if build.knows_fields else {}
     files, left = find_files(paths, out)
     digests = _take_digests(files, paths, left)
     if not digests:
@@ -109,11 +110,11 @@ def add_to_index(
 
 
 def _take_digests(files: Mapping[str, Path], given: Sequence[Path], left: dict[str, str]) -> dict[str, str]:
-    """The sha256 of each file; what cannot be read any more goes into `left`. Raises DataError for one of `given`."""
+    """The digest of each file; what cannot be read any more goes into `left`. Raises DataError for one of `given`."""
     digests = {}
     for name, path in files.items():
         try:
-            digests[name] = sha256_file(path)
+            digests[name] = digest_source(path)
         except OSError as error:
             reason = f"cannot be read: {error.strerror}"
             if path in given:
@@ -144,8 +145,8 @@ def is_gone(path: str) -> bool:
 
 
 def has_changed(path: str, sha256: str) -> bool:
-    """Whether a file is there and is another one than that of the digest."""
-    return not is_gone(path) and sha256_file(Path(path)) != sha256
+    """Whether a file is there and is another one than that of the digest, or what is known of it is."""
+    return not is_gone(path) and digest_source(Path(path)) != sha256
 
 
 def _open_build(out: Path, progress: Progress | None) -> _Build:
@@ -161,7 +162,8 @@ def _open_build(out: Path, progress: Progress | None) -> _Build:
 
 class _Build:
     """A build into the folder `out`; `old` are the parts by name of the index that stands there, none where it was
-    built otherwise, or cannot be read."""
+    built otherwise, or cannot be read. It `knows_fields` unless an earlier version built it: then a file that is named
+    is read anew."""
 
     def __init__(
         self, out: Path, settings: IndexSettings, progress: Progress | None, shard_size: int | None = None
@@ -174,6 +176,7 @@ class _Build:
             check_factory(settings.faiss, self.encoder.dimensions)
         self.shard_size = shard_size or (DENSE_SHARD if self.encoder else SHARD)
         self.unread: dict[str, str] = {}  # why the build of the index that stands there left files out, by name
+        self.knows_fields = True
         self.old = self._open_old()
 
     def _open_old(self) -> dict[str, Part]:
@@ -185,10 +188,11 @@ class _Build:
         if old.settings != self.settings or (self.encoder and not is_made_by(old.manifest, self.encoder)):
             return {}
         self.unread = old.manifest["unread"]
+        self.knows_fields = "fields" in old.manifest
         parts, first = {}, 0
         for corpus in old.manifest["corpora"]:
             places = range(first, first := first + corpus["passages"])
-            read = partial(_read_old, old, places, str(self.out))
+            read = partial(_read_old, old, places, str(self.out), corpus["name"])
             vectors = old.vectors.matrix[places.start : places.stop] if old.vectors else None
             parts[corpus["name"]] = Part(
                 corpus["name"], corpus["path"], corpus["sha256"], read, vectors, corpus.get("note", "")
@@ -206,7 +210,7 @@ class _Build:
             path = files[name]
             new = Part(name, str(path.absolute()), digest, partial(_read_file, path, name, self.settings))
             known = self.old.get(name)
-            if known and known.sha256 == new.sha256:
+            if known and known.sha256 == new.sha256 and self.knows_fields:
                 parts[name] = replace(known, path=new.path)
             else:
                 parts[name] = replace(new, must_be_whole=path in named and not is_document(path))
@@ -234,9 +238,10 @@ class _Build:
         plan |= {"settings": asdict(self.settings), "unread": dict(sorted(unread.items()))}
         if encoder := self.encoder:
             plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}
-        if folders is not None and all(before.get(name) == value for name, value in plan.items()):
+        is_same = "fields" in before and all(before.get(name) == value for name, value in plan.items())
+        if folders is not None and is_same:
             return before
-        resumed = plan | {"shard": self.shard_size, "spellings": True}
+        resumed = plan | {"shard": self.shard_size, "spellings": True, "fields": True}
         version = 1 + before.get("version", 0)
         with lock_work_folder(self.out, resumed, "*.npz", "building this index") as work:
             with warnings.catch_warnings():
@@ -269,7 +274,8 @@ class _Build:
             shard = Shard(work / f"{number:06}.npz")
             if not shard.is_whole():
                 vectors = _embed(here, self.encoder) if self.encoder else None
-                write_shard(shard.path, [passage for passage, _ in here], self.settings, vectors)
+                passages_here, fields = [one.passage for one, _ in here], [one.fields for one, _ in here]
+                write_shard(shard.path, passages_here, fields, self.settings, vectors)
             shards.append(shard)
             self.progress.update(task, completed=min(count, (number + 1) * self.shard_size))
         return shards
@@ -278,7 +284,7 @@ class _Build:
         """The files of the index; returns what the manifest says of them."""
         task = self.progress.add_task("merging", total=None)
         write_passages(stage, ((shard.read("lines").tobytes(), shard.read("sizes")) for shard in shards))
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {"fields": columns.write(stage, shards)}
         if self.settings.sparse:
             more["terms"] = bm25.write(stage, shards)
         if self.encoder:
@@ -297,11 +303,13 @@ class _Build:
         return more
 
 
-def _read_old(index: Index, places: range, where: str) -> Iterator[tuple[str, Passage]]:
-    return ((where, index.passages[place]) for place in places)
+def _read_old(index: Index, places: range, where: str, name: str) -> Iterator[ReadPassage]:
+    for place in places:
+        passage = index.passages[place]
+        yield ReadPassage(where, passage, {**derive_fields(name, passage), **index.columns.read(place)})
 
 
-def _read_file(path: Path, name: str, settings: IndexSettings) -> Iterator[tuple[str, Passage]]:
+def _read_file(path: Path, name: str, settings: IndexSettings) -> Iterator[ReadPassage]:
     return read_corpus(path, name, chunk=settings.chunk, overlap=settings.overlap)
 
 
@@ -320,7 +328,7 @@ def _survey(parts: Sequence[Part], progress: Progress) -> tuple[dict[str, int], 
         try:
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always", PartlyRead)
-                seen.extend(hash_word(passage.id) for _, passage in part.read())
+                seen.extend(hash_word(one.passage.id) for one in part.read())
             notes[part.name] = "; ".join(
                 [part.note] * bool(part.note) + [str(each.message) for each in said if each.category is PartlyRead]
             )
@@ -345,7 +353,7 @@ def _refuse_duplicate_ids(parts: Sequence[Part], suspects: frozenset[int]) -> No
     """Names both places of an id that is used twice. Ids of one hash that differ pass."""
     places: dict[str, str] = {}
     for part in parts:
-        for where, passage in part.read():
+        for where, passage, _ in part.read():
             if hash_word(passage.id) in suspects:
                 if passage.id in places:
                     message = f"id {passage.id!r} was used already at {places[passage.id]}"
@@ -353,18 +361,18 @@ def _refuse_duplicate_ids(parts: Sequence[Part], suspects: frozenset[int]) -> No
                 places[passage.id] = where
 
 
-def _read_passages(parts: Sequence[Part], counts: Mapping[str, int]) -> Iterator[tuple[Passage, np.ndarray | None]]:
+def _read_passages(parts: Sequence[Part], counts: Mapping[str, int]) -> Iterator[tuple[ReadPassage, np.ndarray | None]]:
     """Every passage, with its vector where it is known. Raises DataError for a file that has fewer than were
     counted."""
     for part in parts:
         count = 0
-        for count, (_, passage) in enumerate(islice(part.read(), counts[part.name]), 1):
-            yield passage, None if part.vectors is None else part.vectors[count - 1]
+        for count, one in enumerate(islice(part.read(), counts[part.name]), 1):
+            yield one, None if part.vectors is None else part.vectors[count - 1]
         if count < counts[part.name]:
             raise DataError("it changed while it was read", where=part.path, hint="build the index again")
 
 
-def _embed(passages: Sequence[tuple[Passage, np.ndarray | None]], encoder: Embedder) -> np.ndarray:
-    new = [f"{passage.title}\n{passage.text}".strip() for passage, vector in passages if vector is None]
+def _embed(passages: Sequence[tuple[ReadPassage, np.ndarray | None]], encoder: Embedder) -> np.ndarray:
+    new = [f"{one.passage.title}\n{one.passage.text}".strip() for one, vector in passages if vector is None]
     made = iter(encoder.encode_documents(new) if new else ())
     return np.stack([next(made) if vector is None else vector for _, vector in passages])

@@ -1,6 +1,7 @@
 """What an index is made of: files of rows (JSON lines, CSV, TSV, parquet), documents, and folders of both.
 
-A row is a passage: `title`, `text` and, if it likes, `id`. JSON lines, CSV and TSV may be gzipped; CSV and TSV have a
+A row is a passage: `title`, `text` and, if it likes, `id`; its other columns are its fields
+(`serving.retrieval.fields`). JSON lines, CSV and TSV may be gzipped; CSV and TSV have a
 header. A header without `title` and `text` is that of a table of something else: its rows are read as those of a table
 in a document are, some to a passage, and the title is the file's name. A document (`serving.retrieval.documents`)
 becomes as many passages as its length asks for.
@@ -12,15 +13,17 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from os.path import lexists
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import Any
+from typing import Any, NamedTuple
 
 from revelator.errors import DataError
 from revelator.row_files import MalformedRow, read_rows
 from revelator.trace import Passage
 from serving.retrieval.cutting import Paragraph, pack, write_sections
 from serving.retrieval.documents import DOCUMENTS, OVERLAP, SIZE, make_passages, read_document
+from serving.retrieval.fields import ALLOWED, SIDECAR, Fields, derive_fields, fold_name, read_fields, read_row_fields
 
 COLUMNS = ("id", "title", "text")
 ROWS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
@@ -70,6 +73,8 @@ def _list_folder(folder: Path, out: Path) -> tuple[dict[str, Path], dict[str, st
         if _is_hidden(place) or target.is_relative_to(out):
             continue
         name = os.fsencode(place.as_posix()).decode(errors="replace")  # UNKNOWN for bytes that are not UTF-8
+        if name.endswith(SIDECAR) and is_read(name.removesuffix(SIDECAR)) and lexists(file.with_suffix("")):
+            continue  # what is known of the file beside it
         if reason := _find_obstacle(file, name, target, top):
             left[name] = reason
         elif target in names:
@@ -108,11 +113,16 @@ def _find_obstacle(path: Path, named: str, target: Path, top: Path) -> str:
             return "a link to a hidden file"
     if S_ISDIR(mode := _find_mode(path)):
         return "" if os.access(path, os.R_OK | os.X_OK) else "a folder that may not be opened"
-    if not (name.endswith((*DOCUMENTS, *ROWS)) or name.removesuffix(".gz").endswith(ROWS)):
+    if not is_read(name):
         return "not a kind of file that is read"
     if not S_ISREG(mode):
         return "a link to nothing, or no file"
     return "" if os.access(path, os.R_OK) else "a file that may not be read"
+
+
+def is_read(name: str) -> bool:
+    """Whether files of such a name are read."""
+    return name.lower().endswith((*DOCUMENTS, *ROWS)) or name.lower().removesuffix(".gz").endswith(ROWS)
 
 
 def is_document(path: Path) -> bool:
@@ -127,31 +137,60 @@ class _TableRow:
     cells: list[str]
 
 
-def read_corpus(
-    path: Path, name: str = "", *, chunk: int = SIZE, overlap: int = OVERLAP
-) -> Iterator[tuple[str, Passage]]:
-    """The passages of a file, each with its place for messages (file and line; of a document or table the file).
+class ReadPassage(NamedTuple):
+    """A passage, its place for messages (file and line; of a document or table the file), and its fields."""
+
+    where: str
+    passage: Passage
+    fields: Fields
+
+
+def read_corpus(path: Path, name: str = "", *, chunk: int = SIZE, overlap: int = OVERLAP) -> Iterator[ReadPassage]:
+    """The passages of a file.
 
     A row without `id` gets `<name without its ending>:<line>`, an empty line none; some rows of a table get
     `<name>#<first line>-<last line>`. Raises DataError (file, line, reason).
     """
     name = name or path.name
+    known = read_fields(path)
     if is_document(path):
         for passage in read_document(path, name, size=chunk, overlap=overlap):
-            yield str(path), passage
+            yield ReadPassage(str(path), passage, {**derive_fields(name, passage), **known})
         return
     folder, _, last = name.rpartition("/")
     stem = last.split(".")[0]
-    rows = read_rows(str(path), header=_read_header, columns=COLUMNS, lenient=True)
+    rows = read_rows(str(path), header=_read_header, columns=_choose_columns(path), lenient=True)
     first = next(rows, None)
     rows = chain([first] if first else [], rows)
     if first and isinstance(first[1], _TableRow):
         for passage in make_passages(pack(_read_table(rows, path), chunk, overlap), name, stem):
-            yield str(path), passage
+            yield ReadPassage(str(path), passage, {**derive_fields(name, passage), **known})
         return
     for number, row in rows:
         where = f"{path}:{number}"
-        yield where, _make_passage(row, where=where, default_id=f"{folder}/{stem}:{number}".lstrip("/"))
+        passage = _make_passage(row, where=where, default_id=f"{folder}/{stem}:{number}".lstrip("/"))
+        fields = {**derive_fields(name, passage), **known, **read_row_fields(row, where, COLUMNS)}
+        yield ReadPassage(where, passage, fields)
+
+
+def _choose_columns(path: Path) -> Sequence[str]:
+    """The columns of a parquet file that may be fields: not those of vectors and other nested values."""
+    if path.suffix.lower() != ".parquet":
+        return COLUMNS
+    from pyarrow import ArrowInvalid, parquet, types
+
+    try:
+        schema = parquet.read_schema(path)
+    except (OSError, ArrowInvalid):  # who reads its rows says so
+        return COLUMNS
+    is_text = (types.is_string, types.is_large_string)
+    return [
+        column.name
+        for column in schema
+        if not types.is_nested(column.type)
+        or (types.is_list(column.type) and any(is_one(column.type.value_type) for is_one in is_text))
+        or fold_name(column.name) == ALLOWED
+    ]
 
 
 def _read_header(header: list[str]) -> Callable[[list[str]], dict[str, str] | _TableRow]:
@@ -161,7 +200,12 @@ def _read_header(header: list[str]) -> Callable[[list[str]], dict[str, str] | _T
     if not any(columns):
         raise DataError("the header names no column", hint=HINT)
     if {"title", "text"} <= set(lower):
+        if twice := {name for name in lower if name and lower.count(name) > 1}:
+            raise DataError(f"two columns are called {min(twice)!r}", hint="rename or remove one")
         return lambda fields: {name: field for name, field in zip(lower, fields, strict=True) if name != "id" or field}
+    if ALLOWED in map(fold_name, columns):
+        hint = f"say who may read the whole in a file beside it, NAME{SIDECAR}; or name the columns `title` and `text`"
+        raise DataError(f"rows of a table share passages: none can have an `{ALLOWED}` of its own", hint=hint)
     return lambda fields: _TableRow(columns, fields)
 
 

@@ -39,6 +39,7 @@ LONGEST_VALUE = 200  # characters of a value of the front matter, or of an attri
 SITE = re.compile(
     r"layout|template|theme|permalink|slug|url|alias(es)?|redirect.*|weight|nav_.*|sidebar.*|toc|id|css|js", re.I
 )
+READERS = "allowed"  # who may read it (`serving.retrieval.fields`) is no text of the document
 SWITCHES = ("", "true", "false", "null", "~")  # values that say nothing
 
 
@@ -85,7 +86,8 @@ def _read_front_matter(text: str) -> dict[str, str] | None:
     facts = {}
     for name, value in values.items():
         own = value if isinstance(value, list) else [value]
-        if all(isinstance(each, str) for each in (name, *own)) and not SITE.fullmatch(name):
+        is_text = all(isinstance(each, str) for each in (name, *own))
+        if is_text and not SITE.fullmatch(name) and name.strip().lower() != READERS:
             facts[name] = ", ".join(each.strip() for each in own)
     return facts
 

@@ -25,6 +25,7 @@ KERNEL_ROWS = 65_536  # rows in one call of the kernel, which threads share
 TOGETHER = 64  # vectors at most in one reading of the matrix: a block of their products stays in the cache
 VECTORS = "vectors.npy"
 BLOCK = 20_000  # vectors copied to a card at a time
+EXACT_AMONG = 20_000  # rows of a mask that are copied, and compared with all: an approximate index would miss some
 
 
 def compute_products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -35,19 +36,22 @@ def compute_products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     return scores
 
 
-def find_nearest(matrix: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def find_nearest(
+    matrix: np.ndarray, vectors: np.ndarray, k: int, among: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """(products, positions) of the `k` rows with the highest product with each vector, best first, equal ones in order;
-    shapes (vectors, k); -inf and -1 where there is none."""
+    shapes (vectors, k); -inf and -1 where there is none. `among`: a mask of the rows that count."""
     scores = np.full((len(vectors), k), -np.inf, np.float32)
     places = np.full((len(vectors), k), -1, np.int64)
     for first in range(0, len(vectors), TOGETHER):
         for start, block in iterate_products(matrix, vectors[first : first + TOGETHER]):
             for row, own in enumerate(block.T, first):
-                near = np.flatnonzero(own >= scores[row, -1])
+                is_near = own >= scores[row, -1]
+                near = np.flatnonzero(is_near if among is None else is_near & among[start : start + len(own)])
                 if len(near):
-                    among, where = np.append(scores[row], own[near]), np.append(places[row], start + near)
-                    best = find_best(among, k)
-                    scores[row], places[row] = among[best], where[best]
+                    joined, where = np.append(scores[row], own[near]), np.append(places[row], start + near)
+                    best = find_best(joined, k)
+                    scores[row], places[row] = joined[best], where[best]
     return scores, places
 
 
@@ -90,12 +94,21 @@ class Vectors:
         """Whether a search compares with all vectors."""
         return self._near is None or self._on_card is not None
 
-    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """(cosines, positions) of the `k` nearest of each query, best first, shapes (q, k); -1 where none was found."""
+    def search(self, queries: np.ndarray, k: int, among: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(cosines, positions) of the `k` nearest of each query, best first, shapes (q, k); -1 where none was found.
+        `among`: a mask of the rows that may be found, which a card's index does not take."""
         k = min(k, len(self.matrix))
-        if self._on_card is not None:
+        if self._on_card is not None and among is None:
             return self._on_card.search(np.ascontiguousarray(queries, np.float32), k)
-        return self._near.search(queries, k) if self._near else find_nearest(self.matrix, queries, k)
+        if among is not None and np.count_nonzero(among) <= EXACT_AMONG:
+            rows = np.append(np.flatnonzero(among), -1)  # the last stands for none
+            scores, places = find_nearest(self.matrix[rows[:-1]], queries, k)
+            return scores, rows[places]
+        if self._near:
+            scores, places = self._near.search(queries, k, among)
+            if among is None or (places >= 0).all():
+                return scores, places
+        return find_nearest(self.matrix, queries, k, among)
 
 
 def _copy_to_card(matrix: np.ndarray, card: int) -> Any:

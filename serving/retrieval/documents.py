@@ -52,21 +52,29 @@ def read_document(path: Path, name: str, *, size: int = SIZE, overlap: int = OVE
 
     Raises DataError where the file cannot be read, is no document of its kind, or holds no text. Warns with PartlyRead
     where a part of it cannot be read."""
-    try:
-        with _limit_memory(MEMORY), _limit_time(SECONDS):
-            text = convert_document(path)
-            paragraphs = _split(text, path.suffix.lower())
-    except MemoryError as error:
-        reason = f"to convert it takes more than {MEMORY:,} bytes of memory"
-        raise DataError(reason, where=str(path), hint="split it, or save it as text") from error
-    except _TooLong as error:
-        reason = f"to convert it takes more than {SECONDS:,.0f} s"
-        raise DataError(reason, where=str(path), hint="split it, or save it as text") from error
+    with limit_reading(path):
+        text = convert_document(path)
+        paragraphs = _split(text, path.suffix.lower())
     if not paragraphs:
         raise DataError("no text in it", where=str(path))
     first = {each.headings[0] for each in paragraphs if len(each.headings) > each.of_table}
     title = first.pop() if len(first) == 1 else path.stem  # the heading that all others are below, or the file's name
     yield from make_passages(pack(paragraphs, size, overlap), name, title, text)
+
+
+@contextmanager
+def limit_reading(path: Path) -> Iterator[None]:
+    """Around the reading of a document. Raises DataError where it takes more than `MEMORY` or `SECONDS`."""
+    hint = "split it, or save it as text"
+    try:
+        with _limit_memory(MEMORY), _limit_time(SECONDS):
+            yield
+    except MemoryError as error:
+        reason = f"to convert it takes more than {MEMORY:,} bytes of memory"
+        raise DataError(reason, where=str(path), hint=hint) from error
+    except _TooLong as error:
+        reason = f"to convert it takes more than {SECONDS:,.0f} s"
+        raise DataError(reason, where=str(path), hint=hint) from error
 
 
 def make_passages(runs: Iterable[list[Paragraph]], name: str, title: str, text: str = "") -> Iterator[Passage]:
@@ -91,19 +99,7 @@ def _split(text: str, kind: str) -> list[Paragraph]:
 
 def convert_document(path: Path) -> str:
     """A document's text as Markdown. Raises DataError where the file cannot be read, or is no document of its kind."""
-    kind = path.suffix.lower()
-    try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    if len(data) > LARGEST:
-        raise DataError(f"larger than {LARGEST:,} bytes", where=str(path), hint="split it")
-    if kind not in BINARY:
-        if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-            data = data.decode("utf-16", "replace").encode()
-        if b"\0" in data:
-            raise DataError("not text: it holds zero bytes", where=str(path))
+    kind, data = path.suffix.lower(), read_bytes(path)
     if kind in MARKDOWN:
         return data.decode("utf-8-sig", "replace")
     from serving.retrieval import conversion  # a second to import, which no other command should wait for
@@ -118,6 +114,24 @@ def convert_document(path: Path) -> str:
     except Exception as error:  # a converter's libraries raise whatever they like about a damaged file
         reason = f"it cannot be read as {kind[1:].upper()}: damaged, protected, or of another kind"
         raise DataError(reason, where=str(path)) from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a document; of text in UTF-8. Raises DataError where it cannot be read, is too large, or where text
+    holds zero bytes."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    if len(data) > LARGEST:
+        raise DataError(f"larger than {LARGEST:,} bytes", where=str(path), hint="split it")
+    if path.suffix.lower() not in BINARY:
+        if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+            data = data.decode("utf-16", "replace").encode()
+        if b"\0" in data:
+            raise DataError("not text: it holds zero bytes", where=str(path))
+    return data
 
 
 def unfold(data: bytes, kind: str) -> bytes:

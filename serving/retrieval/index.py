@@ -18,8 +18,9 @@ import numpy as np
 from revelator.errors import ArtifactError, InvalidRequest, Unavailable
 from revelator.folders import MANIFEST, digest_manifest
 from revelator.trace import Passage
-from serving.protocols import PassagePlace, SearchResult
+from serving.protocols import PUBLIC, PassagePlace, Scope, SearchResult
 from serving.retrieval.bm25 import BM25Scores
+from serving.retrieval.columns import Columns
 from serving.retrieval.dense import Vectors, find_best
 from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
 from serving.retrieval.index_folder import INDEX, IndexSettings, PassageStore
@@ -60,7 +61,8 @@ class Index:
     """One generation of an index folder, memory-mapped. Safe to share between threads.
 
     All its files are open: it stays as it is when another takes its place, and when its files are removed. `manifest`
-    and `settings` say how it was built, `bm25` and `vectors` are its parts (None where it has none).
+    and `settings` say how it was built, `bm25` and `vectors` are its parts (None where it has none), `columns` the
+    fields of its passages. Whatever a search gives is of its scope.
     """
 
     def __init__(self, folder: Path, manifest: dict[str, Any], stamp: Stamp, device: str | None = None) -> None:
@@ -71,6 +73,7 @@ class Index:
         names = {field.name for field in fields(IndexSettings)}
         self.settings = IndexSettings(**{k: v for k, v in manifest["settings"].items() if k in names})
         self.passages = PassageStore(folder)
+        self.columns = Columns(folder, len(self.passages))
         self.bm25 = BM25Scores(folder) if self.settings.sparse else None
         self.vectors = Vectors(folder, device) if self.settings.dense else None
         self._state = digest_manifest(manifest)
@@ -142,69 +145,88 @@ class Index:
             return None
         return self._state
 
-    def search(self, query: str, k: int) -> list[Passage]:
+    def search(self, query: str, k: int, scope: Scope = PUBLIC) -> list[Passage]:
         """At most `k` passages, best first; equal scores in the corpus's order.
 
         BM25 gives passages that share a term with the query, dense the nearest by cosine, hybrid the two joined.
         """
-        return self.search_many([query], k)[0]
+        return self.search_many([query], k, scope)[0]
 
-    def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+    def search_many(self, queries: Sequence[str], k: int, scope: Scope = PUBLIC) -> list[list[Passage]]:
         """`search` for each query: BM25 takes them one by one; for vectors, all are embedded in one batch and compared
         in one call. The lists are `serving.protocols.SearchResult`."""
         if k < 1:
             raise InvalidRequest(f"k must be 1 or more, not {k}")
-        respelled = [self.bm25.respell(query) if self.bm25 else {} for query in queries]
+        view = self.columns.open_view(scope)
+        respelled = [self.bm25.respell(query, view.readable) if self.bm25 else {} for query in queries]
         words = [" ".join([query, *chain(*near.values())]) for query, near in zip(queries, respelled, strict=True)]
-        ranked = zip(self._rank(queries, words, k), respelled, strict=True)
+        ranked = zip(self._rank(queries, words, k, view.found), respelled, strict=True)
         return [SearchResult(self.read_passages(scores, places), near) for (scores, places), near in ranked]
 
     def read_passages(self, scores: np.ndarray, places: np.ndarray) -> list[Passage]:
         """The passages at `places` with their scores."""
         return [replace(self.passages[int(i)], score=float(s)) for s, i in zip(scores, places, strict=True)]
 
-    def describe(self) -> dict[str, Any]:
-        """What it holds, and the names of the first `NAMED` documents."""
-        names = [corpus["name"] for corpus in self.manifest["corpora"]]
+    def describe(self, scope: Scope = PUBLIC) -> dict[str, Any]:
+        """What it holds that the groups of the scope may read: the names of the first `NAMED` documents, and the kinds
+        of values by field."""
+        readable, names, first, count = self.columns.find_readable(scope.groups), [], 0, 0
+        for corpus in self.manifest["corpora"]:
+            own = slice(first, first := first + corpus["passages"])
+            shown = corpus["passages"] if readable is None else int(readable[own].sum())
+            count += shown
+            names += [corpus["name"]] if shown else []
         return {
             "kind": self.settings.kind,
             "model": self.settings.model,
             "version": self.manifest["version"],
-            "passages": len(self),
+            "passages": count,
             "documents": len(names),
             "first_documents": names[:NAMED],
+            "fields": self.columns.list_fields(scope.groups),
         }
 
-    def open_passage(self, id: str) -> PassagePlace | None:
-        """The passage of an id with its neighbours in the same file; None for an id that no passage has. Raises
-        Unavailable for an index that was written over."""
+    def open_passage(self, id: str, scope: Scope = PUBLIC) -> PassagePlace | None:
+        """The passage of an id with its neighbours in the same file; None for an id that no passage has that the groups
+        of the scope may read. Raises Unavailable for an index that was written over."""
         self.require_whole()
+        readable = self.columns.find_readable(scope.groups)
+
+        def read(at: int) -> Passage | None:
+            is_there = 0 <= at < len(self) and (readable is None or readable[at])
+            return self.passages[at] if is_there else None
+
         place = self.passages.find(id)
-        if place is None:
+        passage = None if place is None else read(place)
+        if place is None or passage is None:
             return None
-        passage = self.passages[place]
-        beside = [self.passages[at] if 0 <= at < len(self) else None for at in (place - 1, place + 1)]
+        beside = [read(at) for at in (place - 1, place + 1)]
         before, after = (one if one and one.file and one.file == passage.file else None for one in beside)
         return PassagePlace(passage, before, after)
 
-    def _rank(self, queries: Sequence[str], words: Sequence[str], k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Scores and positions for each query, best first; `words` are what BM25 searches for each."""
+    def _rank(
+        self, queries: Sequence[str], words: Sequence[str], k: int, among: np.ndarray | None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Scores and positions for each query, best first, `among` the passages of a mask; `words` are what BM25
+        searches for each."""
         if self.vectors is None:
             for query in words:
-                yield self._rank_sparse(query, k)
+                yield self._rank_sparse(query, k, among)
             return
-        near = self.vectors.search(self.encoder.encode_queries(queries), k if self.bm25 is None else max(k, DEPTH))
+        depth = k if self.bm25 is None else max(k, DEPTH)
+        near = self.vectors.search(self.encoder.encode_queries(queries), depth, among)
         for query, cosines, places in zip(words, *near, strict=True):
             found = places >= 0
             if self.bm25 is None:
                 yield cosines[found], places[found]
             else:
-                scores, joined = fuse_ranks([self._rank_sparse(query, max(k, DEPTH))[1], places[found]])
+                scores, joined = fuse_ranks([self._rank_sparse(query, depth, among)[1], places[found]])
                 yield scores[:k], joined[:k]
 
-    def _rank_sparse(self, query: str, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _rank_sparse(self, query: str, k: int, among: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         assert self.bm25 is not None
         scores = self.bm25.score(query)
+        scores = scores if among is None else np.where(among, scores, 0)
         places = find_best(scores, k)
         places = places[scores[places] > 0]
         return scores[places], places

@@ -26,6 +26,7 @@ from revelator.files import write_bytes
 from revelator.folders import FolderKind
 from revelator.trace import Passage
 from serving.retrieval.documents import OVERLAP, SIZE
+from serving.retrieval.fields import Fields
 from serving.retrieval.words import extract_terms, extract_words
 
 INDEX = FolderKind("an index", "revelator-index-3", "revelator index build FILES --out DIR")
@@ -158,7 +159,8 @@ class Shard:
     * `lines`, the passages as the store keeps them, and `sizes`, the bytes of each, shape (n,);
     * `vocabulary`, the terms in order of first use, as JSON; `words`, all terms of all passages, as places in it;
       `lengths`, the terms of each passage, shape (n,); `spellings`, the words that the terms are stems of, as JSON;
-    * `vectors`, of length 1, shape (n, dimensions), float32.
+    * `vectors`, of length 1, shape (n, dimensions), float32;
+    * `fields` of each passage, as a list in JSON.
     """
 
     path: Path
@@ -176,10 +178,17 @@ class Shard:
             return arrays[name]
 
 
-def write_shard(path: Path, passages: Sequence[Passage], settings: IndexSettings, vectors: np.ndarray | None) -> None:
+def write_shard(
+    path: Path,
+    passages: Sequence[Passage],
+    fields: Sequence[Fields],
+    settings: IndexSettings,
+    vectors: np.ndarray | None,
+) -> None:
     """Writes one shard in one step."""
     lines = [encode_passage(passage) for passage in passages]
     arrays = {"lines": _as_array(b"".join(lines)), "sizes": np.array([len(line) for line in lines], np.uint64)}
+    arrays["fields"] = _as_array(json.dumps(fields).encode())
     if settings.sparse:
         arrays |= _number_terms(passages, settings)
     if vectors is not None:

@@ -29,7 +29,7 @@ from revelator.plans import logic
 from revelator.plans.faults import fault
 from revelator.plans.logic import And, Not, Query, Term, move_negations_inwards
 from revelator.scores import fit_logistic
-from serving.protocols import SearchResult
+from serving.protocols import PUBLIC, Scope, SearchResult
 from serving.retrieval.dense import compute_products, find_best
 from serving.retrieval.index import Index
 
@@ -176,17 +176,27 @@ def read_logical_options(options: Sequence[str], option: str = "--logic") -> Log
     return settings if options else None
 
 
-def search_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> SearchResult:
+def search_logical(
+    index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS, scope: Scope = PUBLIC
+) -> SearchResult:
     """The `k` best passages for a logical query. Raises ExpressionError, InvalidRequest, ConfigError."""
-    scores, places, scored = rank_logical(index, query, k, settings)
-    return SearchResult(index.read_passages(scores, places), scored=(scored, len(index)))
+    among = index.columns.open_view(scope).found
+    scores, places, scored = rank_logical(index, query, k, settings, among)
+    return SearchResult(
+        index.read_passages(scores, places),
+        scored=(scored, len(index) if among is None else int(np.count_nonzero(among))),
+    )
 
 
 def rank_logical(
-    index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS
+    index: Index,
+    query: Query | str,
+    k: int,
+    settings: LogicalSettings = _DEFAULTS,
+    among: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """(scores, positions) of the `k` best passages, and how many were scored. One of score 0 holds nothing that was
-    asked for, and is not found.
+    """(scores, positions) of the `k` best passages, and how many were scored, `among` those of a mask: the others count
+    for nothing. One of score 0 holds nothing that was asked for, and is not found.
 
     Raises ExpressionError, InvalidRequest, ConfigError."""
     query = read_query(query)
@@ -194,14 +204,16 @@ def rank_logical(
         raise InvalidRequest(f"k must be 1 or more, not {k}")
     source = choose_source(index, settings)
     terms = logic.list_terms(query)
-    cosines, candidates = None, None
+    cosines, candidates = None, None if among is None else np.flatnonzero(among)
+    if candidates is not None and not len(candidates):
+        return np.empty(0), candidates, 0
     if source != "bm25":
         vectors, matrix = embed_terms(index, terms)
-        candidates = _find_candidates(index, terms, vectors, source)
+        candidates = _find_candidates(index, terms, vectors, source, among)
         cosines = compute_products(matrix if candidates is None else matrix[candidates], vectors)
     scores = {}
     for i, term in enumerate(terms):
-        raw = compute_raw_scores(index, term, None if cosines is None else cosines[i], source, candidates)
+        raw = compute_raw_scores(index, term, None if cosines is None else cosines[i], source, candidates, among)
         scores[term] = _calibrate(term, raw, settings)
     total = compose(query, scores, settings)
     chosen = find_best(total, k)
@@ -209,15 +221,19 @@ def rank_logical(
     return total[chosen], chosen if candidates is None else candidates[chosen], len(total)
 
 
-def _find_candidates(index: Index, terms: Sequence[str], vectors: np.ndarray, source: Source) -> np.ndarray | None:
-    """The positions that a search for one of the terms brings, in order; None where all passages are compared."""
+def _find_candidates(
+    index: Index, terms: Sequence[str], vectors: np.ndarray, source: Source, among: np.ndarray | None
+) -> np.ndarray | None:
+    """The positions that a search for one of the terms brings, in order, `among` those of a mask; None where all
+    passages are compared."""
     assert index.vectors
     if index.vectors.is_exact:
-        return None
-    near = index.vectors.search(vectors, CANDIDATES)[1]
+        return None if among is None else np.flatnonzero(among)
+    near = index.vectors.search(vectors, CANDIDATES, among)[1]
     found = [near[near >= 0]]
     if source == "both" and index.bm25:
         for scores in map(index.bm25.score, terms):
+            scores = scores if among is None else np.where(among, scores, 0)
             best = find_best(scores, CANDIDATES)
             found.append(best[scores[best] > 0])
     return np.unique(np.concatenate(found))
@@ -257,12 +273,18 @@ def embed_terms(index: Index, terms: Sequence[str]) -> tuple[np.ndarray, np.ndar
 
 
 def compute_raw_scores(
-    index: Index, term: str, cosines: np.ndarray | None, source: Source, places: np.ndarray | None = None
+    index: Index,
+    term: str,
+    cosines: np.ndarray | None,
+    source: Source,
+    places: np.ndarray | None = None,
+    among: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The term's score for each document, or those at `places`, before it is calibrated or cut."""
+    """The term's score for each document, or those at `places`, before it is calibrated or cut. `among`: a mask of
+    those that count."""
     parts = [] if cosines is None else [cosines]
     if source != "dense":
-        sparse = compute_sparse_scores(index, term)
+        sparse = compute_sparse_scores(index, term, among)
         parts.append(sparse if places is None else sparse[places])
     return parts[0] if len(parts) == 1 else (parts[0] + parts[1]) / 2
 
@@ -271,16 +293,18 @@ def _calibrate(term: str, scores: np.ndarray, settings: LogicalSettings) -> np.n
     """Scores in [0, 1], as the settings say."""
     if settings.calibrations:
         return settings.calibrations.of(term)(scores)
-    return calibrate_unlabelled(scores)(scores) if settings.calibration == "self" else np.clip(scores, 0, 1)
+    is_own = settings.calibration == "self" and len(scores) > 1  # of a single document there is nothing to learn
+    return calibrate_unlabelled(scores)(scores) if is_own else np.clip(scores, 0, 1)
 
 
-def compute_sparse_scores(index: Index, term: str) -> np.ndarray:
-    """BM25 of a term's words over the term's best score in the corpus, in [0, 1]."""
+def compute_sparse_scores(index: Index, term: str, among: np.ndarray | None = None) -> np.ndarray:
+    """BM25 of a term's words over the term's best score in the corpus, or `among` the passages of a mask, in [0, 1]."""
     if index.bm25 is None:
         raise ConfigError(
             "this index holds no BM25 scores", where=str(index.folder), hint="build it with --kind hybrid"
         )
     scores = index.bm25.score(term)
+    scores = scores if among is None else np.where(among, scores, 0)
     return scores / max(float(scores.max(initial=0)), 1e-9)
 
 

@@ -106,24 +106,31 @@ class Neighbours:
             raise ValueError(f"{FILE}: {explain_fault(error)}") from error
         if self._index.ntotal != len(matrix):
             raise ValueError(f"{FILE} has {self._index.ntotal} vectors, and there are {len(matrix)}")
-        self._effort: Any = None
+        self._effort = self._make_effort()
+
+    def _make_effort(self, among: np.ndarray | None = None) -> Any:
+        """The parameters of a search, `among` the rows of a mask; None for a kind of index that takes none."""
         parts: Any = faiss  # its stubs know no parameters of a search
         inner = faiss.downcast_index(self._index)
+        only = {} if among is None else {"sel": parts.IDSelectorBitmap(np.packbits(among, bitorder="little"))}
         if isinstance(inner, faiss.IndexHNSW):
-            self._effort = parts.SearchParametersHNSW(efSearch=EFFORT)
-        elif isinstance(inner, faiss.IndexIVF):
-            self._effort = parts.SearchParametersIVF(nprobe=max(LEAST_PROBED, round(inner.nlist * PROBED)))
+            return parts.SearchParametersHNSW(efSearch=EFFORT, **only)
+        if isinstance(inner, faiss.IndexIVF):
+            return parts.SearchParametersIVF(nprobe=max(LEAST_PROBED, round(inner.nlist * PROBED)), **only)
+        return None
 
-    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def search(self, queries: np.ndarray, k: int, among: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """(cosines, positions) of the nearest of each query that it finds, best first, shapes (q, k); -inf and -1 where
-        there is none."""
+        there is none. `among`: a mask of the rows that may be found."""
         queries = np.ascontiguousarray(queries, np.float32)
         wanted = min(CANDIDATES * k, len(self._matrix))
-        _, candidates = self._index.search(queries, wanted, params=self._effort)
+        effort = self._make_effort(among) if among is not None else self._effort
+        _, candidates = self._index.search(queries, wanted, params=effort)
         scores = np.full((len(queries), k), -np.inf, np.float32)
         places = np.full((len(queries), k), -1, np.int64)
         for row, found in enumerate(candidates):
             near = np.sort(found[found >= 0])
+            near = near if among is None else near[among[near]]
             cosines = self._matrix[near] @ queries[row]
             best = np.argsort(-cosines, kind="stable")[:k]
             scores[row, : len(best)], places[row, : len(best)] = cosines[best], near[best]

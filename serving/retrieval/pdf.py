@@ -21,6 +21,7 @@ from pdfplumber.page import Page
 from pdfplumber.utils import extract_text
 
 from revelator.errors import DataError
+from serving.retrieval.filters import Value
 from serving.retrieval.page_layout import Block, Grid, Object, Text, join_lines, read_layout
 from serving.retrieval.table_layout import Cell, escape, spread_cells, write_table
 
@@ -37,6 +38,8 @@ NO_TITLE = re.compile(
     r"|([a-z]:|file:|https?:|/).*|\S+\.[a-z]\w{1,4}",
     re.IGNORECASE,
 )
+DATES = {"CreationDate": "created", "ModDate": "modified"}
+DATE = re.compile(r"(?:D:)?(\d{4})(\d{2})(\d{2})")  # ISO 32000-1, section 7.9.4
 LONGEST_TITLE = 200  # in characters
 LIGATURES = re.compile("[\ufb00-\ufb06]")
 
@@ -65,6 +68,19 @@ def convert_pdf(data: bytes) -> str:
     if title and any(pages):
         written[0] = written[0].replace("\f\n\n", f"\f\n\n# {escape(title)}\n\n", 1)
     return LIGATURES.sub(lambda match: normalize("NFKC", match[0]), "".join(written))
+
+
+def read_dates(data: bytes) -> dict[str, Value]:
+    """When it was made and changed last, as far as the file says; nothing of one that cannot be read."""
+    try:
+        with pdfplumber.open(BytesIO(data)) as pdf:
+            said = {name: pdf.metadata.get(key) for key, name in DATES.items()}
+    except MemoryError:
+        raise
+    except Exception:  # whatever its library raises about a damaged file: who reads its text says so
+        return {}
+    found = {name: DATE.match(value) for name, value in said.items() if isinstance(value, str)}
+    return {name: "-".join(match.groups()) for name, match in found.items() if match}
 
 
 def _read_title(metadata: Object) -> str:

@@ -22,7 +22,7 @@ from revelator.errors import ExpressionError, RevelatorError
 from revelator.plans import logic
 from revelator.trace import Passage
 from serving.batching import Batcher
-from serving.protocols import PassagePlace
+from serving.protocols import PUBLIC, PassagePlace, Scope
 from serving.retrieval.embedders import BATCH
 from serving.retrieval.index import Index, read_stamp
 from serving.retrieval.logical_search import LogicalSettings, search_logical
@@ -31,17 +31,20 @@ THREADS = 2
 PATIENCE = 1.0  # seconds from when a generation is noticed for which questions wait for it; then the one before answers
 AGAIN = 5.0  # seconds after which a generation that was refused is looked at again: it may have been half copied
 IDLE = 10  # times the seconds that the refusal took are added: digests of a large index are not computed all the time
+Asked = tuple[Index, int, Scope]  # what queries that are searched together have in common
 log = logging.getLogger(__name__)
 
 
-def search_all(index: Index, queries: Sequence[str], k: int, how: LogicalSettings) -> list[list[Passage]]:
-    """At most `k` passages for each query, best first. Queries in words are searched together, logical ones singly.
-    Raises Unavailable for an index that was written over."""
+def search_all(
+    index: Index, queries: Sequence[str], k: int, how: LogicalSettings, scope: Scope = PUBLIC
+) -> list[list[Passage]]:
+    """At most `k` passages of the scope for each query, best first. Queries in words are searched together, logical
+    ones singly. Raises Unavailable for an index that was written over."""
     index.require_whole()
     logical = {query for query in queries if is_logical(query)}
     words = [query for query in queries if query not in logical]
-    found = iter(index.search_many(words, k) if words else ())
-    return [search_logical(index, query, k, how) if query in logical else next(found) for query in queries]
+    found = iter(index.search_many(words, k, scope) if words else ())
+    return [search_logical(index, query, k, how, scope) if query in logical else next(found) for query in queries]
 
 
 def is_logical(text: str) -> bool:
@@ -72,27 +75,27 @@ class LocalRetriever:
         self._waited_for = 0.0  # until then
         self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="search")
         self._model_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="search by meaning")
-        self._batcher: Batcher[tuple[Index, int], str, list[Passage]] = Batcher(self._search_all, BATCH)
+        self._batcher: Batcher[Asked, str, list[Passage]] = Batcher(self._search_all, BATCH)
 
     @property
     def index(self) -> Index:
         """The generation that is searched: in a block of `hold_generations` always the same, else the newest."""
         return _HELD.get().get(self, self._newest)
 
-    async def search(self, query: str, k: int) -> list[Passage]:
+    async def search(self, query: str, k: int, scope: Scope = PUBLIC) -> list[Passage]:
         index = self.index
         if index.vectors is None:
-            return (await self._search_all((index, k), [query]))[0]
-        return await self._batcher.submit((index, k), query)
+            return (await self._search_all((index, k, scope), [query]))[0]
+        return await self._batcher.submit((index, k, scope), query)
 
     def find_state(self) -> str | None:
         return self.index.find_state()
 
-    async def open_passage(self, id: str) -> PassagePlace | None:
-        return await asyncio.to_thread(self.index.open_passage, id)
+    async def open_passage(self, id: str, scope: Scope = PUBLIC) -> PassagePlace | None:
+        return await asyncio.to_thread(self.index.open_passage, id, scope)
 
-    def describe(self) -> dict[str, Any]:
-        return self.index.describe()
+    def describe(self, scope: Scope = PUBLIC) -> dict[str, Any]:
+        return self.index.describe(scope)
 
     async def follow(self) -> None:
         """Opens what stands in the folder by now, if that is another generation. Returns when it is searched, or when
@@ -128,10 +131,10 @@ class LocalRetriever:
         if self._newest is not before or self.refused != said:
             await asyncio.to_thread(self.on_change)
 
-    async def _search_all(self, key: tuple[Index, int], queries: Sequence[str]) -> list[list[Passage]]:
-        index, k = key
+    async def _search_all(self, key: Asked, queries: Sequence[str]) -> list[list[Passage]]:
+        index, k, scope = key
         threads = self._threads if index.vectors is None else self._model_thread
-        return await asyncio.get_running_loop().run_in_executor(threads, search_all, index, queries, k, self.how)
+        return await asyncio.get_running_loop().run_in_executor(threads, search_all, index, queries, k, self.how, scope)
 
     def close(self) -> None:
         if self._opening:

@@ -16,8 +16,10 @@ from typing import Any
 import grpc
 
 from revelator.channels import AUTHORIZATION, TOKEN
-from revelator.errors import ConfigError
+from revelator.errors import ConfigError, InvalidRequest
 from revelator.files import write_bytes_once
+from revelator.wire import write_error
+from serving.http.callers import EVERYBODY, Callers
 
 CONTROL = ".control-token"
 
@@ -46,21 +48,19 @@ def read_control_token(home: Path) -> str:
 
 @dataclass(frozen=True)
 class Tokens:
-    """`control` changes versions, and lets in for all else; `client`, if there is one, must be sent with each call."""
+    """`control` changes versions, and lets in for all else, without groups; `callers` are who else is let in."""
 
     control: str
-    client: str | None = None
+    callers: Callers = EVERYBODY
 
     def may_control(self, metadata: Any) -> bool:
-        return _is_sent(self.control, metadata)
+        given = dict(metadata or ()).get(AUTHORIZATION, "")
+        return secrets.compare_digest(str(given).encode(), f"Bearer {self.control}".encode())
 
-    def may_ask(self, metadata: Any) -> bool:
-        return self.client is None or _is_sent(self.client, metadata) or self.may_control(metadata)
-
-
-def _is_sent(token: str, metadata: Any) -> bool:
-    given = dict(metadata or ()).get(AUTHORIZATION, "")
-    return secrets.compare_digest(str(given).encode(), f"Bearer {token}".encode())
+    def find_groups(self, metadata: Any) -> frozenset[str] | None:
+        """What `Callers.find_groups` finds and raises."""
+        groups = self.callers.find_groups((str(name), str(value)) for name, value in metadata or ())
+        return frozenset() if groups is None and self.may_control(metadata) else groups
 
 
 class Access(grpc.aio.ServerInterceptor):
@@ -71,14 +71,18 @@ class Access(grpc.aio.ServerInterceptor):
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         handler = await continuation(details)
-        if handler is None or self._tokens.may_ask(details.invocation_metadata):
-            return handler
+        code = grpc.StatusCode.UNAUTHENTICATED
+        message = f"the token is missing or wrong: send authorization: Bearer …, as clients do of {TOKEN}"
+        try:
+            if handler is None or self._tokens.find_groups(details.invocation_metadata) is not None:
+                return handler
+        except InvalidRequest as error:
+            code, message = grpc.StatusCode.INVALID_ARGUMENT, write_error(error)
 
         async def refuse(asked: Any, context: Any) -> None:
             if handler.request_streaming:  # a client that cannot send its request any more is told of that alone
                 await anext(aiter(asked), None)
-            message = f"the token is missing or wrong: send authorization: Bearer …, as clients do of {TOKEN}"
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, message)
+            await context.abort(code, message)
 
         if handler.request_streaming:
             return grpc.stream_stream_rpc_method_handler(refuse)

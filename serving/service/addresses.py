@@ -11,11 +11,13 @@ from dataclasses import asdict, dataclass
 from revelator.channels import Tls
 from revelator.errors import ConfigError
 from serving.home.config import ServiceFile
+from serving.http.callers import Clients, read_clients
 
 LOOPBACK = "127.0.0.1"
 DRAWN = range(20_000, 32_768)  # below those that Linux gives to connections, which take one before it is listened on
 PORTS_HINT = "--ports 8000,8001 (HTTP, gRPC), or --ports auto"
 TLS_HINT = "tls: {cert: FILE, key: FILE, ca: FILE}"
+NOBODY = Clients()
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,13 @@ def _find_free_ports() -> Ports:
 @dataclass(frozen=True)
 class Exposure:
     """`tls` are the service's certificate and key, and the authority that signed it; with `mutual` clients must show a
-    certificate of the same authority. Raises ConfigError for what would leave the service open."""
+    certificate of the same authority. `clients` are those that have tokens of their own. Raises ConfigError for what
+    would leave the service open."""
 
     host: str = LOOPBACK
     tls: Tls | None = None
     mutual: bool = False
+    clients: Clients = NOBODY
 
     def __post_init__(self) -> None:
         try:
@@ -98,11 +102,12 @@ def _check_tls(tls: Tls) -> None:
 
 
 def open_exposure(settings: ServiceFile) -> Exposure:
-    """What the file says. Raises ConfigError as `Exposure` does."""
+    """What the file says. Raises ConfigError as `Exposure` and `read_clients` do."""
+    clients = read_clients(settings.clients) if settings.clients else NOBODY
     if settings.tls is None:
-        return Exposure(settings.host)
+        return Exposure(settings.host, clients=clients)
     files = settings.tls
-    return Exposure(settings.host, Tls(files.ca, files.cert, files.key, files.name), files.mutual)
+    return Exposure(settings.host, Tls(files.ca, files.cert, files.key, files.name), files.mutual, clients)
 
 
 CLOSED = Exposure()

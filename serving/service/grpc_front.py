@@ -306,7 +306,7 @@ class Front(GRPCInferenceServiceServicer):
 
     async def _infer(self, request: Any, version: str, context: Context) -> Any:
         """Answers a request for `executor` or `revelator`."""
-        model, metadata = request.model_name, read_metadata(request, context)
+        model, metadata = request.model_name, read_metadata(request, context, self._tokens)
         config = read_config(model)
         with self._counts[model].count():
             inputs, wanted = read_inputs(request, config), choose_outputs(request, config, without=EVENTS)
@@ -337,7 +337,7 @@ class Front(GRPCInferenceServiceServicer):
             inputs, wanted = read_inputs(request, config), choose_outputs(request, config, without=ANSWER)
             [question], [options] = inputs["question"], inputs["options"]
             events: AsyncGenerator[Event, None] = self._questions.stream(
-                question, options, read_metadata(request, context)
+                question, options, read_metadata(request, context, self._tokens)
             )
             async with aclosing(events):
                 async for event in events:
@@ -402,10 +402,12 @@ def name_peer(context: Context) -> str:
     return context.peer() if is_loopback(address) else address
 
 
-def read_metadata(request: Any, context: Context) -> Metadata:
+def read_metadata(request: Any, context: Context, tokens: Tokens) -> Metadata:
     headers = {name: value for name, value in context.invocation_metadata() or () if name == spans.HEADER}
     left = context.time_remaining()
-    return Metadata(request.id, {**headers, **read_parameters(request.parameters)}, math.inf if left is None else left)
+    parameters = {**headers, **read_parameters(request.parameters)}
+    groups = tokens.find_groups(context.invocation_metadata()) or frozenset()
+    return Metadata(request.id, parameters, math.inf if left is None else left, groups)
 
 
 def choose_status(error: RevelatorError) -> grpc.StatusCode:

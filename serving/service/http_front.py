@@ -39,6 +39,7 @@ from revelator.errors import ConfigError, RevelatorError
 from revelator.spans import find_tracking_server
 from serving.http import kserve
 from serving.http.bodies import BodyLimits
+from serving.http.callers import Callers
 from serving.http.protection import Protection, is_loopback
 from serving.inspector import Runs, Server, app
 from serving.models.releases import name_version
@@ -59,15 +60,18 @@ def create_app(
     address: str,
     runs: Path,
     hosts: Collection[str],
-    token: str | None,
+    callers: Callers,
     uploads: Uploads | None = None,
 ) -> Starlette:
     """The ASGI application over the questions that are answered at `address` (gRPC), by which the page calls them. Runs
-    are kept in the folder `runs`; `hosts` and `token` are those of `serving.http.protection`; `uploads` takes documents
-    from the page."""
+    are kept in the folder `runs`; `hosts` and `callers` are those of `serving.http.protection`; `uploads` takes
+    documents from the page."""
 
-    async def ask(question: str, options: str, deadline_ms: float | None, id: str) -> kserve.Texts:
-        trace = await questions.answer(question, options, Metadata(id, {"deadline_ms": deadline_ms}))
+    async def ask(
+        question: str, options: str, deadline_ms: float | None, id: str, groups: frozenset[str]
+    ) -> kserve.Texts:
+        metadata = Metadata(id, {"deadline_ms": deadline_ms}, groups=groups)
+        trace = await questions.answer(question, options, metadata)
         return {"answer": trace.answer, "trace": await asyncio.to_thread(trace.dump_json)}
 
     async def list_models() -> dict[str, str]:
@@ -94,7 +98,7 @@ def create_app(
     return Starlette(
         routes=[*kserve.make_routes(ask, questions.is_ready), *own, *inspector],
         middleware=[
-            Middleware(Protection, hosts=hosts, token=token, by_address=True, probes=(METRICS,)),
+            Middleware(Protection, hosts=hosts, callers=callers, by_address=True, probes=(METRICS,)),
             Middleware(BodyLimits),
             Middleware(Arrival),
         ],

@@ -27,6 +27,14 @@ Language = Annotated[
     LanguageName,
     Field(description="bnf: a plan as described; logic: a logical query; art: a tree of operators, as JSON."),
 ]
+Where = Annotated[
+    str | None,
+    Field(
+        description="A filter of the documents by their fields, which revelator://indexes lists: year >= 2024 and "
+        'team = "ops". Texts stand in double quotes, days are 2024-05-31; signs are = != < <= > >=, in ("a", "b"), '
+        'like "handbook/*"; joined by and, or, not.'
+    ),
+]
 PlanText = Annotated[str, Field(description=SPELLING)]
 
 
@@ -35,6 +43,7 @@ class AskArguments(Body):
     strategy: Annotated[
         Strategy, Field(description="auto chooses; single asks one step; compile plans first. See docs/serving.md.")
     ] = "auto"
+    where: Where = None
     deadline_ms: Milliseconds = None
 
 
@@ -53,6 +62,7 @@ class RunPlanArguments(Body):
     question: Annotated[str, Field(description="What the plan answers, in full: the answer is written for it.")]
     plan: PlanText
     language: Language = "bnf"
+    where: Where = None
     deadline_ms: Milliseconds = None
 
 
@@ -61,6 +71,7 @@ class SearchArguments(Body):
         str, Field(description='Words, or terms in quotes with AND, OR and NOT: "gene therapy" AND NOT "mice".')
     ]
     k: Annotated[int, Field(ge=1, le=MOST_PASSAGES, description="How many passages.")] = PASSAGES
+    where: Where = None
     deadline_ms: Milliseconds = None
 
 

@@ -36,11 +36,12 @@ from revelator.plans.faults import describe_faults
 from revelator.plans.language import LANGUAGES
 from revelator.trace import Event, Passage, join_answers
 from serving.http.kserve import end_with_client
-from serving.http.protection import BODY_BYTES, Body, describe_error, write_error_json
+from serving.http.protection import BODY_BYTES, Body, describe_error, read_groups, write_error_json
 from serving.inspector import Runs, Server
 from serving.inspector.app import check_text
 from serving.inspector.inquiry import Inquiry, QuestionBody
 from serving.inspector.reply import write_reply
+from serving.protocols import Scope
 from serving.service.mcp_forms import (
     DATA,
     SPELLING,
@@ -175,33 +176,35 @@ class Front:
         )
         return types.ListResourceTemplatesResult(resource_templates=[traces])
 
-    async def read_resource(self, _: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    async def read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
         uri = params.uri
         try:
-            text = await self._read(uri)
+            text = await self._read(uri, _read_groups(context))
         except DataError as error:
             raise MCPError(types.INVALID_PARAMS, f"{error.message} ({error.hint})", {"uri": uri}) from error
         contents = types.TextResourceContents(uri=uri, mime_type="application/json", text=text)
         return types.ReadResourceResult(contents=[contents])
 
-    async def _read(self, uri: str) -> str:
+    async def _read(self, uri: str, groups: frozenset[str] | None) -> str:
         if uri == INDEXES:
-            return json.dumps(self._questions.executor.sources.describe(), ensure_ascii=False)
+            sources = self._questions.executor.sources.within(Scope(groups=groups))
+            return json.dumps(await asyncio.to_thread(sources.describe), ensure_ascii=False)
         if not uri.startswith(TRACES):
             raise DataError(f"there is no resource {uri!r:.200}", hint=f"there are {INDEXES} and {TRACES}ID")
-        run = await asyncio.to_thread(self._runs.read, uri.removeprefix(TRACES))
+        run = await asyncio.to_thread(self._runs.read, uri.removeprefix(TRACES), groups)
         return await asyncio.to_thread(run.trace.dump_json)
 
     async def _ask(self, wanted: AskArguments, context: Context) -> tuple[Answer, str]:
-        body = QuestionBody(question=wanted.question, strategy=wanted.strategy, deadline_ms=wanted.deadline_ms)
-        return await self._inquire(body, context)
+        return await self._inquire(QuestionBody(**dict(wanted)), context)
 
     async def _run_plan(self, wanted: RunPlanArguments, context: Context) -> tuple[Answer, str]:
         return await self._inquire(QuestionBody(**dict(wanted)), context)
 
     async def _inquire(self, body: QuestionBody, context: Context) -> tuple[Answer, str]:
         base_url = str(context.request.base_url) if context.request else "/"
-        inquiry, progress = Inquiry(self._servers, self._runs, body, base_url), Progress(context)
+        inquiry, progress = Inquiry(self._servers, self._runs, body, _read_groups(context), base_url), Progress(context)
         async with aclosing(inquiry.stream_events()) as events:
             async for event in events:
                 await progress.report(event)
@@ -229,8 +232,8 @@ class Front:
         return verdict, "\n".join(["valid" if verdict.valid else "invalid", *faults])
 
     async def _search(self, wanted: SearchArguments, context: Context) -> tuple[SearchResult, str]:
-        metadata = Metadata(parameters={"deadline_ms": wanted.deadline_ms})
-        node = await self._questions.search(wanted.query, wanted.k, metadata)
+        metadata = Metadata(parameters={"deadline_ms": wanted.deadline_ms}, groups=_read_groups(context))
+        node = await self._questions.search(wanted.query, wanted.k, metadata, wanted.where or "")
         found = [_describe_passage(passage) for passage in node.documents[: wanted.k]]
         respelled, sources = node.detail.get("respelled", {}), list(node.detail.get("sources", ()))
         listed = "\n\n".join(f"[{number}] {one.name}\n{one.text}" for number, one in enumerate(found, 1))
@@ -290,6 +293,11 @@ def describe_answer(inquiry: Inquiry) -> Answer:
         plan_language=trace.plan_language,
         trace=f"{TRACES}{inquiry.id}" if inquiry.saved else "",
     )
+
+
+def _read_groups(context: Context) -> frozenset[str] | None:
+    """The groups of who asks over HTTP; on standard input and output it is the owner of the files."""
+    return read_groups(context.request) if context.request else None
 
 
 def _describe_passage(passage: Passage) -> Found:

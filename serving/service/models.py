@@ -29,7 +29,16 @@ from serving.models.embedded import EmbeddedGenerator
 from serving.models.releases import REVELATOR, Traffic, find_choice, name_model
 from serving.models.triton import GENERATOR, TritonRelease
 from serving.models.vllm_server import ReleasedAdapter
-from serving.protocols import Completion, Decoding, GenerateRequest, Generator, Reading, Revelator
+from serving.protocols import (
+    PUBLIC,
+    Completion,
+    Decoding,
+    GenerateRequest,
+    Generator,
+    Reading,
+    Revelator,
+    Scope,
+)
 from serving.retrieval import Index, LocalRetriever
 from serving.service.settings import choose_reader
 from serving.triton.host import TritonHost, open_host
@@ -220,8 +229,8 @@ class ServedIndex(LocalRetriever):
         index.search("ready", 1)  # an embedding model loads now, not with the first question
         super().__init__(index, config.logic.resolve())
 
-    async def search(self, query: str, k: int) -> list[Passage]:
-        passages = await super().search(query, k)
+    async def search(self, query: str, k: int, scope: Scope = PUBLIC) -> list[Passage]:
+        passages = await super().search(query, k, scope)
         find_choice().answered["retriever"].add(str(self.index.version))
         return passages
 

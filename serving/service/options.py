@@ -41,6 +41,7 @@ class Options(BaseModel):
     history: list[Any] | None = None
     style: str | None = None
     fresh: bool | None = None
+    where: str | None = None
 
 
 @dataclass
@@ -96,8 +97,8 @@ def read_deadline(value: Any) -> float | None:
 
 
 def read_options(text: str, most_bytes: int) -> dict[str, Any]:
-    """Reads `plan`, `strategy`, `limits`, `reuse`, `history`, `style` and `fresh`; an empty text has none of them.
-    Raises InvalidRequest."""
+    """Reads `plan`, `strategy`, `limits`, `reuse`, `history`, `style`, `fresh` and `where`; an empty text has none of
+    them. Raises InvalidRequest."""
     if len(text) > most_bytes or len(text.encode()) > most_bytes:
         message = f"the options are too large; the limit options_bytes is {most_bytes}"
         raise InvalidRequest(message, hint="leave out `reuse`, or the earliest entries of `history`")

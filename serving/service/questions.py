@@ -45,7 +45,7 @@ from serving.executor.executor import Executor, relay_events
 from serving.executor.leaf_cache import LeafCache
 from serving.home.config import ServingConfig
 from serving.models.releases import REVELATOR, Traffic, VersionChoice, find_choice, use_choice
-from serving.protocols import Completion
+from serving.protocols import Completion, Scope
 from serving.retrieval import LocalRetriever
 from serving.retrieval.retriever import hold_generations
 from serving.service.admission import Admission
@@ -71,11 +71,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Metadata:
-    """What comes with a request: the client's id for it, parameters, and the seconds for which its client waits."""
+    """What comes with a request: the client's id for it, parameters, the seconds for which its client waits, and the
+    groups that whoever asks is in (None: the owner of the files)."""
 
     id: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = math.inf
+    groups: frozenset[str] | None = frozenset()
 
     def read_deadline(self) -> float | None:
         """Milliseconds: those that the client names, or most of what it waits. Raises InvalidRequest."""
@@ -183,10 +185,13 @@ class Questions:
             async for event in events:
                 yield event
 
-    async def ask(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
-        """`stream`, with options as `revelator.client.AsyncClient.stream` takes them."""
+    async def ask(
+        self, question: str, groups: frozenset[str] | None = frozenset(), **options: Unpack[Options]
+    ) -> AsyncGenerator[Event, None]:
+        """`stream`, with options as `revelator.client.AsyncClient.stream` takes them, for a caller of these groups."""
         written = await asyncio.to_thread(write_options, options) if options.get("reuse") else write_options(options)
-        metadata = Metadata(parameters={**spans.make_headers(), "deadline_ms": options.get("deadline_ms")})
+        parameters = {**spans.make_headers(), "deadline_ms": options.get("deadline_ms")}
+        metadata = Metadata(parameters=parameters, groups=groups)
         async with aclosing(self.stream(question, written, metadata)) as events:
             async for event in events:
                 yield event
@@ -218,13 +223,13 @@ class Questions:
 
         return await self._serve(EXECUTOR, metadata, run)
 
-    async def search(self, query: str, k: int, metadata: Metadata = NO_METADATA) -> Node:
-        """The passages that the sources find. Raises what `answer` and `Executor.search` raise."""
+    async def search(self, query: str, k: int, metadata: Metadata = NO_METADATA, where: str = "") -> Node:
+        """The passages that the sources find within a filter. Raises what `answer` and `Executor.search` raise."""
 
         async def run() -> Node:
             with self._choose_version(metadata.id or query):
                 async with self._take_turn(metadata, "the sources did not answer", MORE_TIME):
-                    return await self.executor.search(query, k)
+                    return await self.executor.search(query, k, Scope(where, metadata.groups))
 
         return await self._serve(EXECUTOR, metadata, run)
 
@@ -365,6 +370,7 @@ class Questions:
         self, question: str, options: str, metadata: Metadata, listener: Callable[[Event], None] | None = None
     ) -> Trace:
         wanted = await read_wanted(question, options, metadata.read_deadline(), self.limits)
+        scope = Scope(wanted.pop("where", ""), metadata.groups)
         with self._choose_version(metadata.id or question) as choice:
 
             def tell(event: Event) -> None:
@@ -373,7 +379,7 @@ class Questions:
                 assert listener
                 listener(event)
 
-            trace = await self.executor.run(question, **wanted, listener=tell if listener else None)
+            trace = await self.executor.run(question, **wanted, scope=scope, listener=tell if listener else None)
         return _add_versions(trace, choice)
 
     @contextmanager

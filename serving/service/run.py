@@ -21,11 +21,12 @@ from revelator.files import try_lock
 from revelator.registry import require_existing
 from serving.home.config import ServingConfig, write_serving
 from serving.home.running import LOCK, SERVE_JSON, RunningServer
+from serving.http.callers import Callers
 from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
 from serving.http.protection import is_loopback
 from serving.models.releases import name_version, read_release
 from serving.service.access import Tokens, read_control_token
-from serving.service.addresses import CLOSED, LOOPBACK, Exposure, Ports
+from serving.service.addresses import CLOSED, LOOPBACK, NOBODY, Exposure, Ports
 from serving.service.grpc_front import bind_grpc, serve_grpc
 from serving.service.http_front import create_app, listen, serve_http
 from serving.service.models import IN_PROCESS
@@ -61,8 +62,7 @@ async def serve_home(
             (home / SERVE_JSON).unlink(missing_ok=True)
             write_serving(home, config)
         (home / "logs").mkdir(exist_ok=True)
-        token = _read_token(exposure)
-        tokens = Tokens(read_control_token(home), token)
+        tokens = Tokens(read_control_token(home), _read_callers(exposure))
         names, tls = {*LOOPBACK_NAMES, *hosts}, (exposure.tls, exposure.mutual)
         address = f"{LOOPBACK}:{ports.grpc}"
         async with AsyncExitStack() as stack:
@@ -70,10 +70,8 @@ async def serve_home(
             listening = stack.enter_context(listen(exposure.host, ports.http, PORTS_HINT))
             server, _ = bind_grpc(config.executor_limits, tokens, exposure.host, ports.grpc, *tls)
             questions = await stack.enter_async_context(open_questions(home, config, place))
-            is_open = is_loopback(exposure.host) if config.uploads is None else config.uploads
-            [*indexes] = questions.indexes.values()
-            uploads = Uploads(home, indexes[0]) if is_open and len(indexes) == 1 else None
-            page = create_app(questions, address, home / "inspected", names, token, uploads)
+            uploads = _open_uploads(home, questions, config, exposure)
+            page = create_app(questions, address, home / "inspected", names, tokens.callers, uploads)
             await stack.enter_async_context(serve_http(page, listening, *tls))
             await stack.enter_async_context(serve_grpc(server, questions, tokens))
             running = RunningServer(
@@ -103,6 +101,18 @@ async def serve_home(
                 await questions.drain(DRAIN_SECONDS)
 
 
+def _open_uploads(home: Path, questions: Questions, config: ServingConfig, exposure: Exposure) -> Uploads | None:
+    """What takes documents from the page, where that is allowed. Raises ConfigError where it would show a client the
+    names of documents that others alone may read."""
+    has_clients = exposure.clients != NOBODY
+    if config.uploads and has_clients:
+        hint = "leave out `uploads` or `clients`; `revelator index add` adds documents"
+        raise ConfigError("whoever adds documents sees the names of all", where="uploads", hint=hint)
+    is_open = is_loopback(exposure.host) and not has_clients if config.uploads is None else config.uploads
+    indexes = [*questions.indexes.values()]
+    return Uploads(home, indexes[0]) if is_open and len(indexes) == 1 else None
+
+
 def _runs_models(home: Path, config: ServingConfig, place: str) -> bool:
     """Whether this service itself runs what a deploy changes, so that no other may serve its home folder."""
     if place != IN_PROCESS:
@@ -111,14 +121,14 @@ def _runs_models(home: Path, config: ServingConfig, place: str) -> bool:
     return config.needs_release and not (release and release.vllm)
 
 
-def _read_token(exposure: Exposure) -> str | None:
-    """What clients must send, where the environment names it. Raises ConfigError for an address beyond loopback that
-    everybody could ask."""
-    token = read_token()
-    if token is None and not exposure.mutual and not is_loopback(exposure.host):
-        hint = f"export {TOKEN}=…, or let clients show certificates (tls: mutual)"
+def _read_callers(exposure: Exposure) -> Callers:
+    """Who may ask: who sends the token that the environment names, or one of the file of clients. Raises ConfigError
+    for an address beyond loopback that everybody could ask."""
+    callers = Callers.of(read_token(), exposure.clients)
+    if not callers.need_token and not exposure.mutual and not is_loopback(exposure.host):
+        hint = f"export {TOKEN}=…, name `clients`, or let them show certificates (tls: mutual)"
         raise ConfigError("beyond loopback clients need a token", where="--host", hint=hint)
-    return token
+    return callers
 
 
 async def run_until_stopped(

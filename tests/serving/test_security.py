@@ -112,7 +112,7 @@ async def test_a_compiled_plan_runs_as_written_whatever_its_documents_and_answer
             assert task == "relevance"
             return [Completion("yes", {"yes": 0.9, "no": 0.1}) for _ in prompts]
 
-        async def search(self, query: str, k: int) -> list[Passage]:
+        async def search(self, query: str, k: int, scope: object = None) -> list[Passage]:
             self.asked.append(query)
             return [Passage("1", order, f"{order} made Tin Comet.")]
 

@@ -86,7 +86,7 @@ class Asked(Toy):
 
     walks: Walks
 
-    async def search(self, query: str, k: int) -> Any:
+    async def search(self, query: str, k: int, scope: object = None) -> Any:
         self.walks.end_here()
         return await super().search(query, k)
 

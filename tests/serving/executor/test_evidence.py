@@ -31,7 +31,7 @@ class Drawn(Toy):
         super().__init__()
         self.chance = random.Random(seed)
 
-    async def search(self, query, k):
+    async def search(self, query, k, scope=None):
         count = self.chance.randrange(3)
         return [
             Passage(f"{query}#{n}", "", f"{query} {' '.join(self.chance.choices(WORDS, k=3))}") for n in range(count)
@@ -137,7 +137,7 @@ class Long(Toy):
     title: str = "t"
     text: str = "t"
 
-    async def search(self, query, k):
+    async def search(self, query, k, scope=None):
         return [Passage("1", self.title, f"{query} {self.text}")]
 
 
@@ -157,7 +157,7 @@ async def test_a_prompt_of_a_megabyte_is_put_to_no_model():
 
 async def test_the_sentence_that_is_cited_says_the_answer_whichever_the_model_names():
     class Careless(Toy):
-        async def search(self, query, k):
+        async def search(self, query, k, scope=None):
             return [Passage("1", "Port Lunde", "The port is old. Its quay master is Hedda Moe. It has two cranes.")]
 
         async def answer(self, request):

@@ -23,7 +23,7 @@ class Flaky(Toy):
     failures: int = 0
     failed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def search(self, query: str, k: int) -> list[Passage]:
+    async def search(self, query: str, k: int, scope: object = None) -> list[Passage]:
         found = await super().search(query, k)
         if self.failures:
             self.failures -= 1

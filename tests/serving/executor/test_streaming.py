@@ -29,7 +29,7 @@ class Chancy(Toy):
         super().__init__()
         self.chance = random.Random(seed)
 
-    async def search(self, query, k):
+    async def search(self, query, k, scope=None):
         for _ in range(self.chance.randrange(4)):
             await asyncio.sleep(0)
         if self.chance.random() < 0.1:

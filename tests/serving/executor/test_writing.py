@@ -50,7 +50,7 @@ async def test_a_passage_that_two_steps_were_answered_from_is_shown_to_the_write
     one = Passage("a", "A", "A was written by Ann in 1950.")
 
     class OneBook(toy):
-        async def search(self, query: str, k: int) -> list[Passage]:
+        async def search(self, query: str, k: int, scope: object = None) -> list[Passage]:
             return [one]
 
     known = {questions[0]: ["Ann"], questions[1]: ["1950"], f"compose: {WHOLE}": ["Ann wrote it in 1950 [1][2]."]}

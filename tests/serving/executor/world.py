@@ -49,7 +49,7 @@ class Toy:
         for question in questions:
             await asyncio.wait_for(self.started.setdefault(question, asyncio.Event()).wait(), 10)
 
-    async def search(self, query: str, k: int) -> list[Passage]:
+    async def search(self, query: str, k: int, scope: object = None) -> list[Passage]:
         self.asked.append(query)
         self.started.setdefault(query, asyncio.Event()).set()
         self.live += 1

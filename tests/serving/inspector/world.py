@@ -68,7 +68,7 @@ class World(Toy):
             return [Completion("complex", {"complex": 0.9, "single": 0.06, "compound": 0.04}, 21)]
         return await super().complete(task, prompts, temperature=temperature)
 
-    async def search(self, query: str, k: int) -> list[Passage]:
+    async def search(self, query: str, k: int, scope: object = None) -> list[Passage]:
         await super().search(query, k)
         title, text = TEXTS.get(query, ("Feathers", "A quill is a feather to write with."))
         other = Passage("2", "Feathers", "A quill is a feather to write with.", 1.25)

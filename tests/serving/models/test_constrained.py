@@ -217,7 +217,7 @@ def test_a_trained_plan_is_one_that_the_decoder_can_write(vocabulary: Vocabulary
 class _Empty:
     """A corpus without documents, and a generator that knows nothing."""
 
-    async def search(self, query: str, k: int) -> list[Passage]:
+    async def search(self, query: str, k: int, scope: object = None) -> list[Passage]:
         return []
 
     async def answer(self, request: GenerateRequest) -> Reading:

@@ -42,7 +42,7 @@ def test_it_is_a_part_of_its_text(question, texts, title):
 class List(Toy):
     """An index of one list."""
 
-    async def search(self, query, k):
+    async def search(self, query, k, scope=None):
         return [Passage("people", "Who is who", PEOPLE, 1.0)]
 
 

@@ -1,0 +1,121 @@
+"""Who asks: the token that a request brings, and the groups that its caller is in.
+
+    clients:                                                  # the file of `revelator serve --clients`
+      - {name: wiki, sha256: 9f86d081…}                       # printf %s "$REVELATOR_TOKEN" | sha256sum
+      - {name: personnel, sha256: 60303ae2…, groups: [hr, board]}
+    groups_header: X-Groups                                   # only behind a gateway that sets it: see below
+
+A caller's groups are those of its token. Where the file names a `groups_header`, a gateway in front of the service
+knows its users, and says in that header which groups each is in: then the header alone counts. Without that line such a
+header means nothing. Groups are never read from a question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from revelator.channels import AUTHORIZATION
+from revelator.config import Strict, read_config
+from revelator.errors import ConfigError, InvalidRequest
+from serving.protocols import GROUP
+
+MOST_GROUPS = 1_000  # of a header
+Group = Annotated[str, Field(pattern=f"^{GROUP}$")]
+Sent = Iterable[tuple[str, str]]  # names in lower case, and values
+
+
+class Client(Strict):
+    """A token, by its digest, and the groups of whoever sends it."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    groups: tuple[Group, ...] = ()
+
+
+class Clients(Strict):
+    """The file of `revelator serve --clients`."""
+
+    clients: tuple[Client, ...] = ()
+    groups_header: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$")] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Clients:
+        for kind in ("name", "sha256"):
+            given = [getattr(client, kind) for client in self.clients]
+            if len(set(given)) < len(given):
+                raise ConfigError(f"two clients have the same {kind}", where="clients", hint="give each its own")
+        if self.groups_header and any(client.groups for client in self.clients):
+            hint = "leave out the `groups` of the clients, or groups_header"
+            raise ConfigError("the header alone would say the groups", where="groups_header", hint=hint)
+        return self
+
+
+def read_clients(path: Path) -> Clients:
+    """Raises ConfigError that names the field, and never its value."""
+    return read_config(path, Clients, show_values=False)
+
+
+@dataclass(frozen=True)
+class Callers:
+    """Who is let in: whoever sends `token`, which has no groups, or that of one of the `clients`; everybody where there
+    is neither."""
+
+    token: str | None = None
+    clients: tuple[Client, ...] = ()
+    header: str = ""
+
+    @classmethod
+    def of(cls, token: str | None, known: Clients) -> Callers:
+        return cls(token, known.clients, (known.groups_header or "").lower())
+
+    @property
+    def need_token(self) -> bool:
+        return self.token is not None or bool(self.clients)
+
+    def find_groups(self, sent: Sent) -> frozenset[str] | None:
+        """The groups of who sent these headers; None for a caller that is not let in. Raises InvalidRequest for a
+        header of groups that cannot be read, or that stands twice."""
+        sent = list(sent)
+        groups = self._find_own_groups([value for name, value in sent if name == AUTHORIZATION])
+        if groups is None or not self.header:
+            return groups
+        return self._read_header([value for name, value in sent if name == self.header])
+
+    def _find_own_groups(self, authorizations: list[str]) -> frozenset[str] | None:
+        if not self.need_token:
+            return frozenset()
+        given = authorizations[0].removeprefix("Bearer ") if len(authorizations) == 1 else ""
+        if not given or not authorizations[0].startswith("Bearer "):
+            return None
+        digest = hashlib.sha256(given.encode(errors="replace")).hexdigest()
+        found = None
+        for client in self.clients:
+            if secrets.compare_digest(digest, client.sha256):
+                found = frozenset(client.groups)
+        if found is None and self.token is not None and secrets.compare_digest(given.encode(), self.token.encode()):
+            found = frozenset()
+        return found
+
+    def _read_header(self, values: list[str]) -> frozenset[str]:
+        """Groups, separated by commas. A header that stands twice was not written by the gateway alone."""
+        if len(values) > 1:
+            hint = "let the gateway take away what its clients send under that name"
+            raise InvalidRequest("the header of groups stands twice", where=self.header, hint=hint)
+        names = [name.strip() for value in values for name in value.split(",") if name.strip()]
+        if wrong := [name for name in names if not re.fullmatch(GROUP, name)]:
+            hint = "names of letters, digits and . @ : / + - _, separated by commas"
+            raise InvalidRequest(f"the header names no group: {wrong[0]!r:.60}", where=self.header, hint=hint)
+        if len(names) > MOST_GROUPS:
+            raise InvalidRequest(f"the header names {len(names):,} groups; {MOST_GROUPS:,} are read", where=self.header)
+        return frozenset(names)
+
+
+EVERYBODY = Callers()
