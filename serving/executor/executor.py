@@ -115,6 +115,9 @@ class Executor:
             async with asyncio.timeout(deadline / 1000) as timer:
                 if plan is not None:
                     given = await _read_plan(plan, find_language(strategy), limits)
+                if scope.where:
+                    async with self._turn():  # a filter is refused before the first event
+                        await sources.require_fields()
                 run = QuestionRun(
                     question,
                     self.models,
@@ -128,7 +131,6 @@ class Executor:
                     cache=None if fresh else self.cache,
                 )
                 async with self.turn():
-                    await sources.require_fields()
                     has_conversation = bool(history) or (history is not None and self.writing.reads_messages)
                     if plan is not None or not has_conversation or await read_in_conversation(run, history or ()):
                         await _take_route(run, strategy, self.routes_by_plan)
