@@ -33,7 +33,7 @@ MODELS = {
     "Unit costs (`revelator eval cost`)": "evaluation.cost:CostConfig",
     "Knowledge sources (`sources` in `serving.yaml`)": "serving.knowledge.config:SourcesFile",
     "What is served, and how (`serving.yaml`)": "serving.home.config:ServiceFile",
-    "TLS (`tls` in `serving.yaml`)": "serving.home.config:TlsFiles",
+    "Clients and their groups (`clients` in `serving.yaml`)": "serving.http.callers:Clients",
 }
 NAMES = {"string": "text", "path": "path", "integer": "integer", "number": "number", "boolean": "true or false"}
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}

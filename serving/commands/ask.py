@@ -93,7 +93,9 @@ def ask(
 
     try:
         earlier = _read_trace(reuse) if reuse else None
-        options = Options(plan=plan, strategy=strategy, reuse=earlier, fresh=fresh, where=where)
+        options = Options(plan=plan, strategy=strategy, reuse=earlier, fresh=fresh)
+        if where:
+            options["where"] = where
         address = find_address(home) if url is None else url
         if stream:
             trace = asyncio.run(_stream(address, timeout, question, options, as_json))

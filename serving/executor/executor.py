@@ -116,7 +116,7 @@ class Executor:
                 if plan is not None:
                     given = await _read_plan(plan, find_language(strategy), limits)
                 if scope.where:
-                    async with self._turn():  # a filter is refused before the first event
+                    async with self.turn():  # a filter is refused before the first event
                         await sources.require_fields()
                 run = QuestionRun(
                     question,

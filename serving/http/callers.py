@@ -1,6 +1,6 @@
 """Who asks: the token that a request brings, and the groups that its caller is in.
 
-    clients:                                                  # the file of `revelator serve --clients`
+    clients:                                                  # the file that `clients` of serving.yaml names
       - {name: wiki, sha256: 9f86d081…}                       # printf %s "$REVELATOR_TOKEN" | sha256sum
       - {name: personnel, sha256: 60303ae2…, groups: [hr, board]}
     groups_header: X-Groups                                   # only behind a gateway that sets it: see below
@@ -28,6 +28,7 @@ from revelator.errors import ConfigError, InvalidRequest
 from serving.protocols import GROUP
 
 MOST_GROUPS = 1_000  # of a header
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$")]
 Group = Annotated[str, Field(pattern=f"^{GROUP}$")]
 Sent = Iterable[tuple[str, str]]  # names in lower case, and values
 
@@ -35,16 +36,16 @@ Sent = Iterable[tuple[str, str]]  # names in lower case, and values
 class Client(Strict):
     """A token, by its digest, and the groups of whoever sends it."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100)]
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    groups: tuple[Group, ...] = ()
+    name: Annotated[str, Field(min_length=1, max_length=100)]  # for people
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]  # of the token
+    groups: tuple[Group, ...] = ()  # that it is in
 
 
 class Clients(Strict):
-    """The file of `revelator serve --clients`."""
+    """The file that `clients` of serving.yaml names."""
 
-    clients: tuple[Client, ...] = ()
-    groups_header: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$")] | None = None
+    clients: tuple[Client, ...] = ()  # who may ask, beside whoever sends REVELATOR_TOKEN
+    groups_header: HeaderName | None = None  # in which a gateway in front names the groups of its users
 
     @model_validator(mode="after")
     def _check(self) -> Clients:

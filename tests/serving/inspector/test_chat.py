@@ -234,10 +234,10 @@ def test_sources_link_to_the_place_on_the_page_by_the_name_that_the_client_calls
 
 @dataclass
 class Shelved(World):
-    async def open_passage(self, id: str) -> PassagePlace | None:
+    async def open_passage(self, id: str, scope: object = None) -> PassagePlace | None:
         return PassagePlace(Passage("1", "Jay Levey", "<b>Levey</b>")) if id == "1" else None
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self, scope: object = None) -> dict[str, Any]:
         return {"passages": 1}
 
 

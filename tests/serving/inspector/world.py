@@ -87,7 +87,7 @@ class Asked:
     error: Exception | None = None  # raised instead of any answer
     refusals: list[Exception] = field(default_factory=list)  # raised one after the other, instead of the first answers
 
-    async def stream(self, question: str, **options: Any) -> AsyncGenerator[Event, None]:
+    async def stream(self, question: str, groups: object, **options: Any) -> AsyncGenerator[Event, None]:
         if self.refusals:
             raise self.refusals.pop(0)
         if self.error:

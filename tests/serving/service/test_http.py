@@ -18,6 +18,7 @@ from revelator.channels import TOKEN
 from revelator.client import Client
 from revelator.trace import Event, Trace, replay
 from serving.home.config import ServingConfig
+from serving.http.callers import Callers
 from serving.http.kserve import BODY_BYTES, MODEL
 from serving.http.protection import LOOPBACK, Protection
 from tests.serving.service.conftest import FAST, PLAN, QUESTION, WAIT, Service, serve_in_thread
@@ -144,7 +145,7 @@ async def test_from_another_machine_health_is_open_and_metrics_need_the_token():
     async def app(scope, receive, send) -> None:
         await JSONResponse({"status": "ready"})(scope, receive, send)
 
-    protected = Protection(app, LOOPBACK, "a-token", by_address=True, probes=("/metrics",))
+    protected = Protection(app, LOOPBACK, Callers("a-token"), by_address=True, probes=("/metrics",))
     for client, status in (("127.0.0.1", 200), ("::1", 200), ("192.0.2.7", 401)):
         transport = httpx.ASGITransport(protected, client=(client, 5))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:

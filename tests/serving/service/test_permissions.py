@@ -179,9 +179,8 @@ def test_no_way_into_the_service_leaks_a_title_to_a_caller_without_the_group(arc
     for said in ask_everything(archive, "press", known):
         shown = said.lower().replace("zwilinger", "")  # what was asked
         assert SECRET not in shown
-        assert "salary" not in shown or (
-            "there is no field 'salary'" in shown and "fields are path, team, type" in shown
-        )
+        assert "salary" not in shown or "there is no field 'salary'" in shown
+        assert "fields are" not in shown or "fields are path, team, type, year" in shown
     asked = archive.reader.requests[before:]
     assert asked and SECRET not in json.dumps(asked).lower(), "no model sees it"
     with archive.page("press") as page:
