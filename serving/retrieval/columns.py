@@ -33,7 +33,7 @@ from serving.retrieval.index_folder import Shard, create_mapped
 
 NUMBERS, VALUES = "columns.npy", "columns.json"
 NONE = -1
-KEPT = 64  # masks, of a byte a passage, of filters and of groups
+KEPT = 16  # masks, of a byte a passage, of filters and of groups
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def write(stage: Path, shards: Iterable[Shard]) -> dict[str, int]:
             ]
         first += size
     listed = {name: [json.loads(value) for value in known[name]] for name in names}
-    (stage / VALUES).write_text(json.dumps(listed, ensure_ascii=False), encoding="utf-8")
+    (stage / VALUES).write_text(json.dumps(listed), encoding="utf-8")  # escaped: halves of surrogate pairs, too
     return {name: len(values) for name, values in listed.items()}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from revelator.errors import ArtifactError, ConfigError, Unavailable
+from revelator.errors import ArtifactError, ConfigError, InvalidRequest, Unavailable
 from revelator.plans.art import Art
 from revelator.plans.operators import Relate
 from revelator.tasks import TASKS, SelectInput
@@ -25,8 +25,8 @@ from serving.knowledge.sources import Sources
 from serving.knowledge.text_source import TextSource
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.generators import EndpointGenerator
-from serving.protocols import Completion
-from serving.retrieval import LocalRetriever
+from serving.protocols import Completion, Scope
+from serving.retrieval import Index, LocalRetriever, build_index
 from serving.retrieval.logical_search import LogicalSettings, read_logical_options
 from tests.conftest import Endpoint
 from tests.serving.executor.world import Toy
@@ -367,3 +367,34 @@ def test_a_wrong_file_is_one_clear_error_that_shows_no_value(tmp_path: Path, tex
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         read_sources(tmp_path / "none.yaml")
+
+
+async def test_within_a_filter_the_sources_without_documents_are_not_asked_and_the_trace_says_so(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "films.jsonl").write_text(
+        '{"title": "UHF", "text": "Jay Levey directed UHF.", "year": 1989}\n'
+        '{"title": "UHF", "text": "Somebody directed UHF.", "year": 2020}\n'
+        '{"title": "UHF", "text": "Nobody directed UHF.", "year": 1989, "allowed": ["critics"]}\n'
+    )
+    build_index([tmp_path / "films.jsonl"], tmp_path / "index")
+    retriever = LocalRetriever(Index.open(tmp_path / "index"))
+    graph, web = ToySource("graph", "graph", answers={"*": ["X"]}), ToySource("web", "web", says={"*": ["Y"]})
+    sources = Sources([TextSource(retriever, "films"), graph, web])
+    narrowed = sources.within(Scope("year < 2000"))
+    await narrowed.require_fields()
+    result = await narrowed.gather(QUERY, 5)
+    assert [[passage.text for passage in group] for group in result.passages] == [["Jay Levey directed UHF."]]
+    assert [(report.source, report.outcome) for report in result.reports] == [
+        ("films", "passages"),
+        ("graph", "not needed"),
+        ("web", "not needed"),
+    ]
+    assert "whose fields a filter could compare" in result.reports[1].note and graph.asked == web.asked == []
+    with pytest.raises(InvalidRequest, match="there is no field 'genre'"):
+        await sources.within(Scope('genre = "comedy"')).require_fields()
+    assert len((await sources.gather(QUERY, 5)).passages[0]) == 3 and web.asked
+    alone = Sources([TextSource(retriever)])
+    scopes = (Scope(), Scope("year < 2000"), Scope(groups=frozenset({"critics"})), Scope(groups=None))
+    assert len({alone.within(scope).find_state() for scope in scopes}) == len(scopes), "each has answers of its own"
+    retriever.close()
