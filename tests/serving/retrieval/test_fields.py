@@ -214,12 +214,14 @@ def test_nothing_that_an_index_says_tells_of_what_may_not_be_read(shelves: Index
 
 
 def test_a_passage_s_neighbour_that_may_not_be_read_is_not_shown(tmp_path: Path) -> None:
-    index = index_files(tmp_path, {"a.md": "# A\n\nThe dock.\n\n# B\n\nThe yard.\n\n# C\n\nThe sea.\n"})
-    first, second, third = (index.passages[at].id for at in range(3))
-    assert (place := index.open_passage(second)) and place.before and place.after
-    index.columns.find_readable = lambda groups: np.array([False, True, False])  # type: ignore[method-assign]
-    assert (place := index.open_passage(second)) and (place.before, place.after) == (None, None)
-    assert index.open_passage(first) is index.open_passage(third) is None
+    ids = ["a.md#0-9", "a.md#10-19", "a.md#20-29"]
+    rows = [{"id": id, "title": "A", "text": f"The dock {id}."} for id in ids]
+    rows[0]["allowed"] = rows[2]["allowed"] = "hr"
+    index = index_files(tmp_path, {"rows.jsonl": "".join(json.dumps(row) + "\n" for row in rows)})
+    place, known = index.open_passage(ids[1]), index.open_passage(ids[1], HR)
+    assert place and (place.passage.id, place.before, place.after) == (ids[1], None, None)
+    assert known and known.before and known.after and (known.before.id, known.after.id) == (ids[0], ids[2])
+    assert index.open_passage(ids[0]) is None
 
 
 def test_what_is_said_beside_a_document_later_holds_with_the_next_add(tmp_path: Path) -> None:
