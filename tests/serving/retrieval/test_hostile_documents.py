@@ -312,7 +312,7 @@ def test_a_file_of_any_content_is_read_or_refused(
     path = tmp_path_factory.mktemp("any") / f"any.{kind}"
     path.write_text("".join(pieces))
     try:
-        for _, passage in read_corpus(path):
+        for _, passage, _ in read_corpus(path):
             assert "root:" not in passage.text
             passage.text.encode()
     except DataError as refused:

@@ -83,13 +83,13 @@ def write_workbook(rows: Rows) -> bytes:
 
 def read(path: Path, content: str | bytes) -> list[Passage]:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return [passage for _, passage in read_corpus(path)]
+    return [passage for _, passage, _ in read_corpus(path)]
 
 
 def read_lines(path: Path, content: str | bytes) -> list[str]:
     """The lines of one passage that holds all."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    [(_, passage)] = read_corpus(path, chunk=5000)
+    [(_, passage, _)] = read_corpus(path, chunk=5000)
     return passage.text.split("\n")
 
 
@@ -273,7 +273,7 @@ def test_merged_cells_of_office_files_are_filled(tmp_path: Path) -> None:
         "Version: 4; Release lead: Ana; Supported until: May",
         "Version: 4; Release lead: Bo; Supported until: June",
     ]
-    [word], [sheet] = ([each for _, each in read_corpus(tmp_path / name)] for name in ("a.docx", "a.xlsx"))
+    [word], [sheet] = ([each for _, each, _ in read_corpus(tmp_path / name)] for name in ("a.docx", "a.xlsx"))
     assert word.text.split("\n") == rows
     assert sheet.text.split("\n") == rows
     assert sheet.title == "a: Sheet: Releases of 2027"
