@@ -8,10 +8,11 @@ index that an earlier version built has no columns: its passages have no fields,
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -34,6 +35,10 @@ from serving.retrieval.index_folder import Shard, create_mapped
 NUMBERS, VALUES = "columns.npy", "columns.json"
 NONE = -1
 KEPT = 16  # masks, of a byte a passage, of filters and of groups
+
+
+Key = TypeVar("Key", bound=Hashable)
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -89,18 +94,30 @@ class Columns:
             if self._numbers.shape != (len(self._values), count):
                 hint = "build the index again"
                 raise ArtifactError("other columns than the passages have", where=str(folder / NUMBERS), hint=hint)
-        self.find_readable = lru_cache(KEPT)(self._find_readable)
-        self.list_fields = lru_cache(KEPT)(self._list_fields)
-        self.open_view = lru_cache(KEPT)(self._open_view)
+        self._readable: dict[frozenset[str] | None, np.ndarray | None] = {}
+        self._fields: dict[frozenset[str] | None, dict[str, list[Kind]]] = {}
+        self._views: dict[Scope, View] = {}
 
     def read(self, position: int) -> Fields:
         """The fields of one passage."""
         placed = zip(self._values.items(), self._numbers[:, position] if self._values else (), strict=True)
         return {name: values[number] for (name, values), number in placed if number != NONE}
 
-    def _find_readable(self, groups: frozenset[str] | None) -> np.ndarray | None:
+    def find_readable(self, groups: frozenset[str] | None) -> np.ndarray | None:
         """Which passages somebody of these groups may read, None where it is all of them. `groups` None: whoever owns
         the index."""
+        return _remember(self._readable, groups, self._find_readable)
+
+    def list_fields(self, groups: frozenset[str] | None) -> dict[str, list[Kind]]:
+        """The fields, and the kinds of their values, of the documents that somebody of these groups may read."""
+        return _remember(self._fields, groups, self._list_fields)
+
+    def open_view(self, scope: Scope) -> View:
+        """What a search within the scope may find; fields that no passage has are no fault. Raises InvalidRequest for
+        a filter that cannot be read."""
+        return _remember(self._views, scope, self._open_view)
+
+    def _find_readable(self, groups: frozenset[str] | None) -> np.ndarray | None:
         if groups is None or ALLOWED not in self._values:
             return None
         wanted = groups | {EVERYBODY}
@@ -109,7 +126,6 @@ class Columns:
         return None if mask.all() else mask
 
     def _list_fields(self, groups: frozenset[str] | None) -> dict[str, list[Kind]]:
-        """The fields, and the kinds of their values, of the documents that somebody of these groups may read."""
         readable, found = self.find_readable(groups), {}
         for place, name in enumerate(self._values):
             numbers = self._numbers[place] if readable is None else self._numbers[place][readable]
@@ -120,7 +136,6 @@ class Columns:
         return found
 
     def _open_view(self, scope: Scope) -> View:
-        """What a search within the scope may find; fields that no passage has are no fault."""
         readable = self.find_readable(scope.groups)
         condition = parse_filter(scope.where)
         if condition is None:
@@ -151,3 +166,16 @@ def require_fields(scope: Scope, known: Mapping[str, Collection[Kind]]) -> None:
     """Raises InvalidRequest for a filter that does not fit the `known` fields."""
     if condition := parse_filter(scope.where):
         check_filter(condition, known)
+
+
+def _remember(kept: dict[Key, Made], key: Key, make: Callable[[Key], Made]) -> Made:
+    """What was made for a key, or is made now. No `lru_cache`: of a bound method it would keep a generation in memory
+    that nobody searches any more."""
+    try:
+        return kept[key]
+    except KeyError:
+        made = make(key)
+    if len(kept) >= KEPT:
+        kept.clear()
+    kept[key] = made
+    return made
