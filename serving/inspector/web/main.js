@@ -11,7 +11,7 @@ import { Replay } from "./replay.js";
 import { RunView } from "./run_view.js";
 import { RunList } from "./runs.js";
 
-const [question, strategy, server, beside] = ["#question", "#strategy", "#server", "#beside"].map(find);
+const [question, strategy, where, server, beside] = ["#question", "#strategy", "#where", "#server", "#beside"].map(find);
 const editor = new Editor((plan, language, reuse) => ask({ plan, language, reuse: reuse ? shown[0].record.id : null }),
   (plan) => shown[0].judge({ plan }));
 const list = new RunList();
@@ -35,7 +35,7 @@ async function ask({ plan = null, language, reuse = null }) {
   const views = place(names.length || 1);
   history.pushState(null, "", `/?q=${encodeURIComponent(text)}`);
   say("Asking.");
-  const asked = views.map((view, at) => follow(view, { question: text, plan, language, strategy: plan === null ? strategy.value : undefined, server: names[at] || null, reuse }, stop.signal));
+  const asked = views.map((view, at) => follow(view, { question: text, plan, language, strategy: plan === null ? strategy.value : undefined, where: where.value.trim() || undefined, server: names[at] || null, reuse }, stop.signal));
   const ids = await Promise.all(asked);
   going(false);
   stop = null;
@@ -120,7 +120,7 @@ async function open() {
     view.show(value ?? { trace: { question: "", nodes: [], versions: {} }, error: reason, server: "" });
   });
   const [one, other] = found.map(({ value }) => value);
-  if (one) question.value = one.trace.question;
+  if (one) [question.value, where.value] = [one.trace.question, one.trace.where ?? ""];
   if (one && other) setBeside(one.trace, other.trace);
   await settle();
 }

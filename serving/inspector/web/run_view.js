@@ -113,7 +113,7 @@ export class RunView {
 function head({ id, trace, reuse, error }, going, open) {
   const outcome = going ? "running" : error ? "failed" : trace.outcome;
   return [
-    h("p", { class: "asked" }, trace.question),
+    h("p", { class: "asked" }, trace.question, trace.where && h("span", { class: "badge" }, `where ${trace.where}`)),
     h("p", { class: "answer" }, trace.answer || (going ? "…" : "no answer"), " ", h("span", { class: `badge ${outcome}` }, outcome),
       trace.plan_source === "given" && h("span", { class: "badge by-hand", title: "A person wrote or edited this plan" }, "plan by hand")),
     !going && trace.text && h("p", { class: "text" }, trace.text),

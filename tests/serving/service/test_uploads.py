@@ -115,8 +115,12 @@ def test_a_person_adds_a_document_and_asks_it(served: Service, browser, tmp_path
             page.emulate_media(color_scheme=scheme)
             assert list_violations(page) == [], scheme
         page.keyboard.press("Escape")
+        page.locator("#where").fill('path = "guide.md"')
         page.locator("#question").fill(QUESTION)
         page.keyboard.press("Enter")
         expect(page).to_have_url(re.compile(r"\?run="))
         expect(page.locator(".answer").first).to_contain_text("Ines Calloway")
         expect(page.locator(".sources")).to_contain_text("guide.md")
+        expect(page.locator(".asked .badge")).to_have_text('where path = "guide.md"')
+        page.reload()
+        expect(page.locator("#where")).to_have_value('path = "guide.md"')
