@@ -99,16 +99,41 @@ def build(config: Path, out: Path, engine: str, allow_single: bool, as_json: boo
 
 @click.command()
 @click.argument("folder", type=PATH)
-@click.option("--split", type=click.Choice(["train", "dev", "test"]), default="train", show_default=True)
+@click.option("--split", type=click.Choice(["train", "dev", "test"]), help="The split to show.  [default: train]")
+@click.option("--against", metavar="OLD", type=PATH, help="Show what changed from this set, in all splits.")
 @AS_JSON
-def inspect(folder: Path, split: str, as_json: bool) -> None:
+def inspect(folder: Path, split: str | None, against: Path | None, as_json: bool) -> None:
     """Show the data card of a set, routes and lengths of a split, and three records of each task.
+
+    With --against, show what changed from the set OLD: configuration, hashes of prompts, grammar and inputs, records
+    added, removed and kept by task and source, and, as a warning, questions that stand in another split. The exit
+    status is then that of diff(1): 0 for no difference, 1 for some, 2 for trouble.
 
     \b
     Examples:
       revelator data inspect runs/sets/real
       revelator data inspect runs/sets/real --split dev --json
+      revelator data inspect runs/sets/new --against runs/sets/old
+      revelator data inspect runs/sets/new --against runs/sets/old --json | jq .records
     """
+    if against is None:
+        _show_samples(folder, split or "train", as_json)
+        return
+    if split is not None:
+        raise click.UsageError("--against compares all splits: leave --split out")
+    try:
+        found = compare_sets(against, folder)
+    except (ArtifactError, DataError) as error:
+        error.exit_status = 2
+        raise
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False))
+    else:
+        show_diff(Console(), found)
+    sys.exit(not found["same"])
+
+
+def _show_samples(folder: Path, split: str, as_json: bool) -> None:
     manifest = SET.read_manifest(folder, verify=True)
     chosen, measured = choose_samples(folder, split), measure_set(folder, split)
     if as_json:
@@ -119,34 +144,6 @@ def inspect(folder: Path, split: str, as_json: bool) -> None:
         )
     else:
         show_set(Console(), folder, chosen, measured)
-
-
-@click.command()
-@click.argument("old", type=PATH)
-@click.argument("new", type=PATH)
-@AS_JSON
-def diff(old: Path, new: Path, as_json: bool) -> None:
-    """Say what changed from the set OLD to the set NEW.
-
-    Configuration, hashes of prompts, grammar and inputs, records added, removed and kept by task and source, and, as a
-    warning, questions that stand in another split. The exit status is that of diff(1): 0 for no difference, 1 for
-    some, 2 for trouble.
-
-    \b
-    Examples:
-      revelator data diff runs/sets/old runs/sets/new
-      revelator data diff runs/sets/old runs/sets/new --json | jq .records
-    """
-    try:
-        found = compare_sets(old, new)
-    except (ArtifactError, DataError) as error:
-        error.exit_status = 2
-        raise
-    if as_json:
-        click.echo(json.dumps(found, ensure_ascii=False))
-    else:
-        show_diff(Console(), found)
-    sys.exit(not found["same"])
 
 
 @click.command()

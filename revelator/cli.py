@@ -65,8 +65,7 @@ COMMANDS: dict[str, Command | Group] = {
       "revelator data build data_gen/configs/full.yaml --out runs/sets/mine", {
         "fetch": Command("data_gen.commands:fetch", "Download the published data that configurations read."),
         "build": Command("data_gen.commands:build", "Build an instruction set, or rows for a reader."),
-        "inspect": Command("data_gen.commands:inspect", "Show what an instruction set holds."),
-        "diff": Command("data_gen.commands:diff", "Compare two instruction sets."),
+        "inspect": Command("data_gen.commands:inspect", "Show what an instruction set holds, or what changed."),
         "leaks": Command("data_gen.commands:leaks", "Look for held-out questions in training sets."),
         "world": Command("data_gen.commands:world", "Write made-up documents, with questions and gold plans."),
         "teach": Command("data_gen.commands:teach", "Let a language model annotate questions, or write some."),

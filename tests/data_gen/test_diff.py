@@ -38,8 +38,8 @@ def make(tmp_path: Path) -> Make:
     return _make
 
 
-def run(*arguments: object) -> Any:
-    return CliRunner().invoke(revelator, ["data", "diff", *map(str, arguments)])
+def run(old: Path, new: Path, *options: str) -> Any:
+    return CliRunner().invoke(revelator, ["data", "inspect", str(new), "--against", str(old), *options])
 
 
 def test_two_builds_of_one_configuration_hold_the_same(make: Make, world: list[dict[str, Any]]) -> None:
@@ -99,6 +99,7 @@ def test_the_command_prints_tables_or_json_and_ends_as_diff_does(make: Make, wor
     assert machine.exit_code == 1 and json.loads(machine.stdout)["manifest"]["config.seed"] == [13, 14]
     trouble = run(old, old.parent)
     assert isinstance(trouble.exception, ArtifactError) and trouble.exception.exit_status == 2
+    assert run(old, new, "--split", "dev").exit_code == 2
 
 
 def test_control_characters_of_the_data_are_shown_and_never_obeyed(make: Make, world: list[dict[str, Any]]) -> None:
